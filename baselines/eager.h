@@ -1,0 +1,41 @@
+// The libtorch eager baseline: Qwen3's forward op by op, in HF's order and rounding, with a KV cache. CPU and CUDA, bf16 and fp32.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "references/engine.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+struct EagerOptions {
+  bool cuda = false;
+  int gpu = 0;
+  bool fp32 = false;       // T: weights widened to fp32, TF32 off
+  bool head_fp32 = false;  // B': the last matmul alone in fp32
+  int max_context = 4096;
+  int threads = 0;  // CPU threads, 0 = libtorch's choice
+  PlantedFault fault = PlantedFault::kNone;
+};
+
+// Bytes of device (or host) memory that make_eager() will take for weights and KV cache.
+int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
+
+// Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for memory, Error(kRuntime).
+std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options = {});
+
+// Facts of the linked libtorch, for doctor and reports.
+struct TorchFacts {
+  std::string version;
+  std::string cuda_version;       // that it was built on; empty without CUDA
+  std::string architectures;      // "sm_80 sm_90 ..." of its CUDA code
+  bool cuda_available = false;
+};
+TorchFacts torch_facts();
+
+// The settings that every eager run pins, as recorded in reports ("allow_tf32=0 ...").
+std::string eager_settings();
+
+}  // namespace mkbench

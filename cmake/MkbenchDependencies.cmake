@@ -1,0 +1,15 @@
+# Every package that mkbench uses. Nothing is vendored, nothing is fetched.
+find_package(CUDAToolkit 12.8 REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(nlohmann_json REQUIRED)
+find_package(fmt REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(Catch2 REQUIRED)
+
+# find_package(Torch) asks for a GPU and, on a reconfigure, adds flags for architectures that nvcc 13 no longer knows.
+set(mkbench_saved_cuda_flags "${CMAKE_CUDA_FLAGS}")
+set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
+find_package(Torch REQUIRED)
+set(CMAKE_CUDA_FLAGS "${mkbench_saved_cuda_flags}")

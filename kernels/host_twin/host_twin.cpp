@@ -1,0 +1,1 @@
+// kernels/host_twin/host_twin.cpp

@@ -1,0 +1,1 @@
+// kernels/plain/megakernel.cu

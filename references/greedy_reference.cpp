@@ -1,0 +1,1 @@
+// references/greedy_reference.cpp

@@ -1,0 +1,1 @@
+// references/oracle.cpp

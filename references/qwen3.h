@@ -1,0 +1,65 @@
+// Qwen3's shapes: the one place where dimensions of a model are written down.
+#pragma once
+
+#include <cstdint>
+
+namespace mkbench {
+
+// The dimensions that fix every tensor's shape. Linear weights are [out, in], row-major, bf16.
+struct ModelShape {
+  int hidden;        // residual stream width
+  int intermediate;  // SwiGLU width
+  int layers;
+  int heads;     // query heads
+  int kv_heads;  // key/value heads; query head h reads kv head h / gqa_group()
+  int head_dim;  // even
+  int vocab;
+
+  constexpr int q_width() const { return heads * head_dim; }
+  constexpr int kv_width() const { return kv_heads * head_dim; }
+  constexpr int qkv_width() const { return q_width() + 2 * kv_width(); }
+  constexpr int gqa_group() const { return heads / kv_heads; }
+  // Parameters of one layer: q, k, v, o, gate, up, down, two RMSNorms, two QK-norms.
+  constexpr int64_t layer_parameters() const {
+    return int64_t{hidden} * (qkv_width() + q_width()) + 3LL * hidden * intermediate + 2LL * hidden +
+           2LL * head_dim;
+  }
+  constexpr int64_t embedding_parameters() const { return int64_t{vocab} * hidden; }
+  constexpr int64_t parameters(bool tied) const {
+    return layers * layer_parameters() + (tied ? 1 : 2) * embedding_parameters() + hidden;
+  }
+  // Bytes of K and V that one position adds over all layers, in bf16.
+  constexpr int64_t kv_bytes_per_position() const { return 2LL * 2 * layers * kv_width(); }
+  // Bytes one decode step must read at context length `depth` (KV rows before the step), bf16.
+  constexpr int64_t bytes_per_step(double depth) const {
+    return 2 * (layers * layer_parameters() + hidden + embedding_parameters()) +
+           static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
+  }
+  // Equal in all that a kernel compiles in: layers and vocabulary are run-time values.
+  constexpr bool same_layer_shape(const ModelShape& o) const {
+    return hidden == o.hidden && intermediate == o.intermediate && heads == o.heads &&
+           kv_heads == o.kv_heads && head_dim == o.head_dim;
+  }
+  constexpr bool operator==(const ModelShape&) const = default;
+};
+
+inline constexpr ModelShape kQwen3_0_6B{.hidden = 1024,
+                                        .intermediate = 3072,
+                                        .layers = 28,
+                                        .heads = 16,
+                                        .kv_heads = 8,
+                                        .head_dim = 128,
+                                        .vocab = 151936};
+static_assert(kQwen3_0_6B.parameters(true) == 596'049'920);
+static_assert(kQwen3_0_6B.kv_bytes_per_position() == 114'688);
+
+// The committed tiny checkpoints: byte-level vocabulary (256 bytes, bos, eos, pad).
+inline constexpr ModelShape kTiny{.hidden = 128,
+                                  .intermediate = 384,
+                                  .layers = 4,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 128,
+                                  .vocab = 259};
+
+}  // namespace mkbench

@@ -1,0 +1,1 @@
+// references/sha256.cpp

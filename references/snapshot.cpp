@@ -1,0 +1,1 @@
+// references/snapshot.cpp

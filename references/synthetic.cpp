@@ -1,0 +1,1 @@
+// references/synthetic.cpp

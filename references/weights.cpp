@@ -1,0 +1,1 @@
+// references/weights.cpp

@@ -1,0 +1,75 @@
+// A model in host memory: config and bf16 tensors by role, whatever file or generator they came from.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "references/bf16.h"
+#include "references/config.h"
+
+namespace mkbench {
+
+// A row-major [rows, cols] bf16 matrix that somebody else owns; vectors have rows == 1.
+// `data` is aligned to 2 bytes at least; loaders copy tensors that a file holds misaligned.
+struct Matrix {
+  const Bf16* data = nullptr;
+  int rows = 0;
+  int cols = 0;
+  size_t size() const { return static_cast<size_t>(rows) * static_cast<size_t>(cols); }
+  size_t bytes() const { return 2 * size(); }
+  std::span<const Bf16> row(int r) const {
+    return {data + static_cast<size_t>(r) * static_cast<size_t>(cols), static_cast<size_t>(cols)};
+  }
+};
+
+// One decoder layer, in the order in which tensors are numbered and hashed everywhere.
+struct LayerWeights {
+  Matrix input_layernorm;           // [1, hidden]
+  Matrix post_attention_layernorm;  // [1, hidden]
+  Matrix q_proj;                    // [heads * head_dim, hidden]
+  Matrix k_proj;                    // [kv_heads * head_dim, hidden]
+  Matrix v_proj;                    // [kv_heads * head_dim, hidden]
+  Matrix o_proj;                    // [hidden, heads * head_dim]
+  Matrix q_norm;                    // [1, head_dim]
+  Matrix k_norm;                    // [1, head_dim]
+  Matrix gate_proj;                 // [intermediate, hidden]
+  Matrix up_proj;                   // [intermediate, hidden]
+  Matrix down_proj;                 // [hidden, intermediate]
+};
+
+// Views stay valid as long as any copy of `owner` lives; copying a ModelWeights is cheap.
+struct ModelWeights {
+  std::string name;    // as a report shows it: "tiny", "synthetic:short", a folder's name
+  std::string lagset;  // of the analytic checkpoint only; else empty
+  ModelConfig config;
+  Matrix embed_tokens;  // [vocab, hidden]
+  std::vector<LayerWeights> layers;
+  Matrix final_norm;   // [1, hidden]
+  Matrix lm_head;      // [vocab, hidden]; the embedding's own data when tied
+  std::string sha256;  // over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head
+  std::shared_ptr<const void> owner;
+};
+
+// A tensor of the model with its HF name; the one list that loaders, generators, hashes and uploads walk.
+struct NamedTensor {
+  std::string name;
+  Matrix ModelWeights::*global = nullptr;  // either this
+  int layer = -1;                          // or these two
+  Matrix LayerWeights::*member = nullptr;
+  int rows = 0, cols = 0;
+  bool is_vector = false;  // rank 1 in the file
+};
+
+// All tensors in hash order: embedding, 11 a layer, final norm, then lm_head (also when tied: a file may hold it).
+std::vector<NamedTensor> tensor_table(const ModelConfig& config);
+
+// sha256 (hex) over the bytes of all tensors in table order, the head only when untied.
+std::string hash_weights(const ModelWeights& weights);
+
+// The matrix that `t` stands for inside `w`.
+Matrix& tensor_of(ModelWeights& w, const NamedTensor& t);
+const Matrix& tensor_of(const ModelWeights& w, const NamedTensor& t);
+
+}  // namespace mkbench

@@ -1,0 +1,32 @@
+// Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04) through one header. Tests include this and nothing of Catch2's own.
+#pragma once
+
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#define MKBENCH_CATCH2_MAJOR 3
+using Catch::Approx;
+#else
+#include <catch2/catch.hpp>
+#define MKBENCH_CATCH2_MAJOR 2
+#endif
+
+#include <cstdio>
+#include <string>
+
+namespace mkbench::testing {
+
+// Set by skip_test(); the common main turns it into exit code 77 when nothing failed.
+inline bool& skipped() {
+  static bool value = false;
+  return value;
+}
+
+}  // namespace mkbench::testing
+
+// Ends the running test case as skipped (Catch2 v2 has no SKIP), with the reason on stderr.
+#define SKIP_TEST(reason)                                             \
+  do {                                                                \
+    std::fprintf(stderr, "skipped: %s\n", std::string(reason).c_str()); \
+    mkbench::testing::skipped() = true;                               \
+    return;                                                           \
+  } while (0)
