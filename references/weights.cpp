@@ -1,1 +1,118 @@
-// references/weights.cpp
+#include "references/weights.h"
+
+#include <iterator>
+
+#include "references/error.h"
+#include "references/sha256.h"
+
+namespace mkbench {
+namespace {
+
+enum class Dim { kOne, kHidden, kIntermediate, kQWidth, kKvWidth, kHeadDim };
+
+int extent(const ModelShape& s, Dim dim) {
+  switch (dim) {
+    case Dim::kOne:
+      return 1;
+    case Dim::kHidden:
+      return s.hidden;
+    case Dim::kIntermediate:
+      return s.intermediate;
+    case Dim::kQWidth:
+      return s.q_width();
+    case Dim::kKvWidth:
+      return s.kv_width();
+    case Dim::kHeadDim:
+      return s.head_dim;
+  }
+  return 0;
+}
+
+struct LayerTensor {
+  const char* name;  // after "model.layers.N."
+  Matrix LayerWeights::*member;
+  Dim rows, cols;
+};
+
+// The order of LayerWeights; hashes and device layouts depend on it.
+constexpr LayerTensor kLayerTensors[] = {
+    {"input_layernorm.weight", &LayerWeights::input_layernorm, Dim::kOne, Dim::kHidden},
+    {"post_attention_layernorm.weight", &LayerWeights::post_attention_layernorm, Dim::kOne,
+     Dim::kHidden},
+    {"self_attn.q_proj.weight", &LayerWeights::q_proj, Dim::kQWidth, Dim::kHidden},
+    {"self_attn.k_proj.weight", &LayerWeights::k_proj, Dim::kKvWidth, Dim::kHidden},
+    {"self_attn.v_proj.weight", &LayerWeights::v_proj, Dim::kKvWidth, Dim::kHidden},
+    {"self_attn.o_proj.weight", &LayerWeights::o_proj, Dim::kHidden, Dim::kQWidth},
+    {"self_attn.q_norm.weight", &LayerWeights::q_norm, Dim::kOne, Dim::kHeadDim},
+    {"self_attn.k_norm.weight", &LayerWeights::k_norm, Dim::kOne, Dim::kHeadDim},
+    {"mlp.gate_proj.weight", &LayerWeights::gate_proj, Dim::kIntermediate, Dim::kHidden},
+    {"mlp.up_proj.weight", &LayerWeights::up_proj, Dim::kIntermediate, Dim::kHidden},
+    {"mlp.down_proj.weight", &LayerWeights::down_proj, Dim::kHidden, Dim::kIntermediate},
+};
+static_assert(sizeof(LayerWeights) == std::size(kLayerTensors) * sizeof(Matrix),
+              "every member of LayerWeights needs its row here");
+
+NamedTensor global_tensor(const char* name, Matrix ModelWeights::*member, int rows, int cols,
+                          bool is_vector) {
+  NamedTensor t;
+  t.name = name;
+  t.global = member;
+  t.rows = rows;
+  t.cols = cols;
+  t.is_vector = is_vector;
+  return t;
+}
+
+}  // namespace
+
+std::vector<NamedTensor> tensor_table(const ModelConfig& config) {
+  const ModelShape& s = config.shape;
+  std::vector<NamedTensor> table;
+  table.reserve(3 + std::size(kLayerTensors) * static_cast<size_t>(s.layers));
+  table.push_back(global_tensor("model.embed_tokens.weight", &ModelWeights::embed_tokens, s.vocab,
+                                s.hidden, false));
+  for (int layer = 0; layer < s.layers; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    for (const LayerTensor& entry : kLayerTensors) {
+      NamedTensor t;
+      t.name = prefix + entry.name;
+      t.layer = layer;
+      t.member = entry.member;
+      t.rows = extent(s, entry.rows);
+      t.cols = extent(s, entry.cols);
+      t.is_vector = entry.rows == Dim::kOne;
+      table.push_back(std::move(t));
+    }
+  }
+  table.push_back(global_tensor("model.norm.weight", &ModelWeights::final_norm, 1, s.hidden, true));
+  table.push_back(
+      global_tensor("lm_head.weight", &ModelWeights::lm_head, s.vocab, s.hidden, false));
+  return table;
+}
+
+const Matrix& tensor_of(const ModelWeights& w, const NamedTensor& t) {
+  if (t.global != nullptr) return w.*t.global;
+  return w.layers.at(static_cast<size_t>(t.layer)).*t.member;
+}
+
+Matrix& tensor_of(ModelWeights& w, const NamedTensor& t) {
+  if (t.global != nullptr) return w.*t.global;
+  return w.layers.at(static_cast<size_t>(t.layer)).*t.member;
+}
+
+std::string hash_weights(const ModelWeights& weights) {
+  Sha256 hash;
+  for (const NamedTensor& t : tensor_table(weights.config)) {
+    if (t.global == &ModelWeights::lm_head && weights.config.tie_word_embeddings) continue;
+    const Matrix& m = tensor_of(weights, t);
+    if (m.data == nullptr || m.rows != t.rows || m.cols != t.cols)
+      throw Error(ErrorKind::kRuntime, t.name + ": held as [" + std::to_string(m.rows) + ", " +
+                                           std::to_string(m.cols) + "], wanted [" +
+                                           std::to_string(t.rows) + ", " + std::to_string(t.cols) +
+                                           "]; weights cannot be hashed");
+    hash.update(m.data, m.bytes());
+  }
+  return hash.hex();
+}
+
+}  // namespace mkbench
