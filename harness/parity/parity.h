@@ -1,0 +1,77 @@
+// Is an engine right? Judges it against a committed (or live) HF reference: strict set, near-tie set, self-consistency and R_rms.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/report/verdict.h"
+#include "references/engine.h"
+#include "references/greedy_reference.h"
+
+namespace mkbench {
+
+// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of the top. DRIFT: a step
+// after a fork that could not be re-anchored (token-only references). WRONG: anything else.
+enum class StepVerdict { kExact, kTie, kDrift, kWrong };
+std::string_view step_verdict_name(StepVerdict v);
+
+// One row of the parity table: pos / ref_id / mk_id / ref_text / mk_text / match.
+struct ParityRow {
+  std::string prompt;
+  std::string set;  // "strict", "near-tie", "closed-form"
+  int position = 0;
+  int32_t reference_id = -1, engine_id = -1;
+  std::string reference_text, engine_text;
+  StepVerdict verdict = StepVerdict::kExact;
+  double margin = 0;  // of T; 0 in token-only references
+};
+
+struct ParityReport {
+  Verdict verdict = Verdict::kPass;
+  std::string reason;  // empty when passed; else one line: prompt, position, found, wanted
+  std::string reference;         // file name, or "live", or "closed form"
+  std::string reference_sha256;  // empty when live
+  int prompts = 0;
+  int steps = 0;          // all judged steps
+  int strict_steps = 0, strict_matched = 0;  // "N of N", free-running
+  int decided_steps = 0;
+  int exact = 0, ties = 0, drifts = 0, wrong = 0;
+  int flips = 0;  // steps whose token differs from T's, teacher-forced
+  int self_inconsistent = 0;  // emitted token is not the lowest-index argmax of the engine's own logits
+  int non_finite = 0;         // NaN or Inf logits
+  std::optional<double> r_rms;  // absent without logits
+  double r_rms_limit = 0;
+  std::optional<int> first_divergence;  // index into rows
+  std::vector<ParityRow> rows;
+};
+
+struct ParityOptions {
+  bool is_baseline = false;    // eager is judged by tokens and by B' ratios of its own
+  double r_rms_limit = 1.25;
+  bool logits_bf16 = false;    // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
+  bool repeat_without_logits = true;  // the same ids are wanted with and without logits_out
+  std::function<std::string(int32_t)> text_of;  // printable text of one id; may be empty
+  std::function<void(const std::string& prompt, int done, int total)> on_progress;
+};
+
+// Runs the engine over all prompts of the reference. Engine errors (Error) pass through to the caller.
+ParityReport judge_parity(Engine& engine, const GreedyReference& reference, const ParityOptions& options);
+
+// Token receipts of a timed sample: emitted ids against the expected ones, all of them.
+struct ReceiptCheck {
+  int checked = 0, wrong = 0;
+  std::optional<int> first_wrong;  // index
+  bool ok() const { return wrong == 0 && checked > 0; }
+};
+ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const int32_t> expected);
+
+// A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B `baseline`, teacher-forced on T's path.
+// Throws Error(kInvalidReference) when D > 0.5.
+GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
+                             const std::vector<std::vector<int32_t>>& prompts, int steps);
+
+}  // namespace mkbench
