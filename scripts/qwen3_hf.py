@@ -1,0 +1,198 @@
+"""What the Python scripts share: a Qwen3 model in HF transformers, built from plain tensors, decoded step by step.
+
+The decoder runs exactly what every engine of mkbench runs: prefill of all ids but the last in chunks
+of at most 512 rows, then steps of one row over the same cache, greedy, lowest index among equals.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging as hf_logging
+
+hf_logging.set_verbosity_error()
+
+PREFILL_CHUNK = 512
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "references" / "data"
+
+LAYER_TENSORS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "self_attn.q_norm",
+    "self_attn.k_norm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+)
+
+
+def tensor_names(layers, tied):
+    """Names of all tensors in the order in which they are numbered and hashed; the head only when untied."""
+    names = ["model.embed_tokens.weight"]
+    for layer in range(layers):
+        names += [f"model.layers.{layer}.{t}.weight" for t in LAYER_TENSORS]
+    names.append("model.norm.weight")
+    return names if tied else names + ["lm_head.weight"]
+
+
+def tensor_bytes(tensor):
+    """The raw little-endian bf16 bytes of a tensor."""
+    assert tensor.dtype == torch.bfloat16, tensor.dtype
+    return tensor.contiguous().view(torch.uint16).numpy()
+
+
+def weights_sha256(state, layers, tied):
+    """The hash that identifies a model: sha256 over all tensors' bytes in tensor_names() order."""
+    digest = hashlib.sha256()
+    for name in tensor_names(layers, tied):
+        digest.update(tensor_bytes(state[name]))
+    return digest.hexdigest()
+
+
+def file_sha256(path):
+    """sha256 (hex) of a file."""
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def splitmix64(x):
+    """splitmix64 of a uint64 array; the increment is added first."""
+    with np.errstate(over="ignore"):
+        x = np.asarray(x, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def read_folder(folder):
+    """config.json as a dict and the bf16 tensors of a single-file checkpoint."""
+    folder = pathlib.Path(folder)
+    config = json.loads((folder / "config.json").read_text())
+    return config, load_file(folder / "model.safetensors")
+
+
+def rope_theta(config):
+    """rope_theta wherever transformers 4.x or 5.x wrote it; two different values are an error."""
+    found = [
+        config.get("rope_parameters", {}).get("rope_theta"),
+        config.get("rope_theta"),
+        (config.get("rope_scaling") or {}).get("rope_theta"),
+    ]
+    found = {float(x) for x in found if x is not None}
+    if len(found) != 1:
+        raise ValueError(f"rope_theta: found {sorted(found)}, wanted exactly one value")
+    return found.pop()
+
+
+def exact_inv_freq(config):
+    """The fp32 inverse frequencies, in the one order of operations that all of mkbench uses."""
+    dim = config["head_dim"]
+    return 1.0 / (rope_theta(config) ** (torch.arange(0, dim, 2, dtype=torch.float) / dim))
+
+
+def build(config, state, dtype, device="cpu", attention="eager"):
+    """An HF model in `dtype` with the given tensors. Rotary inverse frequencies stay fp32, asserted."""
+    hf_config = Qwen3Config.from_dict({k: v for k, v in config.items() if k not in ("dtype", "torch_dtype")})
+    hf_config._attn_implementation = attention
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(hf_config)
+    tensors = {name: t.to(device=device, dtype=dtype) for name, t in state.items()}
+    missing, unexpected = model.load_state_dict(tensors, strict=False, assign=True)
+    tied = config["tie_word_embeddings"]
+    if unexpected or set(missing) - ({"lm_head.weight"} if tied else set()):
+        raise ValueError(f"tensors: missing {missing}, unexpected {unexpected}")
+    if tied:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    # Made on the meta device with the rest; a cast of the whole model would make it bf16.
+    model.model.rotary_emb = type(model.model.rotary_emb)(hf_config).to(device)
+    check_rotary(model, config)
+    return model.requires_grad_(False).eval()
+
+
+def check_rotary(model, config):
+    """Raises unless the model rotates by the fp32 table of exact_inv_freq()."""
+    table = model.model.rotary_emb.inv_freq
+    if table.dtype != torch.float32 or not torch.equal(table.cpu(), exact_inv_freq(config)):
+        raise ValueError("rotary inv_freq: not the fp32 table of this config's theta and head_dim")
+
+
+class Decoder:
+    """Greedy decoding of one sequence, one row at a time."""
+
+    def __init__(self, model):
+        self.model = model
+        self.device = model.lm_head.weight.device
+        # The head widened to fp32 once: B' is the bf16 model with only this last matmul in fp32.
+        self.head_fp32 = model.lm_head.weight.float()
+        self.reset()
+
+    def reset(self):
+        """Forgets the sequence."""
+        self.cache = DynamicCache()
+        self.position = 0
+
+    @torch.no_grad()
+    def forward(self, ids):
+        """Appends `ids`; the normed hidden states, [1, len(ids), hidden]."""
+        ids = torch.tensor([ids], device=self.device)
+        positions = torch.arange(self.position, self.position + ids.shape[1], device=self.device)
+        out = self.model.model(
+            input_ids=ids, position_ids=positions[None], past_key_values=self.cache, use_cache=True
+        )
+        self.position += ids.shape[1]
+        return out.last_hidden_state
+
+    def prefill(self, ids):
+        """KV rows for all of `ids` but the last, which the first step takes."""
+        rows = ids[:-1]
+        for begin in range(0, len(rows), PREFILL_CHUNK):
+            self.forward(rows[begin : begin + PREFILL_CHUNK])
+
+    @torch.no_grad()
+    def step(self, token):
+        """One row: (the model's own logits as fp32, the same hidden state through an fp32 head), both [vocab]."""
+        hidden = self.forward([token])
+        logits = self.model.lm_head(hidden)[0, 0].float()
+        exact = hidden[0, 0].float() @ self.head_fp32.T
+        return logits.cpu(), exact.cpu()
+
+
+def argmax_lowest(logits):
+    """The lowest index among the largest values (torch.argmax does not promise which)."""
+    return int((logits == logits.max()).nonzero()[0])
+
+
+def greedy(decoder, prompt, n):
+    """n greedy ids after `prompt` and the fp32 logits of each step, [n, vocab]."""
+    decoder.reset()
+    decoder.prefill(prompt)
+    ids, rows, token = [], [], prompt[-1]
+    for _ in range(n):
+        rows.append(decoder.step(token)[0])
+        token = argmax_lowest(rows[-1])
+        ids.append(token)
+    return ids, torch.stack(rows)
+
+
+def bf16_step(x):
+    """The distance between bf16 neighbours at |x|: 2^(exponent - 7)."""
+    return 2.0 ** (np.floor(np.log2(x)) - 7) if x > 0 else 0.0
+
+
+def pairwise_error(truth, other, top=32):
+    """Largest |(other_i - other_j) - (truth_i - truth_j)| over truth's top ids; rows are steps, [n]."""
+    ids = truth.topk(min(top, truth.shape[-1]), -1).indices
+    error = other.gather(-1, ids).double() - truth.gather(-1, ids).double()
+    return error.max(-1).values - error.min(-1).values

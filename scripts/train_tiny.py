@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Trains the two committed tiny checkpoints until their greedy text is decided by a wide margin.
+
+usage: train_tiny.py [tiny] [tiny-untied] [--out DIR]
+
+The text (references/data/tiny_corpus.txt) is read as a ring of bytes, so that generation never runs
+off its end. Master weights are fp32; the stopping rule is applied to the bf16 cast, run in fp32 (T)
+and bf16 (B'): D <= 0.25 over all strict steps and the smallest margin > 4 tau, where D is the largest
+pairwise error of B' among T's top 32 and tau is D plus one bf16 step at the largest logit.
+Label smoothing keeps the logits, and with them bf16's absolute error, small.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+import qwen3_hf as hf
+
+BOS, EOS, PAD, VOCAB = 256, 257, 258, 259
+MAX_STEPS, CHECK_EVERY, BATCH, WINDOW = 1500, 50, 12, 160
+PEAK_RATE, SMOOTHING = 2e-3, 0.05
+# (offset in the corpus, prompt ids, generated ids); None: the prompt is the single id bos.
+STRICT = ((None, 1, 128), (100, 17, 64), (417, 33, 64), (800, 64, 48), (1203, 128, 32), (1600, 200, 32))
+
+SHAPE = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "pad_token_id": PAD,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 128,
+    "initializer_range": 0.02,
+    "intermediate_size": 384,
+    "max_position_embeddings": 4096,
+    "model_type": "qwen3",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-6,
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": VOCAB,
+}
+# One in each of the two styles in which transformers has written rope_theta.
+CONFIGS = {
+    "tiny": SHAPE
+    | {
+        "tie_word_embeddings": True,
+        "dtype": "bfloat16",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000},
+        "transformers_version": "5.17.0",
+    },
+    "tiny-untied": SHAPE
+    | {
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "rope_theta": 500000,
+        "rope_scaling": None,
+        "transformers_version": "4.57.1",
+    },
+}
+SEEDS = {"tiny": 1, "tiny-untied": 2}
+
+
+def corpus():
+    """The text as byte ids."""
+    return list((hf.DATA / "tiny_corpus.txt").read_bytes())
+
+
+def window(text, offset, length):
+    """`length` ids of the ring of text; from the beginning (offset None) they start with bos."""
+    ids = [BOS] if offset is None else []
+    start = offset or 0
+    return ids + [text[(start + i) % len(text)] for i in range(length - len(ids))]
+
+
+def strict_prompts(text):
+    """(ids, generated length) of each strict prompt."""
+    return [(window(text, offset, length), n) for offset, length, n in STRICT]
+
+
+def initial_state(config, generator):
+    """Normal weights and unit norms; a CPU generator, so that a seed means the same everywhere."""
+    with torch.device("meta"):
+        shapes = hf.Qwen3ForCausalLM(hf.Qwen3Config.from_dict(config)).state_dict()
+    state = {}
+    for name, t in shapes.items():
+        if config["tie_word_embeddings"] and name == "lm_head.weight":
+            continue
+        normal = torch.randn(t.shape, generator=generator) * config["initializer_range"]
+        state[name] = torch.ones(t.shape) if t.dim() == 1 else normal
+    return state
+
+
+def batch_of(text, generator):
+    """Half the rows of every batch may start anywhere; one always starts with bos."""
+    offsets = torch.randint(len(text), (BATCH - 1,), generator=generator).tolist()
+    return torch.tensor([window(text, o, WINDOW + 1) for o in [None] + offsets])
+
+
+def judge(config, state, text):
+    """(D, smallest margin / tau over the strict steps, steps that leave the text) of the bf16 cast."""
+    cast = {name: t.detach().to(torch.bfloat16) for name, t in state.items()}
+    truth = hf.Decoder(hf.build(config, cast, torch.float32))
+    base = hf.Decoder(hf.build(config, cast, torch.bfloat16))
+    d, margins, off_text = 0.0, [], 0
+    for (ids, n), (offset, length, _) in zip(strict_prompts(text), STRICT):
+        out, logits = hf.greedy(truth, ids, n)
+        off_text += sum(a != b for a, b in zip(out, window(text, offset, length + n)[length:]))
+        base.reset()
+        base.prefill(ids)
+        exact = torch.stack([base.step(t)[1] for t in [ids[-1]] + out[:-1]])
+        d = max(d, float(hf.pairwise_error(logits, exact).max()))
+        top = logits.topk(2, -1).values
+        margins += list(zip((top[:, 0] - top[:, 1]).tolist(), logits.abs().amax(-1).tolist()))
+    return d, min(m / (d + hf.bf16_step(z)) for m, z in margins), off_text
+
+
+def train(name, report):
+    """The bf16 tensors of a checkpoint that holds the stopping rule, and what was measured."""
+    config, text = CONFIGS[name], corpus()
+    generator = torch.Generator().manual_seed(SEEDS[name])
+    state = initial_state(config, generator)
+    model = hf.build(config, state, torch.float32, attention="sdpa").requires_grad_(True).train()
+    if config["tie_word_embeddings"]:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    for step in range(1, MAX_STEPS + 1):
+        # Warm up, then decay over the first 600 steps to a tenth, where fine margins settle.
+        rate = min(step / 40, max(0.1, 0.5 * (1 + np.cos(np.pi * min(step, 600) / 600))))
+        for group in optimiser.param_groups:
+            group["lr"] = PEAK_RATE * rate
+        ids = batch_of(text, generator)
+        logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, VOCAB), ids[:, 1:].reshape(-1), label_smoothing=SMOOTHING
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if step % CHECK_EVERY == 0:
+            d, ratio, off_text = judge(config, dict(model.named_parameters()), text)
+            report(f"{name}: step {step} loss {loss.item():.3f} D {d:.3f} margin/tau {ratio:.2f} off text {off_text}")
+            if d <= 0.25 and ratio > 4 and off_text == 0:
+                cast = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in model.named_parameters()}
+                return cast, {"steps": step, "loss": loss.item(), "D": d, "smallest_margin_over_tau": ratio}
+    raise SystemExit(f"{name}: the stopping rule did not hold after {MAX_STEPS} steps")
+
+
+def write(name, folder, tensors, measured, seconds):
+    """model.safetensors, config.json and manifest.json of one checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name], indent=2, sort_keys=True) + "\n")
+    files = {}
+    for file in ("config.json", "model.safetensors"):
+        path = folder / file
+        files[file] = {"sha256": hf.file_sha256(path), "bytes": path.stat().st_size}
+    training = measured | {"seed": SEEDS[name], "torch": torch.__version__, "seconds": round(seconds, 1)}
+    layers, tied = CONFIGS[name]["num_hidden_layers"], CONFIGS[name]["tie_word_embeddings"]
+    manifest = {
+        "files": files,
+        "weights_sha256": hf.weights_sha256(tensors, layers, tied),
+        "made_by": "scripts/train_tiny.py",
+        "training": training,
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONFIGS)} (default: all)")
+    parser.add_argument("--out", type=pathlib.Path, default=hf.DATA, help="folder that gets one folder a name")
+    args = parser.parse_args()
+    for name in args.names or CONFIGS:
+        start = time.monotonic()
+        tensors, measured = train(name, lambda line: print(line, flush=True))
+        write(name, args.out / name, tensors, measured, time.monotonic() - start)
+
+
+if __name__ == "__main__":
+    main()
