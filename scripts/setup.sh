@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# Makes everything that mkbench needs, and builds it. Does nothing that is already done, needs no network
+# then, and asks no question. run.sh and test.sh call it; by hand: scripts/setup.sh --help.
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+. "$root/scripts/machine.sh"
+
+usage() {
+  cat << 'END'
+usage: scripts/setup.sh [--plan] [TARGET ...]
+  Debian packages, one virtual environment, CMake configure, build of TARGETs (default: all).
+  --plan   prints what would be used and stops before anything is changed
+environment:
+  MKBENCH_PRESET              CMake preset: release (default), ci, sanitize; builds in build/<preset>
+  MKBENCH_CUDA_ARCHITECTURES  e.g. 90a-real (default: this machine's GPUs; all supported without one)
+  MKBENCH_VENV                the virtual environment (default: ~/.cache/mkbench/venv-<hash of the pins>)
+  MKBENCH_USE_PYPI_CUDA=1     take the CUDA compiler from PyPI even where the machine has a toolkit
+  MKBENCH_DEVICE=cpu          leave this machine's GPUs aside
+  MKBENCH_JOBS                parallel compile jobs (default: cores, but 2 GB of memory each)
+  CXX                         the C++ compiler, for nvcc too (default: g++)
+END
+}
+
+plan=0
+targets=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --plan) plan=1 ;;
+    -h | --help) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+preset="${MKBENCH_PRESET:-release}"
+build="$root/build/$preset"
+requirements="$root/scripts/requirements"
+started=$SECONDS
+
+# The folder that the environment goes to needs this much: torch and its CUDA libraries are 5 GB unpacked.
+needed_gb=7
+
+install_packages() {  # NAME ...
+  command -v apt-get > /dev/null ||
+    die "these packages are missing, and this is not Debian or Ubuntu (no apt-get): $*" \
+        "install what your system calls them (debian.txt in scripts/requirements names the files looked for)"
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo > /dev/null ||
+      die "packages are missing, and there is neither root nor sudo to install them" \
+          "let an administrator run: apt-get install $*"
+    as_root=(sudo)
+    [ -t 0 ] || as_root+=(-n)
+  fi
+  say "installing Debian packages: $*"
+  "${as_root[@]}" apt-get update -qq >&2 || say "apt-get update failed; trying with the lists that are there"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@" >&2 < /dev/null ||
+    die "apt-get could not install: $*" "is there a network? Debian 12 or Ubuntu 24.04 is needed"
+}
+
+# Room for the environment, where it will lie (the folder itself may not exist yet).
+check_disk() {  # FOLDER
+  local at="$1" free_gb
+  while [ ! -d "$at" ]; do at="$(dirname "$at")"; done
+  [ -w "$at" ] || die "cannot write to $at" "set MKBENCH_VENV to a folder that you can write"
+  free_gb="$(df -Pk "$at" | awk 'NR == 2 { print int($4 / 1048576) }')"
+  [ "$free_gb" -ge "$needed_gb" ] ||
+    die "$at has $free_gb GB free; the Python environment needs $needed_gb" \
+        "free some space, or set MKBENCH_VENV to a folder on another disk"
+}
+
+pip_install() {  # REQUIREMENTS FILE
+  # pip unpacks where TMPDIR points; /tmp may be a small memory disk.
+  mkdir -p "$venv/tmp"
+  if ! TMPDIR="$venv/tmp" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+      --constraint "$requirements/constraints.txt" --requirement "$1" >&2 < /dev/null; then
+    die "pip could not install $(basename "$1") (its message is above)" \
+        "without a network nothing can be fetched: run this once with one, or put a python3 that has" \
+        "torch $(pinned torch), cmake and ninja, and a CUDA toolkit >= 12.8, on PATH"
+  fi
+  rm -rf "$venv/tmp"
+}
+
+# A link that a compiler expects beside the libraries that PyPI packs without it.
+link() { [ -e "$2" ] || [ ! -e "$(dirname "$2")/$1" ] || ln -s "$1" "$2"; }
+
+# The virtual environment is complete when its stamp says so; a half-made one is made again.
+make_venv() {
+  local stamp="$venv/.mkbench-complete" mark="$venv/.mkbench-venv"
+  mkdir -p "$(dirname "$venv")"
+  exec 9> "$venv.lock"
+  flock -n 9 || { say "waiting for another set-up of $venv"; flock 9; }
+  if [ ! -e "$stamp" ]; then
+    if [ -d "$venv" ] && [ ! -e "$mark" ] && [ -n "$(ls -A "$venv")" ]; then
+      die "$venv is there but was not made by this script" "set MKBENCH_VENV to a new or empty folder"
+    fi
+    [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
+    rm -rf "$venv"
+    check_disk "$venv"
+    say "making the Python environment in $venv (about 5 GB; minutes, by your network)"
+    mkdir -p "$venv" && touch "$mark"
+    "$base_python" -m venv "$venv" ||
+      die "$base_python could not make a virtual environment" "apt-get install python3-venv"
+    pip_install "$requirements/python.txt"
+    touch "$stamp"
+  fi
+  if [ "$1" = with_cuda ] && [ ! -e "$stamp-cuda" ]; then
+    say "installing the CUDA compiler into it (0.3 GB)"
+    pip_install "$requirements/cuda.txt"
+    touch "$stamp-cuda"
+  fi
+  local cuda
+  for cuda in "$venv"/lib/python3.*/site-packages/nvidia/cu13; do
+    link lib "$cuda/lib64"
+    link libcudart.so.13 "$cuda/lib/libcudart.so"
+    link libnvrtc.so.13 "$cuda/lib/libnvrtc.so"
+  done
+  exec 9>&-
+}
+
+# Sets python, cmake, ninja, torch_facts and toolkit: the machine's own where both torch and toolkit fit,
+# else the virtual environment with the machine's toolkit, else with PyPI's.
+choose_python_and_toolkit() {
+  local torch_cuda
+  if [ -z "${MKBENCH_VENV:-}" ] && find_machine_python; then
+    if find_toolkit "$(torch_fact cuda)"; then
+      python="$machine_python"
+      say "using what is installed: $python with torch $(torch_fact version), $toolkit"
+      return 0
+    fi
+    say "$machine_python has torch, but $toolkit_reason: a virtual environment is used"
+  fi
+  local pins
+  pins="$(cat "$requirements"/{python,cuda,constraints}.txt | sha256sum | cut -c1-12)"
+  venv="${MKBENCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/venv-$pins}"
+  # PyPI's torch of this version is built for the CUDA that cuda.txt pins.
+  torch_cuda="$(sed -n 's/^cuda-toolkit.*==//p' "$requirements/cuda.txt")"
+  local compiler=without_cuda
+  if ! find_toolkit "${torch_cuda%.*}"; then
+    compiler=with_cuda
+    say "$toolkit_reason: the CUDA compiler comes from PyPI"
+  fi
+  if [ "$plan" = 1 ]; then
+    python="$venv/bin/python" toolkit="${toolkit:-PyPI}" torch_facts="cuda=${torch_cuda%.*}"
+    return 0
+  fi
+  if [ ! -e "$venv/.mkbench-complete" ] && ! find_base_python; then
+    [ "$(command -v python3)" != /usr/bin/python3 ] || ! at_least "$(python_version)" 3.11 ||
+      install_packages python3-venv
+    find_base_python || die "no Python from 3.11 to 3.14 that can make a virtual environment" \
+      "found: ${rejected_pythons:-none}" "apt-get install python3-venv (Debian 12, Ubuntu 24.04)"
+  fi
+  make_venv "$compiler"
+  python="$venv/bin/python" cmake="$venv/bin/cmake" ninja="$venv/bin/ninja"
+  torch_facts="$("$python" "$root/scripts/find_torch.py")" ||
+    die "$venv has no torch" "remove that folder and run this again"
+  toolkit="${toolkit:-$(torch_fact site)/nvidia/cu13}"
+}
+
+python_version() { python3 -c 'import platform; print(platform.python_version())'; }
+
+configure() {
+  local arguments=(--preset "$preset" "-DCMAKE_MAKE_PROGRAM=$ninja" "-DMKBENCH_PYTHON=$python"
+    "-DCMAKE_CXX_COMPILER=$cxx" "-DCMAKE_CUDA_HOST_COMPILER=$cxx"
+    "-DCMAKE_CUDA_COMPILER=$toolkit/bin/nvcc" "-DCUDAToolkit_ROOT=$toolkit"
+    "-DCUDA_TOOLKIT_ROOT_DIR=$toolkit" "-DTorch_DIR=$(torch_fact cmake)"
+    "-DMKBENCH_CUDA_ARCHITECTURES=$architectures")
+  # The same request on a configured folder is left to ninja, which configures again when a list changed.
+  local request="$root $cmake ${arguments[*]}"
+  if [ "$(cat "$build/setup.request" 2> /dev/null)" = "$request" ]; then return 0; fi
+  say "configuring in build/$preset for $architectures"
+  mkdir -p "$build"
+  rm -f "$build/setup.request"
+  (cd "$root" && "$cmake" --fresh "${arguments[@]}" > "$build/configure.log" 2>&1) || {
+    tail -n 40 "$build/configure.log" >&2
+    die "CMake could not configure (build/$preset/configure.log)"
+  }
+  printf '%s' "$request" > "$build/setup.request"
+}
+
+jobs() {
+  local cores memory_gb
+  cores="$(nproc)"
+  memory_gb="$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)"
+  local by_memory=$((memory_gb / 2 > 0 ? memory_gb / 2 : 1))
+  echo "${MKBENCH_JOBS:-$((cores < by_memory ? cores : by_memory))}"
+}
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "mkbench runs on Linux x86-64; this is $(uname -sm)"
+find_missing_packages
+if [ "$plan" = 1 ]; then
+  [ -z "$missing_packages" ] || say "would install: $missing_packages"
+elif [ -n "$missing_packages" ]; then
+  install_packages $missing_packages
+fi
+find_cxx
+choose_python_and_toolkit
+gpus="" use_gpu=0
+[ "${MKBENCH_DEVICE:-auto}" = cpu ] || find_gpus
+if [ -n "$gpus" ]; then
+  use_gpu=1
+  check_gpus "$(torch_fact cuda)"
+fi
+choose_architectures
+if [ "$plan" = 1 ]; then
+  printf '%s\n' "python=$python" "toolkit=$toolkit" "cxx=$cxx" "architectures=$architectures" "build=$build"
+  exit 0
+fi
+configure
+checked="$build/setup.torch-checked"
+if [ "$use_gpu" = 1 ] && [ "$(cat "$checked" 2> /dev/null)" != "$python $gpus" ]; then
+  check_torch_architectures "$python"
+  echo "$python $gpus" > "$checked"
+fi
+# For run.sh and test.sh: where things are.
+printf '%s=%q\n' python "$python" cmake "$cmake" ninja "$ninja" toolkit "$toolkit" > "$build/setup.env"
+
+log="$build/build.log"
+say "building in build/$preset (${targets[*]:-everything}, $(jobs) jobs)"
+if ! "$ninja" -C "$build" -j "$(jobs)" "${targets[@]}" > "$log" 2>&1; then
+  grep -v '^\[[0-9]*/[0-9]*\] ' "$log" | tail -n 60 >&2
+  die "the build failed (build/$preset/build.log)"
+fi
+say "ready after $((SECONDS - started)) s"
