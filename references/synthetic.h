@@ -26,6 +26,9 @@ std::string_view synthetic_lagset_for_depth(int depth);
 // `layers` < 28 gives a cut (first layers - 1 layers and the last one's shift stay consistent only for 28): tests of kernels use it, the closed form does not hold there.
 ModelWeights make_synthetic(std::string_view lagset, int threads = 0, int layers = kQwen3_0_6B.layers);
 
+// L: one step of the 17-bit LFSR, an invertible linear map. Sign i of a state's codeword is bit 0 of L^i s.
+constexpr uint32_t lfsr_step(uint32_t s) { return s & 1 ? (s >> 1) ^ 0x10004u : s >> 1; }
+
 int32_t synthetic_token(uint32_t state);
 // The state of a token id, or -1 for the 20,864 ids without one.
 int32_t synthetic_state(int32_t id);

@@ -1,0 +1,32 @@
+// A loop over chunks of [0, n) that several threads take in turn; everything runs in the caller
+// when one thread is enough.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace mkbench {
+
+// Threads to use when `wanted` were asked for: at least one, all cores for 0.
+inline int thread_count(int wanted) {
+  return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Calls body(begin, end) for consecutive chunks of at most `chunk` indices. `body` must not throw.
+template <class Body>
+void parallel_chunks(int64_t n, int64_t chunk, int threads, const Body& body) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    for (int64_t begin; (begin = next.fetch_add(chunk)) < n;)
+      body(begin, std::min(n, begin + chunk));
+  };
+  const int64_t chunks = (n + chunk - 1) / chunk;
+  std::vector<std::jthread> team;
+  for (int64_t t = 1; t < std::min<int64_t>(threads, chunks); ++t) team.emplace_back(work);
+  work();
+}
+
+}  // namespace mkbench
