@@ -1,1 +1,353 @@
-// kernels/host_twin/host_twin.cpp
+#include "kernels/host_twin/host_twin.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "kernels/host_twin/exchange.h"
+#include "kernels/host_twin/phases.h"
+#include "kernels/host_twin/scheduler.h"
+#include "kernels/host_twin/workspace.h"
+#include "references/error.h"
+
+namespace mkbench {
+namespace host_twin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxBlocks = 1024;
+constexpr int kMaxDefaultThreads = 8;
+constexpr int kExchangesPerLayer = 5;
+
+// Arguments of one launch: `steps` tokens from `position` on.
+struct Launch {
+  int position = 0;
+  int steps = 0;
+  int32_t first_id = -1;
+  const int32_t* inputs = nullptr;  // null, or ids of steps 1 .. steps - 1 (inputs[0] is not read)
+  bool lm_head = true;              // prefill leaves it out
+  float* logits_out = nullptr;      // null, or [steps, vocab]
+  int32_t* tokens_out = nullptr;    // [steps], with lm_head only
+  Clock::time_point* step_ends = nullptr;  // [steps]
+};
+
+// The megakernel's body, run by every block: each line is a phase, each co_await an exchange.
+BlockTask decode_kernel(const Launch& launch, Block& b, Exchange& exchange) {
+  const int layers = b.model->shape().layers;
+  int32_t id = launch.first_id;
+  for (int t = 0; t < launch.steps; ++t) {
+    const int position = launch.position + t;
+    const auto enter = [&](Phase phase, int layer) {
+      exchange.enter(b.index, {phase, layer, position});
+    };
+    if (t > 0 && launch.inputs) id = launch.inputs[t];
+
+    enter(Phase::kEmbed, -1);
+    phase_embed(b, id);
+    for (int layer = 0; layer < layers; ++layer) {
+      enter(Phase::kQkv, layer);
+      phase_qkv(b, layer);
+      co_await exchange.arrive(b.index);
+      enter(Phase::kAttention, layer);
+      phase_attention(b, layer, position);
+      co_await exchange.arrive(b.index);
+      enter(Phase::kOProj, layer);
+      phase_o_proj(b, layer, position);
+      co_await exchange.arrive(b.index);
+      enter(Phase::kGateUp, layer);
+      phase_gate_up(b, layer);
+      co_await exchange.arrive(b.index);
+      enter(Phase::kDown, layer);
+      phase_down(b, layer);
+      co_await exchange.arrive(b.index);
+    }
+    if (launch.lm_head) {
+      enter(Phase::kLmHead, -1);
+      const size_t row = static_cast<size_t>(t) * b.model->shape().vocab;
+      phase_lm_head(b, launch.logits_out ? launch.logits_out + row : nullptr);
+      co_await exchange.arrive(b.index);
+      id = block_reduce_best(b);
+      if (b.index == 0) launch.tokens_out[t] = id;
+    }
+    if (b.index == 0) launch.step_ends[t] = Clock::now();
+  }
+}
+
+// The hook stalls the last layer's attention of a launch's first step.
+int stalled_arrival(int layers) {
+  return kExchangesPerLayer * (layers - 1) + static_cast<int>(Phase::kAttention);
+}
+
+[[noreturn]] void bad_input(const std::string& message) {
+  throw Error(ErrorKind::kBadInput, "host-twin: " + message);
+}
+
+void require_range(const char* name, int value, int low, int high) {
+  if (value >= low && value <= high) return;
+  bad_input(std::string(name) + " = " + std::to_string(value) + ", wanted " + std::to_string(low) +
+            " to " + std::to_string(high));
+}
+
+// Refuses options before anything is allocated; fills in the defaults.
+HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
+  require_range("max_context", o.max_context, 1, weights.config.max_positions);
+  require_range("blocks", o.blocks, 1, kMaxBlocks);
+  require_range("threads", o.threads, 0, kMaxBlocks);
+  require_range("stall_ms", o.stall_ms, 1, 24 * 3600 * 1000);
+  require_range("stall_block", o.stall_block, -1, o.blocks - 1);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (o.threads == 0) o.threads = std::min(cores, kMaxDefaultThreads);
+  o.threads = std::min(o.threads, o.blocks);  // a thread without a block has nothing to do
+  return o;
+}
+
+// Every matrix must have the shape that the config gives it: phases index by the config.
+void check_shapes(const ModelWeights& weights) {
+  if (static_cast<int>(weights.layers.size()) != weights.config.shape.layers) {
+    bad_input("weights have " + std::to_string(weights.layers.size()) + " layers, config " +
+              std::to_string(weights.config.shape.layers));
+  }
+  for (const NamedTensor& t : tensor_table(weights.config)) {
+    const Matrix& m = tensor_of(weights, t);
+    if (m.data && m.rows == t.rows && m.cols == t.cols) continue;
+    bad_input(t.name + " is [" + std::to_string(m.rows) + ", " + std::to_string(m.cols) +
+              "], wanted [" + std::to_string(t.rows) + ", " + std::to_string(t.cols) + "]");
+  }
+}
+
+// With the fault planted, another theta: 1e4, the silent default of loaders that miss the key.
+double effective_theta(const ModelConfig& config, PlantedFault fault) {
+  if (fault != PlantedFault::kRopeTheta) return config.rope_theta;
+  return config.rope_theta == 1e4 ? 1e6 : 1e4;
+}
+
+class HostTwin final : public Engine {
+ public:
+  HostTwin(ModelWeights weights, const HostTwinOptions& options)
+      : options_(options),
+        model_{.weights = std::move(weights),
+               .eps = static_cast<float>(0),
+               .fault = options.fault,
+               .ops = &vector_ops()},
+        rope_(model_.shape().head_dim, effective_theta(model_.weights.config, options.fault)),
+        kv_(model_.shape(), options.max_context),
+        shared_(model_.shape(), options.blocks),
+        exchange_(options.blocks),
+        scheduler_(options.threads) {
+    model_.eps = static_cast<float>(model_.weights.config.rms_norm_eps);
+    blocks_.reserve(static_cast<size_t>(options.blocks));
+    for (int b = 0; b < options.blocks; ++b) {
+      blocks_.push_back({.index = b,
+                         .blocks = options.blocks,
+                         .model = &model_,
+                         .rope = &rope_,
+                         .kv = &kv_,
+                         .shared = &shared_,
+                         .local = BlockScratch(model_.shape(), options.blocks)});
+    }
+  }
+
+  EngineCapabilities capabilities() const override {
+    return {.name = "host-twin",
+            .device = "cpu",
+            .max_context = options_.max_context,
+            .logits = true,
+            .one_launch = true};
+  }
+
+  void reset() override {
+    position_ = 0;
+    pending_ = -1;
+    stepped_ = false;
+    if (faulted_) exchange_.restart();
+    faulted_ = false;
+  }
+
+  void poison() override {
+    require_sound();
+    shared_.poison();
+    for (Block& b : blocks_) b.local.poison();
+    kv_.poison(position_);
+    std::fill(tokens_.begin(), tokens_.end(), -1);
+    stepped_ = false;
+  }
+
+  void prefill(std::span<const int32_t> ids) override {
+    require_sound();
+    if (ids.empty()) bad_input("prefill: no ids");
+    for (const int32_t id : ids) require_id("prefill", id);
+    // The pending id, if any, comes before the given ones; of all these the last stays pending.
+    std::vector<int32_t> inputs;
+    if (pending_ >= 0) inputs.push_back(pending_);
+    inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
+    require_room("prefill", static_cast<int64_t>(inputs.size()));
+    if (!inputs.empty()) {
+      launch({.position = position_,
+              .steps = static_cast<int>(inputs.size()),
+              .first_id = inputs[0],
+              .inputs = inputs.data(),
+              .lm_head = false});
+    }
+    pending_ = ids.back();
+  }
+
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    const auto begin = Clock::now();
+    require_sound();
+    if (n < 1) bad_input("decode: n = " + std::to_string(n) + ", wanted 1 or more");
+    if (pending_ < 0) bad_input("decode: no pending id (prefill first)");
+    require_room("decode", n);
+    for (int t = 1; forced && t < n; ++t) require_id("decode: forced", forced[t]);
+    tokens_.assign(static_cast<size_t>(n), -1);
+    launch({.position = position_,
+            .steps = n,
+            .first_id = pending_,
+            .inputs = forced,
+            .logits_out = logits_out,
+            .tokens_out = tokens_.data()});
+    pending_ = tokens_.back();
+    const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
+    times_.host_ms = elapsed.count();
+    return tokens_;
+  }
+
+  void set_pending(int32_t id) override {
+    require_sound();
+    require_id("set_pending", id);
+    pending_ = id;
+  }
+
+  Snapshot save() override {
+    require_sound();
+    return {.position = position_, .pending = pending_, .kv_checksum = kv_.checksum(position_)};
+  }
+
+  void restore(const Snapshot& s) override {
+    require_sound();
+    if (s.position < 0 || s.position > position_) {
+      throw Error(ErrorKind::kRuntime, "host-twin: restore: snapshot at position " +
+                                           std::to_string(s.position) + ", sequence at " +
+                                           std::to_string(position_));
+    }
+    if (kv_.checksum(s.position) != s.kv_checksum) {
+      throw Error(ErrorKind::kRuntime, "host-twin: restore: KV rows below position " +
+                                           std::to_string(s.position) +
+                                           " are not those of the snapshot");
+    }
+    position_ = s.position;
+    pending_ = s.pending;
+    poison();
+  }
+
+  int position() const override { return position_; }
+  int64_t launch_count() const override { return launches_; }
+  DecodeTimes last_times() const override { return times_; }
+
+  Progress progress() const override {
+    const int block = reported_block_.load(std::memory_order_relaxed);
+    const Location at = exchange_.location(block);
+    if (at.position < 0) return {};
+    return {.position = at.position, .layer = at.layer, .phase = phase_name(at.phase)};
+  }
+
+  std::optional<std::vector<float>> hidden(int layer) override {
+    if (!stepped_ || layer < 0 || layer >= model_.shape().layers) return std::nullopt;
+    const auto from = shared_.hidden.begin() + static_cast<int64_t>(layer) * model_.shape().hidden;
+    return std::vector<float>(from, from + model_.shape().hidden);
+  }
+
+  std::optional<std::vector<float>> kv_row(int layer, int position) override {
+    if (layer < 0 || layer >= model_.shape().layers) return std::nullopt;
+    if (position < 0 || position >= position_) return std::nullopt;
+    return kv_.row(layer, position);
+  }
+
+ private:
+  void require_sound() const {
+    if (!faulted_) return;
+    throw Error(ErrorKind::kRuntime, "host-twin: a launch was aborted; reset() first");
+  }
+
+  void require_id(const char* what, int32_t id) const {
+    if (id >= 0 && id < model_.shape().vocab) return;
+    bad_input(std::string(what) + ": token id " + std::to_string(id) + " outside of 0 to " +
+              std::to_string(model_.shape().vocab - 1));
+  }
+
+  void require_room(const char* what, int64_t rows) const {
+    if (rows <= options_.max_context - position_) return;
+    bad_input(std::string(what) + ": position " + std::to_string(position_) + " + " +
+              std::to_string(rows) + " steps, but max_context is " +
+              std::to_string(options_.max_context));
+  }
+
+  // Runs all blocks to the end of `work` and moves the position; throws Error(kHang) with the fault
+  // word.
+  void launch(Launch work) {
+    std::vector<Clock::time_point> step_ends(static_cast<size_t>(work.steps));
+    work.step_ends = step_ends.data();
+    rope_.extend(work.position + work.steps);
+    reported_block_.store(0, std::memory_order_relaxed);
+    if (options_.stall_block >= 0 &&
+        (options_.stall_launch < 0 || options_.stall_launch == launches_)) {
+      exchange_.stall(options_.stall_block, stalled_arrival(model_.shape().layers));
+    }
+    ++launches_;
+    stepped_ = false;
+    faulted_ = true;  // until the launch has come back whole
+    const auto begin = Clock::now();
+    std::vector<BlockTask> tasks;
+    tasks.reserve(blocks_.size());
+    for (Block& b : blocks_) tasks.push_back(decode_kernel(work, b, exchange_));
+    if (const auto fault = scheduler_.run(tasks, exchange_, options_.stall_ms)) {
+      reported_block_.store(fault->block, std::memory_order_relaxed);
+      throw Error(ErrorKind::kHang, "host-twin: no progress for " +
+                                        std::to_string(options_.stall_ms) +
+                                        " ms: " + to_string(*fault));
+    }
+    faulted_ = false;
+    stepped_ = true;
+    position_ += work.steps;
+    keep_times(begin, step_ends);
+  }
+
+  void keep_times(Clock::time_point begin, const std::vector<Clock::time_point>& step_ends) {
+    times_ = {};
+    times_.per_token_ms.reserve(step_ends.size());
+    for (const Clock::time_point end : step_ends) {
+      times_.per_token_ms.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+      begin = end;
+    }
+  }
+
+  const HostTwinOptions options_;
+  Model model_;
+  RopeTable rope_;
+  KvCache kv_;
+  SharedScratch shared_;
+  std::vector<Block> blocks_;
+  Exchange exchange_;
+  Scheduler scheduler_;
+
+  int position_ = 0;
+  int32_t pending_ = -1;
+  bool stepped_ = false;  // shared_.hidden is of a step of this sequence
+  bool faulted_ = false;
+  int64_t launches_ = 0;
+  std::vector<int32_t> tokens_;
+  DecodeTimes times_;
+  std::atomic<int> reported_block_{0};  // whose location progress() tells
+};
+
+}  // namespace
+}  // namespace host_twin
+
+std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options) {
+  const HostTwinOptions usable = host_twin::checked(options, weights);
+  host_twin::check_shapes(weights);
+  return std::make_unique<host_twin::HostTwin>(std::move(weights), usable);
+}
+
+}  // namespace mkbench

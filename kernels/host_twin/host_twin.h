@@ -1,4 +1,5 @@
-// The host twin: plain's phases, partition and exchange protocol as tasks on CPU threads. It tests schedule, watchdog and gates without a GPU; it is not fast.
+// The host twin: plain's phases, partition and exchange protocol as tasks on CPU threads. It tests
+// schedule, watchdog and gates without a GPU; it is not fast.
 #pragma once
 
 #include <memory>
@@ -10,14 +11,17 @@ namespace mkbench {
 
 struct HostTwinOptions {
   int max_context = 4096;
-  int blocks = 8;        // logical blocks; each runs until it waits
-  int threads = 0;       // 0 = min(cores, 8)
-  int stall_ms = 10000;  // a wait in which no block makes progress for this long is a fault
-  int stall_block = -1;  // test hook: this block never arrives (the watchdog must see it)
+  int blocks = 8;         // logical blocks; each runs until it waits
+  int threads = 0;        // 0 = min(cores, 8)
+  int stall_ms = 10000;   // a wait in which no block makes progress for this long is a fault
+  int stall_block = -1;   // test hook: this block never arrives (the watchdog must see it)
+  int stall_launch = -1;  // test hook: only in the launch before which launch_count() is this; -1 =
+                          // in every launch
   PlantedFault fault = PlantedFault::kNone;
 };
 
-// Throws Error(kBadInput) for impossible options, Error(kHang) from decode()/prefill() when a wait runs out.
+// Throws Error(kBadInput) for impossible options, Error(kHang) from decode()/prefill() when a wait
+// runs out.
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options = {});
 
 }  // namespace mkbench

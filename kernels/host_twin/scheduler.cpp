@@ -1,0 +1,140 @@
+#include "kernels/host_twin/scheduler.h"
+
+#include <chrono>
+
+namespace mkbench::host_twin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A thread with nothing to resume: polls at once at first (an exchange takes about a microsecond),
+// then leaves the core to others, then sleeps, so that a hang does not burn a machine while the
+// watchdog's time runs.
+class IdleTimer {
+ public:
+  void reset() { polls_ = 0; }
+
+  // Waits a little. Returns true once `arrivals` has not moved for `stall_ms`.
+  bool pause(uint64_t arrivals, int stall_ms) {
+    if (polls_ == 0 || arrivals != arrivals_) {
+      polls_ = 0;
+      arrivals_ = arrivals;
+    }
+    ++polls_;
+    if (polls_ <= kSpins) return false;
+    if (polls_ == kSpins + 1) since_ = Clock::now();
+    const auto idle = Clock::now() - since_;
+    if (idle > kYieldTime) {
+      std::this_thread::sleep_for(kNap);
+    } else {
+      std::this_thread::yield();
+    }
+    return idle > std::chrono::milliseconds(stall_ms);
+  }
+
+ private:
+  static constexpr int kSpins = 200;
+  static constexpr std::chrono::milliseconds kYieldTime{5};
+  static constexpr std::chrono::microseconds kNap{100};
+  int64_t polls_ = 0;
+  uint64_t arrivals_ = 0;
+  Clock::time_point since_;
+};
+
+}  // namespace
+
+Scheduler::Scheduler(int threads) {
+  helpers_.reserve(static_cast<size_t>(threads - 1));
+  for (int worker = 1; worker < threads; ++worker) {
+    helpers_.emplace_back([this, worker] { helper_loop(worker); });
+  }
+}
+
+Scheduler::~Scheduler() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  start_.notify_all();
+  for (std::thread& t : helpers_) t.join();
+}
+
+std::optional<Fault> Scheduler::run(std::span<BlockTask> tasks, const Exchange& exchange,
+                                    int stall_ms) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_ = tasks;
+    exchange_ = &exchange;
+    stall_ms_ = stall_ms;
+    abort_.store(false, std::memory_order_relaxed);
+    fault_.reset();
+    error_ = nullptr;
+    helpers_running_ = static_cast<int>(helpers_.size());
+    ++launch_;
+  }
+  start_.notify_all();
+  work(0);
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [this] { return helpers_running_ == 0; });
+  tasks_ = {};
+  if (error_) std::rethrow_exception(error_);
+  return fault_;
+}
+
+void Scheduler::helper_loop(int worker) {
+  int64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    start_.wait(lock, [&] { return stop_ || launch_ != seen; });
+    if (stop_) return;
+    seen = launch_;
+    lock.unlock();
+    work(worker);
+    lock.lock();
+    if (--helpers_running_ == 0) finished_.notify_one();
+  }
+}
+
+// Resumes each of this worker's blocks that may go on. Blocks are dealt round robin and never move,
+// so that each block's words are written by one thread only.
+bool Scheduler::resume_ready(int worker, bool* all_done) {
+  bool resumed = false;
+  *all_done = true;
+  for (size_t b = static_cast<size_t>(worker); b < tasks_.size(); b += helpers_.size() + 1) {
+    BlockTask& task = tasks_[b];
+    if (task.done()) continue;
+    *all_done = false;
+    if (!exchange_->passed(static_cast<int>(b))) continue;
+    task.resume();
+    resumed = true;
+    if (!task.error()) continue;
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = task.error();
+    abort_.store(true, std::memory_order_relaxed);
+  }
+  return resumed;
+}
+
+void Scheduler::work(int worker) {
+  IdleTimer idle;
+  while (!abort_.load(std::memory_order_relaxed)) {
+    bool all_done = false;
+    if (resume_ready(worker, &all_done)) {
+      idle.reset();
+    } else if (all_done) {
+      return;
+    } else if (idle.pause(exchange_->arrivals(), stall_ms_)) {
+      raise_fault();
+    }
+  }
+}
+
+void Scheduler::raise_fault() {
+  std::lock_guard lock(mutex_);
+  // The first watcher writes the fault word; an error that a block threw explains the silence
+  // better.
+  if (!abort_.load(std::memory_order_relaxed)) fault_ = exchange_->find_fault();
+  abort_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace mkbench::host_twin

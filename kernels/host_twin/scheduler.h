@@ -1,0 +1,87 @@
+// Runs logical blocks as coroutines on a team of threads: a block runs until it waits, then its
+// thread takes the next one that may go on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <coroutine>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/host_twin/exchange.h"
+
+namespace mkbench::host_twin {
+
+// One block's kernel body: a coroutine that starts suspended, waits at exchanges only, and is
+// destroyed with this object wherever it stands (so an aborted launch leaks nothing).
+class BlockTask {
+ public:
+  struct promise_type {
+    std::exception_ptr error;
+    BlockTask get_return_object() { return BlockTask(Handle::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() noexcept {}
+    void unhandled_exception() noexcept { error = std::current_exception(); }
+  };
+  using Handle = std::coroutine_handle<promise_type>;
+
+  explicit BlockTask(Handle handle) : handle_(handle) {}
+  BlockTask(BlockTask&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  BlockTask& operator=(BlockTask&&) = delete;
+  ~BlockTask() {
+    if (handle_) handle_.destroy();
+  }
+
+  bool done() const { return handle_.done(); }
+  void resume() { handle_.resume(); }
+  const std::exception_ptr& error() const { return handle_.promise().error; }
+
+ private:
+  Handle handle_;
+};
+
+// The threads live as long as the scheduler: creating them for every decode() would cost more than
+// a token.
+class Scheduler {
+ public:
+  // `threads` in all: the caller of run() is one of them.
+  explicit Scheduler(int threads);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  int threads() const { return static_cast<int>(helpers_.size()) + 1; }
+
+  // Runs tasks[b] as block b of `exchange` to the end. When no block arrives anywhere for
+  // `stall_ms`, all threads leave and the fault is returned; tasks then stay where they stand.
+  // Rethrows what a task threw.
+  std::optional<Fault> run(std::span<BlockTask> tasks, const Exchange& exchange, int stall_ms);
+
+ private:
+  void helper_loop(int worker);
+  void work(int worker);
+  bool resume_ready(int worker, bool* all_done);
+  void raise_fault();
+
+  std::span<BlockTask> tasks_;
+  const Exchange* exchange_ = nullptr;
+  int stall_ms_ = 0;
+  std::atomic<bool> abort_{false};
+  std::optional<Fault> fault_;
+  std::exception_ptr error_;
+
+  std::mutex mutex_;  // guards all below, and fault_ and error_ while a launch runs
+  std::condition_variable start_, finished_;
+  int64_t launch_ = 0;
+  int helpers_running_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace mkbench::host_twin
