@@ -8,7 +8,19 @@ find_package(CLI11 REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Catch2 REQUIRED)
 
-# find_package(Torch) asks for a GPU and, on a reconfigure, adds flags for architectures that nvcc 13 no longer knows.
+# The Python that has torch: libtorch is in its site-packages, and tests and plots run with it.
+find_program(MKBENCH_PYTHON NAMES python3 REQUIRED DOC "Python with torch and numpy")
+if(NOT Torch_DIR)
+  execute_process(
+    COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/find_torch.py
+    OUTPUT_VARIABLE mkbench_torch_facts)
+  if(mkbench_torch_facts MATCHES "cmake=([^\n]+)")
+    set(Torch_DIR ${CMAKE_MATCH_1} CACHE PATH "The folder of TorchConfig.cmake")
+  endif()
+endif()
+
+# find_package(Torch) asks for a GPU and, on a reconfigure, adds flags for architectures that nvcc 13
+# no longer knows.
 set(mkbench_saved_cuda_flags "${CMAKE_CUDA_FLAGS}")
 set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
 find_package(Torch REQUIRED)

@@ -20,8 +20,8 @@ function(mkbench_library name)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s]): one executable per file tests/<name>.cpp.
-# Exit code 77 of a test executable means skipped.
+# mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s]): one executable per file
+# tests/<name>.cpp. Exit code 77 of a test executable means skipped.
 function(mkbench_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LIBS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -34,4 +34,57 @@ function(mkbench_test name)
   target_link_libraries(${name} PRIVATE mkbench_options mkbench_test_main ${ARG_LIBS})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT})
+  set_property(GLOBAL APPEND PROPERTY mkbench_${ARG_LABEL}_tests ${name})
+endfunction()
+
+# mkbench_python_test(name [TIMEOUT s]): tests/<name>.py, a unittest file, run with the Python that has torch.
+function(mkbench_python_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_test(NAME ${name} COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/tests/${name}.py
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS host TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endfunction()
+
+# Whether a target's link closure holds libtorch or CUDA code, which the sanitizers cannot look into and
+# which take most of the build's time.
+function(mkbench_needs_device_code target result)
+  set(open ${target})
+  set(seen)
+  while(open)
+    list(POP_FRONT open next)
+    if(next IN_LIST seen OR NOT TARGET ${next})
+      continue()
+    endif()
+    list(APPEND seen ${next})
+    foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(libraries ${next} ${property})
+      if(libraries)
+        # Private libraries of a static one are listed as $<LINK_ONLY:...>.
+        list(TRANSFORM libraries REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1")
+        list(APPEND open ${libraries})
+      endif()
+    endforeach()
+  endwhile()
+  set(${result} FALSE PARENT_SCOPE)
+  if("mkbench_baselines" IN_LIST seen OR "mkbench_plain" IN_LIST seen OR "torch" IN_LIST seen)
+    set(${result} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# After all tests are known: the target `light_tests` builds the host tests without libtorch and CUDA code;
+# they get the label `light`. The sanitizers run these.
+function(mkbench_finish_tests)
+  get_property(tests GLOBAL PROPERTY mkbench_host_tests)
+  add_custom_target(light_tests)
+  foreach(test IN LISTS tests)
+    mkbench_needs_device_code(${test} heavy)
+    if(NOT heavy)
+      add_dependencies(light_tests ${test})
+      set_property(TEST ${test} DIRECTORY ${PROJECT_SOURCE_DIR}/tests APPEND PROPERTY LABELS light)
+    endif()
+  endforeach()
 endfunction()
