@@ -24,6 +24,8 @@ class Oracle {
   std::vector<float> kv_row(int layer, int position) const;
 
  private:
+  std::vector<float> attention(int layer, const std::vector<float>& x);
+
   ModelWeights weights_;
   int threads_ = 1;
   int position_ = 0;
