@@ -1,0 +1,23 @@
+# Run at every build: writes ${OUTPUT} with the commit, touching it only when something changed.
+execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD
+  OUTPUT_VARIABLE sha OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+set(dirty false)
+if(failed)
+  set(sha unknown)
+else()
+  execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no
+    OUTPUT_VARIABLE changes OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(changes)
+    set(dirty true)
+  endif()
+endif()
+string(CONCAT text "// Written by git_info.cmake.\n#pragma once\n"
+  "inline constexpr char kGitSha[] = \"${sha}\";\n"
+  "inline constexpr bool kGitDirty = ${dirty};\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

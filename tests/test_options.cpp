@@ -1,0 +1,295 @@
+// The command line: every flag, its environment variable, lists, and what is refused.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/options.h"
+#include "references/error.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+ParsedCommandLine parse(const std::vector<std::string>& args, const Variables& variables = {}) {
+  const EnvironmentLookup lookup = [&](const std::string& name) -> std::optional<std::string> {
+    const auto at = variables.find(name);
+    if (at == variables.end()) return std::nullopt;
+    return at->second;
+  };
+  std::vector<std::string> names;
+  for (const auto& entry : variables) names.push_back(entry.first);
+  return parse_command_line(args, lookup, names);
+}
+
+Options options_of(const std::vector<std::string>& args, const Variables& variables = {}) {
+  const ParsedCommandLine parsed = parse(args, variables);
+  REQUIRE_FALSE(parsed.early_exit.has_value());
+  return parsed.options;
+}
+
+// The message of the usage error that `args` must cause.
+std::string refusal(const std::vector<std::string>& args, const Variables& variables = {}) {
+  try {
+    parse(args, variables);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return error.what();
+  }
+  FAIL("accepted: " << (args.empty() ? "" : args.back()));
+  return "";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("an empty command line is the main job with the documented defaults") {
+  const Options o = options_of({});
+  CHECK(o.command == Command::kRun);
+  CHECK(o.compare == std::vector<std::string>{"eager"});
+  CHECK(o.engines.empty());
+  CHECK(o.models.empty());
+  CHECK(o.device == DeviceChoice::kAuto);
+  CHECK(o.gpu == 0);
+  CHECK(o.n_prompt == std::vector<int>{0});
+  CHECK(o.n_gen == std::vector<int>{128});
+  CHECK(o.n_depth == std::vector<int>{0});
+  CHECK(o.ids.empty());
+  CHECK(o.blocks == 10);
+  CHECK(o.max_blocks == 30);
+  CHECK(o.target_rel_ci == 0);
+  CHECK(o.warmup == 1);
+  CHECK_FALSE(o.random_order);
+  CHECK(o.seed == 1);
+  CHECK(o.confidence == 0.95);
+  CHECK_FALSE(o.parity_table);
+  CHECK_FALSE(o.require_reference);
+  CHECK(o.format == "md");
+  CHECK(o.plot);
+  CHECK(o.nvtx == NvtxMode::kBlock);
+  CHECK(o.timeout_s == 300);
+  CHECK_FALSE(o.in_process);
+  CHECK(o.fault == PlantedFault::kNone);
+}
+
+TEST_CASE("every flag reaches its option") {
+  const Options o = options_of({"run",
+                                "--compare",
+                                "eager",
+                                "--engine",
+                                "plain,host-twin",
+                                "--model",
+                                "tiny,synthetic:deep",
+                                "--device",
+                                "cpu",
+                                "--gpu",
+                                "1",
+                                "-p",
+                                "16",
+                                "-n",
+                                "8,16",
+                                "-d",
+                                "0-4*2",
+                                "--blocks",
+                                "3",
+                                "--max-blocks",
+                                "5",
+                                "--target-rel-ci",
+                                "0.01",
+                                "--warmup",
+                                "0",
+                                "--order",
+                                "random",
+                                "--seed",
+                                "18446744073709551615",
+                                "--confidence",
+                                "0.9",
+                                "--parity",
+                                "prompt",
+                                "--parity-table",
+                                "--reference",
+                                "refs",
+                                "--require-reference",
+                                "-o",
+                                "csv",
+                                "--out",
+                                "folder",
+                                "--no-plot",
+                                "--nvtx",
+                                "off",
+                                "--timeout",
+                                "1.5",
+                                "--in-process",
+                                "--list-devices",
+                                "--dry-run",
+                                "-q",
+                                "-v",
+                                "--plant-fault",
+                                "rope_theta",
+                                "--test-worker",
+                                "hang:host-twin"});
+  CHECK(o.engines == std::vector<std::string>{"plain", "host-twin"});
+  CHECK(o.models == std::vector<std::string>{"tiny", "synthetic:deep"});
+  CHECK(o.device == DeviceChoice::kCpu);
+  CHECK(o.gpu == 1);
+  CHECK(o.n_prompt == std::vector<int>{16});
+  CHECK(o.n_gen == std::vector<int>{8, 16});
+  CHECK(o.n_depth == std::vector<int>{0, 1, 2, 4});
+  CHECK(o.blocks == 3);
+  CHECK(o.max_blocks == 5);
+  CHECK(o.target_rel_ci == 0.01);
+  CHECK(o.warmup == 0);
+  CHECK(o.random_order);
+  CHECK(o.seed == 18446744073709551615ull);
+  CHECK(o.confidence == 0.9);
+  CHECK(o.parity_table);
+  CHECK(o.reference == "refs");
+  CHECK(o.require_reference);
+  CHECK(o.format == "csv");
+  CHECK(o.out == "folder");
+  CHECK_FALSE(o.plot);
+  CHECK(o.nvtx == NvtxMode::kOff);
+  CHECK(o.timeout_s == 1.5);
+  CHECK(o.in_process);
+  CHECK(o.list_devices);
+  CHECK(o.dry_run);
+  CHECK(o.quiet);
+  CHECK(o.verbose);
+  CHECK(o.fault == PlantedFault::kRopeTheta);
+  CHECK(o.test_worker == "hang:host-twin");
+  CHECK(options_of({"--ids", "1,2,3"}).ids == std::vector<int32_t>{1, 2, 3});
+  CHECK(options_of({"--model", "tiny", "--model", "tiny-untied"}).models.size() == 2);
+}
+
+TEST_CASE("the environment stands between the command line and the defaults, for every flag") {
+  const Variables variables = {
+      {"MKBENCH_N_GEN", "64"}, {"MKBENCH_DEVICE", "cpu"}, {"MKBENCH_PLOT", "off"}};
+  const Options o = options_of({"-n", "7"}, variables);
+  CHECK(o.n_gen == std::vector<int>{7});
+  CHECK(o.device == DeviceChoice::kCpu);
+  CHECK_FALSE(o.plot);
+  const nlohmann::json meta = options_to_json(o);
+  CHECK(meta["n-gen"]["source"] == "command line");
+  CHECK(meta["n-gen"]["value"] == "7");
+  CHECK(meta["device"]["source"] == "environment");
+  CHECK(meta["blocks"]["source"] == "default");
+  // A value that no flag takes shows that each variable is read.
+  const std::set<std::string> free_text = {"model", "reference", "out"};
+  for (const Flag& flag : flag_table()) {
+    if (free_text.count(std::string(flag.name)) != 0) continue;
+    INFO(flag.env());
+    const std::string message = refusal({}, {{flag.env(), "no such value,"}});
+    CHECK(holds(message, flag.env()));
+  }
+}
+
+TEST_CASE("unknown variables of our own prefix are told, others are not") {
+  const ParsedCommandLine parsed =
+      parse({}, {{"MKBENCH_N_GENN", "1"}, {"MKBENCH_DATA_DIR", "x"}, {"MKBENCH_SEED", "2"}});
+  REQUIRE(parsed.options.warnings.size() == 1);
+  CHECK(holds(parsed.options.warnings[0], "MKBENCH_N_GENN"));
+  CHECK(holds(parsed.options.warnings[0], "MKBENCH_N_GEN?"));
+}
+
+TEST_CASE("lists") {
+  CHECK(parse_int_list("d", "16,32", 0) == std::vector<int>{16, 32});
+  CHECK(parse_int_list("d", "0-16*2", 0) == std::vector<int>{0, 1, 2, 4, 8, 16});
+  CHECK(parse_int_list("d", "128-512+128", 0) == std::vector<int>{128, 256, 384, 512});
+  CHECK(parse_int_list("d", "5,1-4+1,5", 0) == std::vector<int>{5, 1, 2, 3, 4});
+  CHECK(parse_int_list("d", "0-4096*2", 0).back() == 4096);
+  CHECK(parse_int_list("d", "3-20*3", 0) == std::vector<int>{3, 9});
+  for (const std::string bad :
+       {"", ",", "1,", ",1", "x", "1-5", "5-1+1", "1-5*1", "1-5+0", "-1", "1.5", "1-5*",
+        "0-1000000+1", "99999999999", "1-2-3+1", "+1", " 1", "0x10"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(parse_int_list("n-depth", bad, 0), Error);
+  }
+  CHECK_THROWS_AS(parse_int_list("n-gen", "0", 1), Error);
+}
+
+TEST_CASE("usage errors name the flag, and the nearest known one") {
+  struct Row {
+    std::vector<std::string> args;
+    std::string part, other;
+  };
+  const std::vector<Row> rows = {
+      {{"--bloks", "3"}, "--bloks", "--blocks"},
+      {{"--n-gne=3"}, "--n-gne", "--n-gen"},
+      {{"-x"}, "-x", "unknown"},
+      {{"--save-baseline", "a"}, "--save-baseline", "not available in this version"},
+      {{"--baseline", "a"}, "--baseline", "not available in this version"},
+      {{"--max-regress", "1"}, "--max-regress", "not available in this version"},
+      {{"--fail-on", "x"}, "--fail-on", "not available in this version"},
+      {{"--profile"}, "--profile", "not available in this version"},
+      {{"--junit", "f"}, "--junit", "not available in this version"},
+      {{"--compare", "graph"}, "graph", "not available in this version"},
+      {{"--compare", "eager,compiled"}, "compiled", "not available in this version"},
+      {{"--compare", "eagr"}, "eagr", "eager"},
+      {{"--engine", "ring"}, "ring", "not available in this version"},
+      {{"--engine", "./other.so"}, "other.so", "not available in this version"},
+      {{"--engine", "hosttwin"}, "hosttwin", "host-twin"},
+      {{"--parity", "all"}, "all", "not available in this version"},
+      {{"--parity", "off"}, "--parity", "off"},
+      {{"--device", "gpu"}, "--device", "auto, cuda, cpu"},
+      {{"--order", "baab"}, "--order", "abba"},
+      {{"-o", "xml"}, "--output", "jsonl"},
+      {{"-n", "0"}, "--n-gen", "0"},
+      {{"-n"}, "n-gen", ""},
+      {{"-n", ""}, "--n-gen", "empty"},
+      {{"--blocks", "0"}, "--blocks", "0"},
+      {{"--blocks", "ten"}, "--blocks", "ten"},
+      {{"--blocks", "3", "--blocks", "4"}, "--blocks", ""},
+      {{"--blocks", "8", "--max-blocks", "4"}, "--max-blocks", "--blocks"},
+      {{"--confidence", "1"}, "--confidence", "1"},
+      {{"--timeout", "0"}, "--timeout", "0"},
+      {{"--timeout", "nan"}, "--timeout", "nan"},
+      {{"--target-rel-ci", "2"}, "--target-rel-ci", "2"},
+      {{"--ids", "1,-2"}, "--ids", "-2"},
+      {{"--ids", "1,2", "-d", "4"}, "--ids", "--n-depth"},
+      {{"--seed", "-1"}, "--seed", "-1"},
+      {{"--plant-fault", "none"}, "--plant-fault", "rope_theta"},
+      {{"soak"}, "soak", "not available in this version"},
+      {{"verify", "x"}, "verify", "not available in this version"},
+      {{"docter"}, "docter", "doctor"},
+      {{"run", "stray"}, "stray", "unexpected"},
+      {{"plot"}, "plot", "report"},
+      {{"list", "fruits"}, "fruits", "engines"},
+      {{"doctor", "--blocks", "3"}, "--blocks", "doctor"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.args[0] << " " << (row.args.size() > 1 ? row.args[1] : ""));
+    const std::string message = refusal(row.args);
+    INFO(message);
+    CHECK(holds(message, row.part));
+    CHECK(holds(message, row.other));
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("help comes from the table and hides what is for tests") {
+  const ParsedCommandLine parsed = parse({"--help"});
+  REQUIRE(parsed.early_exit.has_value());
+  CHECK(parsed.early_exit->exit_code == 0);
+  for (const Flag& flag : flag_table()) {
+    INFO(flag.name);
+    CHECK(holds(parsed.early_exit->text, "--" + std::string(flag.name)) == !flag.hidden);
+  }
+  CHECK_FALSE(holds(parsed.early_exit->text, "--junit"));
+  CHECK_FALSE(holds(parsed.early_exit->text, "selftest"));
+}
+
+TEST_CASE("version and commands") {
+  CHECK(holds(parse({"--version"}).early_exit->text, "mkbench "));
+  CHECK(options_of({"doctor", "--device", "cpu"}).command == Command::kDoctor);
+  const Options plot = options_of({"plot", "a", "b", "--out", "c"});
+  CHECK(plot.command == Command::kPlot);
+  CHECK(plot.arguments == std::vector<std::string>{"a", "b"});
+  CHECK(plot.out == "c");
+  CHECK(options_of({"list"}).command == Command::kList);
+}
+
+}  // namespace
+}  // namespace mkbench
