@@ -1,1 +1,393 @@
-// baselines/eager.cpp
+#include "baselines/eager.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "baselines/eager_model.h"
+#include "baselines/torch_settings.h"
+#include "references/error.h"
+
+namespace mkbench {
+namespace {
+
+using at::Tensor;
+
+constexpr int kPrefillChunkRows = 512;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Runs `work` and turns every way in which libtorch fails into an Error with one line of text.
+template <typename Work>
+auto translate_errors(Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError& e) {
+    throw Error(ErrorKind::kEnvUnfit, "eager: " + first_line(e.what_without_backtrace()));
+  } catch (const c10::Error& e) {
+    const std::string line = first_line(e.what_without_backtrace());
+    ErrorKind kind = ErrorKind::kRuntime;
+    if (contains(line, "no kernel image")) {
+      kind = ErrorKind::kUnsupportedDevice;
+    } else if (contains(line, "can't allocate memory")) {  // libtorch's CPU allocator
+      kind = ErrorKind::kEnvUnfit;
+    } else if (contains(line, "CUDA")) {
+      kind = ErrorKind::kCuda;
+    }
+    throw Error(kind, "eager: " + line);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::kEnvUnfit, "eager: out of host memory");
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorKind::kBadInput, "eager: " + message);
+}
+
+// Position-dependent in value, order-independent in evaluation: every 64-bit word is multiplied by
+// an odd weight of its own (so no single change can cancel) and integers are summed, which gives
+// the same bits in any order of addition.
+Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
+  return (rows.view(at::kLong) * weights).sum();
+}
+
+std::vector<float> to_host(const Tensor& x) {
+  const Tensor host = x.to(at::kFloat).cpu().contiguous();
+  const float* data = host.const_data_ptr<float>();
+  return {data, data + host.numel()};
+}
+
+class EagerEngine final : public Engine {
+ public:
+  EagerEngine(const ModelWeights& weights, const EagerOptions& options);
+  ~EagerEngine() override;
+
+  EngineCapabilities capabilities() const override;
+  void reset() override;
+  void poison() override;
+  void prefill(std::span<const int32_t> ids) override;
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override;
+  void set_pending(int32_t id) override;
+  Snapshot save() override;
+  void restore(const Snapshot& s) override;
+  int position() const override { return model_->position(); }
+  int64_t launch_count() const override { return decode_calls_; }
+  DecodeTimes last_times() const override { return times_; }
+  Progress progress() const override;
+  std::optional<std::vector<float>> hidden(int layer) override;
+  std::optional<std::vector<float>> kv_row(int layer, int row) override;
+
+ private:
+  // Runs `work` on this engine's device without autograd bookkeeping.
+  template <typename Work>
+  auto on_device(Work&& work) -> decltype(work()) {
+    return translate_errors([&] {
+      const c10::InferenceMode inference;
+      const c10::DeviceGuard guard(device_);
+      return work();
+    });
+  }
+
+  void check_id(int32_t id, const std::string& what) const;
+  Tensor upload_ids(const std::vector<int64_t>& ids) const;
+  std::vector<int32_t> collect(const Tensor& ids, const Tensor& best) const;
+  void synchronize() const;
+  uint64_t kv_checksum(int rows) const;
+
+  EagerOptions options_;
+  ModelShape shape_;
+  at::Device device_;
+  at::TensorOptions ids_;        // int64 on the device
+  at::ScalarType dtype_;         // of weights and KV cache
+  at::ScalarType logits_dtype_;  // what the argmax sees
+  std::unique_ptr<EagerModel> model_;
+
+  int32_t pending_ = -1;
+  int64_t decode_calls_ = 0;
+  DecodeTimes times_;
+  std::atomic<const char*> activity_{""};  // what progress() shows as phase
+};
+
+EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& options)
+    : options_(options),
+      shape_(weights.config.shape),
+      device_(options.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options.gpu))
+                           : at::Device(at::kCPU)),
+      ids_(at::TensorOptions().dtype(at::kLong).device(device_)),
+      dtype_(options.fp32 ? at::kFloat : at::kBFloat16),
+      logits_dtype_(options.head_fp32 ? at::kFloat : dtype_) {
+  on_device([&] {
+    model_ = std::make_unique<EagerModel>(weights, options);
+    synchronize();
+  });
+}
+
+EagerEngine::~EagerEngine() {
+  model_.reset();
+  if (!device_.is_cuda()) return;
+  // libtorch would keep the memory for itself, and the next engine may not be one of libtorch's.
+  try {
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  } catch (const std::exception&) {  // a broken context is reported by whatever broke it
+  }
+}
+
+void EagerEngine::check_id(int32_t id, const std::string& what) const {
+  if (id >= 0 && id < shape_.vocab) return;
+  refuse(what + " is " + std::to_string(id) + ", wanted 0 to " + std::to_string(shape_.vocab - 1));
+}
+
+Tensor EagerEngine::upload_ids(const std::vector<int64_t>& ids) const {
+  return at::tensor(ids, at::kLong).to(device_);
+}
+
+void EagerEngine::synchronize() const {
+  if (device_.is_cuda()) at::cuda::getCurrentCUDAStream(device_.index()).synchronize();
+}
+
+EngineCapabilities EagerEngine::capabilities() const {
+  EngineCapabilities c;
+  c.name = "eager";
+  c.device = "cpu";
+  if (device_.is_cuda()) {
+    c.device = "cuda:" + std::to_string(options_.gpu) + " " +
+               at::cuda::getDeviceProperties(device_.index())->name;
+  }
+  c.max_context = options_.max_context;
+  return c;
+}
+
+void EagerEngine::reset() {
+  model_->set_position(0);
+  model_->hidden_states().clear();
+  pending_ = -1;
+}
+
+void EagerEngine::poison() {
+  on_device([&] {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const int64_t first = position(), unused = options_.max_context - first;
+    for (int l = 0; l < shape_.layers; ++l) {
+      model_->k_cache(l).narrow(2, first, unused).fill_(nan);
+      model_->v_cache(l).narrow(2, first, unused).fill_(nan);
+    }
+    // The only output that outlives a call; the next step makes new ones.
+    model_->hidden_states().clear();
+    synchronize();
+  });
+}
+
+void EagerEngine::prefill(std::span<const int32_t> ids) {
+  if (ids.empty()) refuse("prefill: no ids");
+  for (size_t i = 0; i < ids.size(); ++i) check_id(ids[i], "prefill: id " + std::to_string(i));
+  std::vector<int64_t> input;
+  if (pending_ >= 0) input.push_back(pending_);
+  input.insert(input.end(), ids.begin(), ids.end() - 1);
+  const int64_t rows = static_cast<int64_t>(input.size());
+  if (position() + rows > options_.max_context) {
+    refuse("prefill: " + std::to_string(position()) + " + " + std::to_string(rows) +
+           " positions, the KV cache holds " + std::to_string(options_.max_context));
+  }
+  activity_ = "prefill";
+  on_device([&] {
+    if (rows > 0) {
+      const Tensor all = upload_ids(input).unsqueeze(0);
+      for (int64_t at_row = 0; at_row < rows; at_row += kPrefillChunkRows) {
+        const int64_t chunk = std::min<int64_t>(kPrefillChunkRows, rows - at_row);
+        model_->forward(all.narrow(1, at_row, chunk), /*keep_hidden=*/false);
+      }
+    }
+    synchronize();
+  });
+  pending_ = ids.back();
+  activity_ = "";
+}
+
+// The ids on the host; -1 for a step whose largest logit is NaN, which otherwise would look like an
+// id.
+std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best) const {
+  const Tensor checked = at::where(at::isnan(best), at::full({}, -1, ids_), ids);
+  const Tensor host = checked.to(at::kInt).to(at::kCPU);
+  return {host.const_data_ptr<int32_t>(), host.const_data_ptr<int32_t>() + host.numel()};
+}
+
+std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* logits_out) {
+  if (n < 1) refuse("decode: n is " + std::to_string(n) + ", wanted at least 1");
+  if (pending_ < 0) refuse("decode: no pending id, call prefill() or set_pending() first");
+  if (n > options_.max_context - position()) {
+    refuse("decode: " + std::to_string(position()) + " + " + std::to_string(n) +
+           " positions, the KV cache holds " + std::to_string(options_.max_context));
+  }
+  std::vector<int64_t> given = {pending_};
+  for (int t = 1; forced != nullptr && t < n; ++t) {
+    check_id(forced[t], "decode: forced id " + std::to_string(t));
+    given.push_back(forced[t]);
+  }
+
+  activity_ = "decode";
+  std::vector<int32_t> result = on_device([&] {
+    synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    at::cuda::CUDAEvent first(cudaEventDefault), last(cudaEventDefault);
+    if (device_.is_cuda()) first.record();
+
+    const Tensor inputs = upload_ids(given);
+    Tensor slots = at::full({n}, -1, ids_);
+    Tensor best =
+        at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
+    for (int t = 0; t < n; ++t) {
+      const bool from_host = t == 0 || forced != nullptr;
+      const Tensor id = from_host ? inputs.narrow(0, t, 1) : slots.narrow(0, t - 1, 1);
+      const Tensor hidden = model_->forward(id.unsqueeze(0), /*keep_hidden=*/true);
+      const Tensor logits = model_->head(hidden);
+      // max() over a dimension promises the first index among equals. The id stays on the device.
+      Tensor value = best.narrow(0, t, 1), index = slots.narrow(0, t, 1);
+      at::max_out(value, index, logits, 0, /*keepdim=*/true);
+      if (logits_out != nullptr) {
+        float* row = logits_out + static_cast<size_t>(t) * static_cast<size_t>(shape_.vocab);
+        at::from_blob(row, {shape_.vocab}, at::kFloat).copy_(logits);
+      }
+    }
+
+    if (device_.is_cuda()) last.record();
+    std::vector<int32_t> ids = collect(slots, best);
+    synchronize();
+    times_ = {};
+    times_.host_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (device_.is_cuda()) times_.event_ms = first.elapsed_time(last);
+    return ids;
+  });
+  activity_ = "";
+  ++decode_calls_;
+  pending_ = result.back();
+  return result;
+}
+
+void EagerEngine::set_pending(int32_t id) {
+  check_id(id, "set_pending: id");
+  pending_ = id;
+}
+
+uint64_t EagerEngine::kv_checksum(int rows) const {
+  uint64_t sum = 0x6d6b62656e636821u;  // the value of an empty prefix
+  if (rows == 0) return sum;
+  const int64_t words = shape_.head_dim * static_cast<int64_t>(c10::elementSize(dtype_)) / 8;
+  const int64_t count = shape_.kv_heads * int64_t{rows} * words;
+  const int64_t odd_multiplier = static_cast<int64_t>(0x9E3779B97F4A7C15u);
+  const Tensor weights =
+      ((at::arange(count, ids_) * 2 + 1) * odd_multiplier).view({1, shape_.kv_heads, rows, words});
+  std::vector<Tensor> sums;
+  for (int l = 0; l < shape_.layers; ++l) {
+    sums.push_back(weighted_sum(model_->k_cache(l).narrow(2, 0, rows), weights));
+    sums.push_back(weighted_sum(model_->v_cache(l).narrow(2, 0, rows), weights));
+  }
+  const Tensor host = at::stack(sums).to(at::kCPU);
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    sum = (sum ^ static_cast<uint64_t>(host.const_data_ptr<int64_t>()[i])) * 0x9E3779B97F4A7C15u;
+    sum ^= sum >> 29;  // or the order of layers would only count in the upper bits
+  }
+  return sum;
+}
+
+Snapshot EagerEngine::save() {
+  return {position(), pending_, on_device([&] { return kv_checksum(position()); })};
+}
+
+void EagerEngine::restore(const Snapshot& s) {
+  if (s.position < 0 || s.position > position()) {
+    refuse("restore: position " + std::to_string(s.position) + ", the sequence holds " +
+           std::to_string(position()));
+  }
+  if (s.pending != -1) check_id(s.pending, "restore: pending id");
+  if (on_device([&] { return kv_checksum(s.position); }) != s.kv_checksum) {
+    throw Error(ErrorKind::kRuntime, "eager: restore: KV rows 0 to " +
+                                         std::to_string(s.position - 1) +
+                                         " were modified since save()");
+  }
+  model_->set_position(s.position);
+  pending_ = s.pending;
+  poison();
+}
+
+Progress EagerEngine::progress() const {
+  return {model_->position(), model_->layer(), activity_.load()};
+}
+
+std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
+  if (layer < 0 || layer >= shape_.layers) {
+    refuse("hidden: layer is " + std::to_string(layer) + ", wanted 0 to " +
+           std::to_string(shape_.layers - 1));
+  }
+  const std::vector<Tensor>& states = model_->hidden_states();
+  if (states.empty()) return std::nullopt;
+  return on_device([&] { return to_host(states[static_cast<size_t>(layer)]); });
+}
+
+std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
+  if (layer < 0 || layer >= shape_.layers || row < 0 || row >= position()) {
+    refuse("kv_row: layer " + std::to_string(layer) + ", position " + std::to_string(row) +
+           ", wanted layers below " + std::to_string(shape_.layers) + " and positions below " +
+           std::to_string(position()));
+  }
+  return on_device([&] {
+    const Tensor both = at::cat({model_->k_cache(layer).select(2, row).flatten(),
+                                 model_->v_cache(layer).select(2, row).flatten()});
+    return to_host(both);
+  });
+}
+
+}  // namespace
+
+int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
+  const ModelShape& s = config.shape;
+  const int64_t element = options.fp32 ? 4 : 2;
+  const bool aliased = !options.cuda && !options.fp32;
+  int64_t bytes = aliased ? 0 : element * s.parameters(config.tie_word_embeddings);
+  // The fp32 head of B' stands beside the embedding, or replaces an untied bf16 head.
+  if (options.head_fp32 && !options.fp32) bytes += 4 * s.embedding_parameters();
+  const int64_t kv_elements = 2LL * s.layers * s.kv_width() * options.max_context;
+  return bytes + element * kv_elements;
+}
+
+std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options) {
+  const ModelConfig& config = weights.config;
+  if (options.max_context < 1 || options.max_context > config.max_positions) {
+    refuse("max_context is " + std::to_string(options.max_context) + ", wanted 1 to " +
+           std::to_string(config.max_positions) + " (max_position_embeddings)");
+  }
+  if (config.shape.head_dim % 4 != 0) {
+    refuse("head_dim is " + std::to_string(config.shape.head_dim) + ", wanted a multiple of 4");
+  }
+  pin_torch_settings();
+  if (options.threads > 0) at::set_num_threads(options.threads);
+  if (options.cuda) {
+    const int found = translate_errors([] { return static_cast<int>(at::cuda::device_count()); });
+    if (options.gpu < 0 || options.gpu >= found) {
+      throw Error(ErrorKind::kUnsupportedDevice,
+                  "eager: GPU " + std::to_string(options.gpu) + " asked for, libtorch finds " +
+                      std::to_string(found) + "; `mkbench doctor` says why, --device cpu runs");
+    }
+  }
+  return std::make_unique<EagerEngine>(weights, options);
+}
+
+}  // namespace mkbench

@@ -1,4 +1,5 @@
-// The libtorch eager baseline: Qwen3's forward op by op, in HF's order and rounding, with a KV cache. CPU and CUDA, bf16 and fp32.
+// The libtorch eager baseline: Qwen3's forward op by op, in HF's order and rounding, with a KV
+// cache. CPU and CUDA, bf16 and fp32.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,16 @@ struct EagerOptions {
 // Bytes of device (or host) memory that make_eager() will take for weights and KV cache.
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
 
-// Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for memory, Error(kRuntime).
+// Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for
+// memory, Error(kRuntime).
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options = {});
 
 // Facts of the linked libtorch, for doctor and reports.
 struct TorchFacts {
   std::string version;
-  std::string cuda_version;       // that it was built on; empty without CUDA
-  std::string architectures;      // "sm_80 sm_90 ..." of its CUDA code
+  std::string cuda_version;  // that it was built on; empty without CUDA
+  // "sm_80 sm_90 ..." of its CUDA code; empty where libtorch cannot say, as without a driver.
+  std::string architectures;
   bool cuda_available = false;
 };
 TorchFacts torch_facts();

@@ -1,0 +1,230 @@
+#include "baselines/eager_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace mkbench {
+namespace {
+
+using at::Tensor;
+
+constexpr double kFaultyTheta = 1e4;
+// Alignment from which libtorch's own allocations and ours behave alike in vectorised CPU kernels.
+constexpr uintptr_t kAliasAlignment = 16;
+
+struct LayerTensors {
+  Tensor input_norm, post_attention_norm;  // [hidden]
+  Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in]
+  Tensor q_norm, k_norm;                   // [head_dim]
+  Tensor gate_proj, up_proj, down_proj;    // [out, in]
+  Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
+};
+
+// cos and sin of one forward pass, [1, 1, rows, head_dim] in the model's dtype.
+struct Rotary {
+  Tensor cos, sin;
+};
+
+// Mean square and scaling in fp32, one rounding to the model's dtype, then the weight.
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  const Tensor wide = x.to(at::kFloat);
+  const Tensor variance = wide.pow(2).mean(-1, /*keepdim=*/true);
+  return weight * (wide * at::rsqrt(variance + eps)).to(x.scalar_type());
+}
+
+Tensor rotate_half(const Tensor& x) {
+  const int64_t half = x.size(-1) / 2;
+  return at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
+}
+
+Tensor apply_rotary(const Tensor& x, const Rotary& r) {
+  return (x * r.cos) + (rotate_half(x) * r.sin);
+}
+
+// [1, kv_heads, rows, head_dim] -> [1, kv_heads * group, rows, head_dim], each kv head `group`
+// times in a row.
+Tensor repeat_kv(const Tensor& x, int64_t group) {
+  if (group == 1) return x;
+  const int64_t kv_heads = x.size(1), rows = x.size(2), dim = x.size(3);
+  return x.unsqueeze(2)
+      .expand({1, kv_heads, group, rows, dim})
+      .reshape({1, kv_heads * group, rows, dim});
+}
+
+Tensor mlp(const LayerTensors& layer, const Tensor& x) {
+  const Tensor gate = at::silu(at::linear(x, layer.gate_proj));
+  return at::linear(gate * at::linear(x, layer.up_proj), layer.down_proj);
+}
+
+}  // namespace
+
+struct EagerModel::Impl {
+  Impl(const ModelWeights& weights, const EagerOptions& options);
+
+  Tensor load(const Matrix& m, bool is_vector) const;
+  LayerTensors load_layer(const LayerWeights& w) const;
+  Rotary rotary(int64_t first, int64_t rows) const;
+  Tensor causal_mask(int64_t first, int64_t rows) const;
+  Tensor attention(LayerTensors& layer, const Tensor& x, int64_t first, const Rotary& r,
+                   const Tensor& mask) const;
+
+  ModelWeights weights;  // keeps aliased CPU weights alive
+  EagerOptions options;
+  ModelShape shape;
+  double eps, scaling;
+  at::Device device;
+  at::TensorOptions real;  // the model's dtype and device
+  Tensor embed, final_norm, lm_head;
+  Tensor inv_freq;  // fp32 [head_dim / 2]
+  std::vector<LayerTensors> layers;
+  std::vector<Tensor> hidden;
+  bool drops_newest_row;  // the planted kCacheLength
+};
+
+EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
+    : weights(w),
+      options(o),
+      shape(w.config.shape),
+      eps(w.config.rms_norm_eps),
+      scaling(std::pow(shape.head_dim, -0.5)),
+      device(o.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(o.gpu))
+                    : at::Device(at::kCPU)),
+      real(at::TensorOptions().dtype(o.fp32 ? at::kFloat : at::kBFloat16).device(device)),
+      drops_newest_row(o.fault == PlantedFault::kCacheLength) {
+  embed = load(w.embed_tokens, false);
+  final_norm = load(w.final_norm, true);
+  lm_head = w.lm_head.data == w.embed_tokens.data ? embed : load(w.lm_head, false);
+  if (o.head_fp32) lm_head = lm_head.to(at::kFloat);
+  for (const LayerWeights& layer : w.layers) layers.push_back(load_layer(layer));
+
+  // 1 / theta ** (2i / head_dim) in this order of operations, in fp32 and always on the CPU: pow
+  // differs between devices.
+  const double theta = o.fault == PlantedFault::kRopeTheta ? kFaultyTheta : w.config.rope_theta;
+  const Tensor exponent = at::arange(0, shape.head_dim, 2, at::kFloat) / shape.head_dim;
+  inv_freq = at::reciprocal(at::pow(theta, exponent)).to(device);
+}
+
+// bf16 on a CPU aliases the caller's memory; everything else is a copy.
+Tensor EagerModel::Impl::load(const Matrix& m, bool is_vector) const {
+  const std::vector<int64_t> sizes =
+      is_vector ? std::vector<int64_t>{m.cols} : std::vector<int64_t>{m.rows, m.cols};
+  const Tensor view = at::from_blob(const_cast<Bf16*>(m.data), sizes, at::kBFloat16);
+  if (!options.cuda && !options.fp32) {
+    const bool aligned = reinterpret_cast<uintptr_t>(m.data) % kAliasAlignment == 0;
+    return aligned ? view : view.clone();
+  }
+  return view.to(device).to(real.dtype());
+}
+
+LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
+  LayerTensors layer;
+  layer.input_norm = load(w.input_layernorm, true);
+  layer.post_attention_norm = load(w.post_attention_layernorm, true);
+  layer.q_proj = load(w.q_proj, false);
+  layer.k_proj = load(w.k_proj, false);
+  layer.v_proj = load(w.v_proj, false);
+  layer.o_proj = load(w.o_proj, false);
+  layer.q_norm = load(w.q_norm, true);
+  layer.k_norm = load(w.k_norm, true);
+  layer.gate_proj = load(w.gate_proj, false);
+  layer.up_proj = load(w.up_proj, false);
+  layer.down_proj = load(w.down_proj, false);
+  if (options.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
+  // NaN from the start: a row that is read before it is written shows.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  layer.k_cache = at::full({1, shape.kv_heads, options.max_context, shape.head_dim}, nan, real);
+  layer.v_cache = layer.k_cache.clone();
+  return layer;
+}
+
+Rotary EagerModel::Impl::rotary(int64_t first, int64_t rows) const {
+  const Tensor positions = at::arange(first, first + rows, real.dtype(at::kFloat));
+  const Tensor angles = positions.view({1, rows, 1}) * inv_freq;
+  const Tensor both = at::cat({angles, angles}, -1);
+  return {both.cos().to(real.dtype()).unsqueeze(1), both.sin().to(real.dtype()).unsqueeze(1)};
+}
+
+// [1, 1, rows, first + rows]: 0 where a row may look, the lowest finite value where it may not. A
+// single row sees everything that is given to it and needs none (undefined tensor).
+Tensor EagerModel::Impl::causal_mask(int64_t first, int64_t rows) const {
+  if (rows == 1) return {};
+  const double lowest = options.fp32 ? double{std::numeric_limits<float>::lowest()}
+                                     : double{std::numeric_limits<c10::BFloat16>::lowest()};
+  const Tensor blocked = at::full({rows, first + rows}, lowest, real);
+  const Tensor mask = blocked.triu(drops_newest_row ? first : first + 1);
+  if (drops_newest_row && first == 0) mask.select(0, 0).select(0, 0).zero_();
+  return mask.view({1, 1, rows, first + rows});
+}
+
+// x [1, rows, hidden] after the input norm, `first` KV rows before them -> [1, rows, hidden] for
+// the residual add.
+Tensor EagerModel::Impl::attention(LayerTensors& layer, const Tensor& x, int64_t first,
+                                   const Rotary& r, const Tensor& mask) const {
+  const int64_t rows = x.size(1), dim = shape.head_dim;
+  // [1, rows, width] -> [1, rows, heads, head_dim]: the QK-norms work per head, before RoPE.
+  const Tensor q = at::linear(x, layer.q_proj).view({1, rows, shape.heads, dim});
+  const Tensor k = at::linear(x, layer.k_proj).view({1, rows, shape.kv_heads, dim});
+  const Tensor v = at::linear(x, layer.v_proj).view({1, rows, shape.kv_heads, dim});
+  const Tensor query = apply_rotary(rms_norm(q, layer.q_norm, eps).transpose(1, 2), r);
+  const Tensor key = apply_rotary(rms_norm(k, layer.k_norm, eps).transpose(1, 2), r);
+  layer.k_cache.narrow(2, first, rows).copy_(key);
+  layer.v_cache.narrow(2, first, rows).copy_(v.transpose(1, 2));
+
+  int64_t seen = first + rows;
+  if (drops_newest_row && rows == 1) seen = std::max<int64_t>(1, seen - 1);
+  const Tensor keys = repeat_kv(layer.k_cache.narrow(2, 0, seen), shape.gqa_group());
+  const Tensor values = repeat_kv(layer.v_cache.narrow(2, 0, seen), shape.gqa_group());
+  Tensor scores = at::matmul(query, keys.transpose(2, 3)) * scaling;
+  if (mask.defined()) scores = scores + mask;
+  const Tensor probabilities = at::softmax(scores, -1, at::kFloat).to(query.scalar_type());
+  const Tensor mixed = at::matmul(probabilities, values).transpose(1, 2).contiguous();
+  return at::linear(mixed.reshape({1, rows, shape.q_width()}), layer.o_proj);
+}
+
+EagerModel::EagerModel(const ModelWeights& weights, const EagerOptions& options)
+    : impl_(std::make_unique<Impl>(weights, options)) {}
+
+EagerModel::~EagerModel() = default;
+
+Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
+  const int64_t first = position_, rows = ids.size(1);
+  Tensor h = at::embedding(impl_->embed, ids);
+  const Rotary r = impl_->rotary(first, rows);
+  const Tensor mask = impl_->causal_mask(first, rows);
+  impl_->hidden.clear();
+  for (size_t l = 0; l < impl_->layers.size(); ++l) {
+    layer_ = static_cast<int>(l);
+    LayerTensors& layer = impl_->layers[l];
+    const Tensor x = rms_norm(h, layer.input_norm, impl_->eps);
+    h = h + impl_->attention(layer, x, first, r, mask);
+    h = h + mlp(layer, rms_norm(h, layer.post_attention_norm, impl_->eps));
+    if (keep_hidden) impl_->hidden.push_back(h);  // a reference to what was made anyway
+  }
+  position_ = static_cast<int>(first + rows);
+  layer_ = -1;
+  return h;
+}
+
+Tensor EagerModel::head(const Tensor& hidden) const {
+  Tensor x = rms_norm(hidden, impl_->final_norm, impl_->eps);
+  if (impl_->options.head_fp32) x = x.to(at::kFloat);
+  return at::linear(x, impl_->lm_head).view({impl_->shape.vocab});
+}
+
+const Tensor& EagerModel::k_cache(int layer) const {
+  return impl_->layers.at(static_cast<size_t>(layer)).k_cache;
+}
+
+const Tensor& EagerModel::v_cache(int layer) const {
+  return impl_->layers.at(static_cast<size_t>(layer)).v_cache;
+}
+
+std::vector<Tensor>& EagerModel::hidden_states() { return impl_->hidden; }
+
+}  // namespace mkbench

@@ -1,0 +1,55 @@
+// Qwen3's forward pass op by op in libtorch, with its weights and KV cache: what the baselines of
+// this folder share. Tensors are only named here, so that libtorch's headers stay in the .cpp
+// files.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "baselines/eager.h"
+#include "references/weights.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace mkbench {
+
+// Every method may throw libtorch's exceptions; the caller holds the InferenceMode and device
+// guards.
+class EagerModel {
+ public:
+  EagerModel(const ModelWeights& weights, const EagerOptions& options);
+  ~EagerModel();
+  EagerModel(const EagerModel&) = delete;
+  EagerModel& operator=(const EagerModel&) = delete;
+
+  // ids int64 [1, rows] on the model's device -> hidden state [1, rows, hidden] before the final
+  // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: remember it
+  // after each layer.
+  at::Tensor forward(const at::Tensor& ids, bool keep_hidden);
+  // Hidden state [1, 1, hidden] -> logits [vocab], fp32 where the last matmul is to stay there.
+  at::Tensor head(const at::Tensor& hidden) const;
+
+  // K or V of one layer, [1, kv_heads, max_context, head_dim], rows at and above position()
+  // unspecified.
+  const at::Tensor& k_cache(int layer) const;
+  const at::Tensor& v_cache(int layer) const;
+  // After each layer of the last forward() that kept it, [1, 1, hidden] each; empty if none did.
+  std::vector<at::Tensor>& hidden_states();
+
+  // KV rows written. Truncating is the caller's right; both are readable from any thread.
+  int position() const { return position_; }
+  void set_position(int position) { position_ = position; }
+  // The layer whose operators are being issued, or -1.
+  int layer() const { return layer_; }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  std::atomic<int> position_{0}, layer_{-1};
+};
+
+}  // namespace mkbench

@@ -1,0 +1,100 @@
+#include "baselines/torch_settings.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <torch/version.h>
+
+#include <cstdlib>
+#include <exception>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <type_traits>
+
+#include "baselines/eager.h"
+
+namespace mkbench {
+namespace {
+
+constexpr const char* kWorkspaceVariable = "CUBLAS_WORKSPACE_CONFIG";
+
+// "sm_80 sm_90 ..." out of libtorch's own build description, which quotes its nvcc flags.
+std::string architectures_in(const std::string& build_description) {
+  static const std::regex pattern("code=(sm_[0-9]+[af]?|compute_[0-9]+[af]?)");
+  std::set<std::string> seen;
+  std::string list;
+  for (std::sregex_iterator it(build_description.begin(), build_description.end(), pattern), end;
+       it != end; ++it) {
+    const std::string name = (*it)[1];
+    if (!seen.insert(name).second) continue;
+    list += (list.empty() ? "" : " ") + name;
+  }
+  return list;
+}
+
+// libtorch changed the getter's type from bool to an enumeration whose first value allows it.
+template <typename T>
+bool allows_reduced_precision(T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value;
+  } else {
+    return static_cast<int>(value) == 0;
+  }
+}
+
+// "13.0" out of "... CUDA_VERSION=13.0, ..."; empty in a build without CUDA.
+std::string cuda_version_in(const std::string& build_description) {
+  std::smatch match;
+  static const std::regex pattern("CUDA_VERSION=([0-9.]+)");
+  return std::regex_search(build_description, match, pattern) ? match[1].str() : "";
+}
+
+}  // namespace
+
+void pin_torch_settings() {
+  // Two workspaces of fixed size per stream; without it cuBLAS may choose differently from run to
+  // run. A user's own value stays, and eager_settings() shows it.
+  setenv(kWorkspaceVariable, ":4096:8", /*overwrite=*/0);
+  at::Context& context = at::globalContext();
+  context.setAllowTF32CuBLAS(false);
+  context.setAllowTF32CuDNN(false);
+  // fp32 accumulation to the end, also across split-K partial sums.
+  context.setAllowBF16ReductionCuBLAS(false);
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // On, it would add a fill kernel to every allocation and flatter whatever eager is compared with.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+std::string eager_settings() {
+  pin_torch_settings();
+  at::Context& context = at::globalContext();
+  const char* workspace = std::getenv(kWorkspaceVariable);
+  std::ostringstream out;
+  out << "allow_tf32=" << context.allowTF32CuBLAS()
+      << " cudnn_allow_tf32=" << context.allowTF32CuDNN()
+      << " allow_bf16_reduced_precision_reduction="
+      << allows_reduced_precision(context.allowBF16ReductionCuBLAS())
+      << " deterministic_algorithms=" << context.deterministicAlgorithms()
+      << " fill_uninitialized_memory=" << context.deterministicFillUninitializedMemory() << " "
+      << kWorkspaceVariable << "=" << (workspace ? workspace : "") << " attention=eager"
+      << " cpu_threads=" << at::get_num_threads();
+  return out.str();
+}
+
+TorchFacts torch_facts() {
+  TorchFacts facts;
+  facts.version = TORCH_VERSION;
+  facts.cuda_version = cuda_version_in(at::show_config());
+  try {
+    // libtorch's own list of nvcc flags; it asks the driver first.
+    facts.architectures = architectures_in(at::detail::getCUDAHooks().showConfig());
+  } catch (const std::exception&) {  // no driver, or a build without CUDA
+  }
+  facts.cuda_available = at::hasCUDA();
+  return facts;
+}
+
+}  // namespace mkbench
