@@ -1,35 +1,16 @@
 #include "references/sha256.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <vector>
 
 #include "references/error.h"
+#include "references/regular_file.h"
 
 namespace mkbench {
-namespace {
-
-[[noreturn]] void fail_errno(const std::filesystem::path& path, const char* doing) {
-  const int code = errno;
-  throw Error(ErrorKind::kBadInput,
-              path.string() + ": cannot " + doing + ": " + std::strerror(code));
-}
-
-// Closes the descriptor on every way out.
-struct Descriptor {
-  int value = -1;
-  ~Descriptor() {
-    if (value >= 0) close(value);
-  }
-};
-
-}  // namespace
 
 struct Sha256::Context {
   EVP_MD_CTX* md = EVP_MD_CTX_new();
@@ -70,29 +51,18 @@ std::string sha256_hex(const void* data, size_t bytes) {
 }
 
 std::string sha256_file(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a FIFO that nobody writes to must not wait for ever.
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-  if (file.value < 0) fail_errno(path, "open");
-  struct stat info {};
-  if (fstat(file.value, &info) != 0) fail_errno(path, "stat");
-  if (S_ISDIR(info.st_mode)) {
-    errno = EISDIR;
-    fail_errno(path, "read");
-  }
-  if (!S_ISREG(info.st_mode))
-    throw Error(ErrorKind::kBadInput, path.string() + ": not a regular file, cannot be hashed");
+  const RegularFile file(path);
   Sha256 hash;
-  // read(2), not mmap: a file that shrinks meanwhile ends early instead of raising SIGBUS.
+  // Read, not mapped: a file that shrinks meanwhile is an error instead of a SIGBUS.
   std::vector<unsigned char> buffer(1 << 20);
-  for (;;) {
-    const ssize_t got = read(file.value, buffer.data(), buffer.size());
-    if (got == 0) return hash.hex();
-    if (got > 0) {
-      hash.update(buffer.data(), static_cast<size_t>(got));
-    } else if (errno != EINTR) {
-      fail_errno(path, "read");
-    }
+  for (uint64_t at = 0; at < file.size();) {
+    const size_t bytes = static_cast<size_t>(std::min<uint64_t>(buffer.size(), file.size() - at));
+    file.read_at(at, buffer.data(), bytes);
+    hash.update(buffer.data(), bytes);
+    at += bytes;
   }
+  file.check_unchanged();
+  return hash.hex();
 }
 
 }  // namespace mkbench

@@ -1,1 +1,142 @@
-// references/snapshot.cpp
+#include "references/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "references/error.h"
+#include "references/json_strict.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
+
+// An environment variable that is set and not empty, else null.
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// "Org/Name": exactly one slash, and only characters that a hub id may have.
+bool is_hub_id(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  const std::string name = text.substr(slash + 1);
+  return text[0] != '.' && name[0] != '.' &&
+         std::all_of(text.begin(), text.begin() + static_cast<long>(slash), allowed) &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+// Where the hub's client may have put its cache, most specific first.
+std::vector<fs::path> hub_caches() {
+  std::vector<fs::path> caches;
+  if (const char* cache = environment("HF_HUB_CACHE")) caches.emplace_back(cache);
+  if (const char* home = environment("HF_HOME")) caches.push_back(fs::path(home) / "hub");
+  if (const char* home = environment("HOME"))
+    caches.push_back(fs::path(home) / ".cache" / "huggingface" / "hub");
+  return caches;
+}
+
+// The snapshot that refs/main names; empty with a reason in `tried` when this cache has none.
+fs::path find_snapshot(const fs::path& cache, const std::string& id,
+                       std::vector<std::string>& tried) {
+  std::string repository = "models--" + id;
+  repository.replace(repository.find('/'), 1, "--");
+  const fs::path root = cache / repository;
+  if (!is_folder(root)) {
+    tried.push_back(root.string() + " (not there)");
+    return {};
+  }
+  const fs::path main_ref = root / "refs" / "main";
+  std::string revision;
+  try {
+    revision = read_small_file(main_ref, 256);
+  } catch (const Error& error) {
+    tried.push_back(error.what());
+    return {};
+  }
+  while (!revision.empty() && (revision.back() == '\n' || revision.back() == ' '))
+    revision.pop_back();
+  const bool plain = !revision.empty() && std::all_of(revision.begin(), revision.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
+  if (!plain) {
+    tried.push_back(main_ref.string() + " holds " + in_quotes(revision) + ", wanted a commit id");
+    return {};
+  }
+  const fs::path snapshot = root / "snapshots" / revision;
+  if (!is_folder(snapshot)) {
+    tried.push_back(snapshot.string() + " (not there, though refs/main names it)");
+    return {};
+  }
+  return snapshot;
+}
+
+ModelSpec resolve_committed(const std::string& text) {
+  const ModelSpec spec{ModelSpec::Kind::kCommitted, text, "", data_dir() / text};
+  if (!is_folder(spec.folder))
+    fail(
+        fmt::format("--model {}: {} is not there (MKBENCH_DATA_DIR says where the committed "
+                    "checkpoints are)",
+                    text, spec.folder.string()));
+  return spec;
+}
+
+ModelSpec resolve_synthetic(const std::string& text) {
+  ModelSpec spec{ModelSpec::Kind::kSynthetic, text, "", {}};
+  if (const size_t colon = text.find(':'); colon != std::string::npos) {
+    spec.lagset = text.substr(colon + 1);
+    synthetic_lags(spec.lagset);  // throws with the list of names
+  }
+  return spec;
+}
+
+}  // namespace
+
+fs::path data_dir() {
+  if (const char* folder = environment("MKBENCH_DATA_DIR")) return folder;
+  return fs::path(MKBENCH_SOURCE_DIR) / "references" / "data";
+}
+
+ModelSpec resolve_model(const std::string& text) {
+  if (text.empty()) fail("--model: empty name");
+  if (text == "tiny" || text == "tiny-untied") return resolve_committed(text);
+  if (text == "synthetic" || text.starts_with("synthetic:")) return resolve_synthetic(text);
+  if (is_folder(text)) return {ModelSpec::Kind::kFolder, text, "", text};
+
+  std::vector<std::string> tried = {"tiny, tiny-untied, synthetic[:LAGSET]"};
+  std::error_code ignored;
+  tried.push_back(fmt::format("folder {} ({})", in_quotes(text, 300),
+                              fs::exists(text, ignored) ? "is a file" : "not there"));
+  if (is_hub_id(text)) {
+    for (const fs::path& cache : hub_caches()) {
+      const fs::path snapshot = find_snapshot(cache, text, tried);
+      if (!snapshot.empty()) return {ModelSpec::Kind::kFolder, text, "", snapshot};
+    }
+  } else {
+    tried.push_back("hub id Org/Name (not of that form)");
+  }
+  fail(fmt::format("--model {}: no such model; tried {}", in_quotes(text, 300),
+                   fmt::join(tried, "; ")));
+}
+
+ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
+  if (spec.kind != ModelSpec::Kind::kSynthetic) return load_folder(spec.folder, spec.name, options);
+  return make_synthetic(spec.lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.lagset);
+}
+
+}  // namespace mkbench

@@ -13,11 +13,11 @@ namespace mkbench {
 std::filesystem::path data_dir();
 
 struct ModelSpec {
-  enum class Kind { kTiny, kSynthetic, kFolder };
+  enum class Kind { kCommitted, kSynthetic, kFolder };
   Kind kind = Kind::kFolder;
   std::string name;              // "tiny", "tiny-untied", "synthetic", or the folder / hub id as given
   std::string lagset;            // of "synthetic:SET"; empty = chosen by depth
-  std::filesystem::path folder;  // of kTiny and kFolder: holds config.json and model.safetensors (or the sharded index)
+  std::filesystem::path folder;  // of kCommitted and kFolder: holds config.json and model.safetensors (or the sharded index)
 };
 
 // Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was tried.

@@ -1,0 +1,385 @@
+// load_folder: config.json and one or more safetensors files become ModelWeights, or an error that
+// says what is wrong with them.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "references/error.h"
+#include "references/json_strict.h"
+#include "references/safetensors.h"
+#include "references/sha256.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = 16 << 20;
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kNamesShown = 4;
+
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw Error(ErrorKind::kBadInput, where + ": " + what);
+}
+
+// Where a tensor lies.
+struct Located {
+  const SafetensorsFile* file = nullptr;
+  const TensorEntry* entry = nullptr;
+};
+
+// What ModelWeights::owner keeps alive.
+struct Checkpoint {
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::map<std::string, Located> tensors;
+  std::vector<std::vector<Bf16>> copies;  // of tensors that lie misaligned in their file
+};
+
+bool exists_somehow(const fs::path& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0;  // also a dangling link: opening it tells errno's reason
+}
+
+void add_file(Checkpoint& checkpoint, const fs::path& path) {
+  checkpoint.files.push_back(std::make_unique<SafetensorsFile>(path));
+}
+
+// The folder's index, checked as far as it can be without opening a shard: name -> file name.
+std::map<std::string, std::string> read_weight_map(const json& index, const std::string& where) {
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    fail(where, "wanted an object with a weight_map object");
+  std::map<std::string, std::string> weight_map;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    const std::string key = "weight_map key " + in_quotes(tensor);
+    if (!shard.is_string()) fail(where, key + " is " + describe(shard) + ", wanted a file name");
+    const std::string& name = shard.get_ref<const std::string&>();
+    // A shard is a neighbour of the index; a path could read any file of the machine.
+    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == ".." ||
+        name.find('\0') != std::string::npos)
+      fail(where, key + " names shard " + in_quotes(name) + ", wanted a plain file name");
+    weight_map.emplace(tensor, name);
+  }
+  return weight_map;
+}
+
+void check_total_size(const json& index, const Checkpoint& checkpoint, const std::string& where) {
+  if (!index.contains("metadata") || !index["metadata"].is_object()) return;
+  const auto total = index["metadata"].find("total_size");
+  if (total == index["metadata"].end()) return;
+  uint64_t bytes = 0;
+  for (const auto& [name, located] : checkpoint.tensors) bytes += located.entry->bytes();
+  if (!total->is_number_unsigned() || total->get<uint64_t>() != bytes)
+    fail(where,
+         fmt::format("metadata.total_size is {}, but the tensors of its {} shards have {} bytes",
+                     describe(*total), checkpoint.files.size(), bytes));
+}
+
+void open_sharded(Checkpoint& checkpoint, const fs::path& folder) {
+  const fs::path index_path = folder / kIndexFile;
+  const std::string where = index_path.string();
+  const JsonLimits limits{.bytes = kMaxIndexBytes, .depth = 8, .keys = 2 * kMaxTensors};
+  const json index = read_json_strict(index_path, limits);
+  const std::map<std::string, std::string> weight_map = read_weight_map(index, where);
+
+  std::map<std::string, std::string> first_tensor;  // shard -> a tensor that is said to be in it
+  for (const auto& [tensor, shard] : weight_map) first_tensor.emplace(shard, tensor);
+  for (const auto& [shard, tensor] : first_tensor) {
+    if (!exists_somehow(folder / shard))
+      fail(where, "shard " + in_quotes(shard) + " of " + in_quotes(tensor) + " is missing");
+    add_file(checkpoint, folder / shard);
+    const SafetensorsFile& file = *checkpoint.files.back();
+    for (const TensorEntry& entry : file.header().tensors) {
+      const auto mapped = weight_map.find(entry.name);
+      if (mapped == weight_map.end())
+        fail(where,
+             in_quotes(entry.name) + " is in shard " + in_quotes(shard) + " but not in weight_map");
+      if (mapped->second != shard && checkpoint.tensors.contains(entry.name))
+        fail(where, in_quotes(entry.name) + " is in two shards, " + in_quotes(mapped->second) +
+                        " and " + in_quotes(shard));
+      // A shard that comes before the right one: told apart below, when both have been opened.
+      checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
+    }
+  }
+  for (const auto& [tensor, shard] : weight_map) {
+    const auto found = checkpoint.tensors.find(tensor);
+    const std::string wanted = (folder / shard).string();
+    if (found == checkpoint.tensors.end() || found->second.file->path() != wanted)
+      fail(where,
+           in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
+               (found == checkpoint.tensors.end()
+                    ? ""
+                    : " but in " +
+                          in_quotes(fs::path(found->second.file->path()).filename().string())));
+  }
+  check_total_size(index, checkpoint, where);
+}
+
+void open_single(Checkpoint& checkpoint, const fs::path& folder) {
+  add_file(checkpoint, folder / kSingleFile);
+  const SafetensorsFile& file = *checkpoint.files.back();
+  for (const TensorEntry& entry : file.header().tensors)
+    checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
+}
+
+// manifest.json lists what the files of a folder were when it was published. A file of that name
+// without "files" is somebody else's and says nothing here.
+void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
+  const fs::path path = folder / "manifest.json";
+  if (!exists_somehow(path)) return;
+  const json manifest = read_json_strict(path);
+  if (!manifest.is_object() || !manifest.contains("files")) return;
+  const json& files = manifest["files"];
+  if (!files.is_object()) fail(path.string(), "files is " + describe(files) + ", wanted an object");
+  std::vector<fs::path> used = {folder / "config.json"};
+  for (const auto& file : checkpoint.files) used.emplace_back(file->path());
+  for (const fs::path& file : used) {
+    const std::string name = file.filename().string();
+    const auto entry = files.find(name);
+    if (entry == files.end()) {
+      if (name == "config.json") continue;
+      fail(path.string(), in_quotes(name) + " is not listed under files");
+    }
+    const json* sha256 =
+        entry->is_object() && entry->contains("sha256") ? &(*entry)["sha256"] : nullptr;
+    if (sha256 == nullptr || !sha256->is_string())
+      fail(path.string(), in_quotes(name) + " has no sha256 string");
+    if (entry->contains("bytes") && (*entry)["bytes"] != fs::file_size(file))
+      fail(file.string(), fmt::format("{} bytes, {} says {}", fs::file_size(file), path.string(),
+                                      describe((*entry)["bytes"])));
+    const std::string found = sha256_file(file);
+    if (found != sha256->get_ref<const std::string&>())
+      fail(file.string(),
+           fmt::format("sha256 is {}, {} says {}", found, path.string(), describe(*sha256)));
+  }
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+// "'a' (nearest unknown: 'b'), 'c' and 7 more"; hints only where the names are alike.
+std::string list_names(const std::vector<std::string>& names,
+                       const std::vector<std::string>& candidates, const char* candidate_kind) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
+    // Names are cut before they are compared: a hostile one may have megabytes.
+    const std::string_view name = std::string_view(names[i]).substr(0, 120);
+    text += (i == 0 ? "" : ", ") + in_quotes(names[i]);
+    size_t best = 12;
+    const std::string* nearest = nullptr;
+    for (const std::string& candidate : candidates) {
+      const size_t distance = edit_distance(name, std::string_view(candidate).substr(0, 120));
+      if (distance < best) {
+        best = distance;
+        nearest = &candidate;
+      }
+    }
+    if (nearest != nullptr)
+      text += fmt::format(" (nearest {}: {})", candidate_kind, in_quotes(*nearest));
+  }
+  if (names.size() > kNamesShown) text += fmt::format(" and {} more", names.size() - kNamesShown);
+  return text;
+}
+
+// Every expected name is there, and nothing else: an unknown tensor means another model.
+void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
+                 const std::string& where) {
+  std::vector<std::string> missing, unknown;
+  std::set<std::string_view> known;
+  for (const NamedTensor& t : table) {
+    known.insert(t.name);
+    if (checkpoint.tensors.contains(t.name)) continue;
+    if (t.global != &ModelWeights::lm_head) {
+      missing.push_back(t.name);
+    } else if (!tied) {
+      missing.insert(missing.begin(), t.name);  // the telling one goes first
+    }
+  }
+  for (const auto& [name, located] : checkpoint.tensors) {
+    if (!known.contains(name)) unknown.push_back(name);
+  }
+  if (missing.empty() && unknown.empty()) return;
+  std::string what;
+  if (!missing.empty())
+    what = fmt::format("{} of {} tensors missing: {}", missing.size(), table.size(),
+                       list_names(missing, unknown, "unknown"));
+  if (!unknown.empty()) {
+    std::vector<std::string> expected;
+    for (const NamedTensor& t : table) expected.push_back(t.name);
+    what += fmt::format("{}{} unknown: {}", what.empty() ? "" : "; ", unknown.size(),
+                        list_names(unknown, missing.empty() ? expected : missing, "expected"));
+  }
+  if (!missing.empty() && missing.front() == "lm_head.weight")
+    what += "; tie_word_embeddings is false, so model.embed_tokens.weight does not stand for it";
+  fail(where, what);
+}
+
+void check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& s,
+                          const fs::path& config_path) {
+  const TensorEntry& entry = *located.entry;
+  const std::string where = located.file->path() + ": tensor " + in_quotes(t.name);
+  if (entry.dtype != "BF16") fail(where, fmt::format("dtype is {}, wanted BF16", entry.dtype));
+  std::vector<uint64_t> wanted;
+  if (!t.is_vector) wanted.push_back(static_cast<uint64_t>(t.rows));
+  wanted.push_back(static_cast<uint64_t>(t.cols));
+  if (entry.shape == wanted) return;
+  const bool transposed = entry.shape.size() == 2 && wanted.size() == 2 &&
+                          entry.shape[0] == wanted[1] && entry.shape[1] == wanted[0];
+  fail(where,
+       fmt::format("shape is {}, wanted {}{} by {} (hidden_size {}, intermediate_size {}, "
+                   "num_attention_heads {}, num_key_value_heads {}, head_dim {}, vocab_size {})",
+                   shape_text(entry.shape), shape_text(wanted), transposed ? " (transposed?)" : "",
+                   config_path.string(), s.hidden, s.intermediate, s.heads, s.kv_heads, s.head_dim,
+                   s.vocab));
+}
+
+// What one pass over a tensor's values found.
+struct Scan {
+  uint64_t not_finite = 0;
+  uint64_t first = 0;  // index of the first of them
+  bool all_zero = true;
+
+  void add(std::span<const Bf16> values, uint64_t offset) {
+    uint32_t bad = 0, any = 0;
+    for (const Bf16 value : values) {  // no branch: this loop reads gigabytes
+      const uint32_t magnitude = value.bits & 0x7fffu;
+      any |= magnitude;
+      bad += magnitude >= 0x7f80u ? 1 : 0;
+    }
+    all_zero = all_zero && any == 0;
+    if (bad != 0 && not_finite == 0) {
+      const auto at = std::find_if(values.begin(), values.end(),
+                                   [](Bf16 value) { return (value.bits & 0x7fffu) >= 0x7f80u; });
+      first = offset + static_cast<uint64_t>(at - values.begin());
+    }
+    not_finite += bad;
+  }
+
+  void check(const NamedTensor& t, const std::string& path) const {
+    const std::string where = path + ": tensor " + in_quotes(t.name);
+    const auto cols = static_cast<uint64_t>(t.cols);
+    if (not_finite != 0)
+      fail(where, fmt::format("{} values are NaN or Inf, the first at index {} (row {}, column {})",
+                              not_finite, first, first / cols, first % cols));
+    if (all_zero)
+      fail(where, fmt::format("all {} values are zero", static_cast<uint64_t>(t.rows) * cols));
+  }
+};
+
+// Calls use(values, index of the first) over the whole tensor, in file reads that a shrinking file
+// cannot crash.
+template <typename Use>
+void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) {
+  const uint64_t bytes = located.entry->bytes();
+  buffer.resize(kChunkBytes / sizeof(Bf16));
+  for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
+    const std::span<Bf16> values(
+        buffer.data(), static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - at)) / 2);
+    located.file->read(*located.entry, at, std::as_writable_bytes(values));
+    use(std::span<const Bf16>(values), at / 2);
+  }
+}
+
+// tie_word_embeddings with a head in the file: both must be the same bytes, or one of the two
+// statements is wrong.
+void check_tied_head(const Located& embed, const Located& head, int hidden) {
+  std::vector<Bf16> embed_buffer(kChunkBytes / sizeof(Bf16)), head_buffer;
+  for_each_chunk(head, head_buffer, [&](std::span<const Bf16> values, uint64_t first) {
+    const std::span<Bf16> other(embed_buffer.data(), values.size());
+    embed.file->read(*embed.entry, 2 * first, std::as_writable_bytes(other));
+    if (std::memcmp(values.data(), other.data(), values.size_bytes()) == 0) return;
+    size_t i = 0;
+    while (values[i].bits == other[i].bits) ++i;
+    fail(head.file->path(),
+         fmt::format("tie_word_embeddings is true but 'lm_head.weight' differs from "
+                     "'model.embed_tokens.weight', first in row {}",
+                     (first + i) / static_cast<uint64_t>(hidden)));
+  });
+}
+
+Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor& t) {
+  const std::span<const std::byte> bytes = located.file->view(*located.entry);
+  Matrix matrix{nullptr, t.rows, t.cols};
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(Bf16) == 0) {
+    matrix.data = reinterpret_cast<const Bf16*>(bytes.data());
+  } else {
+    std::vector<Bf16>& copy = checkpoint.copies.emplace_back(matrix.size());
+    located.file->read(*located.entry, 0, std::as_writable_bytes(std::span(copy)));
+    matrix.data = copy.data();
+  }
+  return matrix;
+}
+
+}  // namespace
+
+ModelWeights load_folder(const fs::path& folder, const std::string& name,
+                         const LoadOptions& options) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) fail(folder.string(), std::strerror(errno));
+  if (!S_ISDIR(info.st_mode)) fail(folder.string(), "wanted a folder with config.json and weights");
+  const fs::path config_path = folder / "config.json";
+  ModelWeights weights;
+  weights.name = name;
+  weights.config = read_config(config_path);
+  const bool tied = weights.config.tie_word_embeddings;
+
+  auto checkpoint = std::make_shared<Checkpoint>();
+  const bool single = exists_somehow(folder / kSingleFile);
+  if (!single && !exists_somehow(folder / kIndexFile))
+    fail(folder.string(), fmt::format("holds neither {} nor {}", kSingleFile, kIndexFile));
+  single ? open_single(*checkpoint, folder) : open_sharded(*checkpoint, folder);
+  if (options.check_manifest) check_manifest(folder, *checkpoint);
+
+  const std::vector<NamedTensor> table = tensor_table(weights.config);
+  check_names(*checkpoint, table, tied, (folder / (single ? kSingleFile : kIndexFile)).string());
+  weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
+  Sha256 hash;
+  std::vector<Bf16> buffer;
+  for (const NamedTensor& t : table) {
+    const auto found = checkpoint->tensors.find(t.name);
+    const bool is_tied_head = tied && t.global == &ModelWeights::lm_head;
+    if (found != checkpoint->tensors.end()) {
+      const Located& located = found->second;
+      check_type_and_shape(located, t, weights.config.shape, config_path);
+      if (is_tied_head) {
+        check_tied_head(checkpoint->tensors.at("model.embed_tokens.weight"), located, t.cols);
+      } else {
+        Scan scan;
+        for_each_chunk(located, buffer, [&](std::span<const Bf16> values, uint64_t first) {
+          hash.update(values.data(), values.size_bytes());
+          if (options.check_finite) scan.add(values, first);
+        });
+        if (options.check_finite) scan.check(t, located.file->path());
+        tensor_of(weights, t) = view_of(*checkpoint, located, t);
+      }
+    }
+    if (is_tied_head) weights.lm_head = weights.embed_tokens;
+  }
+  for (const auto& file : checkpoint->files) file->check_unchanged();
+  weights.sha256 = hash.hex();
+  weights.owner = std::move(checkpoint);
+  return weights;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,46 @@
+// JSON as nlohmann reads it, minus what a file format must not leave open: duplicate keys, NUL as
+// end, byte order marks, integers that turn into doubles.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace mkbench {
+
+// Bounds on what a document may make us allocate; a hostile one ends in an Error, not in swap.
+struct JsonLimits {
+  size_t bytes = 1 << 20;
+  int depth = 32;
+  size_t keys = 1 << 16;    // over the whole document
+  size_t values = 1 << 20;  // over the whole document
+};
+
+// Parses `text`; every message starts with `where` (a path, or a path and what part of it).
+// Beyond the grammar it refuses, with the byte offset or the key: a BOM, ill-formed UTF-8, NUL
+// bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and anything over
+// `limits`. Throws Error(kBadInput).
+nlohmann::json parse_json_strict(std::string_view text, const std::string& where,
+                                 const JsonLimits& limits = {});
+
+// Reads a regular file of at most limits.bytes and parses it. Throws Error(kBadInput) with errno's
+// text.
+nlohmann::json read_json_strict(const std::filesystem::path& path, const JsonLimits& limits = {});
+
+// Reads a regular file of at most `max_bytes`; a directory, FIFO or device is refused, never waited
+// for.
+std::string read_small_file(const std::filesystem::path& path, size_t max_bytes);
+
+// The first ill-formed byte of `text` as UTF-8 (RFC 3629), or npos.
+size_t find_invalid_utf8(std::string_view text);
+
+// 'text' for a one-line message: control characters escaped, cut after `max_bytes` on a character's
+// edge.
+std::string in_quotes(std::string_view text, size_t max_bytes = 120);
+
+// A JSON value for a message: scalars as written, containers by kind and size.
+std::string describe(const nlohmann::json& value);
+
+}  // namespace mkbench
