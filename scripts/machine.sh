@@ -1,6 +1,9 @@
 # What this machine has. Sourced by setup.sh; nothing here installs or changes anything.
 # Each function sets the variables that its comment names, and explains on stderr what it rejects.
 
+# Where NVIDIA's installer puts a toolkit, without putting it on PATH.
+usual_toolkit=/usr/local/cuda
+
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 # die MESSAGE [WHAT TO DO ...]
@@ -106,7 +109,7 @@ find_toolkit() {
     return 1
   fi
   local nvcc top
-  for nvcc in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
+  for nvcc in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" "$usual_toolkit/bin/nvcc"; do
     if [ -z "$nvcc" ] || [ ! -x "$nvcc" ]; then continue; fi
     toolkit_version="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
     # nvcc on PATH may be a wrapper; it knows best where its toolkit lies.

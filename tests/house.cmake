@@ -1,1 +1,3 @@
 # tests of house
+mkbench_python_test(test_house_checks)
+mkbench_python_test(test_house_setup)

@@ -1,0 +1,80 @@
+"""Checks who includes whom: references <- kernels, references <- baselines, all three <- harness <- tests.
+
+kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
+.cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
+root. Prints one line a violation; exit 1 if there is any.
+"""
+
+import pathlib
+import re
+import sys
+
+from tracked_files import ROOT, tracked_files
+
+# Folder -> the folders whose headers it may include.
+MAY_INCLUDE = {
+    "references": {"references"},
+    "kernels": {"kernels", "references"},
+    "baselines": {"baselines", "references"},
+    "harness": {"harness", "references", "kernels", "baselines"},
+    "tests": {"tests", "harness", "references", "kernels", "baselines"},
+}
+# Written by CMake into the build folder.
+GENERATED = {"mkbench_git.h"}
+SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+FMT = re.compile(r"^fmt/")
+
+
+def check_file(path: str, text: str) -> list[str]:
+    """Violations of one file, each as a line; path is relative to the root."""
+    folder = path.split("/", 1)[0]
+    if folder not in MAY_INCLUDE:
+        return [f"{path}: source file outside {', '.join(MAY_INCLUDE)}"]
+    found = []
+    includes_torch = False
+    includes_fmt = False
+    for match in INCLUDE.finditer(text):
+        quote, target = match.groups()
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        top = target.split("/", 1)[0]
+        if TORCH.match(target):
+            includes_torch = True
+            if folder != "baselines" or not path.endswith(".cpp"):
+                found.append(f"{where}: {target}: torch headers only in baselines/*.cpp")
+        elif FMT.match(target):
+            includes_fmt = True
+        elif top in MAY_INCLUDE:
+            if quote == "<":
+                found.append(f"{where}: {target}: headers of the project are included with quotes")
+            if top not in MAY_INCLUDE[folder]:
+                found.append(f"{where}: {target}: {folder} must not include {top}")
+        elif quote == '"' and target not in GENERATED:
+            found.append(f"{where}: {target}: written from the root, as in \"references/weights.h\"")
+    if includes_torch and includes_fmt:
+        found.append(f"{path}: fmt beside torch, whose include folder shadows it with another fmt")
+    return found
+
+
+def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
+    """All violations under root, and the number of source files read."""
+    violations = []
+    count = 0
+    for path in tracked_files(root):
+        if pathlib.PurePosixPath(path).suffix in SOURCE_SUFFIXES:
+            count += 1
+            violations += check_file(path, (root / path).read_text(encoding="utf-8"))
+    return violations, count
+
+
+def main() -> int:
+    violations, count = check_tree()
+    for line in violations:
+        print(line)
+    print(f"{count} source files, {len(violations)} violations of the include arrows")
+    return 1 if violations or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Prints the source hash: which code an evidence file or a report's figures belong to.
+
+sha256 over path, size and bytes of the tracked files that decide what is computed and how it is timed:
+the kernels, baselines and references, the harness's measuring, parity and worker folders, and
+CMakeLists.txt. Reports, documentation and scripts may change without making evidence stale.
+"""
+
+import hashlib
+import os
+import pathlib
+import sys
+
+from tracked_files import ROOT, tracked_files
+
+COVERED = (
+    "kernels/", "baselines/", "references/",
+    "harness/measure/", "harness/parity/", "harness/worker/",
+)
+COVERED_FILES = ("CMakeLists.txt",)
+
+
+def covered(path: str) -> bool:
+    return path.startswith(COVERED) or path in COVERED_FILES
+
+
+def source_hash(root: pathlib.Path = ROOT) -> str:
+    """64 hex digits."""
+    digest = hashlib.sha256()
+    for path in tracked_files(root):
+        if not covered(path):
+            continue
+        content = (root / path).read_bytes()
+        # The size between path and bytes keeps two files from being read as one.
+        digest.update(os.fsencode(path) + b"\0" + str(len(content)).encode() + b"\0")
+        digest.update(content)
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    print(source_hash(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT))

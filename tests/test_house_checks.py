@@ -1,0 +1,240 @@
+"""The checks of the tree hold on this tree, and each of them can fail: violations are planted."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import check_evidence  # noqa: E402
+import check_includes  # noqa: E402
+import check_torch_architectures  # noqa: E402
+import check_tree  # noqa: E402
+import source_hash  # noqa: E402
+import tracked_files  # noqa: E402
+
+
+class IncludeArrows(unittest.TestCase):
+    def test_this_tree(self):
+        violations, count = check_includes.check_tree()
+        self.assertEqual(violations, [])
+        self.assertGreater(count, 30)
+
+    def check_planted(self, path, include, wanted):
+        violations = check_includes.check_file(path, f"#pragma once\n#include {include}\n")
+        self.assertEqual(len(violations), 1, violations)
+        self.assertIn(wanted, violations[0])
+        self.assertTrue(violations[0].startswith(f"{path}:2: "), violations[0])
+
+    def test_planted_violations_are_found(self):
+        for path, include, wanted in [
+            ("references/a.h", '"kernels/phase.h"', "references must not include kernels"),
+            ("references/a.cpp", '"harness/options.h"', "references must not include harness"),
+            ("kernels/plain/a.cuh", '"baselines/eager.h"', "kernels must not include baselines"),
+            ("kernels/plain/a.cu", '"harness/options.h"', "kernels must not include harness"),
+            ("kernels/plain/a.cu", "<torch/torch.h>", "torch headers only"),
+            ("kernels/a.h", "<ATen/ATen.h>", "torch headers only"),
+            ("baselines/a.cpp", '"kernels/phase.h"', "baselines must not include kernels"),
+            ("baselines/a.h", "<torch/torch.h>", "torch headers only"),
+            ("harness/worker/a.cpp", "<c10/core/Device.h>", "torch headers only"),
+            ("harness/worker/a.cpp", '"tests/support/catch2.h"', "harness must not include tests"),
+            ("tests/a.cpp", "<torch/script.h>", "torch headers only"),
+            ("kernels/plain/a.cu", '"megakernel.h"', "written from the root"),
+            ("harness/report/a.cpp", '"../parity/judge.h"', "written from the root"),
+            ("harness/a.cpp", "<references/bf16.h>", "included with quotes"),
+        ]:
+            with self.subTest(path=path, include=include):
+                self.check_planted(path, include, wanted)
+
+    def test_spelling_does_not_hide_an_include(self):
+        for line in ['#include"kernels/phase.h"', ' #  include "kernels/phase.h"  // why']:
+            self.assertEqual(len(check_includes.check_file("references/a.h", line)), 1, line)
+
+    def test_fmt_beside_torch(self):
+        text = "#include <fmt/core.h>\n#include <torch/torch.h>\n"
+        self.assertIn("fmt beside torch", check_includes.check_file("baselines/a.cpp", text)[0])
+
+    def test_code_elsewhere(self):
+        self.assertIn("outside", check_includes.check_file("scripts/a.cpp", "")[0])
+
+    def test_allowed_includes(self):
+        for path, include in [
+            ("kernels/plain/a.cu", '"references/engine.h"'),
+            ("baselines/a.cpp", "<torch/torch.h>"),
+            ("harness/a.cpp", '"baselines/eager.h"'),
+            ("tests/a.cpp", '"harness/options.h"'),
+            ("references/a.cpp", "<vector>"),
+        ]:
+            self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
+
+
+class Tree(unittest.TestCase):
+    def test_this_tree(self):
+        findings, count = check_tree.check_tree()
+        self.assertEqual(findings, [])
+        self.assertGreater(count, 50)
+
+    def test_planted_findings_are_found(self):
+        for text, wanted in [
+            ("see /ho" + "me/me/notes.txt", "path of one machine"),
+            ("cd '/ro" + "ot/mkbench'", "path of one machine"),
+            ("https://packages.internal.example/simple", "not on the list"),
+            ("http://user:word@packages/simple", "not on the list"),
+            ("pip install --index-" + "url x", "package index"),
+        ]:
+            with self.subTest(text=text):
+                findings = check_tree.check_text("README.md", text)
+                self.assertTrue(findings)
+                self.assertIn(wanted, findings[0])
+
+    def test_long_file(self):
+        self.assertEqual(check_tree.check_text("harness/a.cpp", "x\n" * 450), [])
+        self.assertIn("451 lines", check_tree.check_text("harness/a.cpp", "x\n" * 451)[0])
+        self.assertEqual(check_tree.check_text("references/data/a.json", "x\n" * 451), [])
+
+    def test_public_addresses_and_relative_paths_pass(self):
+        text = "https://github.com/a/b and docs.nvidia.com, build/work/x, $HOME/root/y\n"
+        self.assertEqual(check_tree.check_text("README.md", text), [])
+
+
+class TemporaryTree(unittest.TestCase):
+    """A git tree of two covered files and one that is not."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.root = pathlib.Path(holder.name)
+        self.write("kernels/plain/a.cu", "kernel")
+        self.write("CMakeLists.txt", "project")
+        self.write("README.md", "words")
+        subprocess.run(["git", "init", "-q", "."], cwd=self.root, check=True)
+        self.track()
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def track(self):
+        subprocess.run(["git", "add", "."], cwd=self.root, check=True)
+
+
+class SourceHash(TemporaryTree):
+    def test_changes_of_covered_files_are_seen(self):
+        seen = {source_hash.source_hash(self.root)}
+        for path, text in [
+            ("kernels/plain/a.cu", "kerneL"),        # bytes
+            ("kernels/plain/a.cu", "kerneL "),       # size
+            ("kernels/plain/b.cu", ""),              # another file, empty
+            ("harness/parity/judge.cpp", "judge"),
+            ("harness/measure/clock.cpp", "clock"),
+            ("harness/worker/worker.cpp", "worker"),
+            ("baselines/eager.cpp", "eager"),
+            ("references/qwen3.h", "shape"),
+            ("CMakeLists.txt", "project2"),
+        ]:
+            self.write(path, text)
+            self.track()
+            now = source_hash.source_hash(self.root)
+            self.assertNotIn(now, seen, path)
+            seen.add(now)
+
+    def test_a_renamed_file_is_seen(self):
+        before = source_hash.source_hash(self.root)
+        (self.root / "kernels/plain/a.cu").rename(self.root / "kernels/plain/z.cu")
+        self.track()
+        self.assertNotEqual(source_hash.source_hash(self.root), before)
+
+    def test_other_files_do_not_matter(self):
+        before = source_hash.source_hash(self.root)
+        self.write("README.md", "other words")
+        self.write("harness/report/markdown.cpp", "table")
+        self.write("tests/a.cpp", "test")
+        self.write("CMakeLists.txt.bak", "project")
+        self.track()
+        self.write("kernels/plain/untracked.cu", "not tracked")
+        self.assertEqual(source_hash.source_hash(self.root), before)
+
+    def test_the_value_is_what_the_documentation_says(self):
+        import hashlib
+        want = hashlib.sha256(b"CMakeLists.txt\x007\x00project"
+                              b"kernels/plain/a.cu\x006\x00kernel").hexdigest()
+        self.assertEqual(source_hash.source_hash(self.root), want)
+
+    def test_an_exported_tree_has_the_same_hash(self):
+        before = source_hash.source_hash(self.root)
+        (self.root / ".git").rename(self.root.parent / (self.root.name + ".gone"))
+        self.addCleanup(lambda: __import__("shutil").rmtree(f"{self.root}.gone"))
+        self.write("build/release/kernels/x.cu", "left behind by a build")
+        self.assertEqual(source_hash.source_hash(self.root), before)
+
+    def test_this_tree_is_covered(self):
+        covered = [p for p in tracked_files.tracked_files() if source_hash.covered(p)]
+        for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/qwen3.h"]:
+            self.assertIn(path, covered)
+        self.assertFalse([p for p in covered if p.startswith(("tests/", "scripts/", "reports/"))])
+
+
+class Evidence(TemporaryTree):
+    def evidence(self, **changes):
+        fields = {"state": "fresh", "reason": "", "gpu": "NVIDIA H200", "files": ["report.json"],
+                  "source_hash": source_hash.source_hash(self.root), **changes}
+        self.write("reports/evidence/h200/report.json", "{}")
+        self.write("reports/evidence/h200/evidence.json", json.dumps(fields))
+
+    def findings(self):
+        findings, gpus = check_evidence.check_all(self.root)
+        self.assertEqual(gpus, ["h200"])
+        return "\n".join(findings)
+
+    def test_fresh(self):
+        self.evidence()
+        self.assertEqual(self.findings(), "")
+
+    def test_fresh_of_other_code(self):
+        self.evidence()
+        self.write("kernels/plain/a.cu", "changed since")
+        self.assertIn("state is fresh, but", self.findings())
+
+    def test_stale_needs_a_reason(self):
+        self.evidence(state="stale", source_hash="0" * 64)
+        self.assertIn("no reason", self.findings())
+        self.evidence(state="stale", source_hash="0" * 64, reason="comments changed in kernels/")
+        self.assertEqual(self.findings(), "")
+
+    def test_defects(self):
+        for changes, wanted in [
+            ({"state": "good"}, "wanted fresh or stale"),
+            ({"source_hash": None}, "source_hash: found None"),
+            ({"files": ["gone.json"]}, "gone.json is not there"),
+            ({"files": []}, "empty"),
+        ]:
+            with self.subTest(changes=changes):
+                self.evidence(**changes)
+                self.assertIn(wanted, self.findings())
+        self.write("reports/evidence/h200/evidence.json", "{")
+        self.assertIn("cannot be read", self.findings())
+
+    def test_this_tree(self):
+        findings, _ = check_evidence.check_all()
+        self.assertEqual(findings, [])
+
+
+class TorchArchitectures(unittest.TestCase):
+    def test_rules(self):
+        supported = check_torch_architectures.supported
+        wheel = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+        for capability in [(8, 0), (8, 9), (9, 0), (10, 3), (12, 1)]:
+            self.assertTrue(supported(capability, wheel), capability)
+        for capability in [(7, 0), (11, 0), (13, 0)]:
+            self.assertFalse(supported(capability, wheel), capability)
+        self.assertTrue(supported((13, 0), ["compute_90"]))
+        self.assertTrue(supported((9, 0), ["sm_90a"]))
+        self.assertFalse(supported((10, 3), ["sm_100a"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

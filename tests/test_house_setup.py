@@ -1,0 +1,191 @@
+"""What scripts/machine.sh makes of a machine: fake nvcc, nvidia-smi and python3 stand for real ones."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ALL = "80-real;86-real;89-real;90a-real;100a-real;120a-real"
+
+
+class FakeMachine(unittest.TestCase):
+    """A folder of fake programs, first on PATH."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="mkbench house ")  # a path with blanks
+        self.addCleanup(holder.cleanup)
+        self.home = pathlib.Path(holder.name)
+        (self.home / "bin").mkdir()
+
+    def program(self, name, script, folder="bin"):
+        path = self.home / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+    def toolkit(self, folder, version, complete=True):
+        self.program("nvcc", f"""case "$1" in
+          --version) echo "Cuda compilation tools, release {version}, V{version}.88" ;;
+          --dryrun) echo '#$ TOP={self.home / folder}/bin/..' >&2 ;;
+        esac""", folder=f"{folder}/bin")
+        for path in ["include/cuda_runtime.h", "include/nvtx3/nvToolsExt.h", "lib64/libcudart.so"]:
+            file = self.home / folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if complete:
+                file.touch()
+        return str(self.home / folder)
+
+    def gpus(self, *rows):
+        self.program("nvidia-smi", "\n".join(f"echo '{row}'" for row in rows))
+
+    def call(self, script, **environment):
+        """Runs a piece of shell after machine.sh was read; returns (exit code, stdout, stderr)."""
+        prelude = f"set -euo pipefail; root='{ROOT}'; . \"$root/scripts/machine.sh\"; usual_toolkit=/none\n"
+        done = subprocess.run(
+            ["bash", "-c", prelude + script], capture_output=True, text=True, timeout=60,
+            env={"PATH": f"{self.home / 'bin'}:/usr/bin:/bin", "HOME": str(self.home), **environment})
+        return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+class Toolkit(FakeMachine):
+    FIND = 'find_toolkit 13.0 && echo "$toolkit" || echo "no: $toolkit_reason"'
+
+    def test_a_fitting_one_is_used(self):
+        home = self.toolkit("cuda-13.0", "13.0")
+        self.assertEqual(self.call(self.FIND, CUDA_HOME=home)[1], os.path.realpath(home))
+
+    def test_older_than_12_8(self):
+        home = self.toolkit("cuda-12.4", "12.4")
+        self.assertIn("is CUDA 12.4, older than 12.8", self.call(self.FIND, CUDA_HOME=home)[1])
+
+    def test_another_major_version_than_libtorch(self):
+        home = self.toolkit("cuda-12.9", "12.9")
+        self.assertIn("is CUDA 12.9, but libtorch is built for CUDA 13.0",
+                      self.call(self.FIND, CUDA_HOME=home)[1])
+        found = 'find_toolkit 12.8 && echo "$toolkit"'
+        self.assertEqual(self.call(found, CUDA_HOME=home)[1], os.path.realpath(home))
+
+    def test_incomplete(self):
+        home = self.toolkit("cuda-13.0", "13.0", complete=False)
+        self.assertIn("is not complete", self.call(self.FIND, CUDA_HOME=home)[1])
+
+    def test_a_wrapper_on_the_path_leads_to_its_toolkit(self):
+        home = self.toolkit("cuda-13.1", "13.1")
+        self.program("nvcc", f"exec '{home}/bin/nvcc' \"$@\"")
+        self.assertEqual(self.call(self.FIND)[1], os.path.realpath(home))
+
+    def test_the_next_one_is_tried(self):
+        old = self.toolkit("cuda-12.4", "12.4")
+        new = self.toolkit("cuda-13.0", "13.0")
+        self.program("nvcc", f"exec '{new}/bin/nvcc' \"$@\"")
+        self.assertEqual(self.call(self.FIND, CUDA_HOME=old)[1], os.path.realpath(new))
+
+    def test_pypi_on_request(self):
+        home = self.toolkit("cuda-13.0", "13.0")
+        found = self.call(self.FIND, CUDA_HOME=home, MKBENCH_USE_PYPI_CUDA="1")[1]
+        self.assertEqual(found, "no: MKBENCH_USE_PYPI_CUDA is set")
+
+
+class Gpus(FakeMachine):
+    ASK = """gpus="" use_gpu=0; find_gpus
+             if [ -n "$gpus" ]; then use_gpu=1; check_gpus 13.0; fi
+             choose_architectures; echo "$architectures" """
+
+    def test_the_cards_here_decide(self):
+        for capability, wanted in [("8.0", "80-real"), ("8.9", "89-real"), ("9.0", "90a-real"),
+                                   ("10.0", "100a-real"), ("12.0", "120a-real")]:
+            self.gpus(f"580.95.05, {capability}, NVIDIA Card")
+            self.assertEqual(self.call(self.ASK)[1], wanted)
+
+    def test_several_cards(self):
+        self.gpus("580.1, 9.0, NVIDIA H100", "580.1, 9.0, NVIDIA H100", "580.1, 8.6, NVIDIA A10")
+        self.assertEqual(self.call(self.ASK)[1], "90a-real;86-real")
+
+    def test_a_card_that_is_not_tested(self):
+        self.gpus("580.1, 10.3, NVIDIA B300")
+        _, architectures, said = self.call(self.ASK)
+        self.assertEqual(architectures, "103-real")
+        self.assertIn("10.3 is not among those", said)
+
+    def test_no_working_driver_builds_for_all(self):
+        self.program("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+        status, architectures, said = self.call(self.ASK)
+        self.assertEqual((status, architectures), (0, ALL))
+        self.assertIn("NVIDIA-SMI has failed", said)
+
+    def test_architectures_by_request(self):
+        self.gpus("580.1, 9.0, NVIDIA H100")
+        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="86-real")[1], "86-real")
+
+    def test_old_driver(self):
+        self.gpus("550.54.15, 9.0, NVIDIA H100")
+        status, _, said = self.call(self.ASK)
+        self.assertEqual(status, 1)
+        self.assertIn("driver 550.54.15 of 'NVIDIA H100' is too old for CUDA 13.0 (needs 580", said)
+        self.assertIn("MKBENCH_DEVICE=cpu", said)
+
+    def test_old_card(self):
+        self.gpus("580.1, 7.5, Tesla T4")
+        status, _, said = self.call(self.ASK)
+        self.assertEqual(status, 1)
+        self.assertIn("'Tesla T4' has compute capability 7.5", said)
+        self.assertIn("MKBENCH_DEVICE=cpu", said)
+
+    def test_old_card_beside_a_newer_one(self):
+        self.gpus("580.1, 7.5, Tesla T4", "580.1, 9.0, NVIDIA H100")
+        status, architectures, _ = self.call(self.ASK)
+        self.assertEqual((status, architectures), (0, "90a-real"))
+
+
+class Programs(FakeMachine):
+    def test_old_python_is_passed_over_or_explained(self):
+        self.program("python3", "case $1 in -V) echo Python 3.9.2 ;; *) exit 1 ;; esac")
+        script = 'find_base_python && echo "$base_python" || echo "none: $rejected_pythons"'
+        found = self.call(script)[1]
+        self.assertNotIn(str(self.home / "bin"), found.split("none:")[0])
+
+    def test_old_compiler(self):
+        self.program("oldcxx", "case $1 in -dumpversion) echo 11.4.0 ;; *) echo 'g++ 11.4.0' ;; esac")
+        status, _, said = self.call("find_cxx", CXX="oldcxx")
+        self.assertEqual(status, 1)
+        self.assertIn("is GCC 11; C++20 needs 12", said)
+
+    def test_one_host_compiler(self):
+        self.program("other", "echo 14.0.0")
+        status, cxx, said = self.call('find_cxx; echo "$cxx"', CUDAHOSTCXX="other")
+        self.assertEqual((status, os.path.basename(cxx)), (0, "g++"))
+        self.assertIn("CUDAHOSTCXX=other is not used", said)
+
+    def test_another_torch_is_not_used(self):
+        self.program("python3", "printf '%s\\n' version=2.9.1 cuda=12.8 cmake=/x site=/y")
+        status, _, said = self.call("find_machine_python")
+        self.assertEqual(status, 1)
+        self.assertIn("has torch 2.9.1, not " + self.call("pinned torch")[1], said)
+
+    def test_versions(self):
+        for have, want, result in [("3.28", "3.28", 0), ("4.4.4", "3.28", 0), ("3.9", "3.28", 1),
+                                   ("12.10", "12.8", 0), ("12.4", "12.8", 1)]:
+            self.assertEqual(self.call(f"at_least {have} {want}")[0], result, (have, want))
+
+
+class Setup(FakeMachine):
+    def test_plan_changes_nothing(self):
+        done = subprocess.run(
+            [str(ROOT / "scripts" / "setup.sh"), "--plan"], capture_output=True, text=True, timeout=60,
+            env={"PATH": f"{self.home / 'bin'}:/usr/bin:/bin", "HOME": str(self.home),
+                 "MKBENCH_DEVICE": "cpu", "MKBENCH_VENV": str(self.home / "venv")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"python={self.home}/venv/bin/python", done.stdout)
+        self.assertEqual(sorted(p.name for p in self.home.iterdir()), ["bin"])
+
+    def test_unknown_option(self):
+        done = subprocess.run([str(ROOT / "scripts" / "setup.sh"), "--frobnicate"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("usage: scripts/setup.sh", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
