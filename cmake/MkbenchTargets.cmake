@@ -9,7 +9,8 @@ target_compile_options(mkbench_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
 if(MKBENCH_SANITIZE)
   target_compile_options(mkbench_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all
+      -fno-omit-frame-pointer>)
   target_link_options(mkbench_options INTERFACE -fsanitize=address,undefined)
 endif()
 
