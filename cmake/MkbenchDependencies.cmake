@@ -19,9 +19,10 @@ if(NOT Torch_DIR)
   endif()
 endif()
 
-# find_package(Torch) asks for a GPU and, on a reconfigure, adds flags for architectures that nvcc 13
-# no longer knows.
+# find_package(Torch) asks for a GPU, adds flags for architectures that nvcc 13 no longer knows on a
+# reconfigure, and switches CMAKE_CUDA_ARCHITECTURES off, which leaves nvcc its oldest default.
 set(mkbench_saved_cuda_flags "${CMAKE_CUDA_FLAGS}")
 set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
 find_package(Torch REQUIRED)
 set(CMAKE_CUDA_FLAGS "${mkbench_saved_cuda_flags}")
+set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})

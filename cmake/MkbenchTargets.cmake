@@ -5,6 +5,8 @@ target_include_directories(mkbench_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(mkbench_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MKBENCH_WERROR}>>:-Werror>
+  # GCC 12 warns of its own std::string operator+ (GCC bug 105651).
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # A spill or local memory in a kernel is a build failure: a performance test that needs no GPU.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
 if(MKBENCH_SANITIZE)
