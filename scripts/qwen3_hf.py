@@ -6,6 +6,7 @@ of at most 512 rows, then steps of one row over the same cache, greedy, lowest i
 
 import hashlib
 import json
+import math
 import os
 import pathlib
 
@@ -188,7 +189,7 @@ def greedy(decoder, prompt, n):
 
 def bf16_step(x):
     """The distance between bf16 neighbours at |x|: 2^(exponent - 7)."""
-    return 2.0 ** (np.floor(np.log2(x)) - 7) if x > 0 else 0.0
+    return math.ldexp(1.0, math.frexp(x)[1] - 8) if x > 0 else 0.0
 
 
 def pairwise_error(truth, other, top=32):
