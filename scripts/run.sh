@@ -5,17 +5,19 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
 # Somebody who asks for the CPU need not have a GPU, or a driver, that fits.
-previous=""
+device="${MKBENCH_DEVICE:-auto}" previous=""
 for argument in "$@"; do
   case "$previous=$argument" in
-    --device=cpu | *=--device=cpu) export MKBENCH_DEVICE=cpu ;;
+    --device=* | *=--device=*) device="${argument#--device=}" ;;
   esac
   previous="$argument"
 done
 
-"$root/scripts/setup.sh" mkbench < /dev/null
+MKBENCH_DEVICE="$device" "$root/scripts/setup.sh" mkbench < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
 # The Python that draws the plots.
 export MKBENCH_PYTHON="$python"
+# Set-up's own variables are no flags of mkbench.
+unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 exec "$build/harness/mkbench" "$@"

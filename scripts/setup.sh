@@ -197,8 +197,13 @@ elif [ -n "$missing_packages" ]; then
 fi
 find_cxx
 choose_python_and_toolkit
-gpus="" use_gpu=0
-[ "${MKBENCH_DEVICE:-auto}" = cpu ] || find_gpus
+find_gpus
+# With MKBENCH_DEVICE=cpu an unfit GPU is left aside; a fit one still decides what to build for, so that
+# a run on the CPU does not undo the build for the GPU.
+if [ "${MKBENCH_DEVICE:-auto}" = cpu ] && ! (check_gpus "$(torch_fact cuda)") 2> /dev/null; then
+  gpus=""
+fi
+use_gpu=0
 if [ -n "$gpus" ]; then
   use_gpu=1
   check_gpus "$(torch_fact cuda)"
@@ -210,7 +215,8 @@ if [ "$plan" = 1 ]; then
 fi
 configure
 checked="$build/setup.torch-checked"
-if [ "$use_gpu" = 1 ] && [ "$(cat "$checked" 2> /dev/null)" != "$python $gpus" ]; then
+if [ "$use_gpu" = 1 ] && [ "${MKBENCH_DEVICE:-auto}" != cpu ] &&
+    [ "$(cat "$checked" 2> /dev/null)" != "$python $gpus" ]; then
   check_torch_architectures "$python"
   echo "$python $gpus" > "$checked"
 fi
