@@ -24,26 +24,30 @@ Summary summarize(std::span<const double> values, double confidence);
 double t_quantile(double confidence, int degrees_of_freedom);
 
 // BCa bootstrap interval of the mean with a fixed seed; absent below 2 values.
-std::optional<Interval> bca_interval(std::span<const double> values, double confidence, uint64_t seed,
-                                     int resamples = 2000);
+std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
+                                     uint64_t seed, int resamples = 2000);
 
-// Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support it (p99 below 100).
+// Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support
+// it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);
 
-// Paired comparison of two engines' ms/token over the same blocks: speed-up of `candidate` over `baseline`.
+// Paired comparison of two engines' ms/token over the same blocks: speed-up of `candidate` over
+// `baseline`.
 struct PairedSpeedup {
-  double speedup = 0;  // exp(mean ln(baseline / candidate))
+  double speedup = 0;              // exp(mean ln(baseline / candidate))
   std::optional<Interval> ci;      // t on ln ratios, for >= 8 blocks
   std::optional<Interval> bca_ci;  // cross-check
   int blocks = 0;
 };
-PairedSpeedup paired_speedup(std::span<const double> baseline_ms, std::span<const double> candidate_ms,
-                             double confidence, uint64_t seed);
+PairedSpeedup paired_speedup(std::span<const double> baseline_ms,
+                             std::span<const double> candidate_ms, double confidence,
+                             uint64_t seed);
 
 // tok/s of a set of samples: sum(tokens) / sum(time), never a mean of rates.
 double tokens_per_second(std::span<const int> tokens, std::span<const double> total_ms);
 
-// Order of `engines` engines in each of `blocks` blocks: "abba" (forward, backward, backward, forward) or "random" (seeded permutation).
+// Order of `engines` engines in each of `blocks` blocks: "abba" (forward, backward, backward,
+// forward) or "random" (seeded permutation).
 std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed);
 
 }  // namespace mkbench

@@ -1,4 +1,5 @@
-// Is an engine right? Judges it against a committed (or live) HF reference: strict set, near-tie set, self-consistency and R_rms.
+// Is an engine right? Judges it against a committed (or live) HF reference: strict set, near-tie
+// set, self-consistency and R_rms.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/report/verdict.h"
@@ -14,8 +16,9 @@
 
 namespace mkbench {
 
-// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of the top. DRIFT: a step
-// after a fork that could not be re-anchored (token-only references). WRONG: anything else.
+// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of
+// the top. DRIFT: a step after a fork that could not be re-anchored (token-only references). WRONG:
+// anything else.
 enum class StepVerdict { kExact, kTie, kDrift, kWrong };
 std::string_view step_verdict_name(StepVerdict v);
 
@@ -32,34 +35,43 @@ struct ParityRow {
 
 struct ParityReport {
   Verdict verdict = Verdict::kPass;
-  std::string reason;  // empty when passed; else one line: prompt, position, found, wanted
-  std::string reference;         // file name, or "live", or "closed form"
+  std::string reason;     // empty when passed; else one line: prompt, position, found, wanted
+  std::string reference;  // file name, or "live", or "closed form"
   std::string reference_sha256;  // empty when live
   int prompts = 0;
-  int steps = 0;          // all judged steps
+  int steps = 0;                             // all judged steps
   int strict_steps = 0, strict_matched = 0;  // "N of N", free-running
   int decided_steps = 0;
   int exact = 0, ties = 0, drifts = 0, wrong = 0;
   int flips = 0;  // steps whose token differs from T's, teacher-forced
-  int self_inconsistent = 0;  // emitted token is not the lowest-index argmax of the engine's own logits
-  int non_finite = 0;         // NaN or Inf logits
+  int flips_allowed =
+      0;  // F_B' + 3 sqrt(max(1, F_B')); 0 in token-only references, which have no cap
+  int self_inconsistent =
+      0;               // emitted token is not the lowest-index argmax of the engine's own logits
+  int non_finite = 0;  // NaN or Inf logits
   std::optional<double> r_rms;  // absent without logits
-  double r_rms_limit = 0;
+  double r_rms_limit =
+      0;  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
   std::optional<int> first_divergence;  // index into rows
   std::vector<ParityRow> rows;
 };
 
 struct ParityOptions {
-  bool is_baseline = false;    // eager is judged by tokens and by B' ratios of its own
+  int vocab =
+      0;  // width of the engine's logits; needed unless the engine or the reference has none
+  bool is_baseline = false;  // eager is judged by tokens and by B' ratios of its own
   double r_rms_limit = 1.25;
-  bool logits_bf16 = false;    // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
+  bool logits_bf16 =
+      false;  // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
   bool repeat_without_logits = true;  // the same ids are wanted with and without logits_out
   std::function<std::string(int32_t)> text_of;  // printable text of one id; may be empty
   std::function<void(const std::string& prompt, int done, int total)> on_progress;
 };
 
-// Runs the engine over all prompts of the reference. Engine errors (Error) pass through to the caller.
-ParityReport judge_parity(Engine& engine, const GreedyReference& reference, const ParityOptions& options);
+// Runs the engine over all prompts of the reference. Engine errors (Error) pass through to the
+// caller.
+ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
+                          const ParityOptions& options);
 
 // Token receipts of a timed sample: emitted ids against the expected ones, all of them.
 struct ReceiptCheck {
@@ -69,8 +81,17 @@ struct ReceiptCheck {
 };
 ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const int32_t> expected);
 
-// A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B `baseline`, teacher-forced on T's path.
-// Throws Error(kInvalidReference) when D > 0.5.
+// Token-only references of one model as one: continuations of the same prompt ids become
+// alternatives of each other. Throws Error(kInvalidReference) for none, for references with logits,
+// and for different weights.
+GreedyReference merge_token_only(const std::vector<GreedyReference>& references);
+
+// Throws Error(kInvalidReference) naming prompt and position where the reference's tokens are not
+// the closed form of the analytic checkpoint `lagset`, or where a prompt is too short for it.
+void check_closed_form(const GreedyReference& reference, std::string_view lagset);
+
+// A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B
+// `baseline`, teacher-forced on T's path. Throws Error(kInvalidReference) when D > 0.5.
 GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
                              const std::vector<std::vector<int32_t>>& prompts, int steps);
 

@@ -1,11 +1,11 @@
-// report.json as structs: the writer, the reader, the Markdown and the JSON Schema all come from the field lists in report.cpp.
+// report.json as structs: the writer, the reader, the Markdown and the JSON Schema all come from
+// the field lists in report.cpp.
 #pragma once
-
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,16 +34,21 @@ struct EngineReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;
-  // All null unless the verdict is PASS or PASS_LIVE.
+  // All null unless the verdict is PASS or PASS_LIVE; then `times_withheld` says why. Written by
+  // aggregate().
+  std::string times_withheld;
   std::optional<Summary> ms_per_tok;
   Number tok_per_s, tok_per_s_ci_low, tok_per_s_ci_high;
-  Number itl_p50_ms, itl_p90_ms, itl_p99_ms;  // inter-token latency, where the engine takes per-token times
-  Number host_ms, gpu_ms, first_token_ms;     // medians over samples, of a whole decode / of its first token
+  Number itl_p50_ms, itl_p90_ms,
+      itl_p99_ms;  // inter-token latency, where the engine takes per-token times
+  Number host_ms, gpu_ms,
+      first_token_ms;  // medians over samples, of a whole decode / of its first token
   Number sm_ghz;
   Number energy_j;
   std::vector<std::string> throttle_reasons;
   Number roofline_fraction;
-  RooflineShare roofline;
+  RooflineShare
+      roofline;  // the caller fills it with roofline_share(); aggregate() adds the fraction
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
   std::string settings;  // pinned library settings of a baseline
@@ -75,10 +80,16 @@ struct CaseReport {
   std::vector<ComparisonReport> comparisons;
 };
 
+// What the renderers read of the three free objects, where it is there: meta.version, meta.seed,
+// meta.output (the folder that a person is told), meta.git_sha; environment.device ("cpu" or
+// "cuda:0 NVIDIA H200"), environment.gpu.{name, sm, driver, cuda_runtime}, environment.cpu.name,
+// environment.libtorch.version; calibration.read_gb_per_s.
 struct Report {
-  nlohmann::json meta;         // argv, times, tool version, git sha, dirty, build type, seed, options
-  nlohmann::json environment;  // device, GPU, driver, runtime, libtorch, CPU
-  nlohmann::json calibration;  // read bandwidth by both methods; null on cpu
+  nlohmann::json meta = nlohmann::json::object();  // argv, times, tool version, git sha, dirty,
+                                                   // build type, seed, options
+  nlohmann::json environment =
+      nlohmann::json::object();  // device, GPU, driver, runtime, libtorch, CPU
+  nlohmann::json calibration;    // read bandwidth by both methods; null on cpu
   std::vector<CaseReport> cases;
   Verdict verdict = Verdict::kPass;
   int exit_code = 0;
@@ -96,24 +107,32 @@ Sample sample_from_json(const nlohmann::json& j);
 nlohmann::json engine_to_json(const EngineReport& e);
 EngineReport engine_from_json(const nlohmann::json& j);
 
-// The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as reports/report.schema.json.
+// The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
+// reports/report.schema.json.
 nlohmann::json report_schema();
 
-// Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles, roofline fraction, speed-ups.
-// Withholds all times of an engine unless times_allowed(verdict) and every sample is valid.
+// Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
+// roofline fraction, speed-ups. Withholds all times of an engine unless times_allowed(verdict) and
+// every sample is valid. Sharpens a passing verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for
+// an invalid sample or missing receipts, IMPOSSIBLE above 1.03 of the roofline. May be called again
+// when samples were added.
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order);
 
-// Verdict of a report from its cases' verdicts (a case's is the worst of its engines').
+// Verdict of a report from its cases' verdicts (a case's is the worst of its engines' and of its
+// own, if it has failed before it had engines). A report without cases keeps its verdict if that is
+// a failure, and is a RUNTIME_ERROR else.
 void conclude(Report& report);
 
-// The terminal table (engine, tok/s, ms/tok, speed-up, share of the roofline) with verdict and parity lines, and the parity table.
+// The terminal table (engine, tok/s, ms/tok, speed-up, share of the roofline) with verdict and
+// parity lines, and the parity table.
 std::string render_markdown(const Report& report);
 std::string render_parity_table(const ParityReport& parity);
 // stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for another.
 std::string render(const Report& report, const std::string& format);
 
-// Writes report.json, report.md, samples.jsonl, env.json, tokens/<case>-<engine>-<block>.u32, trace.json into `folder`.
-// Files are written to a temporary name and renamed, so that an interrupted write leaves no half file.
+// Writes report.json, report.md, samples.jsonl, env.json, tokens/<case>-<engine>-<block>.u32,
+// trace.json into `folder`. Files are written to a temporary name and renamed, so that an
+// interrupted write leaves no half file.
 void write_report(const Report& report, const std::filesystem::path& folder);
 
 }  // namespace mkbench

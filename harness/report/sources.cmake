@@ -1,0 +1,22 @@
+# Judging and reporting: parity, statistics, report.json and what is printed of it.
+mkbench_library(mkbench_judge
+  SOURCES
+    measure/sample.cpp
+    measure/statistics.cpp
+    parity/findings.cpp
+    parity/judge.cpp
+    parity/live.cpp
+    parity/token_only.cpp
+    report/aggregate.cpp
+    report/render_markdown.cpp
+    report/render_rows.cpp
+    report/report_json.cpp
+    report/report_schema.cpp
+    report/verdict.cpp
+    report/write_report.cpp
+  PUBLIC mkbench_references nlohmann_json::nlohmann_json
+  PRIVATE fmt::fmt)
+
+# Prints the JSON Schema; its output is committed as reports/report.schema.json.
+add_executable(mkbench_schema report/schema_main.cpp)
+target_link_libraries(mkbench_schema PRIVATE mkbench_judge)

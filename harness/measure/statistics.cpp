@@ -1,0 +1,252 @@
+#include "harness/measure/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "references/error.h"
+
+namespace mkbench {
+namespace {
+
+// Below this many blocks an interval on log ratios rests on too few pairs to be shown.
+constexpr int kMinBlocksForInterval = 8;
+
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Sample standard deviation (n - 1).
+double deviation_of(std::span<const double> values, double mean) {
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+// Continued fraction of the incomplete beta function, evaluated by Lentz's method.
+double beta_fraction(double a, double b, double x) {
+  constexpr double kTiny = 1e-300, kPrecision = 1e-15;
+  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  double c = 1;
+  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
+  double result = d;
+  for (int m = 1; m <= 500; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    d = 1 / away_from_zero(1 + even * d);
+    c = away_from_zero(1 + even / c);
+    result *= c * d;
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / away_from_zero(1 + odd * d);
+    c = away_from_zero(1 + odd / c);
+    result *= c * d;
+    if (std::abs(c * d - 1) < kPrecision) break;
+  }
+  return result;
+}
+
+// Regularised incomplete beta function I_x(a, b).
+double incomplete_beta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  const double log_front =
+      std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x);
+  // The fraction converges quickly on one side of the mean only; symmetry serves the other.
+  if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * beta_fraction(a, b, x) / a;
+  return 1 - std::exp(log_front) * beta_fraction(b, a, 1 - x) / b;
+}
+
+// P(|T| <= t) for t >= 0.
+double t_central_probability(double t, double df) {
+  return 1 - incomplete_beta(df / 2, 0.5, df / (df + t * t));
+}
+
+double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
+
+// By bisection: 200 halvings of [-40, 40] end at the resolution of a double.
+double normal_quantile(double p) {
+  double low = -40, high = 40;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = 0.5 * (low + high);
+    (normal_cdf(middle) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+// Linear interpolation between order statistics, p in [0, 1]; `sorted` is ascending and not empty.
+double quantile_of_sorted(std::span<const double> sorted, double p) {
+  const double place = p * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double share = place - static_cast<double>(below);
+  return sorted[below] + share * (sorted[above] - sorted[below]);
+}
+
+std::vector<double> sorted_copy(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+void check_confidence(double confidence) {
+  if (confidence > 0 && confidence < 1) return;
+  throw Error(ErrorKind::kBadInput,
+              "confidence: found " + std::to_string(confidence) + ", wanted between 0 and 1");
+}
+
+// Uniform below `bound` from 64 random bits. std::uniform_int_distribution differs between standard
+// libraries; a seed in a report must give the same numbers everywhere. The bias (bound / 2^32) is
+// nil.
+size_t random_below(std::mt19937_64& random, size_t bound) {
+  return static_cast<size_t>(((random() >> 32) * static_cast<uint64_t>(bound)) >> 32);
+}
+
+// Acceleration of BCa for the mean: skewness of the jackknife values, which are linear in the data.
+double acceleration_of(std::span<const double> values, double mean) {
+  double squares = 0, cubes = 0;
+  for (const double v : values) {
+    squares += (v - mean) * (v - mean);
+    cubes += (v - mean) * (v - mean) * (v - mean);
+  }
+  return squares > 0 ? cubes / (6 * std::pow(squares, 1.5)) : 0;
+}
+
+}  // namespace
+
+double t_quantile(double confidence, int degrees_of_freedom) {
+  check_confidence(confidence);
+  if (degrees_of_freedom < 1) {
+    throw Error(ErrorKind::kBadInput, "degrees of freedom: found " +
+                                          std::to_string(degrees_of_freedom) + ", wanted >= 1");
+  }
+  double low = 0, high = 1;
+  while (t_central_probability(high, degrees_of_freedom) < confidence && high < 1e300) high *= 2;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = 0.5 * (low + high);
+    (t_central_probability(middle, degrees_of_freedom) < confidence ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+Summary summarize(std::span<const double> values, double confidence) {
+  check_confidence(confidence);
+  Summary s;
+  s.count = static_cast<int>(values.size());
+  if (values.empty()) return s;
+  const std::vector<double> sorted = sorted_copy(values);
+  s.mean = mean_of(values);
+  s.median = quantile_of_sorted(sorted, 0.5);
+  s.min = sorted.front();
+  s.max = sorted.back();
+  if (values.size() < 2) return s;
+  const double deviation = deviation_of(values, s.mean);
+  s.rel_sd = s.mean != 0 ? deviation / std::abs(s.mean) : 0;
+  const double half = t_quantile(confidence, s.count - 1) * deviation / std::sqrt(s.count);
+  s.ci = Interval{s.mean - half, s.mean + half};
+  return s;
+}
+
+std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
+                                     uint64_t seed, int resamples) {
+  check_confidence(confidence);
+  if (values.size() < 2 || resamples < 1) return std::nullopt;
+  const double mean = mean_of(values);
+  std::mt19937_64 random(seed);
+  std::vector<double> means(static_cast<size_t>(resamples));
+  for (double& m : means) {
+    double sum = 0;
+    for (size_t i = 0; i < values.size(); ++i) sum += values[random_below(random, values.size())];
+    m = sum / static_cast<double>(values.size());
+  }
+  std::sort(means.begin(), means.end());
+  if (means.front() == means.back()) return Interval{means.front(), means.back()};
+
+  // Bias correction: how far the resampled means' median lies from the mean. Equal ones count half;
+  // the half step at both ends keeps the quantile finite when all lie on one side.
+  const auto [first, last] = std::equal_range(means.begin(), means.end(), mean);
+  const double count = static_cast<double>(resamples);
+  const double share =
+      (static_cast<double>(first - means.begin()) + 0.5 * static_cast<double>(last - first)) /
+      count;
+  const double z0 = normal_quantile(std::clamp(share, 0.5 / count, 1 - 0.5 / count));
+  const double a = acceleration_of(values, mean);
+  const auto end_at = [&](double z) {
+    const double shifted = z0 + (z0 + z) / (1 - a * (z0 + z));
+    return quantile_of_sorted(means, normal_cdf(shifted));
+  };
+  const double z = normal_quantile(0.5 + confidence / 2);
+  return Interval{end_at(-z), end_at(z)};
+}
+
+std::optional<double> percentile(std::span<const double> values, double p) {
+  if (!(p >= 0 && p <= 100)) {
+    throw Error(ErrorKind::kBadInput,
+                "percentile: found " + std::to_string(p) + ", wanted 0 to 100");
+  }
+  if (values.empty()) return std::nullopt;
+  // At least one value is wanted beyond the percentile: 100 for p99, 10 for p90. The ends are
+  // always known.
+  const double tail = std::min(p, 100 - p) / 100 * static_cast<double>(values.size());
+  if (tail > 0 && tail < 1 - 1e-9) return std::nullopt;
+  return quantile_of_sorted(sorted_copy(values), p / 100);
+}
+
+PairedSpeedup paired_speedup(std::span<const double> baseline_ms,
+                             std::span<const double> candidate_ms, double confidence,
+                             uint64_t seed) {
+  check_confidence(confidence);
+  if (baseline_ms.size() != candidate_ms.size()) {
+    throw Error(ErrorKind::kRuntime, "paired blocks: found " + std::to_string(baseline_ms.size()) +
+                                         " of the baseline and " +
+                                         std::to_string(candidate_ms.size()) + " of the candidate");
+  }
+  PairedSpeedup result;
+  result.blocks = static_cast<int>(baseline_ms.size());
+  if (baseline_ms.empty()) return result;
+  std::vector<double> ratios(baseline_ms.size());
+  for (size_t i = 0; i < ratios.size(); ++i) {
+    if (!(baseline_ms[i] > 0) || !(candidate_ms[i] > 0)) {
+      throw Error(ErrorKind::kRuntime,
+                  "paired blocks: block " + std::to_string(i) + " has a time that is not positive");
+    }
+    ratios[i] = std::log(baseline_ms[i] / candidate_ms[i]);
+  }
+  const double mean = mean_of(ratios);
+  result.speedup = std::exp(mean);
+  if (result.blocks < kMinBlocksForInterval) return result;
+  const double half = t_quantile(confidence, result.blocks - 1) * deviation_of(ratios, mean) /
+                      std::sqrt(result.blocks);
+  result.ci = Interval{std::exp(mean - half), std::exp(mean + half)};
+  if (const auto bca = bca_interval(ratios, confidence, seed)) {
+    result.bca_ci = Interval{std::exp(bca->low), std::exp(bca->high)};
+  }
+  return result;
+}
+
+double tokens_per_second(std::span<const int> tokens, std::span<const double> total_ms) {
+  const double count = std::accumulate(tokens.begin(), tokens.end(), 0.0);
+  const double ms = std::accumulate(total_ms.begin(), total_ms.end(), 0.0);
+  return ms > 0 ? 1000 * count / ms : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed) {
+  std::vector<std::vector<int>> orders;
+  std::mt19937_64 source(seed);
+  for (int b = 0; b < blocks; ++b) {
+    std::vector<int> order(static_cast<size_t>(std::max(engines, 0)));
+    std::iota(order.begin(), order.end(), 0);
+    if (random) {
+      for (size_t i = order.size(); i > 1; --i)
+        std::swap(order[i - 1], order[random_below(source, i)]);
+    } else if (b % 4 == 1 || b % 4 == 2) {
+      // Forward, backward, backward, forward: a linear drift cancels over four blocks.
+      std::reverse(order.begin(), order.end());
+    }
+    orders.push_back(std::move(order));
+  }
+  return orders;
+}
+
+}  // namespace mkbench

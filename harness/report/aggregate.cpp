@@ -1,0 +1,285 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "harness/report/report.h"
+
+namespace mkbench {
+namespace {
+
+// A measured ceiling may be a little low; a share above this means that bytes were not read.
+constexpr double kMaxRooflineFraction = 1.03;
+// Within this of 1 a speed-up is called the same, if its whole interval is.
+constexpr double kSameBand = 0.01;
+
+// ms/token of valid samples by block, ascending.
+std::map<int, double> by_block(const EngineReport& e) {
+  std::map<int, double> result;
+  for (const Sample& s : e.samples) {
+    if (s.valid) result[s.block] = s.ms_per_token();
+  }
+  return result;
+}
+
+// One value a sample, 0 and absent ones left out.
+std::vector<double> collect(const EngineReport& e,
+                            const std::function<double(const Sample&)>& value) {
+  std::vector<double> values;
+  for (const Sample& s : e.samples) {
+    const double v = value(s);
+    if (v > 0 && std::isfinite(v)) values.push_back(v);
+  }
+  return values;
+}
+
+Number median_or(const std::vector<double>& values, const char* reason) {
+  if (values.empty()) return {std::nullopt, reason};
+  return {summarize(values, 0.95).median, {}};
+}
+
+Number percentile_or(const std::vector<double>& values, double p) {
+  if (values.empty()) return {std::nullopt, "engine takes no per-token times"};
+  if (const auto v = percentile(values, p)) return {*v, {}};
+  return {std::nullopt, fmt::format("p{:.0f} needs more than {} tokens", p, values.size())};
+}
+
+void fail(EngineReport& e, Verdict verdict, std::string reason) {
+  e.verdict = worst({e.verdict, verdict});
+  if (std::find(e.reasons.begin(), e.reasons.end(), reason) == e.reasons.end()) {
+    e.reasons.push_back(std::move(reason));
+  }
+}
+
+// What the samples themselves say against a verdict that parity alone would allow.
+// A prefill test decodes a few untimed tokens to be checked by; a decode has a receipt for every
+// token.
+void check_samples(EngineReport& e, bool is_prefill) {
+  e.receipts_checked = e.receipts_wrong = 0;
+  for (const Sample& s : e.samples) {
+    e.receipts_checked += s.receipts_checked;
+    e.receipts_wrong += s.receipts_wrong;
+  }
+  if (!times_allowed(e.verdict)) return;
+  for (const Sample& s : e.samples) {
+    if (s.receipts_wrong > 0) {
+      fail(e, Verdict::kFailToken,
+           fmt::format("timed tokens of block {}: {} of {} wrong{}{}", s.block, s.receipts_wrong,
+                       s.receipts_checked, s.invalid_reason.empty() ? "" : ", ", s.invalid_reason));
+      return;
+    }
+  }
+  for (const Sample& s : e.samples) {
+    if (!s.valid) {
+      fail(e, Verdict::kIntegrity,
+           fmt::format("sample of block {} is invalid: {}", s.block,
+                       s.invalid_reason.empty() ? "no reason recorded" : s.invalid_reason));
+      return;
+    }
+    const int wanted = is_prefill ? 1 : std::max(1, s.tokens);
+    if (s.receipts_checked < wanted) {
+      fail(e, Verdict::kIntegrity,
+           fmt::format("receipts of block {}: {} of {} were checked", s.block, s.receipts_checked,
+                       wanted));
+      return;
+    }
+  }
+}
+
+void withhold(EngineReport& e, const std::string& reason) {
+  e.times_withheld = reason;
+  e.ms_per_tok.reset();
+  for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
+                    &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
+                    &e.sm_ghz, &e.energy_j, &e.roofline_fraction}) {
+    *n = {std::nullopt, reason};
+  }
+  e.roofline.fraction = 0;
+}
+
+void fill_times(EngineReport& e, double confidence) {
+  e.times_withheld.clear();
+  std::vector<int> tokens;
+  for (const Sample& s : e.samples) tokens.push_back(s.tokens);
+  std::vector<double> ms_per_token, host_ms, per_token;
+  for (const Sample& s : e.samples) {
+    ms_per_token.push_back(s.ms_per_token());
+    host_ms.push_back(s.times.host_ms);
+    per_token.insert(per_token.end(), s.times.per_token_ms.begin(), s.times.per_token_ms.end());
+  }
+  e.ms_per_tok = summarize(ms_per_token, confidence);
+  e.tok_per_s = {tokens_per_second(tokens, host_ms), {}};
+  const bool has_interval = e.ms_per_tok->ci && e.ms_per_tok->ci->low > 0;
+  e.tok_per_s_ci_low = e.tok_per_s_ci_high = {std::nullopt, "needs 2 blocks or less noise"};
+  if (has_interval) {
+    e.tok_per_s_ci_low = {1000 / e.ms_per_tok->ci->high, {}};
+    e.tok_per_s_ci_high = {1000 / e.ms_per_tok->ci->low, {}};
+  }
+  e.itl_p50_ms = percentile_or(per_token, 50);
+  e.itl_p90_ms = percentile_or(per_token, 90);
+  e.itl_p99_ms = percentile_or(per_token, 99);
+  e.host_ms = median_or(host_ms, "no samples");
+  e.gpu_ms = median_or(collect(e, [](const Sample& s) { return s.times.event_ms; }),
+                       "engine takes no CUDA events");
+  e.first_token_ms = median_or(collect(e,
+                                       [](const Sample& s) {
+                                         const auto& t = s.times.per_token_ms;
+                                         return t.empty() ? 0.0 : t.front();
+                                       }),
+                               "engine takes no per-token times");
+  e.sm_ghz = median_or(collect(e, [](const Sample& s) { return s.times.sm_ghz; }),
+                       "engine does not read the SM clock");
+  if (!e.energy_j.value && e.energy_j.reason.empty()) e.energy_j.reason = "not measured";
+}
+
+void fill_roofline(EngineReport& e) {
+  RooflineShare& r = e.roofline;
+  r.fraction = 0;
+  if (!r.applies || !(r.floor_ms > 0)) {
+    r.applies = false;
+    if (r.reason.empty()) r.reason = "no read bandwidth was measured";
+    e.roofline_fraction = {std::nullopt, r.reason};
+    return;
+  }
+  r.fraction = r.floor_ms / e.ms_per_tok->median;
+  e.roofline_fraction = {r.fraction, {}};
+  if (r.fraction > kMaxRooflineFraction) {
+    const std::string reason =
+        fmt::format("faster than the roofline: median {:.4f} ms/token, floor {:.4f} ms ({:.1f} %)",
+                    e.ms_per_tok->median, r.floor_ms, 100 * r.fraction);
+    fail(e, Verdict::kImpossible, reason);
+    withhold(e, reason);
+  }
+}
+
+void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
+  check_samples(e, is_prefill);
+  if (!times_allowed(e.verdict)) {
+    const std::string why = e.reasons.empty() ? std::string() : ": " + e.reasons.front();
+    withhold(e, std::string(verdict_name(e.verdict)) + why);
+  } else if (e.samples.empty()) {
+    withhold(e, "no samples were taken");
+  } else {
+    fill_times(e, confidence);
+    fill_roofline(e);
+  }
+}
+
+std::string verdict_of_speedup(const PairedSpeedup& s) {
+  if (!s.ci) return "INCONCLUSIVE";
+  if (s.ci->low > 1) return "FASTER";
+  if (s.ci->high < 1) return "SLOWER";
+  const bool narrow = s.ci->low >= 1 - kSameBand && s.ci->high <= 1 + kSameBand;
+  return narrow ? "SAME" : "INCONCLUSIVE";
+}
+
+bool on_cpu(const EngineReport& e) { return e.device.rfind("cpu", 0) == 0; }
+
+ComparisonReport compare(const EngineReport& baseline, const EngineReport& candidate,
+                         double confidence, uint64_t seed, bool random_order) {
+  ComparisonReport c;
+  c.baseline = baseline.name;
+  c.candidate = candidate.name;
+  c.confidence = confidence;
+  c.design = random_order ? fmt::format("paired blocks, random order, seed {}", seed)
+                          : "paired blocks, abba";
+  c.verdict = "INCONCLUSIVE";
+  const EngineReport* without_times = !baseline.ms_per_tok    ? &baseline
+                                      : !candidate.ms_per_tok ? &candidate
+                                                              : nullptr;
+  if (without_times != nullptr) {
+    c.speedup.reason = fmt::format("times of {} are withheld", without_times->name);
+    return c;
+  }
+  if (on_cpu(baseline) || on_cpu(candidate)) {
+    c.speedup.reason =
+        "on a CPU: the host twin tests the schedule, its speed says nothing of a GPU";
+    return c;
+  }
+  const std::map<int, double> b = by_block(baseline), k = by_block(candidate);
+  std::vector<double> baseline_ms, candidate_ms;
+  for (const auto& [block, ms] : b) {
+    const auto paired = k.find(block);
+    if (paired == k.end()) continue;
+    baseline_ms.push_back(ms);
+    candidate_ms.push_back(paired->second);
+  }
+  c.blocks = static_cast<int>(baseline_ms.size());
+  if (baseline_ms.empty()) {
+    c.speedup.reason = "no block holds both engines";
+    return c;
+  }
+  const PairedSpeedup s = paired_speedup(baseline_ms, candidate_ms, confidence, seed);
+  c.speedup = {s.speedup, {}};
+  c.ci = s.ci;
+  c.bca_ci = s.bca_ci;
+  c.verdict = verdict_of_speedup(s);
+  return c;
+}
+
+// The worst of the engines' and of what befell the case before it had any. Skipped engines do not
+// speak for those that ran, but a case none of whose candidates ran has shown nothing.
+Verdict verdict_of_case(const CaseReport& c) {
+  std::vector<Verdict> verdicts = {c.verdict};
+  bool any_candidate = false, any_ran = false;
+  for (const EngineReport& e : c.engines) {
+    verdicts.push_back(e.verdict);
+    if (e.role != "candidate") continue;
+    any_candidate = true;
+    any_ran = any_ran || e.verdict != Verdict::kSkipped;
+  }
+  const Verdict result = worst(verdicts);
+  return times_allowed(result) && any_candidate && !any_ran ? Verdict::kSkipped : result;
+}
+
+void add_once(std::vector<std::string>& reasons, std::string reason) {
+  if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) {
+    reasons.push_back(std::move(reason));
+  }
+}
+
+void conclude_case(CaseReport& c) {
+  for (const EngineReport& e : c.engines) {
+    if (times_allowed(e.verdict)) continue;
+    const std::string why = e.reasons.empty() ? "no reason recorded" : e.reasons.front();
+    add_once(c.reasons, fmt::format("{}: {}: {}", e.name, verdict_name(e.verdict), why));
+  }
+  c.verdict = verdict_of_case(c);
+}
+
+}  // namespace
+
+void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order) {
+  for (EngineReport& e : c.engines) aggregate_engine(e, confidence, c.n_prompt > 0);
+  c.comparisons.clear();
+  for (const EngineReport& baseline : c.engines) {
+    if (baseline.role != "baseline") continue;
+    for (const EngineReport& candidate : c.engines) {
+      if (candidate.role != "candidate") continue;
+      c.comparisons.push_back(compare(baseline, candidate, confidence, seed, random_order));
+    }
+  }
+}
+
+void conclude(Report& report) {
+  std::vector<Verdict> verdicts;
+  if (exit_code(report.verdict) != 0) verdicts.push_back(report.verdict);
+  for (CaseReport& c : report.cases) {
+    conclude_case(c);
+    verdicts.push_back(c.verdict);
+    for (const std::string& reason : c.reasons) add_once(report.reasons, c.name + ": " + reason);
+  }
+  if (report.interrupted) {
+    verdicts.push_back(Verdict::kInterrupted);
+    add_once(report.reasons, "interrupted: the report is partial");
+  }
+  if (verdicts.empty()) {
+    verdicts.push_back(Verdict::kRuntimeError);
+    add_once(report.reasons, "no case was run");
+  }
+  report.verdict = worst(verdicts);
+  report.exit_code = exit_code(report.verdict);
+}
+
+}  // namespace mkbench

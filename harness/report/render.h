@@ -1,0 +1,57 @@
+// Pieces that the printers of a report share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// Aligned columns that are a Markdown table too. The first row holds the headings; `right` says
+// which columns hold numbers. Widths count code points, so that token texts outside ASCII keep the
+// grid.
+class MarkdownTable {
+ public:
+  MarkdownTable(std::vector<std::string> headings, std::vector<bool> right)
+      : rows_{std::move(headings)}, right_(std::move(right)) {}
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string str() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<bool> right_;
+};
+
+// One line, safe inside a Markdown cell: control characters become escapes, bars are escaped, long
+// text is cut.
+std::string one_line(const std::string& text, size_t max_length = 200);
+
+// A string at a path of nested objects, or `fallback`.
+std::string json_text(const nlohmann::json& object, const std::vector<const char*>& path,
+                      const std::string& fallback = {});
+
+// "1,280"
+std::string with_commas(int64_t n);
+
+bool is_cpu_report(const Report& report);
+
+// One row for each engine of each case, as flat columns: csv, sql and jsonl print these.
+struct FlatColumn {
+  std::string name;
+  bool is_number = false;
+};
+struct FlatRows {
+  std::vector<FlatColumn> columns;
+  std::vector<std::vector<nlohmann::json>> rows;
+};
+FlatRows flatten(const Report& report);
+
+std::string render_csv(const Report& report);
+std::string render_sql(const Report& report);
+std::string render_jsonl(const Report& report);
+
+// JSON with lists of plain values on one line each: a report has thousands of token ids.
+std::string dump_readable(const nlohmann::json& j);
+
+}  // namespace mkbench

@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/report/render.h"
+
+namespace mkbench {
+namespace {
+
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::string padded(const std::string& text, size_t width, bool right) {
+  const std::string space(width - std::min(width, width_of(text)), ' ');
+  return right ? space + text : text + space;
+}
+
+// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
+std::string digits(double v) {
+  if (!std::isfinite(v)) return "-";
+  const double size = std::abs(v);
+  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
+  return decimals == 0 ? with_commas(std::llround(v)) : fmt::format("{:.{}f}", v, decimals);
+}
+
+std::string number_text(const Number& n) { return n.value ? digits(*n.value) : "-"; }
+
+std::string interval_text(const std::optional<Interval>& ci) {
+  return ci ? fmt::format(" [{}, {}]", digits(ci->low), digits(ci->high)) : std::string();
+}
+
+std::string engine_label(const EngineReport& e) {
+  const bool same = e.resolved_name.empty() || e.resolved_name == e.name;
+  return same ? e.name : fmt::format("{} ({})", e.name, e.resolved_name);
+}
+
+// Speed-up of a candidate over the first baseline of the case that it was compared with.
+std::string speedup_text(const CaseReport& c, const EngineReport& e) {
+  if (e.role == "baseline") return "baseline";
+  for (const ComparisonReport& comparison : c.comparisons) {
+    if (comparison.candidate != e.name) continue;
+    if (!comparison.speedup.value) return "-";
+    return fmt::format("{}x{}", digits(*comparison.speedup.value), interval_text(comparison.ci));
+  }
+  return "-";
+}
+
+std::string roofline_text(const EngineReport& e) {
+  return e.roofline_fraction.value ? fmt::format("{:.1f} %", 100 * *e.roofline_fraction.value)
+                                   : "-";
+}
+
+double confidence_of(const CaseReport& c) {
+  return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
+}
+
+std::string engine_table(const CaseReport& c) {
+  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(c));
+  MarkdownTable table({"engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
+                       fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
+                      {false, true, true, true, true, false});
+  for (const EngineReport& e : c.engines) {
+    const std::string ms =
+        e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
+    table.add({engine_label(e), number_text(e.tok_per_s), ms, speedup_text(c, e), roofline_text(e),
+               std::string(verdict_name(e.verdict))});
+  }
+  return table.str();
+}
+
+std::string parity_text(const ParityReport& p) {
+  std::string text;
+  const std::string source = p.reference == "live" ? "live fp32 truth" : "HF";
+  if (p.strict_steps > 0) {
+    text = fmt::format("{} of {} tokens match {} (strict)", with_commas(p.strict_matched),
+                       with_commas(p.strict_steps), source);
+  }
+  const int others = p.steps - p.strict_steps;
+  if (others > 0) {
+    // Ties occur in the other set only; what is EXACT there follows from the totals.
+    const auto in_strict = std::count_if(p.rows.begin(), p.rows.end(), [](const ParityRow& r) {
+      return r.set == "strict" && r.verdict == StepVerdict::kExact;
+    });
+    const int exact = p.exact - static_cast<int>(in_strict);
+    if (!text.empty()) text += ", ";
+    text += fmt::format("near-tie set: {} of {} exact", exact, others);
+    if (p.ties > 0) text += fmt::format(", {} tie{}", p.ties, p.ties == 1 ? "" : "s");
+    if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
+  }
+  if (p.wrong > 0) text += fmt::format(", {} WRONG", p.wrong);
+  if (p.r_rms) {
+    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
+    if (p.r_rms_limit > 0) {
+      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
+    }
+  }
+  return text;
+}
+
+std::string receipts_text(const CaseReport& c) {
+  int64_t checked = 0, wrong = 0;
+  for (const EngineReport& e : c.engines) {
+    checked += e.receipts_checked;
+    wrong += e.receipts_wrong;
+  }
+  if (checked == 0) return {};
+  return fmt::format("- timed tokens: {} of {} match the {}\n", with_commas(checked - wrong),
+                     with_commas(checked),
+                     c.timed_check.empty()     ? "reference"
+                     : c.timed_check == "live" ? "live truth"
+                                               : c.timed_check);
+}
+
+// Why a column that a reader looks for is empty; once for each reason.
+std::string withheld_text(const CaseReport& c) {
+  std::vector<std::string> notes;
+  const auto note = [&notes](const std::string& text) {
+    if (std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(text);
+  };
+  for (const EngineReport& e : c.engines) {
+    if (!e.times_withheld.empty()) {
+      note(fmt::format("- {}: times withheld: {}\n", engine_label(e),
+                       one_line(e.times_withheld, 400)));
+    } else if (!e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
+      note(fmt::format("- no share of the roofline: {}\n", one_line(e.roofline_fraction.reason)));
+    }
+  }
+  for (const ComparisonReport& comparison : c.comparisons) {
+    if (comparison.speedup.value || comparison.speedup.reason.empty()) continue;
+    note(fmt::format("- no speed-up: {}\n", one_line(comparison.speedup.reason)));
+  }
+  std::string text;
+  for (const std::string& line : notes) text += line;
+  return text;
+}
+
+std::string case_text(const CaseReport& c) {
+  std::string text = fmt::format("\n## {}\n\n", one_line(c.name));
+  if (!c.engines.empty()) text += engine_table(c) + "\n";
+  for (const EngineReport& e : c.engines) {
+    if (!e.parity) continue;
+    text += fmt::format("- parity of {}: {}: {}\n", engine_label(e),
+                        verdict_name(e.parity->verdict), parity_text(*e.parity));
+    if (!e.parity->reason.empty()) text += fmt::format("  - {}\n", one_line(e.parity->reason, 600));
+  }
+  text += receipts_text(c);
+  text += withheld_text(c);
+  if (!c.generated_text.empty()) {
+    text += fmt::format("- text: \"{}\"\n", one_line(c.generated_text, 160));
+  }
+  text += fmt::format("- verdict: **{}**\n", verdict_name(c.verdict));
+  for (const std::string& reason : c.reasons)
+    text += fmt::format("  - {}\n", one_line(reason, 600));
+  for (const EngineReport& e : c.engines) {
+    if (e.parity && exit_code(e.parity->verdict) != 0 && !e.parity->rows.empty()) {
+      text += fmt::format("\nParity table of {}:\n\n", engine_label(e)) +
+              render_parity_table(*e.parity);
+    }
+  }
+  return text;
+}
+
+// What ran where, in one line: only what is known.
+std::string header_text(const Report& report) {
+  const auto& env = report.environment;
+  std::vector<std::string> parts;
+  const auto add = [&parts](const std::string& before, const std::string& value) {
+    if (!value.empty()) parts.push_back(before + value);
+  };
+  add("device=", json_text(env, {"device"}));
+  if (is_cpu_report(report)) {
+    add("", json_text(env, {"cpu", "name"}));
+  } else {
+    add("", json_text(env, {"gpu", "sm"}));
+    add("driver ", json_text(env, {"gpu", "driver"}));
+    add("CUDA ", json_text(env, {"gpu", "cuda_runtime"}));
+  }
+  add("libtorch ", json_text(env, {"libtorch", "version"}));
+  if (report.calibration.is_object() && report.calibration.contains("read_gb_per_s") &&
+      report.calibration["read_gb_per_s"].is_number()) {
+    const double ceiling = report.calibration["read_gb_per_s"].get<double>();
+    add("", fmt::format("ceiling {} GB/s (measured)", digits(ceiling)));
+  }
+  const std::string version = json_text(report.meta, {"version"});
+  return fmt::format("# mkbench{}\n\n{}\n", version.empty() ? "" : " " + version,
+                     fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+std::string footer_text(const Report& report) {
+  int64_t skipped = 0;
+  for (const CaseReport& c : report.cases) {
+    skipped += std::count_if(c.engines.begin(), c.engines.end(),
+                             [](const EngineReport& e) { return e.verdict == Verdict::kSkipped; });
+  }
+  std::string text =
+      fmt::format("\n**{}** (exit code {}, {} case{}{})\n", verdict_name(report.verdict),
+                  report.exit_code, report.cases.size(), report.cases.size() == 1 ? "" : "s",
+                  skipped > 0 ? fmt::format(", {} skipped", skipped) : "");
+  if (report.cases.size() != 1) {
+    for (const std::string& reason : report.reasons) {
+      text += fmt::format("- {}\n", one_line(reason, 600));
+    }
+  }
+  const std::string output = json_text(report.meta, {"output"});
+  if (!output.empty()) text += fmt::format("\nreport: {}\n", output);
+  return text;
+}
+
+}  // namespace
+
+std::string MarkdownTable::str() const {
+  std::vector<size_t> widths(right_.size(), 3);
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    for (size_t i = 0; i < widths.size(); ++i) {
+      text += (i == 0 ? "| " : " ") + padded(rows_[r][i], widths[i], right_[i]) + " |";
+    }
+    text += "\n";
+    if (r != 0) continue;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      const std::string rule(widths[i] + 1, '-');
+      text += (i == 0 ? "|" : "") + (right_[i] ? rule + ":" : ":" + rule) + "|";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string render_parity_table(const ParityReport& parity) {
+  const bool several = std::any_of(parity.rows.begin(), parity.rows.end(), [&](const ParityRow& r) {
+    return r.prompt != parity.rows.front().prompt;
+  });
+  std::vector<std::string> headings = {"pos", "ref_id", "mk_id", "ref_text", "mk_text", "match"};
+  std::vector<bool> right = {true, true, true, false, false, false};
+  if (several) {
+    headings.insert(headings.begin(), "prompt");
+    right.insert(right.begin(), false);
+  }
+  MarkdownTable table(headings, right);
+  for (const ParityRow& row : parity.rows) {
+    std::vector<std::string> cells = {
+        std::to_string(row.position),  std::to_string(row.reference_id),
+        std::to_string(row.engine_id), one_line(row.reference_text, 24),
+        one_line(row.engine_text, 24), std::string(step_verdict_name(row.verdict))};
+    if (several) cells.insert(cells.begin(), one_line(row.prompt, 32));
+    table.add(std::move(cells));
+  }
+  return table.str();
+}
+
+std::string render_markdown(const Report& report) {
+  std::string text = header_text(report);
+  if (is_cpu_report(report)) {
+    text +=
+        "\n> **NO GPU: device=cpu.** The host twin runs the kernel's schedule on CPU threads. It "
+        "tests correctness;\n> its times say nothing about a GPU, so no speed-up and no share of "
+        "the roofline is shown.\n";
+  }
+  if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
+  for (const CaseReport& c : report.cases) text += case_text(c);
+  return text + footer_text(report);
+}
+
+std::string render(const Report& report, const std::string& format) {
+  if (format == "md") return render_markdown(report);
+  if (format == "json") return dump_readable(to_json(report)) + "\n";
+  if (format == "jsonl") return render_jsonl(report);
+  if (format == "csv") return render_csv(report);
+  if (format == "sql") return render_sql(report);
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("output format: found '{}', wanted md, json, jsonl, csv or sql", format));
+}
+
+}  // namespace mkbench

@@ -1,0 +1,116 @@
+#include "harness/report/verdict.h"
+
+#include <array>
+
+namespace mkbench {
+namespace {
+
+// Exit codes from the gravest to the lightest. An interrupted run says nothing about the rest, a
+// usage error makes the rest meaningless, and a hang or a broken clock outranks what was judged
+// with it.
+constexpr std::array<int, 10> kPrecedence = {130, 2, 7, 8, 3, 6, 1, 4, 5, 0};
+
+int rank_of_code(int code) {
+  for (size_t i = 0; i < kPrecedence.size(); ++i) {
+    if (kPrecedence[i] == code) return static_cast<int>(i);
+  }
+  return 0;  // an unknown code counts as the gravest: never hide it behind a known one
+}
+
+// Among verdicts with one exit code the first in the table stands for all, but for the three that
+// exit 0: a live pass is the weaker claim than a pass, and a skipped engine does not speak for
+// those that ran.
+int rank_inside_code(Verdict v) {
+  switch (v) {
+    case Verdict::kPassLive:
+      return 0;
+    case Verdict::kPass:
+      return 1;
+    case Verdict::kSkipped:
+      return 2;
+    default:
+      return static_cast<int>(v);
+  }
+}
+
+bool graver(Verdict a, Verdict b) {
+  const int code_a = rank_of_code(exit_code(a)), code_b = rank_of_code(exit_code(b));
+  return code_a != code_b ? code_a < code_b : rank_inside_code(a) < rank_inside_code(b);
+}
+
+const VerdictInfo& info_of(Verdict v) {
+  return verdict_table().at(static_cast<size_t>(v));  // the table is in the enum's order
+}
+
+}  // namespace
+
+const std::vector<VerdictInfo>& verdict_table() {
+  static const std::vector<VerdictInfo> table = {
+      {Verdict::kPass, "PASS", 0},
+      {Verdict::kPassLive, "PASS_LIVE", 0},
+      {Verdict::kRuntimeError, "RUNTIME_ERROR", 1},
+      {Verdict::kCudaError, "CUDA_ERROR", 1},
+      {Verdict::kBadInput, "BAD_INPUT", 2},
+      {Verdict::kFailToken, "FAIL_TOKEN", 3},
+      {Verdict::kFailFidelity, "FAIL_FIDELITY", 3},
+      {Verdict::kFailSelf, "FAIL_SELF", 3},
+      {Verdict::kNondeterministic, "NONDETERMINISTIC", 3},
+      {Verdict::kRegression, "REGRESSION", 4},
+      {Verdict::kInconclusive, "INCONCLUSIVE", 5},
+      {Verdict::kUnsupportedDevice, "UNSUPPORTED_DEVICE", 6},
+      {Verdict::kEnvUnfit, "ENV_UNFIT", 6},
+      {Verdict::kInvalidReference, "INVALID_REFERENCE", 6},
+      {Verdict::kNotJudged, "NOT_JUDGED", 6},
+      {Verdict::kHang, "HANG", 7},
+      {Verdict::kTimeout, "TIMEOUT", 7},
+      {Verdict::kImpossible, "IMPOSSIBLE", 8},
+      {Verdict::kIntegrity, "INTEGRITY", 8},
+      {Verdict::kSkipped, "SKIPPED", 0},
+      {Verdict::kInterrupted, "INTERRUPTED", 130},
+  };
+  return table;
+}
+
+std::string_view verdict_name(Verdict v) { return info_of(v).name; }
+
+std::optional<Verdict> verdict_from_name(std::string_view name) {
+  for (const VerdictInfo& info : verdict_table()) {
+    if (info.name == name) return info.verdict;
+  }
+  return std::nullopt;
+}
+
+int exit_code(Verdict v) { return info_of(v).exit_code; }
+
+Verdict worst(const std::vector<Verdict>& verdicts) {
+  if (verdicts.empty()) return Verdict::kPass;
+  Verdict result = verdicts.front();
+  for (const Verdict v : verdicts) {
+    if (graver(v, result)) result = v;
+  }
+  return result;
+}
+
+bool times_allowed(Verdict v) { return v == Verdict::kPass || v == Verdict::kPassLive; }
+
+Verdict verdict_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kBadInput:
+      return Verdict::kBadInput;
+    case ErrorKind::kInvalidReference:
+      return Verdict::kInvalidReference;
+    case ErrorKind::kEnvUnfit:
+      return Verdict::kEnvUnfit;
+    case ErrorKind::kUnsupportedDevice:
+      return Verdict::kUnsupportedDevice;
+    case ErrorKind::kCuda:
+      return Verdict::kCudaError;
+    case ErrorKind::kHang:
+      return Verdict::kHang;
+    case ErrorKind::kRuntime:
+      return Verdict::kRuntimeError;
+  }
+  return Verdict::kRuntimeError;
+}
+
+}  // namespace mkbench
