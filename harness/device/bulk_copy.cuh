@@ -1,0 +1,70 @@
+// Bulk copies from global to shared memory and the barriers that count their bytes (PTX, sm_90 and
+// later).
+#pragma once
+
+#include <cstdint>
+
+#if __CUDA_ARCH__ >= 900
+
+namespace mkbench {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void barrier_init(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives once and lets the barrier wait for `bytes` more.
+__device__ __forceinline__ void barrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// `bytes` and both addresses are multiples of 16.
+__device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, uint32_t bytes,
+                                                    uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// Waits for the phase of `parity`; false after about a second.
+__device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t parity) {
+  constexpr uint64_t kLimitNs = 1'000'000'000;
+  uint64_t start = 0;
+  for (uint32_t polls = 0;; ++polls) {
+    uint32_t done;
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    if (done != 0) return true;
+    if (polls % 256 != 0) continue;  // the clock is slow to read
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    if (start == 0) start = now;
+    if (now - start > kLimitNs) return false;
+  }
+}
+
+}  // namespace mkbench
+
+#endif

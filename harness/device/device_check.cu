@@ -1,0 +1,103 @@
+#include <cooperative_groups.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "harness/device/cuda_check.h"
+#include "harness/device/device_check.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTermsPerThread = 64;
+
+// Small integers, of mean 1 each: exact in bf16, and sums of 10 million products stay exact in
+// fp32.
+__host__ __device__ constexpr int left_term(int i) { return i % 7 - 2; }
+__host__ __device__ constexpr int right_term(int i) { return i % 5 - 1; }
+
+__device__ float sum_over_block(float x) {
+  __shared__ float lanes[kThreads / 32];
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_down_sync(0xffffffffu, x, offset);
+  if (threadIdx.x % 32 == 0) lanes[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0;
+  for (int w = 0; w < kThreads / 32; ++w) sum += lanes[w];
+  __syncthreads();
+  return sum;
+}
+
+// partial [blocks], result [1]. Phase 1: every block sums its products. Phase 2, behind a grid-wide
+// barrier: block 0 adds the partial sums of all blocks.
+__global__ void __launch_bounds__(kThreads) dot_product(float* partial, float* result) {
+  const int first = (blockIdx.x * kThreads + threadIdx.x) * kTermsPerThread;
+  float sum = 0;
+  for (int i = first; i < first + kTermsPerThread; ++i) {
+    const __nv_bfloat16 a = __int2bfloat16_rn(left_term(i)), b = __int2bfloat16_rn(right_term(i));
+    sum = fmaf(__bfloat162float(a), __bfloat162float(b), sum);
+  }
+  sum = sum_over_block(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+  cooperative_groups::this_grid().sync();
+  if (blockIdx.x != 0) return;
+  float total = 0;
+  for (int b = threadIdx.x; b < static_cast<int>(gridDim.x); b += kThreads) total += partial[b];
+  total = sum_over_block(total);
+  if (threadIdx.x == 0) *result = total;
+}
+
+double expected_sum(int blocks) {
+  long long sum = 0;
+  for (int i = 0; i < blocks * kThreads * kTermsPerThread; ++i) sum += left_term(i) * right_term(i);
+  return static_cast<double>(sum);
+}
+
+void run_check(int gpu, DeviceCheck& check) {
+  MKBENCH_CUDA(cudaSetDevice(gpu));
+  cudaDeviceProp properties{};
+  MKBENCH_CUDA(cudaGetDeviceProperties(&properties, gpu));
+  if (properties.cooperativeLaunch == 0) {
+    throw Error(ErrorKind::kUnsupportedDevice, "the device has no cooperative launch");
+  }
+  check.blocks = properties.multiProcessorCount;
+  check.wanted = expected_sum(check.blocks);
+
+  float* memory = nullptr;  // [blocks] partial sums and the result
+  MKBENCH_CUDA(cudaMalloc(&memory, sizeof(float) * (check.blocks + 1)));
+  float got = 0;
+  try {
+    float* result = memory + check.blocks;
+    // NaN everywhere: a kernel that does not run cannot look right.
+    MKBENCH_CUDA(cudaMemset(memory, 0xff, sizeof(float) * (check.blocks + 1)));
+    void* arguments[] = {&memory, &result};
+    MKBENCH_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(dot_product),
+                                             dim3(check.blocks), dim3(kThreads), arguments, 0,
+                                             nullptr));
+    MKBENCH_CUDA(cudaMemcpy(&got, result, sizeof(got), cudaMemcpyDeviceToHost));
+  } catch (...) {
+    cudaFree(memory);
+    throw;
+  }
+  MKBENCH_CUDA(cudaFree(memory));
+  check.got = got;
+  check.ok = check.got == check.wanted;
+  if (!check.ok) {
+    check.error =
+        "the sum is " + std::to_string(check.got) + ", wanted " + std::to_string(check.wanted);
+  }
+}
+
+}  // namespace
+
+DeviceCheck check_device(int gpu) {
+  DeviceCheck check;
+  try {
+    run_check(gpu, check);
+  } catch (const Error& e) {
+    check.ok = false;
+    check.error = e.what();
+  }
+  return check;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,237 @@
+#include "harness/device/device_info.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace mkbench {
+namespace {
+
+constexpr int kOldestCuda = 12080;  // the first with code for sm_100 and sm_120
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+// False, with nothing changed, for a device that does not answer.
+bool read_device(int index, DeviceInfo& device) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
+  device.index = index;
+  device.name = properties.name;
+  device.uuid = uuid_text(properties.uuid);
+  device.sm_major = properties.major;
+  device.sm_minor = properties.minor;
+  device.sm_count = properties.multiProcessorCount;
+  device.l2_bytes = properties.l2CacheSize;
+  device.shared_bytes_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  device.cooperative_launch = properties.cooperativeLaunch != 0;
+  std::array<char, 32> bus{};
+  if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index) == cudaSuccess) {
+    device.pci_bus_id = bus.data();
+    device.state = read_gpu_state(device.pci_bus_id);
+  }
+  // NVML speaks of the whole card; of a MIG slice, or without NVML, only a context can tell.
+  const bool whole_card = device.state.free_bytes && !device.state.mig.value_or(false);
+  if (whole_card) {
+    device.free_bytes = *device.state.free_bytes;
+  } else {
+    size_t free = 0, total = 0;
+    if (cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) {
+      device.free_bytes = static_cast<int64_t>(free);
+    }
+  }
+  return true;
+}
+
+// The oldest Linux driver of a CUDA major version (minor versions are compatible among themselves).
+std::string_view oldest_driver(int cuda_version) {
+  return cuda_version >= 13000 ? "580" : "525.60.13";
+}
+
+Usability unfit(Unfit what, std::string reason, std::string what_to_do) {
+  return {what, std::move(reason), std::move(what_to_do)};
+}
+
+// What is wrong with the installation, whatever the card.
+Usability judge_installation(const DeviceList& list) {
+  const std::string runtime = cuda_version_text(list.runtime_cuda_version);
+  if (list.driver_cuda_version == 0) {
+    return unfit(Unfit::kNoDriver, "no NVIDIA driver is loaded",
+                 "install the NVIDIA driver (in a container: start it with --gpus all), or run "
+                 "with --device cpu");
+  }
+  if (list.runtime_cuda_version < kOldestCuda) {
+    return unfit(Unfit::kRuntimeTooOld,
+                 fmt::format("the CUDA runtime is {}, 12.8 is the oldest that serves", runtime),
+                 "use an image or a toolkit with CUDA 12.8 or later and build again");
+  }
+  if (list.driver_cuda_version / 1000 < list.runtime_cuda_version / 1000) {
+    const std::string driver =
+        list.driver_version.empty() ? "" : fmt::format(" {}", list.driver_version);
+    return unfit(
+        Unfit::kDriverTooOld,
+        fmt::format("the driver{} supports CUDA up to {}, this binary uses {}", driver,
+                    cuda_version_text(list.driver_cuda_version), runtime),
+        fmt::format("update the driver to {} or later, or build with a toolkit of CUDA {} "
+                    "(12.8 or later)",
+                    oldest_driver(list.runtime_cuda_version), list.driver_cuda_version / 1000));
+  }
+  if (list.devices.empty()) {
+    return unfit(
+        Unfit::kNoDevice,
+        "the driver shows no GPU" + (list.error.empty() ? std::string() : " (" + list.error + ")"),
+        "check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's --gpus option, or run "
+        "with --device cpu");
+  }
+  return {};
+}
+
+// Digits of an architecture's name and what follows them.
+struct ParsedArchitecture {
+  int major = 0, minor = 0;
+  char suffix = 0;
+  bool ptx = false;
+  bool valid = false;
+};
+
+ParsedArchitecture parse_architecture(std::string_view text) {
+  ParsedArchitecture parsed;
+  if (text.starts_with("sm_")) {
+    text.remove_prefix(3);
+  } else if (text.starts_with("compute_")) {
+    text.remove_prefix(8);
+    parsed.ptx = true;
+  }
+  if (text.ends_with("-real")) text.remove_suffix(5);
+  if (text.ends_with("-virtual")) {
+    text.remove_suffix(8);
+    parsed.ptx = true;
+  }
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 10) return parsed;
+  const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
+  if (rest.size() > 1 || (rest.size() == 1 && rest != "a" && rest != "f")) return parsed;
+  parsed.major = number / 10;
+  parsed.minor = number % 10;
+  parsed.suffix = rest.empty() ? '\0' : rest[0];
+  parsed.valid = true;
+  return parsed;
+}
+
+template <typename T>
+nlohmann::json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+}  // namespace
+
+DeviceList list_devices() {
+  DeviceList list;
+  if (cudaDriverGetVersion(&list.driver_cuda_version) != cudaSuccess) list.driver_cuda_version = 0;
+  if (cudaRuntimeGetVersion(&list.runtime_cuda_version) != cudaSuccess) {
+    list.runtime_cuda_version = CUDART_VERSION;
+  }
+  list.driver_version = driver_version();
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    list.error = cudaGetErrorString(status);
+    cudaGetLastError();  // or the next call of somebody else reports it
+    return list;
+  }
+  for (int i = 0; i < count; ++i) {
+    DeviceInfo device;
+    if (read_device(i, device)) list.devices.push_back(device);
+  }
+  return list;
+}
+
+Usability judge_device(const DeviceList& list, int index, std::string_view architectures) {
+  const Usability installation = judge_installation(list);
+  if (!installation.usable()) return installation;
+  const auto found = std::find_if(list.devices.begin(), list.devices.end(),
+                                  [&](const DeviceInfo& d) { return d.index == index; });
+  if (found == list.devices.end()) {
+    return unfit(Unfit::kNoSuchIndex,
+                 fmt::format("GPU {} was asked for, there are {}", index, list.devices.size()),
+                 "choose one that --list-devices shows");
+  }
+  for (const std::string& architecture : split_architectures(architectures)) {
+    if (architecture_runs_on(architecture, found->sm_major, found->sm_minor)) return {};
+  }
+  return unfit(
+      Unfit::kNoCode,
+      fmt::format("{} is sm_{}{}, this binary holds code for {}", found->name, found->sm_major,
+                  found->sm_minor, architectures.empty() ? "no GPU" : std::string(architectures)),
+      found->sm_major < 8
+          ? std::string("use a GPU of compute capability 8.0 or later (bf16), or --device cpu")
+          : fmt::format("build again with -DMKBENCH_CUDA_ARCHITECTURES={}{}{}-real",
+                        found->sm_major, found->sm_minor, found->sm_major >= 9 ? "a" : ""));
+}
+
+bool architecture_runs_on(std::string_view architecture, int sm_major, int sm_minor) {
+  const ParsedArchitecture a = parse_architecture(architecture);
+  if (!a.valid) return false;
+  if (a.suffix == 'a') return a.major == sm_major && a.minor == sm_minor;
+  const bool same_family = a.major == sm_major && a.minor <= sm_minor;
+  return same_family || (a.ptx && a.suffix == '\0' && a.major < sm_major);
+}
+
+std::vector<std::string> split_architectures(std::string_view list) {
+  std::vector<std::string> parts;
+  std::string part;
+  for (const char c : list) {
+    if (c != ';' && c != ',' && c != ' ') {
+      part += c;
+    } else if (!part.empty()) {
+      parts.push_back(std::move(part));
+      part.clear();
+    }
+  }
+  if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+std::string cuda_version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+nlohmann::json to_json(const DeviceInfo& d) {
+  nlohmann::json processes = nlohmann::json::array();
+  for (const GpuProcess& p : d.state.processes) {
+    processes.push_back({{"pid", p.pid}, {"name", p.name}, {"bytes", or_null(p.bytes)}});
+  }
+  return {{"index", d.index},
+          {"name", d.name},
+          {"uuid", d.uuid},
+          {"sm", fmt::format("{}.{}", d.sm_major, d.sm_minor)},
+          {"sm_count", d.sm_count},
+          {"l2_bytes", d.l2_bytes},
+          {"total_bytes", d.total_bytes},
+          {"free_bytes", d.free_bytes},
+          {"ecc", or_null(d.state.ecc)},
+          {"mig", or_null(d.state.mig)},
+          {"sm_clock_mhz", or_null(d.state.sm_clock_mhz)},
+          {"max_sm_clock_mhz", or_null(d.state.max_sm_clock_mhz)},
+          {"memory_clock_mhz", or_null(d.state.memory_clock_mhz)},
+          {"power_w", or_null(d.state.power_w)},
+          {"power_limit_w", or_null(d.state.power_limit_w)},
+          {"temperature_c", or_null(d.state.temperature_c)},
+          {"throttle_reasons", or_null(d.state.throttle_reasons)},
+          {"throttle_text", d.state.throttle_text},
+          {"other_processes", processes}};
+}
+
+}  // namespace mkbench

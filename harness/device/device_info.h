@@ -1,0 +1,76 @@
+// The GPUs of this machine, and whether this binary can use one of them. Reads only; no CUDA
+// context is created unless NVML is missing. Runs in the worker process: the parent never touches
+// CUDA.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/device/gpu_state.h"
+
+namespace mkbench {
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name, uuid, pci_bus_id;
+  int sm_major = 0, sm_minor = 0;  // compute capability
+  int sm_count = 0;
+  int64_t l2_bytes = 0;
+  int64_t shared_bytes_per_block = 0;  // the opt-in limit
+  int64_t total_bytes = 0, free_bytes = 0;
+  bool cooperative_launch = false;
+  GpuState state;
+
+  bool has_bf16() const { return sm_major >= 8; }
+  bool has_bulk_copy() const { return sm_major >= 9; }  // cp.async.bulk and its barriers
+};
+
+// CUDA versions are the toolkit's integers: 13000 is 13.0.
+struct DeviceList {
+  int driver_cuda_version = 0;   // newest CUDA that the driver supports; 0 = no driver
+  int runtime_cuda_version = 0;  // of the runtime library that is linked
+  std::string driver_version;    // "580.65.06"; empty where the driver does not say
+  std::string error;             // the runtime's own words when it finds no device, else empty
+  std::vector<DeviceInfo> devices;
+};
+
+// Never throws: what is wrong stands in the list and judge_device() explains it.
+DeviceList list_devices();
+
+enum class Unfit {
+  kNone,
+  kNoDriver,
+  kDriverTooOld,
+  kRuntimeTooOld,
+  kNoDevice,
+  kNoSuchIndex,
+  kNoCode
+};
+
+struct Usability {
+  Unfit unfit = Unfit::kNone;
+  std::string reason;      // one sentence; empty when usable
+  std::string what_to_do;  // one sentence; empty when usable
+  bool usable() const { return unfit == Unfit::kNone; }
+};
+
+// Whether GPU `index` can run code of `architectures` ("80;86;90a", "sm_80 sm_90", separators ; ,
+// or space). Pure.
+Usability judge_device(const DeviceList& list, int index, std::string_view architectures);
+
+// Code for sm_XY runs on the same major version and the same or a later minor one; with suffix `a`
+// on X.Y alone; with suffix `f` on its family (same major, same or later minor). compute_XY is PTX:
+// every later device.
+bool architecture_runs_on(std::string_view architecture, int sm_major, int sm_minor);
+// Splits a list of architectures: "90a-real;120a" -> {"90a-real", "120a"}.
+std::vector<std::string> split_architectures(std::string_view list);
+
+// 13000 -> "13.0".
+std::string cuda_version_text(int version);
+// The `env.gpu` part of reports.
+nlohmann::json to_json(const DeviceInfo& device);
+
+}  // namespace mkbench

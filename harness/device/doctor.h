@@ -1,0 +1,69 @@
+// `mkbench doctor`: what this machine has, whether mkbench can use it, and what to do when not.
+// Runs in the worker.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/device/device_check.h"
+#include "harness/device/device_info.h"
+
+namespace mkbench {
+
+// What other parts of mkbench know and the doctor only judges.
+struct DoctorInputs {
+  int gpu = 0;
+  std::string our_architectures;  // "80;86;90a" (kernels)
+  std::string torch_version, torch_cuda_version;
+  std::string torch_architectures;  // "sm_80 sm_90", empty = unknown
+  bool torch_cuda_available = false;
+  std::string model;                // the default model, as in "synthetic"
+  int64_t device_bytes_needed = 0;  // of the default model with all its engines
+  int64_t host_bytes_needed = 0;
+};
+
+enum class Finding { kFine, kWarning, kProblem };
+
+struct DoctorItem {
+  std::string topic;  // "driver", "GPU 0", ..
+  Finding finding = Finding::kFine;
+  std::string text;
+  std::string what_to_do;  // empty when fine
+};
+
+struct Toolkit {
+  std::string nvcc;     // path, empty = none found
+  std::string version;  // "13.0", empty = not understood
+};
+
+struct DoctorReport {
+  DeviceList devices;
+  Usability usability;  // of the GPU asked for
+  DeviceCheck check;    // only run where usable
+  bool checked = false;
+  Toolkit toolkit;
+  int64_t host_bytes_free = 0;  // MemAvailable
+  std::vector<DoctorItem> items;
+  std::string verdict;  // one sentence
+  std::string next;     // the command to run, with --device cpu where there is no usable GPU
+  bool gpu_ready = false;
+};
+
+// Looks at everything and runs one real operation where there is a usable GPU. Never throws for
+// what it finds.
+DoctorReport run_doctor(const DoctorInputs& inputs);
+
+// The same judgement of given facts (`report` with devices, toolkit, check and memory filled in):
+// fills in items, verdict, usability. Pure.
+void judge(const DoctorInputs& inputs, DoctorReport& report);
+
+// nvcc of CUDA_HOME, CUDA_PATH, then PATH.
+Toolkit find_toolkit();
+
+// Lines for a terminal: "ok      driver     580.65.06 (CUDA 13.0)", then verdict and what to do.
+std::vector<std::string> doctor_lines(const DoctorReport& report);
+nlohmann::json to_json(const DoctorReport& report);
+
+}  // namespace mkbench

@@ -1,0 +1,46 @@
+// What the driver's management library (NVML) says about a card, loaded at run time: a machine
+// without a driver has none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mkbench {
+
+// Another process that holds memory on the card.
+struct GpuProcess {
+  int pid = 0;  // as the driver counts: in a container it may be the host's number
+  std::string name;
+  std::optional<int64_t> bytes;
+};
+
+// A reading; a value that the card or the driver does not offer is empty. Nothing here creates a
+// CUDA context.
+struct GpuState {
+  std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
+  std::optional<int> temperature_c;
+  std::optional<double> power_w, power_limit_w;
+  std::optional<double> energy_j;            // since the driver was loaded; differences of it count
+  std::optional<uint64_t> throttle_reasons;  // NVML's bits
+  std::string throttle_text;                 // "none", or names joined by ", "
+  std::optional<bool> ecc, mig;
+  std::optional<int64_t> total_bytes, free_bytes;
+  std::vector<GpuProcess>
+      processes;  // computing on the card, this process left out where its number is known
+};
+
+// pci_bus_id as cudaDeviceGetPCIBusId() writes it. All fields empty without NVML.
+GpuState read_gpu_state(const std::string& pci_bus_id);
+
+// Names of NVML's clock-limiting bits, joined by ", "; "none" for 0. Unknown bits are shown as hex.
+std::string throttle_text(uint64_t reasons);
+// True where a bit says that the card is slower than it could be (idle and settings by the user do
+// not count).
+bool is_throttled(uint64_t reasons);
+
+// "580.65.06", empty without a driver.
+std::string driver_version();
+
+}  // namespace mkbench

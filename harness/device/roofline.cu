@@ -1,0 +1,235 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "harness/device/bulk_copy.cuh"
+#include "harness/device/cuda_check.h"
+#include "harness/device/roofline.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int64_t kLargestBuffer = int64_t{4} << 30;
+constexpr int64_t kBytesPerSample = int64_t{16}
+                                    << 30;  // 3 ms and more: launch overhead under 0.2 %
+constexpr int kSamples = 9;
+constexpr int kWarmUps = 3;
+constexpr int kPlainThreads = 1024;
+constexpr int kLoadsInFlight = 4;    // 16-byte loads of one thread
+constexpr uint32_t kMostStages = 6;  // 96 KiB a block: within every card's limit from sm_90 on
+
+// Distinct bits everywhere: constant data draws less power than weights do.
+__global__ void fill_words(uint4* buffer, int64_t count) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const uint32_t x = static_cast<uint32_t>(i) * 2654435761u;
+    buffer[i] = make_uint4(x, x ^ (x >> 15), x * 40503u, ~x);
+  }
+}
+
+// Reads buffer[0, count) `passes` times; count is a multiple of grid * block * kLoadsInFlight.
+__global__ void __launch_bounds__(kPlainThreads)
+    read_plain(const uint4* __restrict__ buffer, int64_t count, int passes, uint32_t* sink) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  uint32_t sum = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    for (int64_t i = first; i < count; i += kLoadsInFlight * stride) {
+      uint4 v[kLoadsInFlight];
+#pragma unroll
+      for (int j = 0; j < kLoadsInFlight; ++j) v[j] = __ldcs(buffer + i + j * stride);
+#pragma unroll
+      for (int j = 0; j < kLoadsInFlight; ++j) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+    }
+  }
+  // Depends on every load, so none can be dropped, and is as good as never written.
+  if (sum == 0x9e3779b9u) *sink = sum;
+}
+
+struct BulkPlan {
+  uint32_t stages;      // copies in flight
+  uint32_t copy_bytes;  // of one copy
+  uint32_t gap_cycles;  // between two issues
+};
+
+// One thread of each block streams its share of `passes` times the buffer into a ring in shared
+// memory that nobody reads. Block b takes copies b, b + grid, ..: neighbours read adjacent memory.
+// *fault = 1 + block when a copy never arrives.
+__global__ void __launch_bounds__(32) read_bulk(const char* buffer, uint32_t copies_in_buffer,
+                                                int passes, BulkPlan plan, int* fault) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) char ring[];
+  __shared__ __align__(8) uint64_t full[kMostStages];
+  if (threadIdx.x != 0) return;
+  for (int s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
+  barrier_init_fence();
+
+  const uint32_t total = copies_in_buffer * passes;
+  const uint32_t mine = (total - blockIdx.x + gridDim.x - 1) / gridDim.x;
+  uint32_t issued = 0, source = blockIdx.x, issue_slot = 0, wait_slot = 0, parity = 0;
+  long long next_issue = clock64();
+  for (uint32_t done = 0; done < mine; ++done) {
+    // Keeps `stages` copies in flight, paced: the memory system serves an even stream best.
+    while (issued < mine && issued - done < plan.stages) {
+      while (clock64() < next_issue) {
+      }
+      next_issue = clock64() + plan.gap_cycles;
+      barrier_expect_bytes(&full[issue_slot], plan.copy_bytes);
+      bulk_copy_to_shared(ring + issue_slot * plan.copy_bytes,
+                          buffer + uint64_t{source} * plan.copy_bytes, plan.copy_bytes,
+                          &full[issue_slot]);
+      ++issued;
+      issue_slot = issue_slot + 1 == plan.stages ? 0 : issue_slot + 1;
+      source += gridDim.x;
+      if (source >= copies_in_buffer) source -= copies_in_buffer;
+    }
+    if (!barrier_wait_bounded(&full[wait_slot], parity)) {
+      *fault = 1 + static_cast<int>(blockIdx.x);
+      return;
+    }
+    if (++wait_slot == plan.stages) {
+      wait_slot = 0;
+      parity ^= 1;
+    }
+  }
+#endif
+}
+
+// Frees device memory on every way out.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(int64_t bytes) {
+    MKBENCH_CUDA(cudaMalloc(&data_, static_cast<size_t>(bytes)));
+  }
+  ~DeviceBuffer() { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class Events {
+ public:
+  Events() {
+    MKBENCH_CUDA(cudaEventCreate(&first_));
+    MKBENCH_CUDA(cudaEventCreate(&last_));
+  }
+  ~Events() {
+    cudaEventDestroy(first_);
+    cudaEventDestroy(last_);
+  }
+  // Milliseconds of what `launch` puts on the default stream.
+  double time(const std::function<void()>& launch) {
+    MKBENCH_CUDA(cudaEventRecord(first_));
+    launch();
+    MKBENCH_CUDA(cudaGetLastError());
+    MKBENCH_CUDA(cudaEventRecord(last_));
+    MKBENCH_CUDA(cudaEventSynchronize(last_));
+    float ms = 0;
+    MKBENCH_CUDA(cudaEventElapsedTime(&ms, first_, last_));
+    return ms;
+  }
+
+ private:
+  cudaEvent_t first_ = nullptr, last_ = nullptr;
+};
+
+double median_gb_per_s(Events& events, int64_t bytes, const std::function<void()>& launch) {
+  for (int i = 0; i < kWarmUps; ++i) events.time(launch);
+  std::vector<double> ms;
+  for (int i = 0; i < kSamples; ++i) ms.push_back(events.time(launch));
+  std::nth_element(ms.begin(), ms.begin() + kSamples / 2, ms.end());
+  return static_cast<double>(bytes) / (ms[kSamples / 2] * 1e6);
+}
+
+// The largest buffer up to 4 GiB that leaves half of the free memory alone.
+int64_t choose_buffer_bytes(const cudaDeviceProp& properties) {
+  size_t free = 0, total = 0;
+  MKBENCH_CUDA(cudaMemGetInfo(&free, &total));
+  const int64_t bytes = std::min(kLargestBuffer, static_cast<int64_t>(free / 2));
+  const int64_t least = 8 * static_cast<int64_t>(properties.l2CacheSize);
+  if (bytes < least) {
+    throw Error(ErrorKind::kEnvUnfit, "read bandwidth: " + std::to_string(free) +
+                                          " bytes of device memory free, wanted " +
+                                          std::to_string(2 * least) + " (16 x L2)");
+  }
+  return bytes;
+}
+
+std::string pattern_text(const BulkPlan& plan) {
+  return std::to_string(plan.stages) + " x " + std::to_string(plan.copy_bytes / 1024) +
+         " KiB in flight, " + std::to_string(plan.gap_cycles) + " cycles apart";
+}
+
+// Fills in the bulk half of `result`: the best of a few patterns, because cards differ in how many
+// bytes they like in flight.
+void measure_bulk(const DeviceBuffer& buffer, int* fault, int blocks, Events& events,
+                  ReadBandwidth& result) {
+  constexpr uint32_t kCopyBytes = 16 * 1024;
+  const uint32_t copies = static_cast<uint32_t>(result.buffer_bytes / kCopyBytes);
+  const int passes = static_cast<int>(result.bytes_per_sample / result.buffer_bytes);
+  MKBENCH_CUDA(cudaFuncSetAttribute(read_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(kMostStages * kCopyBytes)));
+  for (const uint32_t stages : {3u, 4u, 6u}) {
+    for (const uint32_t gap_cycles : {0u, 700u}) {
+      const BulkPlan plan{stages, kCopyBytes, gap_cycles};
+      const double rate = median_gb_per_s(events, result.bytes_per_sample, [&] {
+        read_bulk<<<blocks, 32, stages * kCopyBytes>>>(buffer.as<char>(), copies, passes, plan,
+                                                       fault);
+      });
+      if (rate <= result.bulk_gb_per_s) continue;
+      result.bulk_gb_per_s = rate;
+      result.bulk_pattern = pattern_text(plan);
+    }
+  }
+}
+
+}  // namespace
+
+ReadBandwidth measure_read_bandwidth(int gpu) {
+  MKBENCH_CUDA(cudaSetDevice(gpu));
+  cudaDeviceProp properties{};
+  MKBENCH_CUDA(cudaGetDeviceProperties(&properties, gpu));
+
+  const int blocks = 2 * properties.multiProcessorCount;
+  // Whole rounds of the plain kernel, and so whole copies of 16 KiB too.
+  const int64_t round = int64_t{blocks} * kPlainThreads * kLoadsInFlight * int64_t{sizeof(uint4)};
+  ReadBandwidth result;
+  result.buffer_bytes = choose_buffer_bytes(properties) / round * round;
+  const int passes =
+      static_cast<int>((kBytesPerSample + result.buffer_bytes - 1) / result.buffer_bytes);
+  result.bytes_per_sample = passes * result.buffer_bytes;
+  result.samples = kSamples;
+
+  const DeviceBuffer buffer(result.buffer_bytes);
+  const DeviceBuffer words(
+      2 * sizeof(int));  // where the plain kernel's sum would go; the bulk kernel's fault
+  MKBENCH_CUDA(cudaMemset(words.as<void>(), 0, 2 * sizeof(int)));
+  const int64_t count = result.buffer_bytes / int64_t{sizeof(uint4)};
+  fill_words<<<blocks, kPlainThreads>>>(buffer.as<uint4>(), count);
+  MKBENCH_CUDA(cudaGetLastError());
+
+  Events events;
+  result.plain_gb_per_s = median_gb_per_s(events, result.bytes_per_sample, [&] {
+    read_plain<<<blocks, kPlainThreads>>>(buffer.as<uint4>(), count, passes, words.as<uint32_t>());
+  });
+  if (properties.major >= 9) {
+    measure_bulk(buffer, words.as<int>() + 1, properties.multiProcessorCount, events, result);
+    int fault = 0;
+    MKBENCH_CUDA(cudaMemcpy(&fault, words.as<int>() + 1, sizeof(fault), cudaMemcpyDeviceToHost));
+    if (fault != 0) {
+      throw Error(ErrorKind::kHang, "read bandwidth: a bulk copy of block " +
+                                        std::to_string(fault - 1) + " never arrived");
+    }
+  }
+  return result;
+}
+
+}  // namespace mkbench
