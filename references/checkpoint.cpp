@@ -84,6 +84,10 @@ void check_total_size(const json& index, const Checkpoint& checkpoint, const std
                      describe(*total), checkpoint.files.size(), bytes));
 }
 
+std::string shard_name(const Located& located) {
+  return in_quotes(fs::path(located.file->path()).filename().string());
+}
+
 void open_sharded(Checkpoint& checkpoint, const fs::path& folder) {
   const fs::path index_path = folder / kIndexFile;
   const std::string where = index_path.string();
@@ -103,23 +107,18 @@ void open_sharded(Checkpoint& checkpoint, const fs::path& folder) {
       if (mapped == weight_map.end())
         fail(where,
              in_quotes(entry.name) + " is in shard " + in_quotes(shard) + " but not in weight_map");
-      if (mapped->second != shard && checkpoint.tensors.contains(entry.name))
-        fail(where, in_quotes(entry.name) + " is in two shards, " + in_quotes(mapped->second) +
+      const auto [held, is_new] = checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
+      if (!is_new)
+        fail(where, in_quotes(entry.name) + " is in two shards, " + shard_name(held->second) +
                         " and " + in_quotes(shard));
-      // A shard that comes before the right one: told apart below, when both have been opened.
-      checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
     }
   }
   for (const auto& [tensor, shard] : weight_map) {
     const auto found = checkpoint.tensors.find(tensor);
-    const std::string wanted = (folder / shard).string();
-    if (found == checkpoint.tensors.end() || found->second.file->path() != wanted)
-      fail(where,
-           in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
-               (found == checkpoint.tensors.end()
-                    ? ""
-                    : " but in " +
-                          in_quotes(fs::path(found->second.file->path()).filename().string())));
+    const bool is_nowhere = found == checkpoint.tensors.end();
+    if (is_nowhere || found->second.file->path() != (folder / shard).string())
+      fail(where, in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
+                      (is_nowhere ? "" : " but in " + shard_name(found->second)));
   }
   check_total_size(index, checkpoint, where);
 }
@@ -348,7 +347,11 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   const bool single = exists_somehow(folder / kSingleFile);
   if (!single && !exists_somehow(folder / kIndexFile))
     fail(folder.string(), fmt::format("holds neither {} nor {}", kSingleFile, kIndexFile));
-  single ? open_single(*checkpoint, folder) : open_sharded(*checkpoint, folder);
+  if (single) {
+    open_single(*checkpoint, folder);
+  } else {
+    open_sharded(*checkpoint, folder);
+  }
   if (options.check_manifest) check_manifest(folder, *checkpoint);
 
   const std::vector<NamedTensor> table = tensor_table(weights.config);

@@ -67,9 +67,8 @@ std::string guess_format(std::span<const std::byte> head) {
 // Checks one entry of the header.
 class EntryParser {
  public:
-  EntryParser(const std::string& path, const std::string& name, const json& entry,
-              uint64_t file_bytes, uint64_t data_bytes)
-      : path_(path), name_(name), entry_(entry), file_bytes_(file_bytes), data_bytes_(data_bytes) {}
+  EntryParser(const std::string& path, const std::string& name, const json& entry)
+      : path_(path), name_(name), entry_(entry) {}
 
   TensorEntry parse() const {
     if (!entry_.is_object()) fail(fmt::format("entry is {}, wanted an object", describe(entry_)));
@@ -152,23 +151,14 @@ class EntryParser {
   }
 
   void check_extent(const TensorEntry& tensor, uint64_t wanted) const {
-    const std::string file =
-        fmt::format("the file has {} bytes, {} of them data", file_bytes_, data_bytes_);
     if (tensor.bytes() != wanted)
-      fail(fmt::format("data_offsets [{}, {}] hold {} bytes, shape {} of {} wants {} ({})",
-                       tensor.begin, tensor.end, tensor.bytes(), shape_text(tensor.shape),
-                       tensor.dtype, wanted, file));
-    if (tensor.end > data_bytes_)
-      fail(fmt::format(
-          "data_offsets [{}, {}] reach beyond the data: {} bytes missing ({}); truncated?",
-          tensor.begin, tensor.end, tensor.end - data_bytes_, file));
+      fail(fmt::format("data_offsets [{}, {}] hold {} bytes, shape {} of {} wants {}", tensor.begin,
+                       tensor.end, tensor.bytes(), shape_text(tensor.shape), tensor.dtype, wanted));
   }
 
   const std::string& path_;
   const std::string& name_;
   const json& entry_;
-  uint64_t file_bytes_;
-  uint64_t data_bytes_;
 };
 
 void parse_metadata(const json& value, const std::string& path, SafetensorsHeader& header) {
@@ -182,9 +172,18 @@ void parse_metadata(const json& value, const std::string& path, SafetensorsHeade
   }
 }
 
-// Every byte of the data section belongs to exactly one tensor.
-void check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_bytes,
+// Every byte of the data section belongs to exactly one tensor, and all of them are in the file.
+void check_cover(const std::vector<TensorEntry>& tensors, uint64_t file_bytes, uint64_t data_bytes,
                  const std::string& path) {
+  const auto last =
+      std::max_element(tensors.begin(), tensors.end(),
+                       [](const TensorEntry& a, const TensorEntry& b) { return a.end < b.end; });
+  if (last != tensors.end() && last->end > data_bytes)
+    fail(path,
+         fmt::format("tensor {}: data_offsets [{}, {}] reach beyond the data, {} bytes missing "
+                     "(the file has {} bytes, {} of them data): truncated?",
+                     in_quotes(last->name), last->begin, last->end, last->end - data_bytes,
+                     file_bytes, data_bytes));
   uint64_t covered = 0;
   const TensorEntry* previous = nullptr;
   for (const TensorEntry& t : tensors) {
@@ -255,14 +254,14 @@ SafetensorsHeader parse_header(std::span<const std::byte> head, uint64_t file_by
     if (name == "__metadata__") {
       parse_metadata(entry, where, header);
     } else {
-      header.tensors.push_back(EntryParser(path, name, entry, file_bytes, data_bytes).parse());
+      header.tensors.push_back(EntryParser(path, name, entry).parse());
     }
   }
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
               return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
             });
-  check_cover(header.tensors, data_bytes, path);
+  check_cover(header.tensors, file_bytes, data_bytes, path);
   return header;
 }
 

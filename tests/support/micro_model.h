@@ -1,0 +1,71 @@
+// A sound model of a few hundred bytes, and the means to damage it: what the input-table tests
+// start from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "references/qwen3.h"
+
+namespace mkbench::testing {
+
+// A folder under the system's temporary one; removed with all it holds.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// A tensor as a file is to hold it; nothing is checked.
+struct FileTensor {
+  std::string name;
+  std::string dtype = "BF16";
+  std::vector<uint64_t> shape;
+  std::string data;
+};
+
+// q width (8) differs from hidden (4); k_proj and v_proj are square, so that a transposition keeps
+// their shape.
+inline constexpr ModelShape kMicro{.hidden = 4,
+                                   .intermediate = 8,
+                                   .layers = 2,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .head_dim = 4,
+                                   .vocab = 6};
+
+// config.json of kMicro, with `edit` = {"key", "value"} pairs replaced or added; an empty value
+// removes the key.
+struct ConfigEdit {
+  std::string key, value;
+};
+std::string micro_config(const std::vector<ConfigEdit>& edits = {});
+
+// All tensors of kMicro, without lm_head (tied). Every value is finite, none is zero.
+std::vector<FileTensor> micro_tensors();
+FileTensor& find_tensor(std::vector<FileTensor>& tensors, std::string_view name);
+// [rows, cols] of distinct small values.
+FileTensor make_tensor(const std::string& name, std::vector<uint64_t> shape, int seed);
+
+// The bytes of a container: u64 size, `header`, `data`.
+std::string container(std::string_view header, std::string_view data);
+// The container of `tensors`, packed in order; spaces pad the header to N % 8 == `header_residue`.
+std::string safetensors_bytes(const std::vector<FileTensor>& tensors, size_t header_residue = 0);
+
+// config.json and model.safetensors of kMicro.
+void write_micro_model(const std::filesystem::path& folder);
+// manifest.json of the folder's config.json and model.safetensors as they are now.
+void write_manifest(const std::filesystem::path& folder);
+
+}  // namespace mkbench::testing
