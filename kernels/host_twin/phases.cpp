@@ -13,10 +13,18 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // out[c] = x[c] / rms(x) * weight[c]. `x` and `out` may be the same.
 void rms_norm(const float* x, const Matrix& weight, float eps, float* out) {
-  float squares = 0;
-  for (int c = 0; c < weight.cols; ++c) squares += x[c] * x[c];
-  const float scale = 1.0f / std::sqrt(squares / static_cast<float>(weight.cols) + eps);
-  for (int c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * to_float(weight.data[c]);
+  // Every block repeats this sum, so its latency counts: eight chains of additions instead of one.
+  constexpr int kChains = 8;
+  float squares[kChains] = {};
+  int c = 0;
+  for (; c + kChains <= weight.cols; c += kChains) {
+    for (int i = 0; i < kChains; ++i) squares[i] += x[c + i] * x[c + i];
+  }
+  for (; c < weight.cols; ++c) squares[0] += x[c] * x[c];
+  float sum = 0;
+  for (const float part : squares) sum += part;
+  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(weight.cols) + eps);
+  for (c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * to_float(weight.data[c]);
 }
 
 // Rows [range) of w times x, to y[0 ..).

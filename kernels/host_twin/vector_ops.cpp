@@ -94,10 +94,15 @@ VectorOps choose() {
     return {matvec_avx2, weighted_sum_avx2};
   }
 #endif
-  return {matvec_portable, weighted_sum_portable};
+  return portable_vector_ops();
 }
 
 }  // namespace
+
+const VectorOps& portable_vector_ops() {
+  static constexpr VectorOps ops{matvec_portable, weighted_sum_portable};
+  return ops;
+}
 
 const VectorOps& vector_ops() {
   static const VectorOps ops = choose();

@@ -14,6 +14,9 @@ struct VectorOps {
   void (*weighted_sum)(const Bf16* w, int rows, int cols, const float* p, float* acc);
 };
 
+// The fastest that this processor runs.
 const VectorOps& vector_ops();
+// What every processor runs.
+const VectorOps& portable_vector_ops();
 
 }  // namespace mkbench::host_twin

@@ -1,0 +1,406 @@
+// The host twin as an engine: contract, schedule, isolation, watchdog. What its numbers are worth
+// stands in test_host_twin_truth.cpp.
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/host_twin/host_twin.h"
+#include "kernels/phase.h"
+#include "references/error.h"
+#include "references/oracle.h"
+#include "tests/support/catch2.h"
+#include "tests/support/random_model.h"
+
+namespace mkbench {
+namespace {
+
+// Nothing divides anything: heads of 10, 3 query heads a kv head, widths that leave tails in every
+// inner loop.
+constexpr ModelShape kOdd{.hidden = 20,
+                          .intermediate = 36,
+                          .layers = 3,
+                          .heads = 6,
+                          .kv_heads = 2,
+                          .head_dim = 10,
+                          .vocab = 97};
+
+ModelWeights odd_model() {
+  static const ModelWeights w = testing::random_model(kOdd, {.tied = false, .max_positions = 300});
+  return w;
+}
+
+std::unique_ptr<Engine> make(HostTwinOptions options = {}) {
+  options.max_context = 300;
+  return make_host_twin(odd_model(), options);
+}
+
+std::vector<int32_t> random_ids(int n, uint64_t seed) {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < n; ++i) {
+    ids.push_back(static_cast<int32_t>(splitmix64(seed + static_cast<uint64_t>(i)) % kOdd.vocab));
+  }
+  return ids;
+}
+
+struct Run {
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;  // [n][vocab]
+  bool operator==(const Run&) const = default;
+};
+
+Run prefill_and_decode(Engine& e, const std::vector<int32_t>& prompt, int n) {
+  Run run;
+  run.logits.resize(static_cast<size_t>(n) * kOdd.vocab);
+  e.prefill(prompt);
+  run.tokens = e.decode(n, nullptr, run.logits.data());
+  return run;
+}
+
+// Runs `work`, which must throw; returns kind and message of what it threw.
+template <class Work>
+std::pair<ErrorKind, std::string> error_of(Work work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return {e.kind(), e.what()};
+  }
+  return {ErrorKind::kRuntime, "nothing was thrown"};
+}
+
+template <class Work>
+void require_bad_input(Work work, const std::string& part) {
+  const auto [kind, message] = error_of(work);
+  INFO(message);
+  REQUIRE(kind == ErrorKind::kBadInput);
+  REQUIRE(message.find(part) != std::string::npos);
+}
+
+TEST_CASE("threads never change a bit, repeats neither", "[host_twin]") {
+  const std::vector<int32_t> prompt = random_ids(40, 7);
+  for (const int blocks : {1, 3, 8, 16, 128}) {
+    const auto one = make({.blocks = blocks, .threads = 1});
+    const auto two = make({.blocks = blocks, .threads = 2});
+    const Run first = prefill_and_decode(*one, prompt, 60);
+    INFO("blocks " << blocks);
+    REQUIRE(prefill_and_decode(*two, prompt, 60) == first);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      two->reset();
+      REQUIRE(prefill_and_decode(*two, prompt, 60) == first);
+    }
+  }
+}
+
+TEST_CASE("block counts agree: bit for bit with one split, in tokens with more", "[host_twin]") {
+  const std::vector<int32_t> ids = random_ids(290, 8);
+  const auto run = [&](int blocks) {
+    Run r;
+    r.logits.resize(ids.size() * kOdd.vocab);
+    const auto e = make({.blocks = blocks, .threads = 1});
+    e->set_pending(ids[0]);
+    r.tokens = e->decode(static_cast<int>(ids.size()), ids.data(), r.logits.data());
+    return r;
+  };
+  const Run one = run(1);
+  for (const int blocks : {2, 3, 8, 16, 128}) {
+    const Run other = run(blocks);
+    INFO("blocks " << blocks);
+    // Up to 32 positions there is one split: no sum of the forward pass then depends on the
+    // partition.
+    const auto same = std::mismatch(one.logits.begin(), one.logits.end(), other.logits.begin());
+    REQUIRE(same.first - one.logits.begin() >= 32 * kOdd.vocab);
+    REQUIRE(other.tokens == one.tokens);
+  }
+}
+
+TEST_CASE("prefill, decode, step and forced ids are one schedule", "[host_twin]") {
+  const std::vector<int32_t> ids = random_ids(130, 9);
+  const size_t n = ids.size();
+  std::vector<float> forced(n * kOdd.vocab);
+  const auto e = make();
+  e->set_pending(ids[0]);
+  const std::vector<int32_t> tokens = e->decode(static_cast<int>(n), ids.data(), forced.data());
+
+  SECTION("every cache length from 1 to 130: prefill and one step") {
+    for (size_t length = 1; length <= n; ++length) {
+      const auto from = forced.begin() + static_cast<int64_t>(length - 1) * kOdd.vocab;
+      e->reset();
+      const Run run = prefill_and_decode(*e, {ids.begin(), ids.begin() + length}, 1);
+      INFO("length " << length);
+      REQUIRE(run.tokens[0] == tokens[length - 1]);
+      REQUIRE(std::equal(run.logits.begin(), run.logits.end(), from));
+      REQUIRE(e->position() == static_cast<int>(length));
+    }
+  }
+  SECTION("step by step, and prefill in pieces that start with the pending id") {
+    const auto other = make();
+    for (size_t t = 0; t < n; ++t) REQUIRE(other->step(ids[t]) == tokens[t]);
+    other->reset();
+    other->prefill(std::span(ids).first(50));
+    other->prefill(std::span(ids).subspan(50, 1));
+    other->prefill(std::span(ids).subspan(51));
+    REQUIRE(other->position() == static_cast<int>(n) - 1);
+    REQUIRE(other->decode(1)[0] == tokens.back());
+  }
+  SECTION("decode goes on from its own last id, with or without logits") {
+    const auto other = make();
+    e->reset();
+    const Run whole = prefill_and_decode(*e, ids, 64);
+    other->prefill(ids);
+    std::vector<int32_t> parts = other->decode(20);
+    const std::vector<int32_t> rest = other->decode(44);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    REQUIRE(parts == whole.tokens);
+    for (size_t t = 0; t < parts.size(); ++t) {
+      const auto row = std::span(whole.logits).subspan(t * kOdd.vocab, kOdd.vocab);
+      REQUIRE(argmax_lowest(row) == parts[t]);
+    }
+    REQUIRE(other->kv_row(2, 193) == e->kv_row(2, 193));
+  }
+}
+
+TEST_CASE("launches, times, capabilities and localisers", "[host_twin]") {
+  const auto e = make();
+  REQUIRE(e->capabilities().name == "host-twin");
+  REQUIRE(e->capabilities().device == "cpu");
+  REQUIRE(e->capabilities().max_context == 300);
+  REQUIRE(e->capabilities().one_launch);
+  REQUIRE(e->launch_count() == 0);
+  REQUIRE_FALSE(e->hidden(0).has_value());
+  e->prefill(random_ids(9, 3));
+  REQUIRE(e->launch_count() == 1);
+  e->decode(5);
+  REQUIRE(e->launch_count() == 2);
+  REQUIRE(e->position() == 13);
+  const DecodeTimes times = e->last_times();
+  REQUIRE(times.per_token_ms.size() == 5);
+  double sum_ms = 0;
+  for (const double ms : times.per_token_ms) {
+    REQUIRE(ms > 0);
+    sum_ms += ms;
+  }
+  REQUIRE(sum_ms <= times.host_ms);
+  REQUIRE(e->hidden(2)->size() == kOdd.hidden);
+  REQUIRE_FALSE(e->hidden(3).has_value());
+  const std::vector<float> newest = e->kv_row(0, 12).value();
+  REQUIRE(newest.size() == 2 * kOdd.kv_width());
+  for (const float x : newest) REQUIRE(std::isfinite(x));
+  REQUIRE_FALSE(e->kv_row(0, 13).has_value());
+}
+
+TEST_CASE("another thread sees where a running decode is", "[host_twin]") {
+  const auto e = make({.threads = 2});
+  std::atomic<bool> done{false};
+  int seen = 0, last = -1;
+  bool sane = true;
+  std::thread watcher([&] {
+    while (!done.load()) {
+      const Progress p = e->progress();
+      if (p.position < 0) continue;
+      sane = sane && p.position >= last && p.position < 300 && p.layer < kOdd.layers;
+      sane = sane && !p.phase.empty();
+      seen += p.position != last;
+      last = p.position;
+    }
+  });
+  e->set_pending(1);
+  e->decode(300);
+  // The last step's location stays readable, so even a watcher that ran late sees one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  done = true;
+  watcher.join();
+  REQUIRE(sane);
+  REQUIRE(seen >= 1);
+  REQUIRE(e->progress().position == 299);
+  REQUIRE(e->progress().phase == phase_name(Phase::kLmHead));
+}
+
+TEST_CASE("engines share nothing, and a reset leaves nothing behind", "[host_twin]") {
+  const std::vector<int32_t> a = random_ids(33, 1), b = random_ids(70, 2);
+  const auto solo = make(), other = make();
+  const Run run_a = prefill_and_decode(*solo, a, 50);
+  solo->reset();
+  const Run run_b = prefill_and_decode(*solo, b, 50);
+  solo->reset();
+  REQUIRE(prefill_and_decode(*solo, a, 50) == run_a);  // A, B, A
+  REQUIRE_FALSE(run_a == run_b);
+
+  solo->reset();
+  solo->prefill(a);
+  other->prefill(b);
+  for (size_t t = 0; t < 50; ++t) {  // step by step in turn
+    REQUIRE(solo->decode(1)[0] == run_a.tokens[t]);
+    REQUIRE(other->decode(1)[0] == run_b.tokens[t]);
+  }
+}
+
+TEST_CASE("poison is never read, and restore goes back to the same bits", "[host_twin]") {
+  const std::vector<int32_t> prompt = random_ids(33, 4);
+  const auto e = make();
+  const Run clean = prefill_and_decode(*e, prompt, 100);
+  // Rows of the longer sequence are left above the position unless poison() takes them: both ways,
+  // same bits.
+  for (const bool poisoned : {false, true}) {
+    e->reset();
+    if (poisoned) e->poison();
+    e->prefill(prompt);
+    if (poisoned) e->poison();
+    const Snapshot s = e->save();
+    REQUIRE(s.position == 32);
+    REQUIRE(s.pending == prompt.back());
+    Run run;
+    run.logits.resize(clean.logits.size());
+    run.tokens = e->decode(100, nullptr, run.logits.data());
+    REQUIRE(run == clean);
+    e->restore(s);
+    REQUIRE(e->position() == 32);
+    REQUIRE_FALSE(e->hidden(0).has_value());
+    run.tokens = e->decode(100, nullptr, run.logits.data());
+    REQUIRE(run == clean);
+  }
+}
+
+TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") {
+  const auto e = make();
+  e->prefill(random_ids(33, 4));
+  const Snapshot s = e->save();
+  e->reset();
+  auto [kind, message] = error_of([&] { e->restore(s); });
+  REQUIRE(kind == ErrorKind::kRuntime);
+  REQUIRE(message.find("snapshot at position 32, sequence at 0") != std::string::npos);
+  std::vector<int32_t> ids = random_ids(33, 4);
+  ids[31] = (ids[31] + 1) % kOdd.vocab;  // the last row alone differs
+  e->prefill(ids);
+  std::tie(kind, message) = error_of([&] { e->restore(s); });
+  REQUIRE(kind == ErrorKind::kRuntime);
+  REQUIRE(message.find("not those of the snapshot") != std::string::npos);
+  REQUIRE(e->position() == 32);  // refused before anything changed
+}
+
+TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]") {
+  const std::vector<int32_t> prompt = random_ids(20, 5);
+  for (const int blocks : {1, 3, 8, 128}) {
+    for (const int threads : {1, 2}) {
+      const auto clean = make({.blocks = blocks, .threads = threads});
+      const Run want = prefill_and_decode(*clean, prompt, 30);
+      // Launch 0 is the prefill, launch 1 the decode that stalls.
+      const int missing = blocks - 1;
+      const auto e = make({.blocks = blocks,
+                           .threads = threads,
+                           .stall_ms = 60,
+                           .stall_block = missing,
+                           .stall_launch = 1});
+      e->prefill(prompt);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto [kind, message] = error_of([&] { e->decode(30); });
+      const auto elapsed = std::chrono::steady_clock::now() - begin;
+      INFO(message);
+      REQUIRE(kind == ErrorKind::kHang);
+      REQUIRE(elapsed >= std::chrono::milliseconds(60));
+      REQUIRE(elapsed < std::chrono::seconds(5));  // 60 ms and what a loaded machine adds
+      REQUIRE(message.find("block " + std::to_string(missing) +
+                           " did not arrive after phase attention, layer 2, position 19") !=
+              std::string::npos);
+      REQUIRE(message.find("blocks waiting " + std::to_string(blocks - 1)) != std::string::npos);
+      REQUIRE(e->progress().position == 19);
+      REQUIRE(e->progress().layer == 2);
+      REQUIRE(e->progress().phase == "attention");
+      // Nothing runs on what an aborted launch left; after reset() everything does.
+      REQUIRE(error_of([&] { e->decode(1); }).second.find("reset() first") != std::string::npos);
+      REQUIRE(error_of([&] { e->prefill(prompt); }).first == ErrorKind::kRuntime);
+      e->reset();
+      REQUIRE(prefill_and_decode(*e, prompt, 30) == want);
+    }
+  }
+}
+
+TEST_CASE("bad input is refused before any work", "[host_twin]") {
+  const auto e = make();
+  const int32_t ok[2] = {1, 2};
+  require_bad_input([&] { e->decode(1); }, "no pending id");
+  require_bad_input([&] { e->prefill({}); }, "no ids");
+  for (const int32_t id : {-1, kOdd.vocab, std::numeric_limits<int32_t>::max()}) {
+    const int32_t ids[2] = {0, id};
+    require_bad_input([&] { e->prefill(ids); }, "token id " + std::to_string(id));
+    require_bad_input([&] { e->set_pending(id); }, "outside of 0 to 96");
+    e->set_pending(5);
+    require_bad_input([&] { e->decode(2, ids); }, "forced: token id " + std::to_string(id));
+    e->reset();
+  }
+  e->prefill(ok);
+  for (const int n : {0, -1, 300, std::numeric_limits<int>::max()}) {
+    require_bad_input([&] { e->decode(n); }, n < 1 ? "n = " : "max_context is 300");
+  }
+  require_bad_input([&] { e->prefill(random_ids(301, 1)); }, "max_context is 300");
+  REQUIRE(e->launch_count() == 1);  // the one good prefill
+  REQUIRE(e->position() == 1);
+  REQUIRE(e->decode(299).size() == 299);  // to the very last position
+  require_bad_input([&] { e->decode(1); }, "position 300 + 1 steps");
+
+  const auto with = [](HostTwinOptions o) { return [o] { make_host_twin(odd_model(), o); }; };
+  require_bad_input(with({.max_context = 301}), "max_context = 301, wanted 1 to 300");
+  require_bad_input(with({.max_context = 0}), "max_context");
+  require_bad_input(with({.max_context = 9, .blocks = 0}), "blocks");
+  require_bad_input(with({.max_context = 9, .threads = -1}), "threads");
+  require_bad_input(with({.max_context = 9, .stall_ms = 0}), "stall_ms");
+  require_bad_input(with({.max_context = 9, .blocks = 4, .stall_block = 4}), "stall_block");
+  ModelWeights w = odd_model();
+  w.layers[1].o_proj.cols -= 1;
+  require_bad_input([&] { make_host_twin(w, {.max_context = 9}); },
+                    "model.layers.1.self_attn.o_proj.weight is [20, 59], wanted [20, 60]");
+  w.layers.pop_back();
+  require_bad_input([&] { make_host_twin(w, {.max_context = 9}); }, "2 layers");
+}
+
+// The odd model with rows of its LM head edited: rows[i] = factor * rows[j].
+ModelWeights with_head_row(int to, int from, float factor) {
+  ModelWeights w = odd_model();
+  auto head =
+      std::make_shared<std::vector<Bf16>>(w.lm_head.data, w.lm_head.data + w.lm_head.size());
+  for (int c = 0; c < kOdd.hidden; ++c) {
+    Bf16& x = (*head)[static_cast<size_t>(to) * kOdd.hidden + c];
+    x = to_bf16(factor * to_float((*head)[static_cast<size_t>(from) * kOdd.hidden + c]));
+  }
+  w.lm_head.data = head->data();
+  w.owner = std::make_shared<std::pair<std::shared_ptr<const void>, decltype(head)>>(w.owner, head);
+  return w;
+}
+
+TEST_CASE("the LM head scores every row, and the lowest index wins ties", "[host_twin]") {
+  const int32_t winner = make()->step(1);
+  for (const int blocks : {1, 8, 128}) {
+    for (int32_t row = 0; row < kOdd.vocab; ++row) {
+      const HostTwinOptions options{.max_context = 4, .blocks = blocks, .threads = 1};
+      INFO("blocks " << blocks << ", row " << row);
+      if (row == winner) continue;
+      REQUIRE(make_host_twin(with_head_row(row, winner, 1), options)->step(1) ==
+              std::min(row, winner));
+      REQUIRE(make_host_twin(with_head_row(row, winner, 2), options)->step(1) == row);
+    }
+  }
+}
+
+TEST_CASE("a NaN logit is never outvoted", "[host_twin]") {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const int blocks : {1, 3, 8, 128}) {
+    for (const int row : {0, 1, 50, 96}) {
+      const auto e = make_host_twin(with_head_row(row, row, kNaN),
+                                    {.max_context = 20, .blocks = blocks, .threads = 1});
+      std::vector<float> logits(2 * kOdd.vocab);
+      e->set_pending(3);
+      // Free running: the id -1 has no embedding, so the next step is NaN throughout.
+      REQUIRE(e->decode(2, nullptr, logits.data()) == std::vector<int32_t>{-1, -1});
+      for (int i = 0; i < kOdd.vocab; ++i) {
+        REQUIRE(std::isnan(logits[i]) == (i == row));
+        REQUIRE(std::isnan(logits[kOdd.vocab + i]));
+      }
+      require_bad_input([&] { e->decode(1); }, "no pending id");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mkbench
