@@ -1,4 +1,5 @@
-// Who works on what: pure maps from a worker's index to a contiguous range, the same on host and device.
+// Who works on what: pure maps from a worker's index to a contiguous range, the same on host and
+// device.
 #pragma once
 
 #ifdef __CUDACC__
@@ -15,7 +16,8 @@ struct Range {
   MKBENCH_HD constexpr int size() const { return end - begin; }
 };
 
-// Splits [0, total) over `parts` workers: every index in exactly one range, sizes differ by one at most.
+// Splits [0, total) over `parts` workers: every index in exactly one range, sizes differ by one at
+// most.
 MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
   const int base = total / parts;
   const int rest = total % parts;
@@ -23,8 +25,9 @@ MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
   return {begin, begin + base + (index < rest ? 1 : 0)};
 }
 
-// Blocks that share one kv head's context in decode attention. Short contexts are not worth a combine:
-// a split takes at least kMinPositionsPerSplit positions, and never more than the grid has blocks for.
+// Blocks that share one kv head's context in decode attention. Short contexts are not worth a
+// combine: a split takes at least kMinPositionsPerSplit positions, and never more than the grid has
+// blocks for.
 inline constexpr int kMinPositionsPerSplit = 32;
 inline constexpr int kMaxSplits = 32;
 MKBENCH_HD constexpr int attention_splits(int context, int kv_heads, int blocks) {

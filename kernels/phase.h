@@ -1,4 +1,5 @@
-// The phases of a decode step, once: names for faults, timelines and reports, and the bytes that each must read.
+// The phases of a decode step, once: names for faults, timelines and reports, and the bytes that
+// each must read.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +19,36 @@ struct PhaseInfo {
 };
 
 inline constexpr PhaseInfo kPhases[] = {
-    {Phase::kEmbed, "embed", false},      {Phase::kQkv, "qkv", true},
+    {Phase::kEmbed, "embed", false},        {Phase::kQkv, "qkv", true},
     {Phase::kAttention, "attention", true}, {Phase::kOProj, "o_proj", true},
-    {Phase::kGateUp, "gate_up", true},    {Phase::kDown, "down", true},
+    {Phase::kGateUp, "gate_up", true},      {Phase::kDown, "down", true},
     {Phase::kLmHead, "lm_head", false},
 };
 static_assert(sizeof(kPhases) / sizeof(kPhases[0]) == static_cast<size_t>(Phase::kCount));
 
 constexpr std::string_view phase_name(Phase p) { return kPhases[static_cast<int>(p)].name; }
 
-// Bytes of weights and KV rows that one execution of a phase reads at `context` KV rows before the step (bf16).
+// Bytes of weights and KV rows that one execution of a phase reads at `context` KV rows before the
+// step (bf16).
 constexpr int64_t phase_bytes(Phase p, const ModelShape& s, int64_t context) {
   const int64_t h = s.hidden;
   switch (p) {
-    case Phase::kEmbed: return 2 * h;
-    case Phase::kQkv: return 2 * (h * s.qkv_width() + h);
-    case Phase::kAttention: return 2 * (2 * s.kv_width() * context + 2 * s.head_dim);
-    case Phase::kOProj: return 2 * h * s.q_width();
-    case Phase::kGateUp: return 2 * (2 * h * s.intermediate + h);
-    case Phase::kDown: return 2 * h * s.intermediate;
-    case Phase::kLmHead: return 2 * (s.embedding_parameters() + h);
-    case Phase::kCount: break;
+    case Phase::kEmbed:
+      return 2 * h;
+    case Phase::kQkv:
+      return 2 * (h * s.qkv_width() + h);
+    case Phase::kAttention:
+      return 2 * (2 * s.kv_width() * context + 2 * s.head_dim);
+    case Phase::kOProj:
+      return 2 * h * s.q_width();
+    case Phase::kGateUp:
+      return 2 * (2 * h * s.intermediate + h);
+    case Phase::kDown:
+      return 2 * h * s.intermediate;
+    case Phase::kLmHead:
+      return 2 * (s.embedding_parameters() + h);
+    case Phase::kCount:
+      break;
   }
   return 0;
 }
@@ -47,13 +57,20 @@ constexpr int64_t phase_bytes(Phase p, const ModelShape& s, int64_t context) {
 constexpr int64_t phase_flops(Phase p, const ModelShape& s, int64_t context) {
   const int64_t h = s.hidden;
   switch (p) {
-    case Phase::kQkv: return 2 * h * s.qkv_width();
-    case Phase::kAttention: return 4LL * s.q_width() * (context + 1);
-    case Phase::kOProj: return 2 * h * s.q_width();
-    case Phase::kGateUp: return 4 * h * s.intermediate;
-    case Phase::kDown: return 2 * h * s.intermediate;
-    case Phase::kLmHead: return 2 * s.embedding_parameters();
-    default: return 0;
+    case Phase::kQkv:
+      return 2 * h * s.qkv_width();
+    case Phase::kAttention:
+      return 4LL * s.q_width() * (context + 1);
+    case Phase::kOProj:
+      return 2 * h * s.q_width();
+    case Phase::kGateUp:
+      return 4 * h * s.intermediate;
+    case Phase::kDown:
+      return 2 * h * s.intermediate;
+    case Phase::kLmHead:
+      return 2 * s.embedding_parameters();
+    default:
+      return 0;
   }
 }
 

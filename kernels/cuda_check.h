@@ -1,0 +1,26 @@
+// Turns CUDA's return codes into exceptions, with the text of the failing call.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "references/error.h"
+
+namespace mkbench {
+
+// Throws Error(kEnvUnfit) for exhausted memory, Error(kUnsupportedDevice) for missing code, else
+// Error(kCuda).
+inline void check_cuda(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // clears what is not sticky
+  ErrorKind kind = ErrorKind::kCuda;
+  if (status == cudaErrorMemoryAllocation) kind = ErrorKind::kEnvUnfit;
+  if (status == cudaErrorNoKernelImageForDevice) kind = ErrorKind::kUnsupportedDevice;
+  throw Error(kind, std::string(call) + ": " + cudaGetErrorName(status) + ": " +
+                        cudaGetErrorString(status));
+}
+
+}  // namespace mkbench
+
+#define MKBENCH_CUDA(call) ::mkbench::check_cuda((call), #call)

@@ -1,0 +1,87 @@
+#include "kernels/plain/device_model.h"
+
+#include <cmath>
+#include <vector>
+
+namespace mkbench::plain {
+namespace {
+
+void copy_in(Bf16* to, const Matrix& from) {
+  MKBENCH_CUDA(cudaMemcpy(to, from.data, from.bytes(), cudaMemcpyHostToDevice));
+}
+
+DeviceBuffer<Bf16> upload(const Matrix& m) {
+  DeviceBuffer<Bf16> buffer(m.size());
+  copy_in(buffer.get(), m);
+  return buffer;
+}
+
+DeviceBuffer<Bf16> upload_layers(const ModelWeights& weights, PlantedFault fault) {
+  const ModelShape& shape = weights.config.shape;
+  const LayerLayout at = layer_layout(shape);
+  DeviceBuffer<Bf16> slabs(at.stride * weights.layers.size());
+  MKBENCH_CUDA(cudaMemset(slabs.get(), 0, slabs.bytes()));  // the padding between slabs
+  const bool swap = fault == PlantedFault::kSwapGateUp;
+  Bf16* slab = slabs.get();
+  for (const LayerWeights& w : weights.layers) {
+    copy_in(slab + at.qkv, w.q_proj);
+    copy_in(slab + at.qkv + w.q_proj.size(), w.k_proj);
+    copy_in(slab + at.qkv + w.q_proj.size() + w.k_proj.size(), w.v_proj);
+    copy_in(slab + at.o, w.o_proj);
+    copy_in(slab + at.gate, swap ? w.up_proj : w.gate_proj);
+    copy_in(slab + at.up, swap ? w.gate_proj : w.up_proj);
+    copy_in(slab + at.down, w.down_proj);
+    copy_in(slab + at.input_norm, w.input_layernorm);
+    copy_in(slab + at.post_norm, w.post_attention_layernorm);
+    copy_in(slab + at.q_norm, w.q_norm);
+    copy_in(slab + at.k_norm, w.k_norm);
+    slab += at.stride;
+  }
+  return slabs;
+}
+
+// Angles are fp32 products, as the model was trained with; their cosines are then taken in double
+// and rounded once.
+DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, double theta) {
+  const int half = config.shape.head_dim / 2;
+  std::vector<float> frequency(static_cast<size_t>(half));
+  for (int i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.shape.head_dim);
+    frequency[static_cast<size_t>(i)] = 1.0f / std::pow(static_cast<float>(theta), exponent);
+  }
+  std::vector<RopePair> table;
+  table.reserve(static_cast<size_t>(max_context) * frequency.size());
+  for (int position = 0; position < max_context; ++position) {
+    for (const float f : frequency) {
+      const double angle = f * static_cast<float>(position);
+      table.push_back({static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))});
+    }
+  }
+  DeviceBuffer<RopePair> buffer(table.size());
+  MKBENCH_CUDA(cudaMemcpy(buffer.get(), table.data(), buffer.bytes(), cudaMemcpyHostToDevice));
+  return buffer;
+}
+
+}  // namespace
+
+int64_t device_model_bytes(const ModelConfig& config, int max_context) {
+  const ModelShape& s = config.shape;
+  const int64_t layers = static_cast<int64_t>(layer_layout(s).stride) * s.layers;
+  const int64_t tables = (config.tie_word_embeddings ? 1 : 2) * s.embedding_parameters();
+  const int64_t rope = static_cast<int64_t>(max_context) * (s.head_dim / 2);
+  return 2 * (layers + tables + s.hidden) + static_cast<int64_t>(sizeof(RopePair)) * rope;
+}
+
+DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault) {
+  constexpr double kWrongTheta = 1e4;  // the value that a forgotten config field falls back to
+  const double theta = fault == PlantedFault::kRopeTheta ? kWrongTheta : weights.config.rope_theta;
+  DeviceModel model;
+  model.layers = upload_layers(weights, fault);
+  model.embed = upload(weights.embed_tokens);
+  if (weights.lm_head.data != weights.embed_tokens.data) model.head = upload(weights.lm_head);
+  model.final_norm = upload(weights.final_norm);
+  model.rope = upload_rope(weights.config, max_context, theta);
+  return model;
+}
+
+}  // namespace mkbench::plain

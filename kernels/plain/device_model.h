@@ -1,0 +1,25 @@
+// A model in device memory as the plain megakernel reads it.
+#pragma once
+
+#include "kernels/device_buffer.h"
+#include "kernels/plain/params.h"
+#include "references/engine.h"
+#include "references/weights.h"
+
+namespace mkbench::plain {
+
+struct DeviceModel {
+  DeviceBuffer<Bf16> layers;      // slabs, see LayerLayout
+  DeviceBuffer<Bf16> embed;       // (vocab, hidden)
+  DeviceBuffer<Bf16> head;        // (vocab, hidden); empty when tied
+  DeviceBuffer<Bf16> final_norm;  // (hidden)
+  DeviceBuffer<RopePair> rope;    // (max_context, head_dim / 2)
+};
+
+// Bytes that upload_model() takes.
+int64_t device_model_bytes(const ModelConfig& config, int max_context);
+
+// Throws Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
+DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault);
+
+}  // namespace mkbench::plain

@@ -1,0 +1,84 @@
+// The exchange between phases: one counter that only grows. A block arrives when its results are
+// written and waits until all blocks of the phase before have arrived. Counting up, never
+// resetting, is what makes a lost or stale arrival impossible.
+#pragma once
+
+#include "kernels/phase.h"
+#include "kernels/plain/block.cuh"
+
+namespace mkbench::plain {
+
+// Thread 0's own counter, Shared::expected, holds the arrivals of all phases so far. It wraps and
+// is compared by difference; in shared memory it costs the other threads no register.
+struct GridExchange {
+  const LaunchParams& p;
+
+  // Called by warp 0 after its stores of the phase's results (all other results of the block must
+  // be ordered before by a block barrier). The release is cumulative: it covers what the other
+  // lanes wrote before the warp barrier.
+  template <typename SharedMemory>
+  __device__ __forceinline__ void warp_arrive(SharedMemory& s) const {
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      s.expected += gridDim.x;
+      if (static_cast<int>(blockIdx.x) != p.stall_block) ptx::add_release(p.arrivals, 1);
+    }
+  }
+
+  // Called by the block. False when the launch must end: a wait ran out here or elsewhere.
+  template <typename SharedMemory>
+  __device__ __forceinline__ bool block_wait(SharedMemory& s, Phase phase, int layer,
+                                             int position) const {
+    if (threadIdx.x == 0) s.wait_ok = poll(p, s.expected, phase, layer, position);
+    __syncthreads();
+    return s.wait_ok != 0;
+  }
+
+ private:
+  static __device__ __forceinline__ int poll(const LaunchParams& p, unsigned expected, Phase phase,
+                                             int layer, int position) {
+    if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
+    return poll_bounded(p, expected, phase, layer, position);
+  }
+
+  // Static, so that no frame is needed to hand the object over: a frame would be local memory on
+  // the critical path.
+  static __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
+    return static_cast<int>(seen - expected) >= 0;
+  }
+
+  // Looks at clock and abort word every 256 polls only: a poll is an L2 round trip, the timer read
+  // would double it.
+  static __device__ __forceinline__ int poll_bounded(const LaunchParams& p, unsigned expected,
+                                                     Phase phase, int layer, int position) {
+    const unsigned long long start = ptx::global_ns();
+    for (;;) {
+      for (int i = 0; i < 256; ++i) {
+        if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
+      }
+      if (ptx::load_relaxed(p.abort) != 0) return 0;
+      if (ptx::global_ns() - start > p.spin_limit_ns) {
+        raise(p, expected, phase, layer, position);
+        return 0;
+      }
+    }
+  }
+
+  // The first block to run out writes the fault word; all leave by a clean return, so the context
+  // stays usable.
+  static __device__ __forceinline__ void raise(const LaunchParams& p, unsigned expected,
+                                               Phase phase, int layer, int position) {
+    if (atomicCAS(p.abort, 0u, 1u) != 0) return;
+    KernelStatus* status = p.status;
+    ptx::store_system(&status->block, static_cast<int>(blockIdx.x));
+    ptx::store_system(&status->phase, static_cast<int>(phase));
+    ptx::store_system(&status->layer, layer);
+    ptx::store_system(&status->position, position);
+    ptx::store_system(&status->expected, static_cast<int>(expected));
+    ptx::store_system(&status->seen, static_cast<int>(ptx::load_relaxed(p.arrivals)));
+    __threadfence_system();
+    ptx::store_system(&status->raised, 1);
+  }
+};
+
+}  // namespace mkbench::plain

@@ -1,0 +1,53 @@
+// The plain megakernel: a token is embed, layers of five phases, LM head and argmax; the kernel is
+// their table of contents.
+#pragma once
+
+#include "kernels/plain/phases/attention.cuh"
+#include "kernels/plain/phases/down.cuh"
+#include "kernels/plain/phases/gate_up.cuh"
+#include "kernels/plain/phases/lm_head.cuh"
+#include "kernels/plain/phases/o_proj.cuh"
+#include "kernels/plain/phases/qkv.cuh"
+
+namespace mkbench::plain {
+
+template <typename S>
+__device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
+                                            const GridExchange& x, int step) {
+#pragma unroll 1
+  for (int layer = 0; layer < p.layer_count; ++layer) {
+    if (!phase_qkv<S>(p, s, x, step, layer)) return false;  // embeds the token in layer 0
+    if (!phase_attention<S>(p, s, x, step, layer)) return false;
+    if (!phase_o_proj<S>(p, s, x, step, layer)) return false;
+    if (!phase_gate_up<S>(p, s, x, step, layer)) return false;
+    if (!phase_down<S>(p, s, x, step, layer)) return false;
+  }
+  return step < p.first_output || phase_lm_head<S>(p, s, x, step);
+}
+
+// One cooperative launch, one block of kThreads a multiprocessor, runs p.steps decode steps.
+template <typename S>
+__global__ void __launch_bounds__(kThreads, 1)
+    plain_decode(const __grid_constant__ LaunchParams p) {
+  __shared__ Shared<S> s;
+  const GridExchange x{p};
+  if (threadIdx.x == 0) s.expected = 0;
+  const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads - 1;
+  if (keeps_time) p.cycles[0] = ptx::sm_cycles();
+#pragma unroll 1
+  for (int step = 0; step < p.steps; ++step) {
+    if (keeps_time) {
+      p.token_ns[step] = ptx::global_ns();
+      ptx::store_system(&p.status->progress_position, p.position + step);
+    }
+    if (!decode_step<S>(p, s, x, step)) return;
+  }
+  if (!x.block_wait(s, Phase::kEmbed, 0, p.position + p.steps)) return;
+  if (p.steps > p.first_output) block_select_token(this_thread(), p, s, p.steps);
+  if (keeps_time) {
+    p.token_ns[p.steps] = ptx::global_ns();
+    p.cycles[1] = ptx::sm_cycles();
+  }
+}
+
+}  // namespace mkbench::plain

@@ -1,1 +1,0 @@
-// kernels/plain/megakernel.cu

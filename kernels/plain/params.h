@@ -1,0 +1,81 @@
+// What one launch of the plain megakernel is given, and where tensors lie in device memory. Shared
+// by host and device.
+#pragma once
+
+#include "kernels/fault.h"
+#include "references/qwen3.h"
+
+namespace mkbench::plain {
+
+// Offsets of a layer's tensors inside its slab, in bf16 elements. q, k and v are one matrix
+// [qkv_width, hidden].
+struct LayerLayout {
+  size_t qkv, o, gate, up, down, input_norm, post_norm, q_norm, k_norm, stride;
+};
+
+constexpr LayerLayout layer_layout(const ModelShape& s) {
+  const size_t h = static_cast<size_t>(s.hidden);
+  LayerLayout at{};
+  at.qkv = 0;
+  at.o = at.qkv + h * static_cast<size_t>(s.qkv_width());
+  at.gate = at.o + h * static_cast<size_t>(s.q_width());
+  at.up = at.gate + h * static_cast<size_t>(s.intermediate);
+  at.down = at.up + h * static_cast<size_t>(s.intermediate);
+  at.input_norm = at.down + h * static_cast<size_t>(s.intermediate);
+  at.post_norm = at.input_norm + h;
+  at.q_norm = at.post_norm + h;
+  at.k_norm = at.q_norm + static_cast<size_t>(s.head_dim);
+  const size_t end = at.k_norm + static_cast<size_t>(s.head_dim);
+  at.stride = (end + 127) / 128 * 128;  // 256-byte slabs keep every 16-byte load aligned
+  return at;
+}
+
+// Cosine and sine of one rotary angle.
+struct RopePair {
+  float cos, sin;
+};
+
+// All pointers are device memory, but for `status`. bf16 values travel as 16 raw bits.
+struct LaunchParams {
+  const unsigned short* layers;      // slabs of LayerLayout::stride elements
+  const unsigned short* embed;       // (vocab, hidden)
+  const unsigned short* head;        // (vocab, hidden); == embed when tied
+  const unsigned short* final_norm;  // (hidden)
+  unsigned short* k_cache;           // (layers, kv_heads, max_context, head_dim)
+  unsigned short* v_cache;           // (layers, kv_heads, max_context, head_dim)
+  const RopePair* rope;              // (max_context, head_dim / 2)
+
+  float* residual;           // (hidden)
+  float* qkv;                // (qkv_width), before QK-norm and RoPE
+  float* attention_max;      // (heads, kMaxSplits), log2 units
+  float* attention_sum;      // (heads, kMaxSplits)
+  float* attention_acc;      // (heads, kMaxSplits, head_dim), not yet divided by the sum
+  float* swiglu;             // (intermediate)
+  unsigned long long* best;  // (gridDim.x) best logit and lowest index of each block's rows
+
+  const int*
+      inputs;     // (input_count) ids of the first steps; later steps take the step before's output
+  int* outputs;   // (steps - first_output)
+  float* logits;  // null or (steps - first_output, vocab)
+  float* hidden;  // null or (layers, hidden) of the last step
+  unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
+  unsigned long long* cycles;    // (2) block 0's clock at start and end
+
+  unsigned* arrivals;  // exchange counter, 0 at launch
+  unsigned* abort;     // 0 at launch; 1 tells every wait to give up
+  KernelStatus* status;
+
+  int layer_count;
+  int vocab;
+  int max_context;
+  int position;  // KV rows before the first step
+  int steps;
+  int input_count;
+  int first_output;  // steps before it run without the LM head (prefill)
+  int context_bias;  // 0; -1 plants the fault "newest row dropped"
+  int stall_block;   // -1; a block that never arrives (test of the watchdog)
+  float eps;
+  unsigned long long spin_limit_ns;
+};
+
+}  // namespace mkbench::plain

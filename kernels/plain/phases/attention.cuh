@@ -1,0 +1,313 @@
+// Decode attention, split over the context: softmax(q K^T / sqrt(head_dim)) V as partial maximum,
+// sum and numerators. Reads  qkv (qkv_width) fp32; QK-norm weights (head_dim); rope (max_context,
+// head_dim / 2); K and V rows of older positions. Writes the current position's K and V row (bf16);
+// attention_max, _sum (heads, splits), attention_acc (heads, splits, head_dim) fp32. Work item (kv
+// head, split): a block takes the query heads of one GQA group and a range of positions. A half
+// warp takes one position at a time, 8 dimensions a lane, and keeps a running maximum of its own.
+// Older rows are loaded before the wait: they do not depend on this layer.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+
+namespace mkbench::plain {
+
+inline constexpr int kHalfWarps = 2 * kWarps;
+inline constexpr int kRowsInFlight =
+    3;  // K and V rows a half warp loads at once: 48 KB a block; a fourth spills
+inline constexpr float kNoScore = -1e30f;
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// One head's 128 raw values as a warp holds them: lane i has elements 2i, 2i+1 and their RoPE
+// partners 64 further.
+struct HeadValues {
+  float2 low, high;
+};
+
+__device__ __forceinline__ HeadValues load_head(Thread me, const float* raw) {
+  const float2* at = reinterpret_cast<const float2*>(raw) + me.lane;
+  return {__ldcg(at), __ldcg(at + 32)};
+}
+
+// QK-norm over the head, then RoPE with half-split pairs (i, i + 64).
+__device__ __forceinline__ HeadValues warp_norm_rope(Thread me, HeadValues x,
+                                                     const unsigned short* norm,
+                                                     const RopePair* rope, float eps) {
+  const float squares =
+      warp_sum(x.low.x * x.low.x + x.low.y * x.low.y + x.high.x * x.high.x + x.high.y * x.high.y);
+  const float scale = rsqrtf(squares * (1.0f / 128) + eps);
+  const unsigned* pairs = reinterpret_cast<const unsigned*>(norm) + me.lane;
+  const unsigned low = __ldg(pairs), high = __ldg(pairs + 32);
+  const float a0 = x.low.x * scale * low_bf16(low), a1 = x.low.y * scale * high_bf16(low);
+  const float b0 = x.high.x * scale * low_bf16(high), b1 = x.high.y * scale * high_bf16(high);
+  const float4 turn = __ldg(reinterpret_cast<const float4*>(rope) + me.lane);  // cos, sin, cos, sin
+  return {make_float2(a0 * turn.x - b0 * turn.y, a1 * turn.z - b1 * turn.w),
+          make_float2(b0 * turn.x + a0 * turn.y, b1 * turn.z + a1 * turn.w)};
+}
+
+// Running softmax of one half warp over its positions, for the group's query heads.
+template <int kGroup>
+struct PartialSoftmax {
+  float maximum[kGroup], sum[kGroup], numerators[kGroup][8];
+
+  __device__ __forceinline__ PartialSoftmax() {
+#pragma unroll
+    for (int h = 0; h < kGroup; ++h) {
+      maximum[h] = kNoScore;
+      sum[h] = 0;
+#pragma unroll
+      for (int d = 0; d < 8; ++d) numerators[h][d] = 0;
+    }
+  }
+
+  // Takes on another partial of the same heads.
+  __device__ __forceinline__ void merge_lane(int offset) {
+#pragma unroll
+    for (int h = 0; h < kGroup; ++h) {
+      const float other = __shfl_xor_sync(~0u, maximum[h], offset);
+      const float top = fmaxf(maximum[h], other);
+      const float mine = ptx::exp2_approx(maximum[h] - top), theirs = ptx::exp2_approx(other - top);
+      sum[h] = sum[h] * mine + __shfl_xor_sync(~0u, sum[h], offset) * theirs;
+#pragma unroll
+      for (int d = 0; d < 8; ++d) {
+        numerators[h][d] =
+            numerators[h][d] * mine + __shfl_xor_sync(~0u, numerators[h][d], offset) * theirs;
+      }
+      maximum[h] = top;
+    }
+  }
+};
+
+// 8 bf16 values of a K or V row.
+__device__ __forceinline__ void widen8(uint4 w, float (&out)[8]) {
+  out[0] = low_bf16(w.x), out[1] = high_bf16(w.x), out[2] = low_bf16(w.y), out[3] = high_bf16(w.y);
+  out[4] = low_bf16(w.z), out[5] = high_bf16(w.z), out[6] = low_bf16(w.w), out[7] = high_bf16(w.w);
+}
+
+// A work item's positions and where its half warps are in them.
+struct ContextSlice {
+  Thread me;
+  unsigned row;  // index of row 0 of this kv head and layer, in 16-byte units; a row is 16 of them
+  Range positions;
+  int newest;  // its row comes from shared memory: it is written in this very phase
+
+  __device__ __forceinline__ int position(int pass, int i) const {
+    const int half = me.warp * 2 + (me.lane >> 4);
+    return positions.begin + (pass * kRowsInFlight + i) * kHalfWarps + half;
+  }
+};
+
+struct KvRows {
+  uint4 k[kRowsInFlight], v[kRowsInFlight];
+
+  // Rows that are not there are never read; their slots are masked by select, so poison cannot leak
+  // in.
+  __device__ __forceinline__ void load(const LaunchParams& p, const ContextSlice& slice, int pass) {
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) {
+      const int at = slice.position(pass, i);
+      k[i] = v[i] = make_uint4(0, 0, 0, 0);
+      if (at < slice.positions.end && at != slice.newest) {
+        const unsigned from = slice.row + static_cast<unsigned>(at * 16 + (slice.me.lane & 15));
+        k[i] = __ldcg(reinterpret_cast<const uint4*>(p.k_cache) + from);
+        v[i] = __ldcg(reinterpret_cast<const uint4*>(p.v_cache) + from);
+      }
+    }
+  }
+};
+
+// Scores of a pass of rows for one query head, the same in all 16 lanes; rows that are not there
+// get kNoScore.
+template <typename S>
+__device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlice& slice, int pass,
+                                           const KvRows& rows, int head,
+                                           float (&scores)[kRowsInFlight]) {
+  const int octet = slice.me.lane & 15;
+  const float4 q0 = s.query[head][octet * 2], q1 = s.query[head][octet * 2 + 1];
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) {
+    float k[8];
+    widen8(rows.k[i], k);
+    float dot = k[0] * q0.x;
+    dot = fmaf(k[1], q0.y, dot), dot = fmaf(k[2], q0.z, dot), dot = fmaf(k[3], q0.w, dot);
+    dot = fmaf(k[4], q1.x, dot), dot = fmaf(k[5], q1.y, dot), dot = fmaf(k[6], q1.z, dot);
+    scores[i] = fmaf(k[7], q1.w, dot);
+  }
+#pragma unroll
+  for (int offset = 8; offset > 0; offset >>= 1) {
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) scores[i] += __shfl_xor_sync(~0u, scores[i], offset);
+  }
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) {
+    if (slice.position(pass, i) >= slice.positions.end) scores[i] = kNoScore;
+  }
+}
+
+// Adds a pass of rows to the half warp's softmax.
+template <typename S>
+__device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice& slice, int pass,
+                                         KvRows& rows, PartialSoftmax<Dims<S>::kGroup>& softmax) {
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) {
+    if (slice.position(pass, i) == slice.newest) {
+      rows.k[i] = s.new_k[slice.me.lane & 15];
+      rows.v[i] = s.new_v[slice.me.lane & 15];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < Dims<S>::kGroup; ++h) {
+    float scores[kRowsInFlight];
+    score_rows<S>(s, slice, pass, rows, h, scores);
+    float top = softmax.maximum[h];
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) top = fmaxf(top, scores[i]);
+    const float rescale = ptx::exp2_approx(softmax.maximum[h] - top);
+    softmax.maximum[h] = top;
+    softmax.sum[h] *= rescale;
+#pragma unroll
+    for (int d = 0; d < 8; ++d) softmax.numerators[h][d] *= rescale;
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) {
+      // A slice without rows for this half warp leaves top at kNoScore: weigh by select, not by the
+      // exponential.
+      const float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
+      softmax.sum[h] += weight;
+      float v[8];
+      widen8(rows.v[i], v);
+#pragma unroll
+      for (int d = 0; d < 8; ++d) {
+        softmax.numerators[h][d] = fmaf(weight, v[d], softmax.numerators[h][d]);
+      }
+    }
+  }
+}
+
+// Query heads of the group into shared memory; K and V of the current position too, and by one item
+// into the cache.
+template <typename S>
+__device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, Shared<S>& s,
+                                              int layer, int kv_head, int position,
+                                              bool keeps_newest) {
+  using D = Dims<S>;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const RopePair* rope = p.rope + static_cast<size_t>(position) * (D::kHeadDim / 2);
+  const int warp = me.warp, lane = me.lane;
+  const size_t row =
+      (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + position) * D::kHeadDim;
+  if (warp < D::kGroup) {
+    const float* raw = p.qkv + (kv_head * D::kGroup + warp) * D::kHeadDim;
+    HeadValues q = warp_norm_rope(me, load_head(me, raw), slab + D::kLayout.q_norm, rope, p.eps);
+    const float scale = rsqrtf(static_cast<float>(D::kHeadDim)) * kLog2E;  // scores in log2 units
+    float2* out = reinterpret_cast<float2*>(s.query[warp]) + lane;
+    out[0] = make_float2(q.low.x * scale, q.low.y * scale);
+    out[32] = make_float2(q.high.x * scale, q.high.y * scale);
+  } else if (keeps_newest && warp < D::kGroup + 2) {
+    const bool is_k = warp == D::kGroup;
+    const float* raw = p.qkv + D::kQ + (is_k ? 0 : D::kKv) + kv_head * D::kHeadDim;
+    HeadValues x = load_head(me, raw);
+    if (is_k) x = warp_norm_rope(me, x, slab + D::kLayout.k_norm, rope, p.eps);
+    const unsigned low = narrow(x.low.x) | narrow(x.low.y) << 16;
+    const unsigned high = narrow(x.high.x) | narrow(x.high.y) << 16;
+    unsigned* near = reinterpret_cast<unsigned*>(is_k ? s.new_k : s.new_v) + lane;
+    unsigned* far = reinterpret_cast<unsigned*>((is_k ? p.k_cache : p.v_cache) + row) + lane;
+    near[0] = far[0] = low;
+    near[32] = far[32] = high;
+  }
+}
+
+// Merges the warps' partials; the item's result goes to global memory.
+template <typename S>
+__device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, Shared<S>& s,
+                                              int kv_head, int split,
+                                              PartialSoftmax<Dims<S>::kGroup>& softmax) {
+  using D = Dims<S>;
+  softmax.merge_lane(16);
+  const int warp = me.warp, lane = me.lane;
+#pragma unroll
+  for (int h = 0; h < D::kGroup; ++h) {
+    const float(&n)[8] = softmax.numerators[h];
+    if (lane < 16) {
+      s.numerators[warp][h][lane * 2] = make_float4(n[0], n[1], n[2], n[3]);
+      s.numerators[warp][h][lane * 2 + 1] = make_float4(n[4], n[5], n[6], n[7]);
+    }
+    if (lane == 0) {
+      s.maxima[warp][h] = softmax.maximum[h];
+      s.sums[warp][h] = softmax.sum[h];
+    }
+  }
+  __syncthreads();
+  for (int i = me.index; i < D::kGroup * D::kHeadDim; i += kThreads) {
+    const int h = i / D::kHeadDim, d = i % D::kHeadDim;
+    float top = s.maxima[0][h];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.maxima[w][h]);
+    float sum = 0, numerator = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = ptx::exp2_approx(s.maxima[w][h] - top);
+      sum = fmaf(s.sums[w][h], factor, sum);
+      numerator = fmaf(reinterpret_cast<const float*>(s.numerators[w][h])[d], factor, numerator);
+    }
+    const int slot = (kv_head * D::kGroup + h) * kMaxSplits + split;
+    p.attention_acc[static_cast<size_t>(slot) * D::kHeadDim + d] = numerator;
+    if (d == 0) {
+      p.attention_max[slot] = top;
+      p.attention_sum[slot] = sum;
+    }
+  }
+}
+
+template <typename S>
+__device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>& s,
+                                                const GridExchange& x, int step, int layer) {
+  const Thread me = this_thread();
+  using D = Dims<S>;
+  const int position = p.position + step;
+  const int context = attended_positions(p, position);
+  const int blocks = static_cast<int>(gridDim.x);
+  const int splits = attention_splits(context, D::kKvHeads, blocks);
+  const int items = D::kKvHeads * splits;
+  auto slice_of = [&](int item) {
+    const int kv_head = item / splits;
+    const auto row = static_cast<unsigned>((layer * D::kKvHeads + kv_head) * p.max_context * 16);
+    return ContextSlice{me, row, partition(context, splits, item % splits), position};
+  };
+  const int first = static_cast<int>(blockIdx.x);
+  KvRows rows;
+  ContextSlice slice = slice_of(first);
+  if (first < items) rows.load(p, slice, 0);
+  const Range next = partition(D::kIntermediate, blocks, first);
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const size_t next_at = static_cast<size_t>(next.begin) * D::kHidden;
+  const size_t next_bytes = static_cast<size_t>(next.size()) * D::kHidden * 2;
+  block_prefetch(me, slab + D::kLayout.gate + next_at, next_bytes);
+  block_prefetch(me, slab + D::kLayout.up + next_at, next_bytes);
+
+  if (!x.block_wait(s, Phase::kAttention, layer, position)) return false;
+#pragma unroll 1
+  for (int item = first; item < items; item += blocks) {
+    if (item != first) {
+      __syncthreads();  // shared memory of the item before is still being read
+      slice = slice_of(item);
+      rows.load(p, slice, 0);
+    }
+    // The last split holds the newest position (with the planted fault nobody attends to it, yet it
+    // is kept).
+    const bool keeps_newest = item % splits == splits - 1;
+    block_prepare<S>(me, p, s, layer, item / splits, position, keeps_newest);
+    __syncthreads();
+    PartialSoftmax<D::kGroup> softmax;
+    const int passes = ceil_div(slice.positions.size(), kRowsInFlight * kHalfWarps);
+#pragma unroll 1
+    for (int pass = 0; pass < passes; ++pass) {
+      if (pass > 0) rows.load(p, slice, pass);
+      add_rows<S>(s, slice, pass, rows, softmax);
+    }
+    block_publish<S>(me, p, s, item / splits, item % splits, softmax);
+  }
+  __syncthreads();
+  if (me.warp == 0) x.warp_arrive(s);
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,60 @@
+// Down: residual += W_down swiglu.
+// Reads  swiglu (intermediate) fp32; W_down (hidden, intermediate) bf16.
+// Writes residual (hidden) fp32, this block's rows only; on request the hidden state of the last
+// step. Two warps share a row.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+#include "kernels/plain/matvec.cuh"
+
+namespace mkbench::plain {
+
+template <typename S>
+__device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
+                                           const GridExchange& x, int step, int layer) {
+  const Thread me = this_thread();
+  using D = Dims<S>;
+  constexpr int kSplit = 2, kTile = kWarps / kSplit;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const unsigned short* weights = slab + D::kLayout.down;
+  const Range rows =
+      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  auto row = [&](int first, int t) -> const unsigned short* {
+    const int r = rows.begin + first + t;
+    return r < rows.end ? weights + static_cast<size_t>(r) * D::kIntermediate : nullptr;
+  };
+  TileMatvec<D::kIntermediate, kSplit, kTile> tile{me};
+  tile.load([&](int t) { return row(0, t); });
+  if (layer + 1 < p.layer_count) {
+    const Range next =
+        partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+    block_prefetch(
+        me,
+        slab + D::kLayout.stride + D::kLayout.qkv + static_cast<size_t>(next.begin) * D::kHidden,
+        static_cast<size_t>(next.size()) * D::kHidden * 2);
+  }
+
+  if (!x.block_wait(s, Phase::kDown, layer, p.position + step)) return false;
+  float* activations = reinterpret_cast<float*>(s.activations);
+#pragma unroll
+  for (int i = 0; i < ceil_div(D::kIntermediate, kThreads); ++i) {
+    const int e = me.index + i * kThreads;
+    if (D::kIntermediate % kThreads == 0 || e < D::kIntermediate) {
+      activations[activation_index(e, D::kIntermediate)] = __ldcg(p.swiglu + e);
+    }
+  }
+  __syncthreads();
+  const bool keep_hidden = p.hidden != nullptr && step + 1 == p.steps;
+  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
+    for (int t = me.lane; t < count; t += 32) {
+      const int r = rows.begin + first + t;
+      const float sum = p.residual[r] + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
+      p.residual[r] = sum;
+      if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
+    }
+  });
+  if (me.warp == 0) x.warp_arrive(s);
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,47 @@
+// SwiGLU: swiglu = silu(W_gate x) * (W_up x), x = RMSNorm(residual).
+// Reads  residual (hidden) fp32; W_gate, W_up (intermediate, hidden) bf16.
+// Writes swiglu (intermediate) fp32.
+// A block takes a range of gate/up row pairs; the 48 rows of a tile lie three to a warp, in
+// registers before the wait.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+#include "kernels/plain/matvec.cuh"
+
+namespace mkbench::plain {
+
+template <typename S>
+__device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& s,
+                                              const GridExchange& x, int step, int layer) {
+  const Thread me = this_thread();
+  using D = Dims<S>;
+  constexpr int kPairs = 24;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const Range pairs =
+      partition(D::kIntermediate, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  auto row = [&](int first, int t) -> const unsigned short* {
+    const int pair = pairs.begin + first + t % kPairs;
+    const size_t matrix = t < kPairs ? D::kLayout.gate : D::kLayout.up;
+    return pair < pairs.end ? slab + matrix + static_cast<size_t>(pair) * D::kHidden : nullptr;
+  };
+  TileMatvec<D::kHidden, 1, 2 * kPairs> tile{me};
+  tile.load([&](int t) { return row(0, t); });
+  const Range next =
+      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  block_prefetch(me, slab + D::kLayout.down + static_cast<size_t>(next.begin) * D::kIntermediate,
+                 static_cast<size_t>(next.size()) * D::kIntermediate * 2);
+
+  if (!x.block_wait(s, Phase::kGateUp, layer, p.position + step)) return false;
+  const float scale = block_rms_norm(me, s, slab + D::kLayout.post_norm, p.eps,
+                                     [&](int e) { return __ldcg(p.residual + e); });
+  block_matvec<kPairs>(s, tile, pairs.size(), row, [&](int first, int count) {
+    for (int t = me.lane; t < count; t += 32) {
+      const float gate = s.row_sums[t] * scale, up = s.row_sums[kPairs + t] * scale;
+      p.swiglu[pairs.begin + first + t] = gate / (1.0f + __expf(-gate)) * up;
+    }
+  });
+  if (me.warp == 0) x.warp_arrive(s);
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,100 @@
+// LM head: logits = W_head RMSNorm(residual); each block keeps the best of its rows.
+// Reads  residual (hidden) fp32; final norm (hidden), W_head (vocab, hidden) bf16.
+// Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) fp32 when asked for.
+// A block takes a contiguous range of rows, a warp every 16th pair of them; one pair is computed
+// while the next travels.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+#include "kernels/plain/matvec.cuh"
+#include "kernels/plain/phases/token.cuh"
+
+namespace mkbench::plain {
+
+// Two rows of the head in registers, kWarps apart. A chunk of the next two is requested as soon as
+// its predecessor is used up, so that a warp keeps 4 KB in flight with half the registers that two
+// buffers would take.
+template <typename S>
+struct HeadRows {
+  using D = Dims<S>;
+  static constexpr int kChunks = ceil_div(D::kHidden, 256);
+  Thread me;
+  int end;  // of the block's rows
+  uint4 weights[2][kChunks];
+
+  __device__ __forceinline__ bool active(int c) const {
+    return D::kHidden % 256 == 0 || c * 256 + me.lane * 8 < D::kHidden;
+  }
+
+  __device__ __forceinline__ void load(const unsigned short* head, int row, int c) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int r = row + i * kWarps;
+      weights[i][c] = make_uint4(0, 0, 0, 0);
+      if (r < end && active(c)) {
+        weights[i][c] =
+            ptx::load_weights(head + static_cast<size_t>(r) * D::kHidden + c * 256 + me.lane * 8);
+      }
+    }
+  }
+
+  // Logits of the two rows held, the same value in every lane; the rows from `next` on take their
+  // place.
+  __device__ __forceinline__ float2 logits_then_load(const unsigned short* head,
+                                                     const float4* activations, float scale,
+                                                     int next) {
+    using Tile = TileMatvec<D::kHidden, 1, kWarps>;
+    float2 sum = make_float2(0, 0);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (active(c)) {
+        const int octet = c * 32 + me.lane;
+        const float4 a = activations[octet], b = activations[octet + D::kHidden / 8];
+        sum.x = Tile::dot_octet(weights[0][c], a, b, sum.x);
+        sum.y = Tile::dot_octet(weights[1][c], a, b, sum.y);
+      }
+      load(head, next, c);
+    }
+    return make_float2(warp_sum(sum.x) * scale, warp_sum(sum.y) * scale);
+  }
+};
+
+template <typename S>
+__device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& s,
+                                              const GridExchange& x, int step) {
+  const Thread me = this_thread();
+  const Range rows = partition(p.vocab, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  const int first = rows.begin + me.warp;
+  HeadRows<S> held{me, rows.end};
+#pragma unroll
+  for (int c = 0; c < HeadRows<S>::kChunks; ++c) held.load(p.head, first, c);
+
+  if (!x.block_wait(s, Phase::kLmHead, p.layer_count, p.position + step)) return false;
+  const float scale =
+      block_rms_norm(me, s, p.final_norm, p.eps, [&](int e) { return __ldcg(p.residual + e); });
+  float* logits = p.logits == nullptr
+                      ? nullptr
+                      : p.logits + static_cast<size_t>(step - p.first_output) * p.vocab;
+  unsigned long long best = 0;
+  auto keep = [&](float logit, int row) {
+    if (row >= rows.end) return;
+    best = max_key(best, best_key(logit, row));
+    if (logits != nullptr && me.lane == 0) logits[row] = logit;
+  };
+#pragma unroll 1
+  for (int row = first; row < rows.end; row += 2 * kWarps) {
+    const float2 pair = held.logits_then_load(p.head, s.activations, scale, row + 2 * kWarps);
+    keep(pair.x, row);
+    keep(pair.y, row + kWarps);
+  }
+  if (me.lane == 0) s.best[me.warp] = best;
+  __syncthreads();
+  if (me.warp == 0) {
+    best = warp_max_key(me.lane < kWarps ? s.best[me.lane] : 0);
+    if (me.lane == 0) p.best[blockIdx.x] = best;
+    x.warp_arrive(s);
+  }
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,82 @@
+// O-projection: residual += W_o attention.
+// Reads  attention_{max,sum,acc} of all heads and splits, fp32; W_o (hidden, q_width) bf16.
+// Writes residual (hidden) fp32, this block's rows only.
+// Every block combines all splits itself: that costs L2 reads but no further exchange. Two warps
+// share a row.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+#include "kernels/plain/matvec.cuh"
+
+namespace mkbench::plain {
+
+// Merges the splits of one head: softmax partials with maxima m_i, sums l_i and numerators a_i give
+// sum(2^(m_i - M) a_i) / sum(2^(m_i - M) l_i). A lane takes 4 of the 128 dimensions.
+template <typename S>
+__device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams& p, Shared<S>& s,
+                                                  int head, int splits) {
+  using D = Dims<S>;
+  const int lane = me.lane;
+  const bool has_split = lane < splits;
+  const float maximum = has_split ? __ldcg(p.attention_max + head * kMaxSplits + lane) : -1e30f;
+  const float sum = has_split ? __ldcg(p.attention_sum + head * kMaxSplits + lane) : 0.0f;
+  float top = maximum;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset >>= 1)
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
+  const float factor = has_split ? ptx::exp2_approx(maximum - top) : 0.0f;
+  const float inverse = 1.0f / warp_sum(sum * factor);
+  const float4* acc = reinterpret_cast<const float4*>(p.attention_acc) +
+                      static_cast<size_t>(head) * kMaxSplits * (D::kHeadDim / 4) + lane;
+  float4 out = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+  for (int i = 0; i < splits; ++i) {
+    const float4 a = __ldcg(acc + i * (D::kHeadDim / 4));
+    const float f = __shfl_sync(~0u, factor, i);
+    out.x = fmaf(a.x, f, out.x);
+    out.y = fmaf(a.y, f, out.y);
+    out.z = fmaf(a.z, f, out.z);
+    out.w = fmaf(a.w, f, out.w);
+  }
+  const int e =
+      head * D::kHeadDim + lane * 4;  // 4 neighbours stay neighbours in activation_index()
+  s.activations[activation_index(e, D::kQ) / 4] =
+      make_float4(out.x * inverse, out.y * inverse, out.z * inverse, out.w * inverse);
+}
+
+template <typename S>
+__device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s,
+                                             const GridExchange& x, int step, int layer) {
+  const Thread me = this_thread();
+  using D = Dims<S>;
+  constexpr int kSplit = 2, kTile = kWarps / kSplit;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const unsigned short* weights = slab + D::kLayout.o;
+  const Range rows =
+      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  auto row = [&](int first, int t) -> const unsigned short* {
+    const int r = rows.begin + first + t;
+    return r < rows.end ? weights + static_cast<size_t>(r) * D::kQ : nullptr;
+  };
+  TileMatvec<D::kQ, kSplit, kTile> tile{me};
+  tile.load([&](int t) { return row(0, t); });
+
+  const int position = p.position + step;
+  if (!x.block_wait(s, Phase::kOProj, layer, position)) return false;
+  const int splits =
+      attention_splits(attended_positions(p, position), D::kKvHeads, static_cast<int>(gridDim.x));
+#pragma unroll 1
+  for (int head = me.warp; head < D::kHeads; head += kWarps) {
+    warp_combine_head<S>(me, p, s, head, splits);
+  }
+  __syncthreads();
+  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
+    for (int t = me.lane; t < count; t += 32) {
+      p.residual[rows.begin + first + t] += s.row_sums[2 * t] + s.row_sums[2 * t + 1];
+    }
+  });
+  if (me.warp == 0) x.warp_arrive(s);
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,64 @@
+// QKV: qkv = W_qkv RMSNorm(h), raw (QK-norm and RoPE belong to the reader).
+// Reads  residual (hidden) fp32, or the embedding row of the token in layer 0; W_qkv (qkv_width,
+// hidden) bf16. Writes qkv (qkv_width) fp32; in layer 0 also this block's slice of residual. A
+// block takes a contiguous range of rows; a warp two of them, in registers before the wait.
+#pragma once
+
+#include "kernels/plain/exchange.cuh"
+#include "kernels/plain/matvec.cuh"
+#include "kernels/plain/phases/token.cuh"
+
+namespace mkbench::plain {
+
+// Each block keeps the residual of the rows that it will add to in the O-projection and in down.
+template <typename S>
+__device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int token) {
+  const Range rows =
+      partition(Dims<S>::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  const unsigned short* row = p.embed + static_cast<size_t>(token) * Dims<S>::kHidden;
+  for (int r = rows.begin + me.lane; r < rows.end; r += 32) p.residual[r] = widen(__ldg(row + r));
+}
+
+// False when the launch must end.
+template <typename S>
+__device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
+                                          const GridExchange& x, int step, int layer) {
+  const Thread me = this_thread();
+  using D = Dims<S>;
+  constexpr int kTile = 2 * kWarps;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const unsigned short* weights = slab + D::kLayout.qkv;
+  const Range rows = partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  auto row = [&](int first, int t) -> const unsigned short* {
+    const int r = rows.begin + first + t;
+    return r < rows.end ? weights + static_cast<size_t>(r) * D::kHidden : nullptr;
+  };
+  TileMatvec<D::kHidden, 1, kTile> tile{me};
+  tile.load([&](int t) { return row(0, t); });
+  const Range next =
+      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  block_prefetch(me, slab + D::kLayout.o + static_cast<size_t>(next.begin) * D::kQ,
+                 static_cast<size_t>(next.size()) * D::kQ * 2);
+
+  if (!x.block_wait(s, Phase::kQkv, layer, p.position + step)) return false;
+  float scale;
+  const unsigned short* norm = slab + D::kLayout.input_norm;
+  if (layer == 0) {
+    const int token = block_select_token(me, p, s, step);
+    if (token < 0) return false;  // a NaN logit: the outputs from here on stay -1
+    if (me.warp == 0) warp_embed<S>(me, p, token);
+    const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
+    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
+  } else {
+    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return __ldcg(p.residual + e); });
+  }
+  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
+    for (int t = me.lane; t < count; t += 32) {
+      p.qkv[rows.begin + first + t] = s.row_sums[t] * scale;
+    }
+  });
+  if (me.warp == 0) x.warp_arrive(s);
+  return true;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,196 @@
+// Engines against the fp32 oracle: what all kernels' truth tests share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "references/engine.h"
+#include "references/oracle.h"
+#include "references/snapshot.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench::testing {
+
+struct Limits {
+  double worst;   // of any step
+  double rms;     // over all steps
+  double margin;  // of the oracle, above which tokens must be equal
+};
+inline constexpr Limits kRandomLimits{0.01, 0.002, 0.05};
+inline constexpr Limits kTrainedLimits{0.02, 0.004, 0.1};
+inline constexpr Limits kFirstLayerLimits{0.004, 0.002, 0.05};
+inline constexpr double kHiddenLimit = 0.005;
+
+// |c(a) - c(b)| / |c(b)| with c(z) = z - mean(z): a shift of all logits says nothing.
+inline double relative_error(std::span<const float> a, std::span<const float> b) {
+  const double count = static_cast<double>(a.size());
+  const double mean_a = std::accumulate(a.begin(), a.end(), 0.0) / count;
+  const double mean_b = std::accumulate(b.begin(), b.end(), 0.0) / count;
+  double error = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double x = a[i] - mean_a, y = b[i] - mean_b;
+    error += (x - y) * (x - y);
+    size += y * y;
+  }
+  return std::sqrt(error / size);
+}
+
+// Top-1 minus top-2.
+inline float margin_of(std::vector<float> logits) {
+  std::partial_sort(logits.begin(), logits.begin() + 2, logits.end(), std::greater<>());
+  return logits[0] - logits[1];
+}
+
+// Steps of one engine against the oracle's.
+class Comparison {
+ public:
+  void add(std::span<const float> logits, int32_t token, const std::vector<float>& truth,
+           float margin_limit) {
+    const double error = relative_error(logits, truth);
+    // A NaN must not vanish in a maximum.
+    finite_ = finite_ && std::isfinite(error);
+    worst_ = std::max(worst_, error);
+    squares_ += error * error;
+    ++steps_;
+    if (margin_of(truth) <= margin_limit) return;
+    ++clear_;
+    wrong_ += token != argmax_lowest(truth);
+  }
+  bool finite() const { return finite_; }
+  double worst() const { return worst_; }
+  double rms() const { return std::sqrt(squares_ / steps_); }
+  int wrong() const { return wrong_; }
+  double clear_share() const { return static_cast<double>(clear_) / steps_; }
+
+ private:
+  bool finite_ = true;
+  double worst_ = 0, squares_ = 0;
+  int steps_ = 0, clear_ = 0, wrong_ = 0;
+};
+
+inline void require_close(const Comparison& c, const Limits& limits, double least_clear) {
+  INFO("worst " << c.worst() << ", rms " << c.rms() << ", clear margins " << c.clear_share());
+  REQUIRE(c.finite());
+  REQUIRE(c.worst() <= limits.worst);
+  REQUIRE(c.rms() <= limits.rms);
+  REQUIRE(c.wrong() == 0);
+  REQUIRE(c.clear_share() >= least_clear);
+}
+
+inline std::vector<int32_t> random_ids(int n, int vocab) {
+  std::vector<int32_t> ids;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(n); ++i) {
+    ids.push_back(static_cast<int32_t>(splitmix64(i) % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
+// Text that the tiny checkpoints know: margins are then as large as in use. Repeated when it ends.
+inline std::vector<int32_t> corpus_ids(int n) {
+  std::ifstream in(data_dir() / "tiny_corpus.txt", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  REQUIRE_FALSE(text.empty());
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+    ids.push_back(static_cast<unsigned char>(text[i % text.size()]));
+  }
+  return ids;
+}
+
+// The oracle's logits at every cache length, computed once for several engines.
+inline std::vector<std::vector<float>> truth_of(Oracle& oracle, const std::vector<int32_t>& ids) {
+  std::vector<std::vector<float>> logits;
+  for (const int32_t id : ids) logits.push_back(oracle.step(id));
+  return logits;
+}
+
+// Teacher-forced over all ids in one launch: step t has cache length t + 1.
+inline Comparison compare_all(Engine& e, const std::vector<int32_t>& ids,
+                              const std::vector<std::vector<float>>& truth, float margin) {
+  const size_t vocab = truth[0].size();
+  std::vector<float> logits(ids.size() * vocab);
+  e.set_pending(ids[0]);
+  const auto tokens = e.decode(static_cast<int>(ids.size()), ids.data(), logits.data());
+  Comparison c;
+  for (size_t t = 0; t < ids.size(); ++t) {
+    c.add(std::span(logits).subspan(t * vocab, vocab), tokens[t], truth[t], margin);
+  }
+  return c;
+}
+
+inline void require_hidden_close(Engine& e, const Oracle& oracle) {
+  for (size_t layer = 0; layer < oracle.hidden_states().size(); ++layer) {
+    const auto hidden = e.hidden(static_cast<int>(layer)).value();
+    INFO("layer " << layer);
+    REQUIRE(relative_error(hidden, oracle.hidden_states()[layer]) <= kHiddenLimit);
+  }
+}
+
+// Makes the engine under test; max_context is the model's.
+using EngineMaker = std::function<std::unique_ptr<Engine>(const ModelWeights&, PlantedFault)>;
+
+// Every cache length from 1 to 1,025 of a trained tiny checkpoint, and the planted faults.
+inline void require_agreement_to_1025(const std::string& name, const EngineMaker& make) {
+  const ModelWeights w = load_folder(data_dir() / name, name);
+  const auto ids = corpus_ids(1025);
+  Oracle oracle(w);
+  const auto truth = truth_of(oracle, ids);
+  INFO(name);
+  const auto e = make(w, PlantedFault::kNone);
+  require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0.9);
+  require_hidden_close(*e, oracle);
+
+  // Each planted fault is far outside of what rounding explains, and changes tokens that are not in
+  // doubt.
+  for (const PlantedFault fault :
+       {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
+    const auto faulty = make(w, fault);
+    const std::vector<int32_t> start(ids.begin(), ids.begin() + 200);
+    const Comparison c = compare_all(*faulty, start, truth, kTrainedLimits.margin);
+    INFO("fault " << static_cast<int>(fault) << ", rms " << c.rms());
+    REQUIRE(c.finite());
+    REQUIRE(c.rms() > 50 * kTrainedLimits.rms);
+    REQUIRE(c.wrong() > 0);
+  }
+}
+
+// Cache lengths around the powers of two up to the last position, on the first layer alone: the
+// whole context, its splits and the rotary table at a quarter of the oracle's time.
+inline void require_agreement_to_the_end(const std::string& name, const EngineMaker& make) {
+  ModelWeights w = load_folder(data_dir() / name, name);
+  w.config.shape.layers = 1;
+  w.layers.resize(1);
+  REQUIRE(w.config.max_positions == 4096);
+  const auto ids = corpus_ids(4096);
+  Oracle oracle(w);
+  const auto e = make(w, PlantedFault::kNone);
+  Comparison c;
+  std::vector<float> logits(static_cast<size_t>(w.config.shape.vocab));
+  for (const int length :
+       {255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096}) {
+    std::vector<float> truth;
+    const int begin = e->position();
+    for (int t = begin; t < length; ++t) truth = oracle.step(ids[t], t + 1 == length);
+    // The pending id is the engine's own guess: put the text's in its place.
+    e->set_pending(ids[begin]);
+    if (length - begin > 1) e->prefill(std::span(ids).subspan(begin + 1, length - begin - 1));
+    const int32_t token = e->decode(1, nullptr, logits.data())[0];
+    INFO(name << ", length " << length);
+    REQUIRE(e->position() == length);
+    REQUIRE(relative_error(logits, truth) <= kFirstLayerLimits.worst);
+    require_hidden_close(*e, oracle);
+    c.add(logits, token, truth, kFirstLayerLimits.margin);
+  }
+  require_close(c, kFirstLayerLimits, 0.5);
+}
+
+}  // namespace mkbench::testing

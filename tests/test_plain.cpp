@@ -1,0 +1,194 @@
+// The plain megakernel on a GPU: against the oracle, against itself, and when it is mistreated.
+#include <cuda_runtime_api.h>
+
+#include "kernels/plain/megakernel.h"
+#include "tests/support/oracle_comparison.h"
+
+namespace mkbench {
+namespace {
+
+using namespace testing;
+
+bool no_gpu() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
+}
+
+ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
+
+struct Run {
+  std::vector<int32_t> ids;
+  std::vector<float> logits;
+  bool operator==(const Run&) const = default;
+};
+
+// Prompt in, n free-running tokens out, with logits.
+Run run(Engine& e, const std::vector<int32_t>& prompt, int n, int vocab) {
+  Run r;
+  r.logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab));
+  e.reset();
+  e.poison();
+  e.prefill(prompt);
+  r.ids = e.decode(n, nullptr, r.logits.data());
+  return r;
+}
+
+TEST_CASE("plain agrees with the oracle on the tiny checkpoints, lengths 1 to 1,025", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const int blocks = GENERATE(0, 3);  // the whole GPU, and a grid with many tiles a block
+  require_agreement_to_1025(name, [blocks](const ModelWeights& w, PlantedFault fault) {
+    return make_plain(w, {.blocks = blocks, .fault = fault});
+  });
+}
+
+TEST_CASE("plain agrees with the oracle to the last position", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  require_agreement_to_the_end(name, [](const ModelWeights& w, PlantedFault fault) {
+    return make_plain(w, {.fault = fault});
+  });
+}
+
+TEST_CASE("plain agrees with the oracle on four layers of the full shape", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  // No margins here: a cut of the analytic checkpoint is noise. Logits and hidden states are what
+  // is compared.
+  const ModelWeights w = make_synthetic("short", 0, 4);
+  const auto ids = synthetic_prompt(39, 7);
+  Oracle oracle(w);
+  const auto truth = truth_of(oracle, ids);
+  const int blocks = GENERATE(0, 16);
+  const auto e = make_plain(w, {.max_context = 64, .blocks = blocks});
+  const Comparison c = compare_all(*e, ids, truth, kTrainedLimits.margin);
+  INFO("blocks " << blocks << ", worst " << c.worst() << ", rms " << c.rms());
+  REQUIRE(c.finite());
+  REQUIRE(c.worst() <= kTrainedLimits.worst);
+  REQUIRE(c.rms() <= kTrainedLimits.rms);
+  REQUIRE(c.wrong() == 0);
+  require_hidden_close(*e, oracle);
+}
+
+TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights w = make_synthetic("short");
+  const auto e = make_plain(w, {.max_context = 1024});
+  for (const int depth : {11, 64, 300, 700}) {
+    const auto prompt = synthetic_prompt(depth, 3);
+    e->reset();
+    e->poison();
+    e->prefill(prompt);
+    INFO("depth " << depth);
+    REQUIRE(e->position() == depth);
+    REQUIRE(e->decode(128) == synthetic_continuation(prompt, "short", 128));
+  }
+}
+
+TEST_CASE("plain repeats itself to the bit", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights w = tiny();
+  const int vocab = w.config.shape.vocab;
+  const auto prompt = corpus_ids(70), other = corpus_ids(11);
+  std::unique_ptr<Engine> e = make_plain(w, {.max_context = 512});
+  const Run first = run(*e, prompt, 64, vocab);
+  for (int i = 0; i < 20; ++i) REQUIRE(run(*e, prompt, 64, vocab) == first);
+  const Run second = run(*e, other, 64, vocab);
+  REQUIRE(second.ids != first.ids);
+  REQUIRE(run(*e, prompt, 64, vocab) == first);  // nothing of the other prompt is left
+  e->reset();
+  e->prefill(prompt);
+  REQUIRE(e->decode(64) == first.ids);  // without logits: the timed launch
+  e->reset();
+  e->prefill(prompt);
+  std::vector<int32_t> one_by_one;
+  for (int i = 0; i < 64; ++i) one_by_one.push_back(e->decode(1)[0]);
+  REQUIRE(one_by_one == first.ids);
+  const auto fresh = make_plain(w, {.max_context = 4096});
+  for (int i = 0; i < 3; ++i) {  // two engines in turns share nothing
+    REQUIRE(run(*fresh, prompt, 64, vocab) == first);
+    REQUIRE(run(*e, other, 64, vocab) == second);
+  }
+}
+
+TEST_CASE("plain goes back to a saved position", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const auto e = make_plain(tiny(), {.max_context = 512});
+  e->prefill(corpus_ids(100));
+  const Snapshot start = e->save();
+  REQUIRE(start.position == 99);
+  const int64_t launches = e->launch_count();
+  const auto ids = e->decode(100);
+  REQUIRE(e->launch_count() == launches + 1);
+  REQUIRE(e->position() == 199);
+  for (int i = 0; i < 3; ++i) {
+    e->restore(start);
+    REQUIRE(e->position() == 99);
+    REQUIRE(e->decode(100) == ids);
+  }
+  Snapshot wrong = start;
+  wrong.kv_checksum ^= 1;
+  REQUIRE_THROWS_AS(e->restore(wrong), Error);
+  e->reset();  // the rows of another prompt are not the saved ones
+  e->prefill(corpus_ids(150));
+  e->reset();
+  std::vector<int32_t> shifted = corpus_ids(151);
+  shifted.erase(shifted.begin());
+  e->prefill(shifted);
+  REQUIRE_THROWS_AS(e->restore(start), Error);
+}
+
+TEST_CASE("plain reports its times and its progress", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const auto e = make_plain(tiny(), {.max_context = 512});
+  e->prefill(corpus_ids(10));
+  e->decode(200);
+  const DecodeTimes t = e->last_times();
+  REQUIRE(t.per_token_ms.size() == 200);
+  REQUIRE(t.device_ms > 0);
+  REQUIRE(t.device_ms <= t.event_ms * 1.01 + 0.02);
+  REQUIRE(t.event_ms <= t.host_ms * 1.01 + 0.02);
+  REQUIRE(t.sm_ghz > 0.2);
+  REQUIRE(t.sm_ghz < 4);
+  REQUIRE(e->progress().position == 9 + 199);
+}
+
+TEST_CASE("a block that never arrives is a fault with an address, not a hang", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const auto e = make_plain(tiny(), {.max_context = 64, .spin_scale = 0.05, .stall_block = 5});
+  for (int i = 0; i < 2; ++i) {  // the context survives: the second time it says the same
+    e->reset();
+    try {
+      e->prefill(corpus_ids(4));
+      FAIL("no error");
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      INFO(text);
+      REQUIRE(error.kind() == ErrorKind::kHang);
+      REQUIRE(text.find("phase attention, layer 0, position 0") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("plain refuses what it cannot do and never clamps", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights w = tiny();
+  REQUIRE_THROWS_AS(make_plain(w, {.blocks = 100000}), Error);
+  REQUIRE_THROWS_AS(make_plain(w, {.gpu = 99}), Error);
+  REQUIRE_THROWS_AS(make_plain(w, {.max_context = w.config.max_positions + 1}), Error);
+  const auto e = make_plain(w, {.max_context = 16});
+  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing pending
+  for (const int32_t id : {-1, w.config.shape.vocab, INT32_MAX}) {
+    REQUIRE_THROWS_AS(e->prefill(std::vector<int32_t>{1, id}), Error);
+    REQUIRE_THROWS_AS(e->set_pending(id), Error);
+  }
+  REQUIRE_THROWS_AS(e->prefill({}), Error);
+  e->prefill(std::vector<int32_t>{1, 2, 3});
+  REQUIRE_THROWS_AS(e->decode(0), Error);
+  REQUIRE_THROWS_AS(e->decode(15), Error);
+  REQUIRE(e->position() == 2);
+  REQUIRE(e->decode(14).size() == 14);
+  REQUIRE_THROWS_AS(e->decode(1), Error);
+}
+
+}  // namespace
+}  // namespace mkbench

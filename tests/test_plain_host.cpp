@@ -1,0 +1,79 @@
+// What the plain megakernel says where it cannot run: no GPU is needed to be told.
+#include <cuda_runtime_api.h>
+
+#include "kernels/plain/megakernel.h"
+#include "kernels/plain/params.h"
+#include "references/snapshot.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
+
+TEST_CASE("a layer's slab holds its tensors without overlap", "[plain]") {
+  for (const ModelShape& s : {kQwen3_0_6B, kTiny}) {
+    const plain::LayerLayout at = plain::layer_layout(s);
+    REQUIRE(at.k_norm + static_cast<size_t>(s.head_dim) ==
+            static_cast<size_t>(s.layer_parameters()));
+    REQUIRE(at.stride >= static_cast<size_t>(s.layer_parameters()));
+    for (const size_t offset : {at.qkv, at.o, at.gate, at.up, at.down, at.stride}) {
+      REQUIRE(offset % 8 == 0);  // 16-byte loads
+    }
+  }
+}
+
+TEST_CASE("a shape that is not compiled in is refused with every difference", "[plain]") {
+  ModelWeights w = tiny();
+  w.config.shape.hidden = 2048;
+  w.config.shape.intermediate = 6144;
+  try {
+    make_plain(w);
+    FAIL("no error");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    INFO(text);
+    REQUIRE(error.kind() == ErrorKind::kBadInput);
+    REQUIRE(text.find("hidden_size found 2048 wanted 1024") != std::string::npos);
+    REQUIRE(text.find("intermediate_size found 6144 wanted 3072") != std::string::npos);
+    REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
+  }
+}
+
+TEST_CASE("without a GPU the engine says so and names the way out", "[plain]") {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) SKIP_TEST("there is a GPU");
+  try {
+    make_plain(tiny());
+    FAIL("no error");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    INFO(text);
+    REQUIRE(error.kind() == ErrorKind::kUnsupportedDevice);
+    REQUIRE(text.find("--device cpu") != std::string::npos);
+  }
+}
+
+TEST_CASE("memory is told before it is taken", "[plain]") {
+  const ModelConfig config{.shape = kQwen3_0_6B,
+                           .rope_theta = 1e6,
+                           .rope_theta_key = "",
+                           .rms_norm_eps = 1e-6,
+                           .tie_word_embeddings = true,
+                           .max_positions = 40960};
+  const int64_t at_1 = plain_device_bytes(config, {.max_context = 1});
+  const int64_t at_1001 = plain_device_bytes(config, {.max_context = 1001});
+  REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true));
+  // 1,000 more positions: KV rows and the rotary table's.
+  REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
+}
+
+TEST_CASE("the binary knows its architectures", "[plain]") {
+  const std::string list = plain_architectures();
+  INFO(list);
+  REQUIRE_FALSE(list.empty());
+  REQUIRE(list.find("real") == std::string::npos);
+}
+
+}  // namespace
+}  // namespace mkbench
