@@ -38,12 +38,13 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The line of a Git LFS pointer that starts with `key`, without the key.
+// The word after `key` in a Git LFS pointer; no more than a hash may hold, since anything may
+// follow.
 std::string_view lfs_field(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == std::string_view::npos) return "?";
-  text.remove_prefix(at + key.size());
-  return text.substr(0, text.find('\n'));
+  text = text.substr(at + key.size(), 80);
+  return text.substr(0, text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz:"));
 }
 
 // What a file that is no safetensors file looks like, for the message; empty when nothing is known.

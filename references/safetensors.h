@@ -2,13 +2,13 @@
 // bytes. Read strictly.
 //
 // Every file that this reader accepts, the Python package (safetensors 0.8.0) accepts with the same
-// tensors. It is stricter in what that package leaves open, because each hides an exchange of
-// weights or costs memory before the file is known to be sane:
-//   - the header must start with '{' at its first byte: no byte order mark and no leading space, as
-//   the format's README says;
-//     spaces (any JSON white space) after the object are padding and accepted, NUL bytes are not;
+// tensors; a test compares them. It is stricter in what that package leaves open, because each
+// hides an exchange of weights or costs memory before the file is known to be sane:
+//   - the header starts with '{' at its first byte: no byte order mark and no leading space, as the
+//     format's README has it. White space after the object is padding; NUL bytes are not;
 //   - no key twice, neither a tensor's name nor a field of one;
-//   - no field in an entry besides dtype, shape and data_offsets;
+//   - an entry is an object of dtype, shape and data_offsets and nothing else, "__metadata__" an
+//     object of strings;
 //   - at most 16 MiB of header (the format allows 100 MB), 65,536 tensors and rank 8.
 // What no reader can see from the container: a transposed square matrix, one layer's tensors in
 // another's place, two tensors of one shape under swapped names. Only hashes (manifest.json,

@@ -10,3 +10,15 @@ target_link_libraries(load_probe PRIVATE mkbench_options mkbench_references)
 mkbench_test(test_input_tables LABEL host LIBS mkbench_input_cases)
 target_compile_definitions(test_input_tables PRIVATE MKBENCH_LOAD_PROBE="$<TARGET_FILE:load_probe>")
 add_dependencies(test_input_tables load_probe)
+
+mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
+
+# The same files read by the Python package; 77: that Python has none.
+add_test(NAME safetensors_differential
+  COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/tests/safetensors_differential.py
+          $<TARGET_FILE:load_probe>)
+set_tests_properties(safetensors_differential PROPERTIES
+  LABELS host SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")

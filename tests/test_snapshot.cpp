@@ -1,0 +1,234 @@
+// From --model to weights: names, hub caches, folders; what a sound folder becomes in memory.
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "references/error.h"
+#include "references/snapshot.h"
+#include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
+
+namespace mkbench::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sets an environment variable (null: removes it) for a scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~ScopedVariable() { set(before_ ? before_->c_str() : nullptr); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  void set(const char* value) {
+    if (value == nullptr) {
+      unsetenv(name_);
+    } else {
+      setenv(name_, value, 1);
+    }
+  }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::string refusal(const std::string& model) {
+  try {
+    resolve_model(model);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return error.what();
+  }
+  return "accepted";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+constexpr const char* kRevision = "0123456789abcdef0123456789abcdef01234567";
+
+// A hub cache as the client lays it out: blobs, and links to them from the snapshot.
+fs::path make_cache(const fs::path& cache) {
+  const fs::path repository = cache / "models--Org--Name-1.5";
+  const fs::path snapshot = repository / "snapshots" / kRevision;
+  fs::create_directories(repository / "blobs");
+  fs::create_directories(repository / "refs");
+  fs::create_directories(snapshot);
+  write_micro_model(repository / "blobs");
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::create_symlink(fs::path("../../blobs") / name, snapshot / name);
+  write_file(repository / "refs" / "main", std::string(kRevision) + "\n");
+  return snapshot;
+}
+
+bool same_bytes(const Matrix& matrix, const FileTensor& tensor) {
+  return matrix.bytes() == tensor.data.size() &&
+         std::memcmp(matrix.data, tensor.data.data(), matrix.bytes()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("committed names and synthetic sets") {
+  const TemporaryFolder data;
+  const ScopedVariable variable("MKBENCH_DATA_DIR", data.path().c_str());
+  CHECK(data_dir() == data.path());
+  CHECK(contains(refusal("tiny"), (data.path() / "tiny").string()));
+  CHECK(contains(refusal("tiny"), "MKBENCH_DATA_DIR"));
+  fs::create_directory(data.path() / "tiny");
+  const ModelSpec tiny = resolve_model("tiny");
+  CHECK(tiny.kind == ModelSpec::Kind::kCommitted);
+  CHECK(tiny.folder == data.path() / "tiny");
+
+  const ModelSpec plain = resolve_model("synthetic");
+  CHECK(plain.kind == ModelSpec::Kind::kSynthetic);
+  CHECK(plain.lagset.empty());
+  CHECK(resolve_model("synthetic:short").lagset == "short");
+  CHECK(contains(refusal("synthetic:shorter"), "shorter"));
+  CHECK(contains(refusal("synthetic:shorter"), "deep"));  // lists what there is
+  CHECK(refusal("synthetic:") != "accepted");
+}
+
+TEST_CASE("without the variable the data is the source tree's") {
+  const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
+  CHECK(fs::exists(data_dir() / "tiny" / "config.json"));
+}
+
+TEST_CASE("folders and files") {
+  const TemporaryFolder folder;
+  const ModelSpec spec = resolve_model(folder.path().string());
+  CHECK(spec.kind == ModelSpec::Kind::kFolder);
+  CHECK(spec.folder == folder.path());
+  write_file(folder.path() / "file", "x");
+  CHECK(contains(refusal((folder.path() / "file").string()), "is a file"));
+  CHECK(contains(refusal("/no/such/folder"), "/no/such/folder"));
+  CHECK(contains(refusal(""), "empty"));
+  CHECK(refusal("two\nlines").find('\n') == std::string::npos);
+}
+
+TEST_CASE("hub ids are looked up in the local caches") {
+  const TemporaryFolder home, hf_home, hub_cache;
+  const ScopedVariable h("HOME", home.path().c_str());
+  const ScopedVariable hf("HF_HOME", hf_home.path().c_str());
+  const ScopedVariable hub("HF_HUB_CACHE", hub_cache.path().c_str());
+  const std::string nowhere = refusal("Org/Name-1.5");
+  for (const fs::path& cache :
+       {hub_cache.path(), hf_home.path() / "hub", home.path() / ".cache/huggingface/hub"})
+    CHECK(contains(nowhere, (cache / "models--Org--Name-1.5").string()));
+
+  // Each cache is preferred to the ones after it.
+  for (const fs::path& cache :
+       {home.path() / ".cache/huggingface/hub", hf_home.path() / "hub", hub_cache.path()}) {
+    const fs::path snapshot = make_cache(cache);
+    const ModelSpec spec = resolve_model("Org/Name-1.5");
+    CHECK(spec.kind == ModelSpec::Kind::kFolder);
+    CHECK(spec.folder == snapshot);
+    CHECK(spec.name == "Org/Name-1.5");
+    CHECK(load_model(spec, 0).name == "Org/Name-1.5");
+  }
+  CHECK(contains(refusal("Org/Name/x"), "not of that form"));
+  CHECK(contains(refusal("../Name"), "not of that form"));
+}
+
+TEST_CASE("a cache whose refs/main leads nowhere is explained") {
+  const TemporaryFolder cache, empty;
+  const ScopedVariable h("HOME", empty.path().c_str());
+  const ScopedVariable hf("HF_HOME", nullptr);
+  const ScopedVariable hub("HF_HUB_CACHE", cache.path().c_str());
+  make_cache(cache.path());
+  const fs::path main_ref = cache.path() / "models--Org--Name-1.5" / "refs" / "main";
+  write_file(main_ref, "../../../elsewhere");
+  CHECK(contains(refusal("Org/Name-1.5"), "wanted a commit id"));
+  write_file(main_ref, "abc");
+  CHECK(contains(refusal("Org/Name-1.5"), "though refs/main names it"));
+  fs::remove(main_ref);
+  CHECK(contains(refusal("Org/Name-1.5"), main_ref.string()));
+}
+
+TEST_CASE("a folder's tensors come to their places, aligned or not, in one file or two") {
+  const std::vector<FileTensor> tensors = micro_tensors();
+  std::string hash;
+  for (const size_t residue : {0, 1}) {
+    const TemporaryFolder folder;
+    write_micro_model(folder.path());
+    write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors, residue));
+    const ModelWeights weights = load_folder(folder.path(), "micro");
+    CHECK(weights.name == "micro");
+    CHECK(weights.config.shape == kMicro);
+    const std::vector<NamedTensor> table = tensor_table(weights.config);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Matrix& matrix = tensor_of(weights, table[i]);
+      CHECK(reinterpret_cast<uintptr_t>(matrix.data) % 2 == 0);
+      CHECK(same_bytes(matrix, tensors[i]));
+      CHECK((matrix.rows == table[i].rows && matrix.cols == table[i].cols));
+    }
+    CHECK(weights.lm_head.data == weights.embed_tokens.data);
+    CHECK(weights.sha256 == hash_weights(weights));
+    CHECK((hash.empty() || hash == weights.sha256));
+    hash = weights.sha256;
+  }
+}
+
+TEST_CASE("views outlive the loader as long as a copy of the weights lives") {
+  ModelWeights copy;
+  {
+    const TemporaryFolder folder;
+    write_micro_model(folder.path());
+    copy = load_folder(folder.path(), "micro");
+  }  // the file's name is gone, its bytes are not
+  CHECK(hash_weights(copy) == copy.sha256);
+}
+
+TEST_CASE("an untied head is its own matrix and part of the hash") {
+  const TemporaryFolder folder;
+  write_micro_model(folder.path());
+  const std::string tied_hash = load_folder(folder.path(), "micro").sha256;
+  std::vector<FileTensor> tensors = micro_tensors();
+  tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 999));
+  write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
+  write_file(folder.path() / "config.json", micro_config({{"tie_word_embeddings", "false"}}));
+  const ModelWeights weights = load_folder(folder.path(), "micro");
+  CHECK(weights.lm_head.data != weights.embed_tokens.data);
+  CHECK(same_bytes(weights.lm_head, tensors.back()));
+  CHECK(weights.sha256 != tied_hash);
+  CHECK(weights.sha256 == hash_weights(weights));
+}
+
+TEST_CASE("the checks of values and of the manifest can be left out") {
+  const TemporaryFolder folder;
+  write_micro_model(folder.path());
+  write_manifest(folder.path());
+  std::vector<FileTensor> tensors = micro_tensors();
+  tensors[4].data.assign(tensors[4].data.size(), '\xff');  // NaN
+  write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
+  LoadOptions options;
+  CHECK_THROWS_AS(load_folder(folder.path(), "micro", options), Error);
+  options.check_manifest = false;
+  CHECK_THROWS_AS(load_folder(folder.path(), "micro", options), Error);
+  options.check_finite = false;
+  CHECK(load_folder(folder.path(), "micro", options).sha256.size() == 64);
+  options.check_manifest = true;
+  CHECK_THROWS_AS(load_folder(folder.path(), "micro", options), Error);
+}
+
+TEST_CASE("the committed checkpoints load and have the hash that their maker wrote down") {
+  const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
+  for (const char* name : {"tiny", "tiny-untied"}) {
+    const ModelSpec spec = resolve_model(name);
+    const ModelWeights weights = load_model(spec, 0);
+    CHECK(weights.config.shape == kTiny);
+    CHECK(weights.config.tie_word_embeddings == (std::string(name) == "tiny"));
+    std::ifstream in(spec.folder / "manifest.json");
+    const nlohmann::json manifest = nlohmann::json::parse(in);
+    CHECK(weights.sha256 == manifest.at("weights_sha256"));
+    CHECK(weights.sha256 == hash_weights(weights));
+  }
+}
+
+}  // namespace mkbench::testing
