@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "references/weights.h"
+
 namespace mkbench {
 
 // One teacher-forced step. Ids and logits are empty in a token-only reference.
@@ -53,7 +55,12 @@ struct GreedyReference {
 // (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, T in low precision or with TF32 on, D > 0.5).
 GreedyReference read_reference(const std::filesystem::path& path);
 
+// Throws Error(kInvalidReference) naming both hashes unless the reference was made from these weights
+// (a token-only reference may not know its weights; it matches all).
+void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
+
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is none.
+// Of the name, a lag set (":short") and "Qwen/" are left out and case does not matter; a path has none.
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name);
 
