@@ -1,1 +1,12 @@
-# tests of measure
+# Judging and reporting.
+mkbench_test(test_verdict LABEL host LIBS mkbench_judge)
+mkbench_test(test_statistics LABEL host LIBS mkbench_judge)
+mkbench_test(test_parity LABEL host LIBS mkbench_judge SOURCES test_parity.cpp test_parity_token_only.cpp)
+mkbench_test(test_report LABEL host LIBS mkbench_judge SOURCES test_report.cpp test_aggregate.cpp)
+
+# Writes the example report that Python tests read.
+add_executable(report_example report_example.cpp)
+target_link_libraries(report_example PRIVATE mkbench_judge)
+mkbench_python_test(test_report_files)
+set_property(TEST test_report_files APPEND PROPERTY ENVIRONMENT
+  "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")

@@ -64,8 +64,8 @@ struct ParityOptions {
   bool logits_bf16 =
       false;  // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
   bool repeat_without_logits = true;  // the same ids are wanted with and without logits_out
-  std::function<std::string(int32_t)> text_of;  // printable text of one id; may be empty
-  std::function<void(const std::string& prompt, int done, int total)> on_progress;
+  std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
+  std::function<void(const std::string& prompt, int done, int total)> on_progress = {};
 };
 
 // Runs the engine over all prompts of the reference. Engine errors (Error) pass through to the

@@ -15,7 +15,7 @@ class MarkdownTable {
  public:
   MarkdownTable(std::vector<std::string> headings, std::vector<bool> right)
       : rows_{std::move(headings)}, right_(std::move(right)) {}
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void add(std::vector<std::string> cells);  // bars inside are escaped
   std::string str() const;
 
  private:

@@ -58,16 +58,25 @@ double confidence_of(const CaseReport& c) {
   return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
 }
 
-std::string engine_table(const CaseReport& c) {
-  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(c));
-  MarkdownTable table({"engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
+// Cases that differ in depth alone share a table.
+using Group = std::vector<const CaseReport*>;
+
+bool same_group(const CaseReport& a, const CaseReport& b) {
+  return a.model == b.model && a.n_gen == b.n_gen && a.n_prompt == b.n_prompt;
+}
+
+std::string engine_table(const Group& group) {
+  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
+  MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
                        fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
-                      {false, true, true, true, true, false});
-  for (const EngineReport& e : c.engines) {
-    const std::string ms =
-        e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
-    table.add({engine_label(e), number_text(e.tok_per_s), ms, speedup_text(c, e), roofline_text(e),
-               std::string(verdict_name(e.verdict))});
+                      {true, false, true, true, true, true, false});
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      const std::string ms =
+          e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
+      table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
+                 speedup_text(*c, e), roofline_text(e), std::string(verdict_name(e.verdict))});
+    }
   }
   return table.str();
 }
@@ -101,63 +110,96 @@ std::string parity_text(const ParityReport& p) {
   return text;
 }
 
-std::string receipts_text(const CaseReport& c) {
-  int64_t checked = 0, wrong = 0;
-  for (const EngineReport& e : c.engines) {
-    checked += e.receipts_checked;
-    wrong += e.receipts_wrong;
-  }
-  if (checked == 0) return {};
-  return fmt::format("- timed tokens: {} of {} match the {}\n", with_commas(checked - wrong),
-                     with_commas(checked),
-                     c.timed_check.empty()     ? "reference"
-                     : c.timed_check == "live" ? "live truth"
-                                               : c.timed_check);
+std::string parity_line(const EngineReport& e) {
+  const Verdict v = e.parity->verdict;
+  std::string line = fmt::format("parity of {}: ", engine_label(e));
+  if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
+  line += parity_text(*e.parity);
+  return e.parity->reason.empty() ? line : line + ": " + one_line(e.parity->reason, 600);
 }
 
-// Why a column that a reader looks for is empty; once for each reason.
-std::string withheld_text(const CaseReport& c) {
+std::string receipts_line(const Group& group) {
+  int64_t checked = 0, wrong = 0;
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      checked += e.receipts_checked;
+      wrong += e.receipts_wrong;
+    }
+  }
+  if (checked == 0) return {};
+  const std::string& check = group.front()->timed_check;
+  return fmt::format("- timed tokens: {} of {} match the {}\n", with_commas(checked - wrong),
+                     with_commas(checked),
+                     check.empty()     ? "reference"
+                     : check == "live" ? "live truth"
+                                       : check);
+}
+
+// What is to be said of one case: parity, why a column is empty, generated text, verdict where it
+// is not a pass.
+std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
-  const auto note = [&notes](const std::string& text) {
-    if (std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(text);
-  };
+  for (const EngineReport& e : c.engines) {
+    if (e.parity) notes.push_back(parity_line(e));
+  }
   for (const EngineReport& e : c.engines) {
     if (!e.times_withheld.empty()) {
-      note(fmt::format("- {}: times withheld: {}\n", engine_label(e),
-                       one_line(e.times_withheld, 400)));
-    } else if (!e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
-      note(fmt::format("- no share of the roofline: {}\n", one_line(e.roofline_fraction.reason)));
+      notes.push_back(
+          fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
+    } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
+      notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
     }
   }
   for (const ComparisonReport& comparison : c.comparisons) {
-    if (comparison.speedup.value || comparison.speedup.reason.empty()) continue;
-    note(fmt::format("- no speed-up: {}\n", one_line(comparison.speedup.reason)));
+    if (on_cpu || comparison.speedup.value || comparison.speedup.reason.empty()) continue;
+    notes.push_back("no speed-up: " + one_line(comparison.speedup.reason));
   }
-  std::string text;
-  for (const std::string& line : notes) text += line;
-  return text;
+  if (!c.generated_text.empty()) {
+    notes.push_back(fmt::format("text: \"{}\"", one_line(c.generated_text, 160)));
+  }
+  if (c.verdict != Verdict::kPass) {
+    std::string line = fmt::format("verdict: **{}**", verdict_name(c.verdict));
+    for (const std::string& reason : c.reasons) line += "\n  - " + one_line(reason, 600);
+    notes.push_back(line);
+  }
+  return notes;
 }
 
-std::string case_text(const CaseReport& c) {
-  std::string text = fmt::format("\n## {}\n\n", one_line(c.name));
-  if (!c.engines.empty()) text += engine_table(c) + "\n";
-  for (const EngineReport& e : c.engines) {
-    if (!e.parity) continue;
-    text += fmt::format("- parity of {}: {}: {}\n", engine_label(e),
-                        verdict_name(e.parity->verdict), parity_text(*e.parity));
-    if (!e.parity->reason.empty()) text += fmt::format("  - {}\n", one_line(e.parity->reason, 600));
+// A note that holds for every case of the group is printed once, others with their depth.
+std::string notes_text(const Group& group, bool on_cpu) {
+  std::vector<std::vector<std::string>> notes;
+  for (const CaseReport* c : group) notes.push_back(notes_of(*c, on_cpu));
+  const auto holds = [](const std::vector<std::string>& list, const std::string& note) {
+    return std::find(list.begin(), list.end(), note) != list.end();
+  };
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < group.size(); ++i) {
+    for (const std::string& note : notes[i]) {
+      const bool everywhere = std::all_of(notes.begin(), notes.end(),
+                                          [&](const auto& list) { return holds(list, note); });
+      const std::string line =
+          everywhere ? fmt::format("- {}\n", note)
+                     : fmt::format("- depth {}: {}\n", with_commas(group[i]->depth), note);
+      if (!holds(lines, line)) lines.push_back(line);
+    }
   }
-  text += receipts_text(c);
-  text += withheld_text(c);
-  if (!c.generated_text.empty()) {
-    text += fmt::format("- text: \"{}\"\n", one_line(c.generated_text, 160));
-  }
-  text += fmt::format("- verdict: **{}**\n", verdict_name(c.verdict));
-  for (const std::string& reason : c.reasons)
-    text += fmt::format("  - {}\n", one_line(reason, 600));
-  for (const EngineReport& e : c.engines) {
-    if (e.parity && exit_code(e.parity->verdict) != 0 && !e.parity->rows.empty()) {
-      text += fmt::format("\nParity table of {}:\n\n", engine_label(e)) +
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
+std::string group_text(const Group& group, bool on_cpu) {
+  const CaseReport& first = *group.front();
+  std::string title = one_line(first.model.empty() ? first.name : first.model);
+  if (first.n_gen > 0) title += fmt::format(", {} tokens", with_commas(first.n_gen));
+  if (first.n_prompt > 0) title += fmt::format(", prefill of {} ids", with_commas(first.n_prompt));
+  std::string text = fmt::format("\n## {}\n\n", title);
+  const bool any = std::any_of(group.begin(), group.end(),
+                               [](const CaseReport* c) { return !c->engines.empty(); });
+  if (any) text += engine_table(group) + "\n";
+  text += receipts_line(group) + notes_text(group, on_cpu);
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      if (!e.parity || exit_code(e.parity->verdict) == 0 || e.parity->rows.empty()) continue;
+      text += fmt::format("\nParity table of {}, {}:\n\n", engine_label(e), one_line(c->name)) +
               render_parity_table(*e.parity);
     }
   }
@@ -200,7 +242,7 @@ std::string footer_text(const Report& report) {
       fmt::format("\n**{}** (exit code {}, {} case{}{})\n", verdict_name(report.verdict),
                   report.exit_code, report.cases.size(), report.cases.size() == 1 ? "" : "s",
                   skipped > 0 ? fmt::format(", {} skipped", skipped) : "");
-  if (report.cases.size() != 1) {
+  if (report.cases.empty()) {  // else the cases have said it
     for (const std::string& reason : report.reasons) {
       text += fmt::format("- {}\n", one_line(reason, 600));
     }
@@ -211,6 +253,15 @@ std::string footer_text(const Report& report) {
 }
 
 }  // namespace
+
+void MarkdownTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    for (size_t bar = cell.find('|'); bar != std::string::npos; bar = cell.find('|', bar + 2)) {
+      cell.insert(bar, "\\");
+    }
+  }
+  rows_.push_back(std::move(cells));
+}
 
 std::string MarkdownTable::str() const {
   std::vector<size_t> widths(right_.size(), 3);
@@ -264,7 +315,12 @@ std::string render_markdown(const Report& report) {
         "the roofline is shown.\n";
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
-  for (const CaseReport& c : report.cases) text += case_text(c);
+  std::vector<Group> groups;
+  for (const CaseReport& c : report.cases) {
+    if (groups.empty() || !same_group(*groups.back().front(), c)) groups.emplace_back();
+    groups.back().push_back(&c);
+  }
+  for (const Group& group : groups) text += group_text(group, is_cpu_report(report));
   return text + footer_text(report);
 }
 

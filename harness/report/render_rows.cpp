@@ -228,8 +228,6 @@ std::string one_line(const std::string& text, size_t max_length) {
     if (starts && ++length > max_length) return out + "...";
     if (c == '\n') {
       out += "\\n";
-    } else if (c == '|') {
-      out += "\\|";
     } else if (c < 0x20 || c == 0x7f) {
       out += fmt::format("\\x{:02x}", c);
     } else {

@@ -1,0 +1,149 @@
+// A report with every kind of content, made of invented numbers; for tests of what reads and prints
+// reports.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+
+namespace mkbench::testing {
+
+inline Sample example_sample(const std::string& engine, int block, int order, double ms_per_token,
+                             int tokens) {
+  Sample s;
+  s.engine = engine;
+  s.block = block;
+  s.order = order;
+  s.tokens = tokens;
+  s.start_ms = 10.0 + 1000 * block + 400 * order;
+  const double wobble = 1 + 0.002 * ((block * 7 + order * 3) % 5 - 2);
+  s.times.host_ms = ms_per_token * tokens * wobble;
+  s.times.event_ms = s.times.host_ms * 0.999;
+  s.times.sm_ghz = 1.98;
+  for (int t = 0; t < tokens; ++t) {
+    s.times.per_token_ms.push_back(s.times.host_ms / tokens * (t % 10 == 0 ? 1.09 : 0.99));
+    s.ids.push_back(100 + t);
+  }
+  s.receipts_checked = tokens;
+  s.valid = true;
+  return s;
+}
+
+inline ParityReport example_parity() {
+  ParityReport p;
+  p.reference = "reference.json";
+  p.reference_sha256 = std::string(64, 'a');
+  p.prompts = 2;
+  p.steps = 6;
+  p.strict_steps = p.strict_matched = 3;
+  p.decided_steps = 5;
+  p.exact = 5;
+  p.ties = 1;
+  p.flips = 1;
+  p.flips_allowed = 4;
+  p.r_rms = 0.4187;
+  p.r_rms_limit = 1.25;
+  for (int i = 0; i < 6; ++i) {
+    ParityRow row;
+    row.prompt = i < 3 ? "counting" : "capital";
+    row.set = i < 3 ? "strict" : "near-tie";
+    row.position = 4 + i % 3;
+    row.reference_id = 220 + i;
+    row.engine_id = i == 4 ? 7 : row.reference_id;
+    row.reference_text = i == 1 ? "|" : " w" + std::to_string(i);
+    row.engine_text = i == 4 ? "\xc3\xa9\n" : row.reference_text;
+    row.verdict = i == 4 ? StepVerdict::kTie : StepVerdict::kExact;
+    row.margin = 0.5 * i;
+    p.rows.push_back(row);
+  }
+  p.first_divergence = 4;
+  return p;
+}
+
+inline EngineReport example_engine(const std::string& name, const std::string& role, int depth,
+                                   double ms_per_token, int blocks, int tokens) {
+  EngineReport e;
+  e.name = name;
+  e.resolved_name = name == "megakernel" ? "plain" : name;
+  e.role = role;
+  e.device = "cuda:0 Example GPU";
+  e.verdict = Verdict::kPass;
+  e.parity = example_parity();
+  e.launches = 42;
+  e.settings = role == "baseline" ? "allow_tf32=0" : "";
+  e.roofline = roofline_share(kQwen3_0_6B, depth, tokens, true, 4000, 50'000'000);
+  for (int b = 0; b < blocks; ++b) {
+    const int place = (role == "candidate") == (b % 4 == 0 || b % 4 == 3) ? 1 : 0;
+    e.samples.push_back(example_sample(name, b, place, ms_per_token, tokens));
+  }
+  return e;
+}
+
+inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
+  CaseReport c;
+  c.name = "synthetic d=" + std::to_string(depth) + " n=" + std::to_string(tokens);
+  c.model = "synthetic";
+  c.model_id = "synthetic:short";
+  c.weights_sha256 = std::string(64, 'b');
+  c.lagset = "short";
+  c.depth = depth;
+  c.n_gen = tokens;
+  c.reference = "reference.json";
+  c.reference_sha256 = std::string(64, 'a');
+  c.reference_versions = "transformers 5.17.0, torch 2.11.0";
+  c.timed_check = "closed form";
+  c.ids_sha256 = std::string(64, 'c');
+  c.generated_text = "one | two\nthree";
+  c.bytes_needed = 3'000'000'000;
+  c.bytes_free = 140'000'000'000;
+  c.engines.push_back(example_engine("eager", "baseline", depth, 9 + depth * 1e-4, blocks, tokens));
+  c.engines.push_back(
+      example_engine("megakernel", "candidate", depth, 0.8 + depth * 1e-4, blocks, tokens));
+  return c;
+}
+
+inline Report example_report() {
+  Report r;
+  r.meta = {{"version", "0.1.0"},
+            {"git_sha", "0123abc"},
+            {"seed", 1},
+            {"argv", {"mkbench", "--compare", "eager"}},
+            {"output", "mkbench-report-example"}};
+  r.environment = {
+      {"device", "cuda:0 Example GPU"},
+      {"gpu",
+       {{"name", "Example GPU"}, {"sm", "sm_90"}, {"driver", "580.1"}, {"cuda_runtime", "13.0"}}},
+      {"libtorch", {{"version", "2.11.0"}}}};
+  r.calibration = {{"read_gb_per_s", 4000.0}};
+  for (const int depth : {0, 512, 4096}) r.cases.push_back(example_case(depth));
+  for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
+  conclude(r);
+  return r;
+}
+
+// The same on a CPU: host twin, no roofline.
+inline Report example_cpu_report() {
+  Report r = example_report();
+  r.environment = {
+      {"device", "cpu"}, {"cpu", {{"name", "Example CPU"}}}, {"libtorch", {{"version", "2.11.0"}}}};
+  r.calibration = nullptr;
+  r.cases.resize(1);
+  CaseReport& c = r.cases[0];
+  c.model = c.model_id = "tiny";
+  c.name = "tiny d=0 n=16";
+  c.timed_check = "committed continuation";
+  for (EngineReport& e : c.engines) {
+    e.device = "cpu";
+    e.roofline = roofline_share(kTiny, 0, 16, false, 0, 0);
+    for (Sample& s : e.samples) s.times.event_ms = s.times.sm_ghz = 0;
+  }
+  c.engines[1].name = c.engines[1].resolved_name = "host-twin";
+  for (Sample& s : c.engines[1].samples) s.engine = "host-twin";
+  aggregate(c, 0.95, 1, false);
+  conclude(r);
+  return r;
+}
+
+}  // namespace mkbench::testing

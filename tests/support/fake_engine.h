@@ -1,0 +1,145 @@
+// A decoder of 64 tokens whose logits are a hash of the context: quick, exactly repeatable, with
+// decided steps and near ties where a test wants them, and with one switch for each way in which an
+// engine can be wrong.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "references/bf16.h"
+#include "references/engine.h"
+#include "references/synthetic.h"
+
+namespace mkbench::testing {
+
+inline constexpr int kFakeVocab = 64;
+
+// Uniform in [-1, 1) from a hash.
+inline double unit(uint64_t key) {
+  return static_cast<double>(splitmix64(key) >> 11) * 0x1p-52 - 1;
+}
+
+// Where an override stands: number of the step since the prompt, KV rows before it, which prompt.
+struct At {
+  int step;
+  int position;
+  int32_t first_id;  // of the prompt
+  bool with_logits;
+};
+
+struct FakeBehaviour {
+  uint64_t noise_seed = 0;
+  double noise = 0;           // amplitude of the error on every logit
+  bool round_logits = false;  // to bf16
+  std::optional<double> tie_error =
+      {};  // added to the second of a near tie: flips it when larger than the gap
+  // Overrides, called on the final logits and the chosen id.
+  std::function<void(const At&, std::vector<float>& logits, int32_t& id)> at_step = {};
+  bool unwritten_logits = false;  // the last row of a decode is never written
+  bool ignores_pending = false;   // set_pending() does nothing
+  bool keeps_context = false;     // reset() does not empty the sequence
+  bool stuck_counter = false;     // launches are not counted: something else answered
+  int launches_per_decode = 1;
+  int missing_ids = 0;  // short output
+  bool has_logits = true;
+};
+
+class FakeEngine : public Engine {
+ public:
+  explicit FakeEngine(FakeBehaviour behaviour = {}) : behaviour_(std::move(behaviour)) {}
+
+  // Prompts that start with 0 have decided steps only; others meet a near tie at every fourth
+  // context or so.
+  static std::vector<float> true_logits(const std::vector<int32_t>& context) {
+    uint64_t hash = 7;
+    for (const int32_t id : context) hash = splitmix64(hash ^ static_cast<uint64_t>(id));
+    std::vector<float> z(kFakeVocab);
+    for (int i = 0; i < kFakeVocab; ++i)
+      z[static_cast<size_t>(i)] = static_cast<float>(unit(hash + 1000 + static_cast<uint64_t>(i)));
+    const size_t first = hash % kFakeVocab, second = (first + 17) % kFakeVocab;
+    z[first] = 6;
+    if (context.front() != 0 && (hash >> 20) % 4 == 0) z[second] = 6 - kTieGap;
+    return z;
+  }
+  static constexpr float kTieGap = 0.015625F;  // 2^-6: exact in fp32, under a bf16 step (2^-5) at 6
+
+  EngineCapabilities capabilities() const override {
+    return {.name = "fake",
+            .device = "cpu",
+            .max_context = 4096,
+            .logits = behaviour_.has_logits,
+            .one_launch = true};
+  }
+  void reset() override {
+    if (!behaviour_.keeps_context) context_.clear();
+    step_ = 0;
+    ++resets;
+  }
+  void poison() override { ++poisons; }
+  void prefill(std::span<const int32_t> ids) override {
+    context_.insert(context_.end(), ids.begin(), ids.end());
+  }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    if (!behaviour_.stuck_counter) launches_ += behaviour_.launches_per_decode;
+    std::vector<int32_t> ids;
+    for (int t = 0; t < n; ++t) {
+      // The context ends with the pending id; a forced input replaces what the step before emitted.
+      if (t > 0 && forced != nullptr) context_.back() = forced[t];
+      std::vector<float> z = logits_of(context_);
+      int32_t id = static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
+      if (behaviour_.at_step)
+        behaviour_.at_step({step_, position(), context_.front(), logits_out != nullptr}, z, id);
+      if (logits_out != nullptr && !(behaviour_.unwritten_logits && t == n - 1)) {
+        std::copy(z.begin(), z.end(), logits_out + static_cast<size_t>(t) * kFakeVocab);
+      }
+      ids.push_back(id);
+      context_.push_back(id);
+      ++step_;
+    }
+    longest_decode = std::max(longest_decode, n);
+    if (logits_out != nullptr) longest_with_logits = std::max(longest_with_logits, n);
+    ids.resize(ids.size() - static_cast<size_t>(behaviour_.missing_ids));
+    return ids;
+  }
+  void set_pending(int32_t id) override {
+    if (!behaviour_.ignores_pending) context_.back() = id;
+  }
+  Snapshot save() override { return {position(), context_.back(), 0}; }
+  void restore(const Snapshot& s) override { context_.resize(static_cast<size_t>(s.position) + 1); }
+  int position() const override { return static_cast<int>(context_.size()) - 1; }
+  int64_t launch_count() const override { return launches_; }
+  DecodeTimes last_times() const override { return {}; }
+  Progress progress() const override { return {}; }
+
+  int resets = 0, poisons = 0, longest_decode = 0, longest_with_logits = 0;
+
+ private:
+  std::vector<float> logits_of(const std::vector<int32_t>& context) const {
+    std::vector<float> z = true_logits(context);
+    const uint64_t key = behaviour_.noise_seed + 1'000'000 * context.size();
+    // The second of a near tie is the one that lies exactly a gap under the top.
+    const float top = *std::max_element(z.begin(), z.end());
+    for (size_t i = 0; i < z.size(); ++i) {
+      const bool is_second = z[i] == top - kTieGap;
+      if (behaviour_.noise > 0) {
+        z[i] += static_cast<float>(behaviour_.noise * unit(splitmix64(key) ^ (i << 8)));
+      }
+      if (is_second && behaviour_.tie_error) z[i] += static_cast<float>(*behaviour_.tie_error);
+      if (behaviour_.round_logits) z[i] = round_to_bf16(z[i]);
+    }
+    return z;
+  }
+
+  FakeBehaviour behaviour_;
+  std::vector<int32_t> context_;
+  int step_ = 0;
+  int64_t launches_ = 0;
+};
+
+}  // namespace mkbench::testing

@@ -1,0 +1,214 @@
+// From samples to figures: what is computed, and above all what is withheld.
+#include "harness/report/report.h"
+#include "tests/support/catch2.h"
+#include "tests/support/example_report.h"
+
+using namespace mkbench;
+
+namespace {
+
+CaseReport aggregated(CaseReport c) {
+  aggregate(c, 0.95, 1, false);
+  return c;
+}
+
+void check_withheld(const EngineReport& e) {
+  CHECK_FALSE(e.ms_per_tok);
+  CHECK_FALSE(e.times_withheld.empty());
+  for (const Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
+                          &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
+                          &e.sm_ghz, &e.energy_j, &e.roofline_fraction}) {
+    CHECK_FALSE(n->value);
+    CHECK_FALSE(n->reason.empty());
+  }
+  CHECK(e.roofline.fraction == 0);
+}
+
+}  // namespace
+
+TEST_CASE("figures of a case come from its samples") {
+  const CaseReport c = aggregated(testing::example_case(512));
+  const EngineReport& e = c.engines[1];
+  CHECK(e.verdict == Verdict::kPass);
+  REQUIRE(e.ms_per_tok);
+  CHECK(e.ms_per_tok->count == 10);
+  CHECK(e.ms_per_tok->median == Approx(0.8512).epsilon(2e-3));
+  CHECK(*e.tok_per_s.value == Approx(1000 / 0.8512).epsilon(2e-3));
+  CHECK((*e.tok_per_s_ci_low.value < *e.tok_per_s.value &&
+         *e.tok_per_s.value < *e.tok_per_s_ci_high.value));
+  CHECK(*e.host_ms.value == Approx(16 * 0.8512).epsilon(2e-3));
+  CHECK(*e.gpu_ms.value == Approx(*e.host_ms.value * 0.999).epsilon(1e-6));
+  CHECK(*e.itl_p99_ms.value > *e.itl_p50_ms.value);
+  CHECK(*e.first_token_ms.value == Approx(0.8512 * 1.09).epsilon(2e-3));
+  CHECK(e.receipts_checked == 160);
+  CHECK(*e.roofline_fraction.value == Approx(e.roofline.floor_ms / e.ms_per_tok->median));
+  REQUIRE(c.comparisons.size() == 1);
+  CHECK(c.comparisons[0].verdict == "FASTER");
+  CHECK(*c.comparisons[0].speedup.value == Approx(9.0512 / 0.8512).epsilon(2e-3));
+  CHECK((c.comparisons[0].ci && c.comparisons[0].bca_ci));
+  CHECK(c.comparisons[0].blocks == 10);
+}
+
+TEST_CASE("no times without a passing verdict") {
+  for (const VerdictInfo& row : verdict_table()) {
+    CaseReport c = testing::example_case(0);
+    c.engines[1].verdict = row.verdict;
+    c.engines[1].energy_j = {1.0, {}};
+    c = aggregated(c);
+    INFO(row.name);
+    if (times_allowed(row.verdict)) {
+      CHECK(c.engines[1].ms_per_tok);
+      continue;
+    }
+    check_withheld(c.engines[1]);
+    CHECK_FALSE(c.comparisons[0].speedup.value);
+    CHECK_FALSE(c.comparisons[0].ci);
+    CHECK_THAT(c.comparisons[0].speedup.reason, Catch::Contains("megakernel"));
+    CHECK(c.engines[0].ms_per_tok);  // the baseline's stay
+  }
+}
+
+TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the times away") {
+  CaseReport c = testing::example_case(0);
+  c.engines[1].samples[4].receipts_wrong = 1;
+  c.engines[1].samples[4].valid = false;
+  c.engines[1].samples[4].invalid_reason = "receipt: token 3 is 5, wanted 103";
+  c = aggregated(c);
+  CHECK(c.engines[1].verdict == Verdict::kFailToken);
+  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("block 4") && Catch::Contains("token 3"));
+  check_withheld(c.engines[1]);
+
+  c = testing::example_case(0);
+  c.engines[0].samples[9].valid = false;
+  c.engines[0].samples[9].invalid_reason = "clocks disagree";
+  c = aggregated(c);
+  CHECK(c.engines[0].verdict == Verdict::kIntegrity);
+  check_withheld(c.engines[0]);
+
+  c = testing::example_case(0);
+  c.engines[1].samples[0].receipts_checked = 15;
+  c = aggregated(c);
+  CHECK(c.engines[1].verdict == Verdict::kIntegrity);
+  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("15 of 16"));
+
+  c = testing::example_case(0);
+  c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
+  c.engines[1].samples[0].receipts_checked = 8;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+
+  c = testing::example_case(0);
+  c.engines[1].samples.clear();
+  c = aggregated(c);
+  check_withheld(c.engines[1]);
+}
+
+TEST_CASE("faster than the roofline is IMPOSSIBLE") {
+  CaseReport c = testing::example_case(0);
+  c.engines[1].roofline.floor_ms = 0.8 * 1.02;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+  c.engines[1].roofline.floor_ms = 0.8 * 1.05;
+  c = aggregated(c);
+  CHECK(c.engines[1].verdict == Verdict::kImpossible);
+  check_withheld(c.engines[1]);
+  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("faster than the roofline"));
+}
+
+TEST_CASE("a roofline that does not apply is null with the reason") {
+  CaseReport c = testing::example_case(0);
+  c.engines[1].roofline = roofline_share(kTiny, 0, 16, true, 4000, 50'000'000);
+  c = aggregated(c);
+  CHECK(c.engines[1].verdict == Verdict::kPass);
+  CHECK_FALSE(c.engines[1].roofline_fraction.value);
+  CHECK_THAT(c.engines[1].roofline_fraction.reason, Catch::Contains("4 x L2"));
+}
+
+TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofline") {
+  const Report r = testing::example_cpu_report();
+  const CaseReport& c = r.cases[0];
+  CHECK(r.verdict == Verdict::kPass);
+  for (const EngineReport& e : c.engines) {
+    CHECK(e.ms_per_tok);
+    CHECK(e.tok_per_s.value);
+    CHECK(e.roofline_fraction.reason == "no GPU");
+    CHECK_FALSE(e.gpu_ms.value);
+  }
+  CHECK_FALSE(c.comparisons[0].speedup.value);
+  CHECK_THAT(c.comparisons[0].speedup.reason, Catch::Contains("CPU"));
+}
+
+TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
+  const auto verdict_at = [](double candidate_ms, int blocks) {
+    CaseReport c = testing::example_case(0, blocks);
+    c.engines[1] = testing::example_engine("megakernel", "candidate", 0, candidate_ms, blocks, 16);
+    c.engines[1].roofline.applies = false;
+    return aggregated(c).comparisons[0].verdict;
+  };
+  CHECK(verdict_at(0.8, 10) == "FASTER");
+  CHECK(verdict_at(12, 10) == "SLOWER");
+  CHECK(verdict_at(9, 10) == "SAME");
+  CHECK(verdict_at(0.8, 7) == "INCONCLUSIVE");  // no interval below 8 blocks
+}
+
+TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {
+  CaseReport c = aggregated(testing::example_case(0));
+  const auto first = engine_to_json(c.engines[1]);
+  c = aggregated(c);
+  CHECK(engine_to_json(c.engines[1]) == first);
+  for (EngineReport& e : c.engines)
+    e.samples.push_back(testing::example_sample(e.name, 10, 0, 5, 16));
+  c = aggregated(c);
+  CHECK(c.engines[1].ms_per_tok->count == 11);
+}
+
+TEST_CASE("a report's verdict is its worst case's, a case's its worst engine's") {
+  Report r = testing::example_report();
+  CHECK(r.verdict == Verdict::kPass);
+  CHECK(r.exit_code == 0);
+  r.cases[1].engines[1].verdict = Verdict::kFailFidelity;
+  r.cases[1].engines[1].reasons = {"R_rms 3 > 1.25"};
+  r.cases[2].engines[0].verdict = Verdict::kCudaError;
+  conclude(r);
+  CHECK(r.cases[1].verdict == Verdict::kFailFidelity);
+  CHECK(r.cases[2].verdict == Verdict::kCudaError);
+  CHECK(r.verdict == Verdict::kFailFidelity);
+  CHECK(r.exit_code == 3);
+  REQUIRE(r.reasons.size() == 2);
+  CHECK_THAT(r.reasons[0], Catch::Contains("d=512") && Catch::Contains("FAIL_FIDELITY") &&
+                               Catch::Contains("R_rms 3"));
+  conclude(r);
+  CHECK(r.reasons.size() == 2);
+  r.interrupted = true;
+  conclude(r);
+  CHECK(r.exit_code == 130);
+}
+
+TEST_CASE("live passes, skips and reports without a case") {
+  Report r = testing::example_report();
+  r.cases[0].engines[1].verdict = Verdict::kPassLive;
+  conclude(r);
+  CHECK(r.verdict == Verdict::kPassLive);
+  CHECK(r.exit_code == 0);
+
+  Report skipped = testing::example_report();
+  skipped.cases.resize(1);
+  skipped.cases[0].verdict = Verdict::kSkipped;
+  skipped.cases[0].engines[1].verdict = Verdict::kSkipped;
+  conclude(skipped);
+  CHECK(skipped.verdict == Verdict::kSkipped);  // the baseline alone shows nothing
+  CHECK(skipped.exit_code == 0);
+
+  Report hung;
+  hung.cases.resize(1);
+  hung.cases[0].verdict = Verdict::kHang;  // before any engine reported
+  conclude(hung);
+  CHECK(hung.exit_code == 7);
+
+  Report empty;
+  conclude(empty);
+  CHECK(empty.exit_code == 1);
+  CHECK(empty.reasons.at(0) == "no case was run");
+  Report usage;
+  usage.verdict = Verdict::kBadInput;
+  conclude(usage);
+  CHECK(usage.exit_code == 2);
+}

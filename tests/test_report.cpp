@@ -1,0 +1,374 @@
+// report.json: one list of fields for writer, reader and schema; files written whole; printed
+// forms.
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "harness/report/render.h"
+#include "tests/support/catch2.h"
+#include "tests/support/example_report.h"
+
+using namespace mkbench;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The part of JSON Schema that report.schema.json uses; returns the first violation, or nothing.
+// Knows no keyword silently: an unknown one is a violation too, so that the schema cannot outgrow
+// this check.
+std::string violation(const json& value, const json& schema, const json& root,
+                      const std::string& at) {
+  if (schema.contains("$ref")) {
+    const std::string name =
+        schema["$ref"].get<std::string>().substr(std::string("#/$defs/").size());
+    return violation(value, root["$defs"].at(name), root, at);
+  }
+  for (const auto& [key, rule] : schema.items()) {
+    if (key == "type") {
+      const json types = rule.is_array() ? rule : json::array({rule});
+      const bool fits = std::any_of(types.begin(), types.end(), [&](const json& t) {
+        return (t == "object" && value.is_object()) || (t == "array" && value.is_array()) ||
+               (t == "string" && value.is_string()) || (t == "boolean" && value.is_boolean()) ||
+               (t == "integer" && value.is_number_integer()) ||
+               (t == "number" && value.is_number()) || (t == "null" && value.is_null());
+      });
+      if (!fits) return at + ": type";
+    } else if (key == "enum") {
+      if (std::find(rule.begin(), rule.end(), value) == rule.end()) return at + ": enum";
+    } else if (key == "const") {
+      if (value != rule) return at + ": const";
+    } else if (key == "anyOf") {
+      const bool fits = std::any_of(rule.begin(), rule.end(), [&](const json& option) {
+        return violation(value, option, root, at).empty();
+      });
+      if (!fits) return at + ": anyOf";
+    } else if (key == "items") {
+      for (const json& item : value) {
+        const std::string found = violation(item, rule, root, at + "[]");
+        if (!found.empty()) return found;
+      }
+    } else if (key == "properties") {
+      for (const auto& [name, inner] : rule.items()) {
+        if (!value.contains(name)) continue;
+        const std::string found = violation(value[name], inner, root, at + "." + name);
+        if (!found.empty()) return found;
+      }
+    } else if (key == "required") {
+      for (const json& name : rule) {
+        if (!value.contains(name.get<std::string>()))
+          return at + "." + name.get<std::string>() + ": required";
+      }
+    } else if (key == "additionalProperties") {
+      if (rule != false) return at + ": unexpected additionalProperties in the schema";
+      for (const auto& [name, unused] : value.items()) {
+        if (!schema["properties"].contains(name)) return at + "." + name + ": additional";
+      }
+    } else if (key == "allOf") {
+      for (const json& condition : rule) {
+        if (!violation(value, condition.at("if"), root, at).empty()) continue;
+        const std::string found = violation(value, condition.at("then"), root, at);
+        if (!found.empty()) return found;
+      }
+    } else if (key != "description" && key != "title" && key != "$schema" && key != "$id" &&
+               key != "$defs" && key != "pattern") {
+      return at + ": keyword " + key + " is not known to this test";
+    }
+  }
+  return {};
+}
+
+std::string violation(const json& report) {
+  const json schema = report_schema();
+  return violation(report, schema, schema, "report");
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "mkbench-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = name;
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Pointers to every value of objects inside `j`, list items by their first element.
+void collect_pointers(const json& j, const json::json_pointer& at,
+                      std::vector<json::json_pointer>& out) {
+  if (j.is_object()) {
+    for (const auto& [name, inner] : j.items()) {
+      out.push_back(at / name);
+      collect_pointers(inner, at / name, out);
+    }
+  } else if (j.is_array() && !j.empty()) {
+    collect_pointers(j[0], at / size_t{0}, out);
+  }
+}
+
+bool is_free_object(const json::json_pointer& at) {
+  const std::string text = at.to_string();
+  return text.rfind("/meta", 0) == 0 || text.rfind("/env", 0) == 0 ||
+         text.rfind("/calibration", 0) == 0;
+}
+
+// Number of code points of each line that belongs to a table.
+std::vector<size_t> table_widths(const std::string& text) {
+  std::vector<size_t> widths;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '|') continue;
+    widths.push_back(static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    })));
+  }
+  return widths;
+}
+
+}  // namespace
+
+TEST_CASE("a report survives the way to JSON and back") {
+  for (const Report& report : {testing::example_report(), testing::example_cpu_report()}) {
+    const json written = to_json(report);
+    const json parsed = json::parse(written.dump());
+    CHECK(to_json(report_from_json(parsed)) == written);
+  }
+  const Report back = report_from_json(to_json(testing::example_report()));
+  const EngineReport& e = back.cases.at(1).engines.at(1);
+  CHECK(back.cases[1].depth == 512);
+  CHECK(e.resolved_name == "plain");
+  CHECK(e.samples.size() == 10);
+  CHECK(e.samples[3].ids.at(15) == 115);
+  CHECK(e.samples[3].times.per_token_ms.size() == 16);
+  CHECK(e.parity->rows.at(4).verdict == StepVerdict::kTie);
+  CHECK(e.parity->r_rms == Approx(0.4187));
+  CHECK(e.roofline.applies);
+  CHECK(back.cases[1].comparisons.at(0).ci->low > 1);
+}
+
+TEST_CASE("the parts that go over the worker's pipe survive it too") {
+  const CaseReport c = testing::example_case(0);
+  const Sample& sample = c.engines[0].samples[2];
+  CHECK(sample_to_json(sample_from_json(sample_to_json(sample))) == sample_to_json(sample));
+  const ParityReport parity = testing::example_parity();
+  CHECK(parity_to_json(parity_from_json(parity_to_json(parity))) == parity_to_json(parity));
+  CHECK(engine_to_json(engine_from_json(engine_to_json(c.engines[1]))) ==
+        engine_to_json(c.engines[1]));
+}
+
+TEST_CASE("numbers that are not finite are null with the reason, and come back") {
+  Sample s = testing::example_sample("eager", 0, 0, 1, 4);
+  s.times.host_ms = std::numeric_limits<double>::quiet_NaN();
+  s.times.event_ms = -std::numeric_limits<double>::infinity();
+  const json j = sample_to_json(s);
+  CHECK(j["times"]["host_ms"].is_null());
+  CHECK(j["times"]["host_ms_reason"] == "not finite: nan");
+  CHECK(json::parse(j.dump()) == j);  // no NaN reaches the text
+  const Sample back = sample_from_json(j);
+  CHECK(std::isnan(back.times.host_ms));
+  CHECK(back.times.event_ms == -std::numeric_limits<double>::infinity());
+
+  EngineReport e;
+  e.name = "x";
+  e.tok_per_s = {std::numeric_limits<double>::infinity(), {}};
+  e.energy_j = {std::nullopt, "below 1 s of window"};
+  const json written = engine_to_json(e);
+  CHECK(written["tok_per_s_reason"] == "not finite: inf");
+  CHECK(written["energy_j"].is_null());
+  CHECK(written["energy_j_reason"] == "below 1 s of window");
+  CHECK(written["host_ms_reason"] == "not measured");
+  CHECK(engine_from_json(written).energy_j.reason == "below 1 s of window");
+  ParityReport p;
+  p.r_rms = std::nan("");
+  CHECK(std::isnan(*parity_from_json(parity_to_json(p)).r_rms));
+  json bare = written;
+  bare.erase("energy_j_reason");
+  CHECK_THROWS_WITH(engine_from_json(bare), Catch::Contains("energy_j_reason"));
+}
+
+TEST_CASE("the reader names the field that is missing or of the wrong type") {
+  const json good = to_json(testing::example_report());
+  std::vector<json::json_pointer> pointers;
+  collect_pointers(good, json::json_pointer(), pointers);
+  CHECK(pointers.size() > 100);
+  for (const json::json_pointer& at : pointers) {
+    const std::string name = at.back();
+    const bool optional = name.size() > 7 && name.compare(name.size() - 7, 7, "_reason") == 0 &&
+                          name != "invalid_reason";
+    if (is_free_object(at.parent_pointer()) || at.to_string() == "/schema" || optional) continue;
+    json broken = good;
+    broken[at.parent_pointer()].erase(name);
+    INFO(at.to_string());
+    CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains(name));
+    CHECK_FALSE(violation(broken).empty());
+    if (is_free_object(at)) continue;
+    broken = good;
+    broken[at] = json::array({json::object()});
+    CHECK_THROWS_AS(report_from_json(broken), Error);
+    CHECK_FALSE(violation(broken).empty());
+  }
+  json broken = good;
+  broken["cases"][2]["engines"][1]["samples"][4]["tokens"] = 1.5;
+  CHECK_THROWS_WITH(report_from_json(broken),
+                    Catch::Contains("cases[2].engines[1].samples[4].tokens: found 1.5"));
+  broken["cases"][2]["engines"][1]["samples"][4]["tokens"] = 3'000'000'000;
+  CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains("32 bits"));
+  broken = good;
+  broken["verdict"]["status"] = "GREEN";
+  CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains("verdict.status: found \"GREEN\""));
+}
+
+TEST_CASE("other schemas and major versions are refused, newer minor versions are read") {
+  const json good = to_json(testing::example_report());
+  json j = good;
+  j["schema"]["id"] = "somebody.else";
+  CHECK_THROWS_WITH(report_from_json(j), Catch::Contains("schema.id"));
+  for (const char* version : {"2.0.0", "", "1", "x.1", ".1"}) {
+    j = good;
+    j["schema"]["version"] = version;
+    CHECK_THROWS_WITH(report_from_json(j), Catch::Contains("schema.version"));
+  }
+  j["schema"]["version"] = "1.9.3";
+  j["something_new"] = 1;
+  CHECK_NOTHROW(report_from_json(j));
+  CHECK_THROWS_AS(report_from_json(json::array()), Error);
+  CHECK_THROWS_AS(report_from_json(json{{"schema", 3}}), Error);
+}
+
+TEST_CASE("real reports keep to the schema, and the schema is not lax") {
+  const json good = to_json(testing::example_report());
+  CHECK(violation(good) == "");
+  CHECK(violation(to_json(testing::example_cpu_report())) == "");
+  Report failed = testing::example_report();
+  failed.cases[0].engines[1].verdict = Verdict::kHang;
+  aggregate(failed.cases[0], 0.95, 1, false);
+  conclude(failed);
+  CHECK(violation(to_json(failed)) == "");
+  CHECK(violation(to_json(Report())) == "");
+  json broken = good;
+  broken["cases"][0]["surprise"] = 1;
+  CHECK(violation(broken) == "report.cases[].surprise: additional");
+  broken = good;
+  broken["cases"][0]["engines"][0]["energy_j"] = nullptr;
+  broken["cases"][0]["engines"][0].erase("energy_j_reason");
+  CHECK_THAT(violation(broken), Catch::Contains("energy_j_reason"));
+}
+
+TEST_CASE("the committed schema is the generated one") {
+  // After a change of a field: mkbench_schema > reports/report.schema.json
+  CHECK(read_file("reports/report.schema.json") == report_schema().dump(2) + "\n");
+}
+
+TEST_CASE("the output folder holds whole files, also when written twice") {
+  const TemporaryFolder folder;
+  const fs::path out = folder.path() / "a" / "b";
+  Report report = testing::example_report();
+  write_report(report, out);
+  report.reasons.push_back("second time");
+  write_report(report, out);
+  CHECK(json::parse(read_file(out / "report.json")) == to_json(report));
+  CHECK(read_file(out / "report.md") == render_markdown(report));
+  CHECK(json::parse(read_file(out / "env.json"))["env"] == report.environment);
+  std::istringstream lines(read_file(out / "samples.jsonl"));
+  size_t samples = 0;
+  for (std::string line; std::getline(lines, line); ++samples) {
+    json j = json::parse(line);
+    CHECK(j.contains("case"));
+    CHECK_NOTHROW(sample_from_json(j));
+  }
+  CHECK(samples == 60);
+  size_t receipts = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(out)) {
+    CHECK(entry.path().extension() != ".partial");
+    receipts += entry.path().extension() == ".u32";
+  }
+  CHECK(receipts == 60);
+  const std::string bytes = read_file(out / "tokens" / "synthetic-d=512-n=16-megakernel-3.u32");
+  REQUIRE(bytes.size() == 64);
+  CHECK(static_cast<unsigned char>(bytes[4]) == 101);
+  const json trace = json::parse(read_file(out / "trace.json"));
+  CHECK(trace["traceEvents"].size() == 3 * (1 + 2 + 20 + 20 * 16));
+  CHECK(trace["otherData"]["samples_without_a_start_are_laid_end_to_end"] == false);
+
+  std::ofstream(folder.path() / "file") << "x";
+  CHECK_THROWS_AS(write_report(report, folder.path() / "file" / "below"), Error);
+}
+
+TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
+  const std::string gpu = render_markdown(testing::example_report());
+  CHECK_THAT(gpu, Catch::Contains("device=cuda:0 Example GPU") &&
+                      Catch::Contains("megakernel (plain)") && Catch::Contains("baseline") &&
+                      Catch::Contains("3 of 3 tokens match HF (strict)") &&
+                      Catch::Contains("R_rms 0.42 <= 1.25") &&
+                      Catch::Contains("960 of 960 match the closed form") &&
+                      Catch::Contains("**PASS** (exit code 0, 3 cases)") &&
+                      Catch::Contains("report: mkbench-report-example"));
+  CHECK_THAT(gpu, !Catch::Contains("NO GPU"));
+  const std::vector<size_t> widths = table_widths(gpu);
+  REQUIRE(widths.size() == 8);
+  for (const size_t w : widths) CHECK(w == widths[0]);
+
+  const std::string cpu = render_markdown(testing::example_cpu_report());
+  CHECK_THAT(cpu, Catch::Contains("NO GPU: device=cpu") && !Catch::Contains("% |"));
+  CHECK(cpu.find("NO GPU") < cpu.find("| engine"));
+
+  Report failed = testing::example_report();
+  failed.cases.resize(1);
+  EngineReport& e = failed.cases[0].engines[1];
+  e.verdict = e.parity->verdict = Verdict::kFailToken;
+  e.parity->reason = "position 5: found 7, wanted 224";
+  e.parity->rows[4].verdict = StepVerdict::kWrong;
+  e.reasons = {"parity: position 5"};
+  aggregate(failed.cases[0], 0.95, 1, false);
+  conclude(failed);
+  const std::string text = render_markdown(failed);
+  CHECK_THAT(text, Catch::Contains("times withheld: FAIL_TOKEN") && Catch::Contains("WRONG") &&
+                       Catch::Contains("| ref_id | mk_id |") && Catch::Contains("exit code 3") &&
+                       !Catch::Contains("0.8008"));
+}
+
+TEST_CASE("the parity table stays a table with texts of any kind") {
+  const std::string table = render_parity_table(testing::example_parity());
+  CHECK_THAT(table, Catch::Contains("prompt") && Catch::Contains("\\|") && Catch::Contains("\\n"));
+  const std::vector<size_t> widths = table_widths(table);
+  REQUIRE(widths.size() == 8);
+  for (const size_t w : widths) CHECK(w == widths[0]);
+}
+
+TEST_CASE("flat forms hold one row for each engine of each case") {
+  const Report report = testing::example_report();
+  const std::string csv = render(report, "csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 7);
+  std::istringstream lines(render(report, "jsonl"));
+  size_t rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    CHECK(json::parse(line).size() == flatten(report).columns.size());
+  }
+  CHECK(rows == 6);
+  CHECK(json::parse(render(report, "json")) == to_json(report));
+  CHECK(render(report, "md") == render_markdown(report));
+  CHECK_THROWS_WITH(render(report, "xml"), Catch::Contains("found 'xml'"));
+}
+
+TEST_CASE("small formatters") {
+  CHECK(with_commas(0) == "0");
+  CHECK(with_commas(999) == "999");
+  CHECK(with_commas(1000) == "1,000");
+  CHECK(with_commas(-1234567) == "-1,234,567");
+  CHECK(one_line("a\nb\x01") == "a\\nb\\x01");
+  CHECK(one_line("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == "\xc3\xa9\xc3\xa9...");
+  const json j = {{"a", {1, 2, 3}}, {"b", {{"c", json::array()}}}};
+  CHECK(dump_readable(j) == "{\n  \"a\": [1,2,3],\n  \"b\": {\n    \"c\": []\n  }\n}");
+}

@@ -1,0 +1,193 @@
+// Statistics against published tables, closed forms and simulation; clocks and roofline of a
+// sample.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "harness/measure/sample.h"
+#include "harness/measure/statistics.h"
+#include "references/error.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+// Sum of twelve uniforms less six: near enough to a normal for coverage, and the same everywhere.
+double bell(std::mt19937_64& random) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += static_cast<double>(random() >> 11) * 0x1p-53;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("t quantiles equal the printed tables") {
+  CHECK(t_quantile(0.95, 1) == Approx(12.7062).epsilon(1e-5));
+  CHECK(t_quantile(0.95, 2) == Approx(4.30265).epsilon(1e-5));
+  CHECK(t_quantile(0.95, 9) == Approx(2.26216).epsilon(1e-5));
+  CHECK(t_quantile(0.99, 9) == Approx(3.24984).epsilon(1e-5));
+  CHECK(t_quantile(0.90, 29) == Approx(1.69913).epsilon(1e-5));
+  CHECK(t_quantile(0.95, 1000000) == Approx(1.95997).epsilon(1e-5));
+  // One degree of freedom is the Cauchy distribution: tan(pi c / 2).
+  CHECK(t_quantile(0.5, 1) == Approx(1.0).epsilon(1e-9));
+  CHECK_THROWS_AS(t_quantile(1.0, 5), Error);
+  CHECK_THROWS_AS(t_quantile(0.95, 0), Error);
+}
+
+TEST_CASE("summary of a small set") {
+  const std::vector<double> values = {4, 1, 3, 2};
+  const Summary s = summarize(values, 0.95);
+  CHECK(s.count == 4);
+  CHECK(s.mean == Approx(2.5));
+  CHECK(s.median == Approx(2.5));
+  CHECK(s.min == 1);
+  CHECK(s.max == 4);
+  CHECK(s.rel_sd == Approx(std::sqrt(5.0 / 3) / 2.5));
+  REQUIRE(s.ci);
+  CHECK(s.ci->high - s.ci->low == Approx(2 * 3.18245 * std::sqrt(5.0 / 3) / 2).epsilon(1e-5));
+  CHECK_FALSE(summarize(std::vector<double>{7}, 0.95).ci);
+  CHECK(summarize(std::vector<double>{}, 0.95).count == 0);
+}
+
+TEST_CASE("intervals cover the truth about as often as they say") {
+  std::mt19937_64 random(20);
+  int t_hits = 0, bca_hits = 0;
+  const int trials = 400;
+  for (int i = 0; i < trials; ++i) {
+    std::vector<double> values(12);
+    for (double& v : values) v = 5 + bell(random);
+    const auto t = summarize(values, 0.9).ci;
+    const auto bca = bca_interval(values, 0.9, 3, 500);
+    REQUIRE((t && bca));
+    t_hits += t->low <= 5 && 5 <= t->high;
+    bca_hits += bca->low <= 5 && 5 <= bca->high;
+  }
+  // 0.9 within four standard errors (0.06); the bootstrap is a little short at 12 values.
+  CHECK(std::abs(t_hits / double{trials} - 0.9) < 0.06);
+  CHECK(std::abs(bca_hits / double{trials} - 0.88) < 0.08);
+}
+
+TEST_CASE("BCa shifts to the long tail of skewed values and repeats with its seed") {
+  std::mt19937_64 random(4);
+  std::vector<double> values(40);
+  for (double& v : values) v = std::exp(1.2 * bell(random));
+  const auto a = bca_interval(values, 0.95, 7);
+  const auto b = bca_interval(values, 0.95, 7);
+  REQUIRE((a && b));
+  CHECK(a->low == b->low);
+  CHECK(a->high == b->high);
+  const double mean = summarize(values, 0.95).mean;
+  CHECK(a->low < mean);
+  CHECK(a->high - mean > mean - a->low);
+  CHECK_FALSE(bca_interval(std::vector<double>{1}, 0.95, 7));
+  const auto same = bca_interval(std::vector<double>{2, 2, 2}, 0.95, 7);
+  REQUIRE(same);
+  CHECK((same->low == 2 && same->high == 2));
+}
+
+TEST_CASE("percentiles are withheld where too few values support them") {
+  std::vector<double> values(99);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  CHECK_FALSE(percentile(values, 99));
+  values.push_back(99);
+  REQUIRE(percentile(values, 99));
+  CHECK(*percentile(values, 99) == Approx(98.01));
+  CHECK(*percentile(values, 50) == Approx(49.5));
+  CHECK(*percentile(values, 0) == 0);
+  CHECK(*percentile(values, 100) == 99);
+  std::shuffle(values.begin(), values.end(), std::mt19937_64(1));
+  CHECK(*percentile(values, 50) == Approx(49.5));
+  CHECK_FALSE(percentile(std::vector<double>{}, 50));
+  CHECK_FALSE(percentile(std::vector<double>(9, 1.0), 90));
+  CHECK_THROWS_AS(percentile(values, 101), Error);
+}
+
+TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes common drift") {
+  std::mt19937_64 random(11);
+  std::vector<double> slow, fast;
+  for (int b = 0; b < 10; ++b) {
+    const double drift = 1 + 0.2 * b;  // both engines slow down alike
+    slow.push_back(8 * drift * std::exp(0.001 * bell(random)));
+    fast.push_back(2 * drift * std::exp(0.001 * bell(random)));
+  }
+  const PairedSpeedup s = paired_speedup(slow, fast, 0.95, 1);
+  CHECK(s.blocks == 10);
+  CHECK(s.speedup == Approx(4).epsilon(2e-3));
+  REQUIRE((s.ci && s.bca_ci));
+  CHECK((s.ci->low < s.speedup && s.speedup < s.ci->high));
+  CHECK(s.ci->high - s.ci->low < 0.02);
+  CHECK((s.bca_ci->low < s.speedup && s.speedup < s.bca_ci->high));
+  // Swapped roles give the inverse, ends swapped.
+  const PairedSpeedup inverse = paired_speedup(fast, slow, 0.95, 1);
+  CHECK(inverse.speedup == Approx(1 / s.speedup));
+  CHECK(inverse.ci->low == Approx(1 / s.ci->high));
+
+  slow.resize(7);
+  CHECK_THROWS_AS(paired_speedup(slow, fast, 0.95, 1), Error);
+  fast.resize(7);
+  CHECK_FALSE(paired_speedup(slow, fast, 0.95, 1).ci);  // below 8 blocks
+  fast[3] = 0;
+  CHECK_THROWS_AS(paired_speedup(slow, fast, 0.95, 1), Error);
+}
+
+TEST_CASE("tok/s is all tokens over all time, not a mean of rates") {
+  const std::vector<int> tokens = {100, 100};
+  const std::vector<double> ms = {100, 300};
+  CHECK(tokens_per_second(tokens, ms) == Approx(500));  // the mean of rates would be 667
+  CHECK(std::isnan(tokens_per_second(std::vector<int>{}, std::vector<double>{})));
+}
+
+TEST_CASE("block orders: abba balances places, random is a seeded permutation") {
+  const auto abba = block_orders(3, 8, false, 0);
+  REQUIRE(abba.size() == 8);
+  CHECK(abba[0] == std::vector<int>{0, 1, 2});
+  CHECK(abba[1] == std::vector<int>{2, 1, 0});
+  CHECK(abba[2] == std::vector<int>{2, 1, 0});
+  CHECK(abba[3] == std::vector<int>{0, 1, 2});
+  CHECK(abba[4] == abba[0]);
+
+  const auto random = block_orders(4, 50, true, 9);
+  CHECK(random == block_orders(4, 50, true, 9));
+  CHECK(random != block_orders(4, 50, true, 10));
+  std::vector<int> first(4);
+  for (std::vector<int> order : random) {
+    ++first[static_cast<size_t>(order[0])];
+    std::sort(order.begin(), order.end());
+    CHECK(order == std::vector<int>{0, 1, 2, 3});
+  }
+  for (const int count : first) CHECK(count >= 4);  // each comes first now and then
+}
+
+TEST_CASE("clocks must agree within 1 % and 20 us") {
+  DecodeTimes t;
+  t.host_ms = 100;
+  CHECK(clock_disagreement(t).empty());  // one clock cannot disagree
+  t.event_ms = 99.0;
+  CHECK(clock_disagreement(t).empty());
+  t.event_ms = 98.9;
+  CHECK_THAT(clock_disagreement(t), Catch::Contains("host 100.000 ms, events 98.900 ms"));
+  t.event_ms = 100;
+  t.device_ms = 90;
+  CHECK_FALSE(clock_disagreement(t).empty());
+  t = {};
+  t.host_ms = 0.030;
+  t.device_ms = 0.011;  // far apart, yet under 20 us
+  CHECK(clock_disagreement(t).empty());
+  t.device_ms = std::nan("");
+  CHECK_FALSE(clock_disagreement(t).empty());
+}
+
+TEST_CASE("roofline share counts weights and the mean context's KV") {
+  const RooflineShare share = roofline_share(kQwen3_0_6B, 512, 129, true, 4000, 50'000'000);
+  CHECK(share.applies);
+  // 596,049,920 parameters of 2 bytes, and (512 + 64) rows of 114,688 bytes.
+  CHECK(share.bytes_per_token == Approx(2.0 * 596'049'920 + 576.0 * 114'688));
+  CHECK(share.floor_ms == Approx(share.bytes_per_token / 4000e9 * 1e3));
+  CHECK(share.fraction == 0);
+  const RooflineShare tiny = roofline_share(kTiny, 0, 128, true, 4000, 50'000'000);
+  CHECK_FALSE(tiny.applies);
+  CHECK_THAT(tiny.reason, Catch::Contains("4 x L2"));
+  CHECK(roofline_share(kQwen3_0_6B, 0, 1, false, 0, 0).reason == "no GPU");
+  CHECK_FALSE(roofline_share(kQwen3_0_6B, 0, 1, true, 0, 50'000'000).applies);
+}
