@@ -139,7 +139,9 @@ const std::vector<std::pair<std::string, Command>> kCommands = {{"run", Command:
 
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
-    "MKBENCH_DATA_DIR", "MKBENCH_PYTHON", "MKBENCH_SPIN_SCALE", "MKBENCH_HOME", "MKBENCH_VENV"};
+    "MKBENCH_DATA_DIR",      "MKBENCH_PYTHON", "MKBENCH_SPIN_SCALE",
+    "MKBENCH_VENV",          "MKBENCH_PRESET", "MKBENCH_CUDA_ARCHITECTURES",
+    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
 
 std::string upper_env(std::string_view name) {
   std::string env = "MKBENCH_";
@@ -344,11 +346,11 @@ const std::vector<Flag>& flag_table() {
        kRunOnly | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
-      {"nvtx", 0, "off|block|token", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,
+      {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,
        [](O& o, S t) {
-         o.nvtx = parse_choice<NvtxMode>(
-             "nvtx", t,
-             {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}, {"token", NvtxMode::kToken}});
+         if (t == "token") bad_usage("--nvtx: 'token' is not available in this version");
+         o.nvtx = parse_choice<NvtxMode>("nvtx", t,
+                                         {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}});
        }},
       {"timeout", 0, "S", "300", "seconds for a case; then HANG or TIMEOUT", kRunAndDoctor, false,
        [](O& o, S t) { o.timeout_s = parse_seconds(t); }},

@@ -16,7 +16,7 @@ namespace mkbench {
 
 enum class Command { kRun, kDoctor, kPlot, kList };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
-enum class NvtxMode { kOff, kBlock, kToken };
+enum class NvtxMode { kOff, kBlock };
 
 // One flag's value as it was given; what meta.options of a report holds.
 struct OptionValue {

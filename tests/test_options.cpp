@@ -232,6 +232,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--engine", "./other.so"}, "other.so", "not available in this version"},
       {{"--engine", "hosttwin"}, "hosttwin", "host-twin"},
       {{"--parity", "all"}, "all", "not available in this version"},
+      {{"--nvtx", "token"}, "token", "not available in this version"},
       {{"--parity", "off"}, "--parity", "off"},
       {{"--device", "gpu"}, "--device", "auto, cuda, cpu"},
       {{"--order", "baab"}, "--order", "abba"},

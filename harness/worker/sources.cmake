@@ -16,3 +16,33 @@ target_compile_definitions(mkbench_options_parser PRIVATE
   MKBENCH_COMPILER="${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
   MKBENCH_CUDA_COMPILER="${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION}")
 add_dependencies(mkbench_options_parser mkbench_git_info)
+
+mkbench_library(mkbench_flow
+  SOURCES
+    commands/doctor.cpp
+    commands/launch.cpp
+    commands/list.cpp
+    commands/plan.cpp
+    commands/plot.cpp
+    commands/progress.cpp
+    commands/run.cpp
+    worker/blocks.cpp
+    worker/case_flow.cpp
+    worker/channel.cpp
+    worker/collector.cpp
+    worker/gate.cpp
+    worker/interrupt.cpp
+    worker/machine.cpp
+    worker/services.cpp
+    worker/supervisor.cpp
+    worker/text.cpp
+    worker/timed_truth.cpp
+    worker/watch.cpp
+    worker/worker_main.cpp
+  PUBLIC mkbench_options_parser mkbench_judge
+  PRIVATE mkbench_device mkbench_baselines mkbench_plain mkbench_host_twin fmt::fmt Threads::Threads)
+target_compile_definitions(mkbench_flow PRIVATE
+  MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MKBENCH_BUILD_PYTHON="${MKBENCH_PYTHON}")
+
+add_executable(mkbench main.cpp)
+target_link_libraries(mkbench PRIVATE mkbench_flow fmt::fmt)

@@ -1,0 +1,21 @@
+// The commands of mkbench, one file each. Each returns the process's exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/options.h"
+
+namespace mkbench {
+
+// The main job: gate, measure, report. `argv` goes into the report.
+int run_command(const Options& options, const std::vector<std::string>& argv);
+// What the machine has and whether mkbench can use it. Exit 6 with --device cuda where no GPU is
+// usable.
+int doctor_command(const Options& options);
+// Draws plots of reports that are there already.
+int plot_command(const Options& options);
+// Engines, models, devices.
+int list_command(const Options& options);
+
+}  // namespace mkbench

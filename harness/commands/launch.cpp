@@ -1,0 +1,43 @@
+#include "harness/commands/launch.h"
+
+#include <fmt/format.h>
+
+#include "harness/worker/channel.h"
+#include "harness/worker/interrupt.h"
+#include "harness/worker/supervisor.h"
+#include "harness/worker/worker_main.h"
+
+namespace mkbench {
+
+WorkerAnswer ask_worker(const CaseJob& job, const std::string& type, double deadline_s,
+                        bool in_process) {
+  WorkerAnswer answer;
+  const auto take = [&](const nlohmann::json& message) {
+    const std::string found = message.value("type", "");
+    if (found == type) {
+      answer.ok = true;
+      answer.message = message;
+    } else if (found == "error") {
+      answer.problem = message.value("message", "");
+    }
+  };
+  if (in_process) {
+    CallbackSink sink(take);
+    do_job(job, sink);
+    answer.interrupted = interrupt_count() > 0;
+    return answer;
+  }
+  const WorkerEnd end = run_worker(job, {.deadline_s = deadline_s}, take);
+  using How = WorkerEnd::How;
+  answer.interrupted = end.how == How::kInterrupted;
+  answer.hung = end.how == How::kHung || end.how == How::kTimedOut;
+  if (answer.ok || !answer.problem.empty()) return answer;
+  answer.problem = answer.hung          ? fmt::format("no answer within {:g} s", deadline_s)
+                   : answer.interrupted ? "interrupted"
+                   : end.how == How::kSignalled
+                       ? "the worker died by " + signal_text(end.code)
+                       : fmt::format("the worker left with exit status {}", end.code);
+  return answer;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,148 @@
+#include "harness/commands/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "harness/worker/collector.h"
+#include "harness/worker/services.h"
+#include "references/config.h"
+#include "references/error.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+void choose_device(const Options& options, const nlohmann::json& probe, const std::string& problem,
+                   RunPlan& plan) {
+  plan.device_text = "cpu";
+  if (options.device == DeviceChoice::kCpu) return;
+  std::string why = problem.empty() ? "" : "the machine could not be examined: " + problem;
+  std::string what_to_do;
+  if (probe.is_object()) {
+    plan.cuda = probe.value("usable", false);
+    why = probe.value("reason", "");
+    what_to_do = probe.value("what_to_do", "");
+  }
+  if (plan.cuda) {
+    plan.device_text = probe.value("device", "cuda");
+    if (probe.value("other_processes", 0) > 0) {
+      plan.warnings.push_back(
+          fmt::format("GPU {} is in use by {} other process(es): times will be noisy", options.gpu,
+                      probe.value("other_processes", 0)));
+    }
+    return;
+  }
+  while (!why.empty() && why.back() == '.') why.pop_back();
+  if (options.device == DeviceChoice::kCuda) {
+    throw Error(ErrorKind::kUnsupportedDevice,
+                fmt::format("--device cuda: no usable GPU: {}{}{}; to run on the CPU: --device cpu",
+                            why, what_to_do.empty() ? "" : "; ", what_to_do));
+  }
+  plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
+}
+
+// Resolved names, each once: megakernel and plain are one engine as long as megakernel means plain.
+void choose_engines(const Options& options, RunPlan& plan, CaseJob& job) {
+  for (const std::string& name : options.compare) {
+    if (std::find(job.baselines.begin(), job.baselines.end(), name) != job.baselines.end())
+      continue;
+    job.baselines.push_back(name);
+    plan.engine_names.push_back(name);
+  }
+  std::vector<std::string> engines = options.engines;
+  if (engines.empty()) engines = {plan.cuda ? "megakernel" : "host-twin"};
+  for (const std::string& name : engines) {
+    const std::string resolved = resolve_engine(name);
+    if (std::find(job.candidates.begin(), job.candidates.end(), resolved) != job.candidates.end()) {
+      plan.warnings.push_back(fmt::format("--engine: {} is {} here and runs once", name, resolved));
+      continue;
+    }
+    job.candidates.push_back(resolved);
+    plan.engine_names.push_back(name);
+  }
+}
+
+// Where a config says how far a model goes, a longer case is refused before anything is measured.
+void check_positions(const CaseJob& job, const ModelSpec& spec) {
+  if (spec.kind == ModelSpec::Kind::kSynthetic) return;  // its worker checks
+  const ModelConfig config = read_config(spec.folder / "config.json");
+  const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
+  const int64_t needed = first_depth(job) + tokens;
+  if (needed <= config.max_positions) return;
+  throw Error(
+      ErrorKind::kBadInput,
+      fmt::format("case '{}': needs {} positions ({} KV rows and {} tokens), but model {} has "
+                  "max_position_embeddings {}",
+                  case_name(job), needed, first_depth(job), tokens, job.model,
+                  config.max_positions));
+}
+
+void add_case(RunPlan& plan, const CaseJob& job, const ModelSpec& spec) {
+  check_positions(job, spec);
+  plan.jobs.push_back(job);
+}
+
+double spin_scale(const Options& options) {
+  const char* text = std::getenv("MKBENCH_SPIN_SCALE");
+  if (!options.in_process || text == nullptr) return 1;
+  char* end = nullptr;
+  const double scale = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(scale >= 1 && scale <= 1e9)) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("MKBENCH_SPIN_SCALE: '{}' is not a number in [1, 1e9]", text));
+  }
+  return scale;
+}
+
+}  // namespace
+
+RunPlan plan_run(const Options& options, const nlohmann::json& probe,
+                 const std::string& probe_problem) {
+  RunPlan plan;
+  choose_device(options, probe, probe_problem, plan);
+  CaseJob job;
+  job.device = plan.cuda ? "cuda" : "cpu";
+  job.gpu = options.gpu;
+  job.ids = options.ids;
+  job.blocks = options.blocks;
+  job.max_blocks = options.target_rel_ci > 0 ? options.max_blocks : options.blocks;
+  job.warmup = options.warmup;
+  job.target_rel_ci = options.target_rel_ci;
+  job.random_order = options.random_order;
+  job.seed = options.seed;
+  job.confidence = options.confidence;
+  job.reference_dir = options.reference;
+  job.require_reference = options.require_reference;
+  job.fault = static_cast<int>(options.fault);
+  job.nvtx = static_cast<int>(options.nvtx);
+  job.spin_scale = spin_scale(options);
+  job.test_worker = options.test_worker;
+  choose_engines(options, plan, job);
+
+  std::vector<std::string> models = options.models;
+  if (models.empty())
+    models = plan.cuda ? std::vector<std::string>{"synthetic"}
+                       : std::vector<std::string>{"tiny", "tiny-untied"};
+  for (const std::string& model : models) {
+    const ModelSpec spec = resolve_model(model);
+    job.model = model;
+    for (const int n_prompt : options.n_prompt) {
+      job.n_prompt = n_prompt;
+      job.depth = job.n_gen = 0;
+      if (n_prompt > 0) add_case(plan, job, spec);
+    }
+    job.n_prompt = 0;
+    for (const int depth : options.n_depth) {
+      for (const int n_gen : options.n_gen) {
+        job.depth = depth;
+        job.n_gen = n_gen;
+        add_case(plan, job, spec);
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,50 @@
+// The parent's picture of a case: put together from a worker's messages, complete at any moment.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "harness/report/report.h"
+#include "harness/worker/job.h"
+#include "harness/worker/supervisor.h"
+#include "references/qwen3.h"
+
+namespace mkbench {
+
+class CaseCollector {
+ public:
+  // `asked_names`: what the user called each of the job's engines ("megakernel" for "plain").
+  CaseCollector(const CaseJob& job, const std::vector<std::string>& asked_names);
+
+  // Takes one message. Unknown types are kept as warnings: a newer worker is a bug, not a crash.
+  void take(const nlohmann::json& message);
+
+  // Turns the way the worker ended into verdicts: a death or a deadline strikes the engine that was
+  // running.
+  void finish(const WorkerEnd& end, double deadline_s);
+  // The same for a job done in this process.
+  void finish_in_process(bool interrupted);
+
+  CaseReport& report() { return report_; }
+  bool interrupted() const { return interrupted_; }
+  const std::optional<ModelShape>& shape() const { return shape_; }
+
+ private:
+  EngineReport* engine(const std::string& resolved_name);
+  EngineReport* running_engine();
+  void strike(EngineReport* guilty, Verdict verdict, const std::string& reason);
+  void take_sample(const nlohmann::json& message);
+  std::string where() const;
+
+  CaseReport report_;
+  std::optional<ModelShape> shape_;
+  nlohmann::json progress_;  // the last message of that type
+  bool done_ = false, interrupted_ = false;
+};
+
+// "tiny d=0 n=128", "synthetic:deep pp512"
+std::string case_name(const CaseJob& job);
+
+}  // namespace mkbench

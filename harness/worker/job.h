@@ -1,0 +1,50 @@
+// What the parent asks a worker to do: one job, sent as one JSON document.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace mkbench {
+
+// Everything about one case. Engines are named by their resolved names ("eager", "plain",
+// "host-twin").
+struct CaseJob {
+  std::string kind = "case";   // "probe", "plan", "ceiling", "case"
+  std::string model;           // one item of --model
+  std::string device = "cpu";  // "cpu" or "cuda"
+  int gpu = 0;
+  std::vector<std::string> baselines, candidates;
+  int depth = 0;             // KV rows before the first timed step
+  int n_gen = 0;             // timed tokens; of a prefill test the untimed ones that check it
+  int n_prompt = 0;          // > 0: a prefill test of so many KV rows
+  std::vector<int32_t> ids;  // prompt ids; empty: the reference's or seeded ones
+  int blocks = 10, max_blocks = 10, warmup = 1;
+  double target_rel_ci = 0;  // 0 = off
+  bool random_order = false;
+  uint64_t seed = 1;
+  double confidence = 0.95;
+  std::string reference_dir;  // empty: the committed ones
+  bool require_reference = false;
+  int fault = 0;  // PlantedFault
+  int nvtx = 1;   // NvtxMode
+  double spin_scale = 1;
+  std::string test_worker;  // "hang:ENGINE" etc.
+};
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseJob, kind, model, device, gpu, baselines, candidates, depth,
+                                   n_gen, n_prompt, ids, blocks, max_blocks, warmup, target_rel_ci,
+                                   random_order, seed, confidence, reference_dir, require_reference,
+                                   fault, nvtx, spin_scale, test_worker)
+
+// Rows of KV cache before the first step of the case.
+inline int first_depth(const CaseJob& job) {
+  if (!job.ids.empty()) return static_cast<int>(job.ids.size()) - 1;
+  return job.n_prompt > 0 ? job.n_prompt : job.depth;
+}
+
+// Untimed tokens that check a prefill test.
+inline constexpr int kPrefillCheckTokens = 8;
+
+}  // namespace mkbench

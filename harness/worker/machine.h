@@ -1,0 +1,23 @@
+// What a worker can say of its machine: the `environment` of reports, memory, and whether a GPU is
+// usable.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace mkbench {
+
+// {"usable", "reason", "what_to_do", "devices": [...], "environment": {...}} for the GPU asked for.
+// Touches CUDA and libtorch, so only a worker calls it.
+nlohmann::json probe_machine(int gpu);
+
+// MemAvailable of /proc/meminfo, in bytes; 0 where it cannot be read.
+int64_t host_free_bytes();
+
+// Free bytes of GPU `gpu`; 0 where it cannot be asked.
+int64_t device_free_bytes(int gpu);
+
+// Bytes a second at which all cores read a buffer larger than the caches; for estimates only.
+double host_read_bytes_per_second();
+
+}  // namespace mkbench

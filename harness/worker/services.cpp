@@ -1,0 +1,125 @@
+#include "harness/worker/services.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "baselines/eager.h"
+#include "harness/device/nvtx.h"
+#include "harness/worker/gate.h"
+#include "harness/worker/interrupt.h"
+#include "harness/worker/machine.h"
+#include "kernels/host_twin/host_twin.h"
+#include "kernels/plain/megakernel.h"
+#include "references/error.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+bool is_eager(const std::string& name) {
+  return name == "eager" || name == kTruthName || name == kHeadFp32Name;
+}
+
+EagerOptions eager_options(const CaseJob& job, const EngineRequest& request) {
+  EagerOptions options;
+  options.cuda = job.device == "cuda";
+  options.gpu = job.gpu;
+  options.fp32 = request.name == kTruthName;
+  options.head_fp32 = request.name == kHeadFp32Name;
+  options.max_context = request.max_context;
+  options.fault = request.fault;
+  return options;
+}
+
+PlainOptions plain_options(const CaseJob& job, const EngineRequest& request) {
+  PlainOptions options;
+  options.gpu = job.gpu;
+  options.max_context = request.max_context;
+  options.spin_scale = job.spin_scale;
+  options.fault = request.fault;
+  return options;
+}
+
+std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
+                                    const ModelWeights& weights) {
+  if (is_eager(request.name)) return make_eager(weights, eager_options(job, request));
+  const bool cuda = job.device == "cuda";
+  if (request.name == "plain") {
+    if (!cuda) {
+      throw Error(ErrorKind::kUnsupportedDevice,
+                  "plain is a CUDA kernel and --device is cpu; host-twin is its twin on a CPU");
+    }
+    return make_plain(weights, plain_options(job, request));
+  }
+  if (request.name == "host-twin") {
+    if (cuda) {
+      throw Error(ErrorKind::kUnsupportedDevice,
+                  "host-twin runs on a CPU and --device is cuda; use --device cpu");
+    }
+    HostTwinOptions options;
+    options.max_context = request.max_context;
+    options.fault = request.fault;
+    return make_host_twin(weights, options);
+  }
+  throw Error(ErrorKind::kBadInput, fmt::format("engine '{}' is unknown", request.name));
+}
+
+int64_t engine_bytes(const CaseJob& job, const EngineRequest& request, const ModelConfig& config) {
+  const bool cuda = job.device == "cuda";
+  if (is_eager(request.name)) return eager_bytes(config, eager_options(job, request));
+  if (request.name == "plain")
+    return cuda ? plain_device_bytes(config, plain_options(job, request)) : 0;
+  // The twin reads the loaded weights in place and keeps a bf16 cache.
+  return cuda ? 0 : config.shape.kv_bytes_per_position() * request.max_context;
+}
+
+ModelConfig config_of(const std::string& model) {
+  const ModelSpec spec = resolve_model(model);
+  if (spec.kind != ModelSpec::Kind::kSynthetic) return read_config(spec.folder / "config.json");
+  ModelConfig config;  // the rest is known when the weights are made
+  config.shape = kQwen3_0_6B;
+  config.tie_word_embeddings = true;
+  return config;
+}
+
+std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
+  const std::filesystem::path folder =
+      job.reference_dir.empty() ? data_dir() : std::filesystem::path(job.reference_dir);
+  std::vector<GreedyReference> references;
+  for (const auto& path : find_references(folder, name)) references.push_back(read_reference(path));
+  return references;
+}
+
+}  // namespace
+
+std::string resolve_engine(const std::string& name) {
+  return name == "megakernel" ? "plain" : name;
+}
+
+FlowServices make_services(const CaseJob& job) {
+  nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
+  FlowServices services;
+  services.config = config_of;
+  services.load = [](const std::string& model, int depth) {
+    return load_model(resolve_model(model), depth);
+  };
+  services.references = [job](const std::string& name) { return read_references(job, name); };
+  services.make_engine = [job](const EngineRequest& request, const ModelWeights& weights) {
+    return make_engine(job, request, weights);
+  };
+  services.bytes = [job](const EngineRequest& request, const ModelConfig& config) {
+    return engine_bytes(job, request, config);
+  };
+  services.free_bytes = [job] {
+    return job.device == "cuda" ? device_free_bytes(job.gpu) : host_free_bytes();
+  };
+  services.settings = [](const std::string& engine) {
+    return is_eager(engine) ? eager_settings() : std::string();
+  };
+  services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
+  services.stop = [] { return interrupt_count() > 0; };
+  return services;
+}
+
+}  // namespace mkbench

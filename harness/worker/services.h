@@ -1,0 +1,55 @@
+// What a case needs from outside: weights, references, engines, memory. Functions, so that tests
+// can script them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/worker/job.h"
+#include "references/engine.h"
+#include "references/greedy_reference.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// Which engine to make. Besides the resolved names of candidates there are the three runs of the
+// baseline.
+struct EngineRequest {
+  std::string name;  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "plain", "host-twin"
+  int max_context = 0;
+  PlantedFault fault = PlantedFault::kNone;
+};
+inline constexpr char kTruthName[] = "eager-fp32";
+inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
+
+// A named time range that a profiler shows; ends with the object.
+using RangeGuard = std::shared_ptr<void>;
+
+struct FlowServices {
+  // Config of a model before its weights are loaded; max_positions is 0 where only the weights know
+  // it.
+  std::function<ModelConfig(const std::string& model)> config;
+  // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
+  std::function<ModelWeights(const std::string& model, int depth)> load;
+  // All references of a model by name, checked; empty if there is none.
+  std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
+  std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
+  // Bytes of the job's device that the engine will take.
+  std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
+  std::function<int64_t()> free_bytes;                             // of the job's device
+  std::function<std::string(const std::string& engine)> settings;  // pinned library settings
+  std::function<RangeGuard(const char* name)> range;               // a literal
+  std::function<bool()> stop;                                      // Ctrl-C has come
+};
+
+// "megakernel" is the best CUDA kernel that can run here: plain, until there is another.
+std::string resolve_engine(const std::string& name);
+
+// The services of a real worker: libtorch, the kernels, this machine.
+FlowServices make_services(const CaseJob& job);
+
+}  // namespace mkbench
