@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kPlainThreads)
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   uint32_t sum = 0;
   for (int pass = 0; pass < passes; ++pass) {
+#pragma unroll 1  // the loads in flight are those below; a longer body spills at 1024 threads
     for (int64_t i = first; i < count; i += kLoadsInFlight * stride) {
       uint4 v[kLoadsInFlight];
 #pragma unroll

@@ -1,0 +1,43 @@
+// What the eager baseline must hold on every device: one list, run by test_eager on the CPU and by
+// test_eager_gpu on a card.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "baselines/eager.h"
+#include "references/greedy_reference.h"
+#include "references/weights.h"
+
+namespace mkbench::testing {
+
+// A committed checkpoint with its HF reference.
+struct Case {
+  ModelWeights weights;
+  GreedyReference reference;
+};
+Case load_case(const std::string& model);
+
+// Against HF's committed answers (teacher-forced): T by its top logits, B' by the size of its
+// error, B by its tokens.
+void check_truth(const Case& c, bool cuda);
+void check_error_of_bf16(const Case& c, bool cuda);
+void check_tokens(const Case& c, bool cuda);
+
+// Each planted fault changes tokens of the strict prompts, and no fault none.
+void check_planted_faults(const Case& c, bool cuda);
+
+// The engine contract: prefill equals single steps, save and restore, poison, repeatability,
+// refusals, ties, NaN.
+void check_prefill_is_stepwise(const ModelWeights& weights, bool cuda);
+void check_save_restore(const ModelWeights& weights, bool cuda);
+void check_poison(const ModelWeights& weights, bool cuda);
+void check_repeatable(const ModelWeights& weights, bool cuda);
+void check_refusals(const ModelWeights& weights, bool cuda);
+void check_lowest_of_equals(const ModelWeights& weights, bool cuda);
+void check_nan_is_no_token(const ModelWeights& weights, bool cuda);
+void check_localiser_hooks(const ModelWeights& weights, bool cuda);
+void check_times_and_counts(const ModelWeights& weights, bool cuda);
+
+}  // namespace mkbench::testing

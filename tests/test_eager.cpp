@@ -1,0 +1,105 @@
+// The eager baseline on the CPU, and what needs no device.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baselines/eager.h"
+#include "references/error.h"
+#include "tests/eager_lanes.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+using namespace mkbench::testing;
+
+TEST_CASE("eager equals the committed references of tiny") {
+  const Case c = load_case("tiny");
+  check_truth(c, false);
+  check_error_of_bf16(c, false);
+  check_tokens(c, false);
+}
+
+TEST_CASE("eager equals the committed references of tiny-untied") {
+  const Case c = load_case("tiny-untied");
+  check_truth(c, false);
+  check_error_of_bf16(c, false);
+  check_tokens(c, false);
+}
+
+TEST_CASE("faults planted in eager change tokens") {
+  check_planted_faults(load_case("tiny"), false);
+  check_planted_faults(load_case("tiny-untied"), false);
+}
+
+TEST_CASE("eager meets the engine contract") {
+  const ModelWeights tiny = load_case("tiny").weights;
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, false); }
+  SECTION("save and restore") { check_save_restore(tiny, false); }
+  SECTION("poison") { check_poison(tiny, false); }
+  SECTION("repeatable") { check_repeatable(tiny, false); }
+  SECTION("refusals") { check_refusals(tiny, false); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, false); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, false); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, false); }
+  SECTION("times and counts") { check_times_and_counts(tiny, false); }
+}
+
+TEST_CASE("a weight that a file holds misaligned gives the same tokens") {
+  const ModelWeights tiny = load_case("tiny").weights;
+  // The embedding 2 bytes off an aligned address.
+  auto storage = std::make_shared<std::vector<Bf16>>(tiny.embed_tokens.size() + 16);
+  Bf16* shifted = storage->data();
+  while (reinterpret_cast<uintptr_t>(shifted) % 16 != 2) ++shifted;
+  std::copy_n(tiny.embed_tokens.data, tiny.embed_tokens.size(), shifted);
+  ModelWeights moved = tiny;
+  moved.embed_tokens.data = shifted;
+  moved.lm_head.data = shifted;
+  const auto a = make_eager(tiny), b = make_eager(moved);
+  const std::vector<int32_t> prompt = {65, 66, 67, 32};
+  a->prefill(prompt);
+  b->prefill(prompt);
+  CHECK(a->decode(24) == b->decode(24));
+}
+
+TEST_CASE("eager's memory is stated before it is taken") {
+  ModelConfig config;
+  config.shape = kQwen3_0_6B;
+  config.tie_word_embeddings = true;
+  EagerOptions options;
+  options.max_context = 4096;
+  const int64_t kv = 4096 * kQwen3_0_6B.kv_bytes_per_position();
+  CHECK(eager_bytes(config, options) == kv);  // CPU weights are the caller's
+  options.cuda = true;
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + kv);
+  options.head_fp32 = true;
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + 4LL * 151'936 * 1024 + kv);
+  options = {};
+  options.fp32 = true;
+  CHECK(eager_bytes(config, options) == 4 * 596'049'920LL + 2 * kv);
+}
+
+TEST_CASE("the pinned settings are in force and are reported") {
+  const std::string settings = eager_settings();
+  CAPTURE(settings);
+  for (const char* part :
+       {"allow_tf32=0", "cudnn_allow_tf32=0", "allow_bf16_reduced_precision_reduction=0",
+        "deterministic_algorithms=1", "CUBLAS_WORKSPACE_CONFIG=:", "attention=eager"}) {
+    CHECK(settings.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("CUDA without a usable GPU is refused, never replaced") {
+  const TorchFacts facts = torch_facts();
+  CHECK(facts.version.find('.') != std::string::npos);
+  CHECK(facts.cuda_version.find('.') != std::string::npos);
+  EagerOptions options;
+  options.cuda = true;
+  options.gpu = facts.cuda_available ? 99 : 0;
+  try {
+    make_eager(load_case("tiny").weights, options);
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kUnsupportedDevice);
+    CHECK(std::string(e.what()).find("--device cpu") != std::string::npos);
+  }
+}

@@ -1,0 +1,47 @@
+// The eager baseline on a GPU: the same list as on the CPU, against the same references.
+#include "baselines/eager.h"
+#include "tests/eager_lanes.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+using namespace mkbench::testing;
+
+#define NEEDS_GPU() \
+  if (!torch_facts().cuda_available) SKIP_TEST("libtorch sees no GPU")
+
+TEST_CASE("eager on CUDA equals the committed references of tiny") {
+  NEEDS_GPU();
+  const Case c = load_case("tiny");
+  check_truth(c, true);
+  check_error_of_bf16(c, true);
+  check_tokens(c, true);
+  check_planted_faults(c, true);
+}
+
+TEST_CASE("eager on CUDA equals the committed references of tiny-untied") {
+  NEEDS_GPU();
+  const Case c = load_case("tiny-untied");
+  check_truth(c, true);
+  check_error_of_bf16(c, true);
+  check_tokens(c, true);
+  check_planted_faults(c, true);
+}
+
+TEST_CASE("eager on CUDA meets the engine contract") {
+  NEEDS_GPU();
+  const ModelWeights tiny = load_case("tiny").weights;
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, true); }
+  SECTION("save and restore") { check_save_restore(tiny, true); }
+  SECTION("poison") { check_poison(tiny, true); }
+  SECTION("repeatable") { check_repeatable(tiny, true); }
+  SECTION("refusals") { check_refusals(tiny, true); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, true); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, true); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, true); }
+  SECTION("times and counts") { check_times_and_counts(tiny, true); }
+}
+
+TEST_CASE("the settings promise the architectures that libtorch was built for") {
+  NEEDS_GPU();
+  CHECK(torch_facts().architectures.find("sm_") != std::string::npos);
+}

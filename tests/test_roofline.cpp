@@ -1,0 +1,43 @@
+// The device operation and the read-bandwidth ceiling, on a GPU only.
+#include "harness/device/device_check.h"
+#include "harness/device/device_info.h"
+#include "harness/device/roofline.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+TEST_CASE("a real operation on every GPU") {
+  const DeviceList list = list_devices();
+  if (list.devices.empty()) SKIP_TEST("no GPU");
+  for (const DeviceInfo& device : list.devices) {
+    CHECK_FALSE(device.uuid.empty());
+    CHECK(device.sm_count > 0);
+    CHECK(device.free_bytes > 0);
+    CHECK(device.free_bytes <= device.total_bytes + (int64_t{1} << 30));
+    const DeviceCheck check = check_device(device.index);
+    CAPTURE(check.error);
+    CHECK(check.ok);
+    CHECK(check.got == check.wanted);
+    CHECK(check.wanted > 1e6);  // a sum that no idle memory could show
+    CHECK(check.blocks == device.sm_count);
+  }
+  CHECK_FALSE(check_device(static_cast<int>(list.devices.size())).ok);
+}
+
+TEST_CASE("the read-bandwidth ceiling is measured and repeats") {
+  const DeviceList list = list_devices();
+  if (list.devices.empty()) SKIP_TEST("no GPU");
+  const ReadBandwidth first = measure_read_bandwidth(0), again = measure_read_bandwidth(0);
+  CAPTURE(first.plain_gb_per_s, first.bulk_gb_per_s, first.bulk_pattern);
+  CHECK(first.buffer_bytes >= 8 * list.devices[0].l2_bytes);
+  CHECK(first.bytes_per_sample >= first.buffer_bytes);
+  CHECK(first.samples >= 5);
+  CHECK(first.plain_gb_per_s > 100);
+  CHECK((first.bulk_gb_per_s > 0) == list.devices[0].has_bulk_copy());
+  if (list.devices[0].has_bulk_copy()) {
+    // Two ways of reading the same memory: far apart would mean that one of them does not read it
+    // all.
+    CHECK(first.bulk_gb_per_s == Approx(first.plain_gb_per_s).epsilon(0.15));
+  }
+  CHECK(again.best_gb_per_s() == Approx(first.best_gb_per_s()).epsilon(0.05));
+}
