@@ -51,6 +51,9 @@ def tiny(model):
         out.append({"name": f"corpus-{len(ids)}", "set": "strict", "ids": ids, "steps": steps})
     for i, text in enumerate(NEAR_TIE_TEXTS[model]):
         out.append({"name": f"other-{i + 1}", "set": "near-tie", "ids": list(text.encode()), "steps": 48})
+    # 599 rows are prefilled: more than one chunk, and far beyond the windows of the training.
+    ids = train_tiny.window(train_tiny.corpus(), 300, 600)
+    out.append({"name": "corpus-600", "set": "near-tie", "ids": ids, "steps": 16})
     return [{**p, "text": "".join(map(byte_text, p["ids"]))} for p in out]
 
 
