@@ -173,7 +173,7 @@ TEST_CASE("clock-limiting bits are named") {
 
 TEST_CASE("a healthy machine is ready") {
   DoctorReport report = healthy();
-  judge(inputs(), report);
+  judge_machine(inputs(), report);
   CHECK(report.gpu_ready);
   for (const DoctorItem& item : report.items) {
     CAPTURE(item.topic, item.text);
@@ -187,7 +187,7 @@ TEST_CASE("the doctor names each problem") {
   DoctorReport report = healthy();
   DoctorInputs in = inputs();
   const auto has_problem = [&](const std::string& topic) {
-    judge(in, report);
+    judge_machine(in, report);
     const DoctorItem* item = find_item(report, topic, Finding::kProblem);
     CHECK_FALSE(report.gpu_ready);
     CHECK(report.next.find("--device cpu") != std::string::npos);
@@ -233,7 +233,7 @@ TEST_CASE("the doctor names each problem") {
 TEST_CASE("the doctor warns, and stays ready") {
   DoctorReport report = healthy();
   const auto warns = [&](const std::string& topic) {
-    judge(inputs(), report);
+    judge_machine(inputs(), report);
     CHECK(report.gpu_ready);
     return find_item(report, topic, Finding::kWarning) != nullptr;
   };
@@ -260,7 +260,7 @@ TEST_CASE("the doctor warns, and stays ready") {
 TEST_CASE("lines and JSON tell the same") {
   DoctorReport report = healthy();
   report.devices.devices[0].free_bytes = 0;
-  judge(inputs(), report);
+  judge_machine(inputs(), report);
   const nlohmann::json j = to_json(report);
   std::string lines;
   for (const std::string& line : doctor_lines(report)) lines += line + "\n";

@@ -281,7 +281,7 @@ Toolkit find_toolkit() {
   return {};
 }
 
-void judge(const DoctorInputs& inputs, DoctorReport& report) {
+void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
   report.usability = judge_device(report.devices, inputs.gpu, inputs.our_architectures);
   report.items.clear();
   Items items(report.items);
@@ -317,7 +317,7 @@ DoctorReport run_doctor(const DoctorInputs& inputs) {
     report.check = check_device(inputs.gpu);
     report.checked = true;
   }
-  judge(inputs, report);
+  judge_machine(inputs, report);
   return report;
 }
 
@@ -345,15 +345,18 @@ nlohmann::json to_json(const DoctorReport& report) {
                      {"text", item.text},
                      {"what_to_do", item.what_to_do}});
   }
-  return {{"driver", report.devices.driver_version},
-          {"driver_cuda", cuda_version_text(report.devices.driver_cuda_version)},
-          {"runtime_cuda", cuda_version_text(report.devices.runtime_cuda_version)},
-          {"toolkit", {{"nvcc", report.toolkit.nvcc}, {"version", report.toolkit.version}}},
-          {"devices", devices},
-          {"items", items},
-          {"gpu_ready", report.gpu_ready},
-          {"verdict", report.verdict},
-          {"next", report.next}};
+  return {
+      {"driver", report.devices.driver_version},
+      {"driver_cuda", report.devices.driver_cuda_version == 0
+                          ? nlohmann::json(nullptr)
+                          : nlohmann::json(cuda_version_text(report.devices.driver_cuda_version))},
+      {"runtime_cuda", cuda_version_text(report.devices.runtime_cuda_version)},
+      {"toolkit", {{"nvcc", report.toolkit.nvcc}, {"version", report.toolkit.version}}},
+      {"devices", devices},
+      {"items", items},
+      {"gpu_ready", report.gpu_ready},
+      {"verdict", report.verdict},
+      {"next", report.next}};
 }
 
 }  // namespace mkbench

@@ -57,7 +57,7 @@ DoctorReport run_doctor(const DoctorInputs& inputs);
 
 // The same judgement of given facts (`report` with devices, toolkit, check and memory filled in):
 // fills in items, verdict, usability. Pure.
-void judge(const DoctorInputs& inputs, DoctorReport& report);
+void judge_machine(const DoctorInputs& inputs, DoctorReport& report);
 
 // nvcc of CUDA_HOME, CUDA_PATH, then PATH.
 Toolkit find_toolkit();

@@ -16,7 +16,7 @@ constexpr int64_t kBytesPerSample = int64_t{16}
                                     << 30;  // 3 ms and more: launch overhead under 0.2 %
 constexpr int kSamples = 9;
 constexpr int kWarmUps = 3;
-constexpr int kPlainThreads = 1024;
+constexpr int kPlainThreads = 512;
 constexpr int kLoadsInFlight = 4;    // 16-byte loads of one thread
 constexpr uint32_t kMostStages = 6;  // 96 KiB a block: within every card's limit from sm_90 on
 
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kPlainThreads)
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   uint32_t sum = 0;
   for (int pass = 0; pass < passes; ++pass) {
-#pragma unroll 1  // the loads in flight are those below; a longer body spills at 1024 threads
+#pragma unroll 1  // the loads in flight are those below; a longer body costs registers and so
+                  // threads
     for (int64_t i = first; i < count; i += kLoadsInFlight * stride) {
       uint4 v[kLoadsInFlight];
 #pragma unroll
@@ -199,7 +200,11 @@ ReadBandwidth measure_read_bandwidth(int gpu) {
   cudaDeviceProp properties{};
   MKBENCH_CUDA(cudaGetDeviceProperties(&properties, gpu));
 
-  const int blocks = 2 * properties.multiProcessorCount;
+  // Every block resident: a second wave would leave multiprocessors idle at its end.
+  int blocks_per_sm = 0;
+  MKBENCH_CUDA(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, read_plain, kPlainThreads, 0));
+  const int blocks = blocks_per_sm * properties.multiProcessorCount;
   // Whole rounds of the plain kernel, and so whole copies of 16 KiB too.
   const int64_t round = int64_t{blocks} * kPlainThreads * kLoadsInFlight * int64_t{sizeof(uint4)};
   ReadBandwidth result;
