@@ -321,7 +321,7 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   for (const size_t w : widths) CHECK(w == widths[0]);
 
   const std::string cpu = render_markdown(testing::example_cpu_report());
-  CHECK_THAT(cpu, Catch::Contains("NO GPU: device=cpu") && !Catch::Contains("% |"));
+  CHECK_THAT(cpu, Catch::Contains("NO GPU RESULT: device=cpu") && !Catch::Contains("% |"));
   CHECK(cpu.find("NO GPU") < cpu.find("| engine"));
 
   Report failed = testing::example_report();

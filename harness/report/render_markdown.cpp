@@ -83,7 +83,7 @@ std::string engine_table(const Group& group) {
 
 std::string parity_text(const ParityReport& p) {
   std::string text;
-  const std::string source = p.reference == "live" ? "live fp32 truth" : "HF";
+  const std::string source = p.reference.rfind("live", 0) == 0 ? "live fp32 truth" : "HF";
   if (p.strict_steps > 0) {
     text = fmt::format("{} of {} tokens match {} (strict)", with_commas(p.strict_matched),
                        with_commas(p.strict_steps), source);
@@ -217,7 +217,7 @@ std::string header_text(const Report& report) {
   if (is_cpu_report(report)) {
     add("", json_text(env, {"cpu", "name"}));
   } else {
-    add("", json_text(env, {"gpu", "sm"}));
+    add("sm ", json_text(env, {"gpu", "sm"}));
     add("driver ", json_text(env, {"gpu", "driver"}));
     add("CUDA ", json_text(env, {"gpu", "cuda_runtime"}));
   }
@@ -309,10 +309,12 @@ std::string render_parity_table(const ParityReport& parity) {
 std::string render_markdown(const Report& report) {
   std::string text = header_text(report);
   if (is_cpu_report(report)) {
-    text +=
-        "\n> **NO GPU: device=cpu.** The host twin runs the kernel's schedule on CPU threads. It "
-        "tests correctness;\n> its times say nothing about a GPU, so no speed-up and no share of "
-        "the roofline is shown.\n";
+    const std::string banner = json_text(report.environment, {"banner"});
+    text += fmt::format(
+        "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
+        "threads to test that it is right; its times say\n> nothing about a GPU, so no speed-up "
+        "and no share of the roofline is shown.\n",
+        banner.empty() ? "Asked for with --device cpu." : one_line(banner) + ".");
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<Group> groups;

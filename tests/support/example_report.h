@@ -114,7 +114,7 @@ inline Report example_report() {
   r.environment = {
       {"device", "cuda:0 Example GPU"},
       {"gpu",
-       {{"name", "Example GPU"}, {"sm", "sm_90"}, {"driver", "580.1"}, {"cuda_runtime", "13.0"}}},
+       {{"name", "Example GPU"}, {"sm", "9.0"}, {"driver", "580.1"}, {"cuda_runtime", "13.0"}}},
       {"libtorch", {{"version", "2.11.0"}}}};
   r.calibration = {{"read_gb_per_s", 4000.0}};
   for (const int depth : {0, 512, 4096}) r.cases.push_back(example_case(depth));

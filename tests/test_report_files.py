@@ -1,0 +1,134 @@
+"""Files of a report as others read them: schema, plots, CSV, SQL. Reads the tests' example report."""
+
+import copy
+import csv
+import io
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXAMPLE = os.environ.get("MKBENCH_REPORT_EXAMPLE", "")
+
+
+def example(kind, folder, form=None):
+    command = [EXAMPLE, kind, str(folder)] + ([form] if form else [])
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def plot(*reports, out):
+    command = [sys.executable, str(ROOT / "scripts" / "plot_report.py"), *map(str, reports), "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        example("gpu", self.folder / "gpu")
+        self.report = json.loads((self.folder / "gpu" / "report.json").read_text())
+
+    def put(self, report):
+        path = self.folder / "changed.json"
+        path.write_text(json.dumps(report))
+        return path
+
+
+class Schema(Files):
+    def test_an_independent_validator_agrees(self):
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("no jsonschema; test_report holds the schema to reports as well")
+        schema = json.loads((ROOT / "reports" / "report.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        validator = jsonschema.Draft202012Validator(schema)
+        example("cpu", self.folder / "cpu")
+        for report in (self.report, json.loads((self.folder / "cpu" / "report.json").read_text())):
+            self.assertEqual(list(validator.iter_errors(report)), [])
+        changed = copy.deepcopy(self.report)
+        changed["cases"][0]["engines"][0]["verdict"] = "GREEN"
+        changed["schema"]["version"] = "2.0.0"
+        del changed["cases"][1]["parity" if "parity" in changed["cases"][1] else "engines"]
+        self.assertEqual(len(list(validator.iter_errors(changed))), 3)
+
+
+class Flat(Files):
+    def test_csv_and_sql_hold_the_same_rows(self):
+        rows = list(csv.DictReader(io.StringIO(example("gpu", self.folder / "a", "csv"))))
+        self.assertEqual([(r["engine"], r["depth"]) for r in rows],
+                         [(e, d) for d in ("0", "512", "4096") for e in ("eager", "megakernel")])
+        database = sqlite3.connect(":memory:")
+        database.executescript(example("gpu", self.folder / "a", "sql"))
+        database.row_factory = sqlite3.Row
+        found = database.execute("SELECT * FROM mkbench").fetchall()
+        self.assertEqual(len(found), len(rows))
+        for a, b in zip(found, rows):
+            self.assertEqual(a.keys(), list(b))
+            self.assertAlmostEqual(a["tok_per_s"], float(b["tok_per_s"]))
+            self.assertEqual(a["speedup"] is None, b["speedup"] == "")
+
+
+class Plots(Files):
+    def names(self, *reports):
+        done = plot(*reports, out=self.folder / "plots")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        files = sorted((self.folder / "plots").iterdir())
+        for path in files:
+            head = path.read_bytes()[:200]
+            self.assertTrue(head.startswith(b"\x89PNG") if path.suffix == ".png" else b"<?xml" in head, path)
+            self.assertGreater(path.stat().st_size, 10000)
+        return [path.name for path in files]
+
+    def test_lines_bars_and_several_models(self):
+        example("cpu", self.folder / "cpu")
+        self.assertEqual(self.names(self.folder / "gpu" / "report.json", self.folder / "cpu" / "report.json"),
+                         ["synthetic-Example-GPU-n16.png", "synthetic-Example-GPU-n16.svg",
+                          "tiny-n16.png", "tiny-n16.svg"])
+
+    def test_the_same_report_gives_the_same_svg(self):
+        first = self.folder / "plots" / "synthetic-Example-GPU-n16.svg"
+        self.names(self.folder / "gpu" / "report.json")
+        before = first.read_bytes()
+        self.names(self.folder / "gpu" / "report.json")
+        self.assertEqual(first.read_bytes(), before)
+
+    def test_withheld_times_are_left_out(self):
+        changed = copy.deepcopy(self.report)
+        engine = changed["cases"][1]["engines"][1]
+        engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
+        self.names(self.put(changed))
+        for case in changed["cases"]:
+            for engine in case["engines"]:
+                engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
+        done = plot(self.put(changed), out=self.folder / "none")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("nothing to plot", done.stderr)
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_bad_reports_are_refused_with_a_message(self):
+        for text, wanted in (("", "not JSON"), ("[]", "schema.id"), ('{"schema": {"id": "x"}}', "schema.id"),
+                             ('{"schema": {"id": "mkbench.report", "version": "9.0.0"}}', "schema.version"),
+                             ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
+            path = self.folder / "bad.json"
+            path.write_text(text)
+            done = plot(path, out=self.folder / "plots")
+            self.assertEqual(done.returncode, 2, text)
+            self.assertIn(wanted, done.stderr)
+            self.assertIn("bad.json", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+        done = plot(self.folder / "absent.json", out=self.folder / "plots")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("No such file", done.stderr)
+
+
+if __name__ == "__main__":
+    if not EXAMPLE:
+        sys.exit("MKBENCH_REPORT_EXAMPLE: not set; ctest sets it")
+    unittest.main()
