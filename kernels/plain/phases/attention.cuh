@@ -25,7 +25,7 @@ struct HeadValues {
 
 __device__ __forceinline__ HeadValues load_head(Thread me, const float* raw) {
   const float2* at = reinterpret_cast<const float2*>(raw) + me.lane;
-  return {__ldcg(at), __ldcg(at + 32)};
+  return {ptx::load_l2(at), ptx::load_l2(at + 32)};
 }
 
 // QK-norm over the head, then RoPE with half-split pairs (i, i + 64).
@@ -108,8 +108,8 @@ struct KvRows {
       k[i] = v[i] = make_uint4(0, 0, 0, 0);
       if (at < slice.positions.end && at != slice.newest) {
         const unsigned from = slice.row + static_cast<unsigned>(at * 16 + (slice.me.lane & 15));
-        k[i] = __ldcg(reinterpret_cast<const uint4*>(p.k_cache) + from);
-        v[i] = __ldcg(reinterpret_cast<const uint4*>(p.v_cache) + from);
+        k[i] = ptx::load_l2(reinterpret_cast<const uint4*>(p.k_cache) + from);
+        v[i] = ptx::load_l2(reinterpret_cast<const uint4*>(p.v_cache) + from);
       }
     }
   }
@@ -149,7 +149,10 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
                                          KvRows& rows, PartialSoftmax<Dims<S>::kGroup>& softmax) {
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
-    if (slice.position(pass, i) == slice.newest) {
+    // Inside the slice only: elsewhere new_k and new_v hold nothing, and a zero weight would not
+    // stop a NaN.
+    const int at = slice.position(pass, i);
+    if (at == slice.newest && at < slice.positions.end) {
       rows.k[i] = s.new_k[slice.me.lane & 15];
       rows.v[i] = s.new_v[slice.me.lane & 15];
     }

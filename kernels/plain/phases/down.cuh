@@ -40,7 +40,7 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   for (int i = 0; i < ceil_div(D::kIntermediate, kThreads); ++i) {
     const int e = me.index + i * kThreads;
     if (D::kIntermediate % kThreads == 0 || e < D::kIntermediate) {
-      activations[activation_index(e, D::kIntermediate)] = __ldcg(p.swiglu + e);
+      activations[activation_index(e, D::kIntermediate)] = ptx::load_l2(p.swiglu + e);
     }
   }
   __syncthreads();

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& 
 
   if (!x.block_wait(s, Phase::kGateUp, layer, p.position + step)) return false;
   const float scale = block_rms_norm(me, s, slab + D::kLayout.post_norm, p.eps,
-                                     [&](int e) { return __ldcg(p.residual + e); });
+                                     [&](int e) { return ptx::load_l2(p.residual + e); });
   block_matvec<kPairs>(s, tile, pairs.size(), row, [&](int first, int count) {
     for (int t = me.lane; t < count; t += 32) {
       const float gate = s.row_sums[t] * scale, up = s.row_sums[kPairs + t] * scale;

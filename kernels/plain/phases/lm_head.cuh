@@ -70,8 +70,8 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
   for (int c = 0; c < HeadRows<S>::kChunks; ++c) held.load(p.head, first, c);
 
   if (!x.block_wait(s, Phase::kLmHead, p.layer_count, p.position + step)) return false;
-  const float scale =
-      block_rms_norm(me, s, p.final_norm, p.eps, [&](int e) { return __ldcg(p.residual + e); });
+  const float scale = block_rms_norm(me, s, p.final_norm, p.eps,
+                                     [&](int e) { return ptx::load_l2(p.residual + e); });
   float* logits = p.logits == nullptr
                       ? nullptr
                       : p.logits + static_cast<size_t>(step - p.first_output) * p.vocab;

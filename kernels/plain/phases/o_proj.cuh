@@ -18,8 +18,9 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
   using D = Dims<S>;
   const int lane = me.lane;
   const bool has_split = lane < splits;
-  const float maximum = has_split ? __ldcg(p.attention_max + head * kMaxSplits + lane) : -1e30f;
-  const float sum = has_split ? __ldcg(p.attention_sum + head * kMaxSplits + lane) : 0.0f;
+  const float maximum =
+      has_split ? ptx::load_l2(p.attention_max + head * kMaxSplits + lane) : -1e30f;
+  const float sum = has_split ? ptx::load_l2(p.attention_sum + head * kMaxSplits + lane) : 0.0f;
   float top = maximum;
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1)
@@ -31,7 +32,7 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
   float4 out = make_float4(0, 0, 0, 0);
 #pragma unroll 4
   for (int i = 0; i < splits; ++i) {
-    const float4 a = __ldcg(acc + i * (D::kHeadDim / 4));
+    const float4 a = ptx::load_l2(acc + i * (D::kHeadDim / 4));
     const float f = __shfl_sync(~0u, factor, i);
     out.x = fmaf(a.x, f, out.x);
     out.y = fmaf(a.y, f, out.y);

@@ -50,7 +50,7 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
     const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
     scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
   } else {
-    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return __ldcg(p.residual + e); });
+    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
   }
   block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
     for (int t = me.lane; t < count; t += 32) {

@@ -41,13 +41,13 @@ __device__ __forceinline__ int block_select_token(Thread me, const LaunchParams&
     if (step > p.first_output) {
       unsigned long long key = 0;
       for (int b = me.lane; b < static_cast<int>(gridDim.x); b += 32) {
-        key = max_key(key, __ldcg(p.best + b));
+        key = max_key(key, ptx::load_l2(p.best + b));
       }
       key = warp_max_key(key);
       if (key != kNanKey) token = static_cast<int>(~static_cast<unsigned>(key));
       if (blockIdx.x == 0 && me.lane == 0) p.outputs[step - 1 - p.first_output] = token;
     }
-    if (me.lane == 0) s.token = step < p.input_count ? __ldcg(p.inputs + step) : token;
+    if (me.lane == 0) s.token = step < p.input_count ? __ldg(p.inputs + step) : token;
   }
   __syncthreads();
   return s.token;
