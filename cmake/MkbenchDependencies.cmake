@@ -26,3 +26,14 @@ set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
 find_package(Torch REQUIRED)
 set(CMAKE_CUDA_FLAGS "${mkbench_saved_cuda_flags}")
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
+
+# nvml.h: in the toolkit, or in the wheel nvidia-nvml-dev. Copied alone, so that no second set of CUDA
+# headers gets on the include path.
+find_path(MKBENCH_NVML_INCLUDE nvml.h
+  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${Torch_DIR}/../../../../nvidia/cu13/include)
+if(NOT MKBENCH_NVML_INCLUDE)
+  message(FATAL_ERROR "nvml.h is neither in the CUDA toolkit nor beside torch: "
+    "install cuda-nvml-dev, or the wheel nvidia-nvml-dev into ${MKBENCH_PYTHON}")
+endif()
+configure_file(${MKBENCH_NVML_INCLUDE}/nvml.h ${PROJECT_BINARY_DIR}/nvml/nvml.h COPYONLY)
+include_directories(SYSTEM ${PROJECT_BINARY_DIR}/nvml)
