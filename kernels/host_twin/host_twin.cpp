@@ -127,10 +127,7 @@ class HostTwin final : public Engine {
  public:
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
       : options_(options),
-        model_{.weights = std::move(weights),
-               .eps = static_cast<float>(0),
-               .fault = options.fault,
-               .ops = &vector_ops()},
+        model_{.weights = std::move(weights), .fault = options.fault, .ops = &vector_ops()},
         rope_(model_.shape().head_dim, effective_theta(model_.weights.config, options.fault)),
         kv_(model_.shape(), options.max_context),
         shared_(model_.shape(), options.blocks),

@@ -15,8 +15,7 @@ struct HostTwinOptions {
   int threads = 0;        // 0 = min(cores, 8)
   int stall_ms = 10000;   // a wait in which no block makes progress for this long is a fault
   int stall_block = -1;   // test hook: this block never arrives (the watchdog must see it)
-  int stall_launch = -1;  // test hook: only in the launch before which launch_count() is this; -1 =
-                          // in every launch
+  int stall_launch = -1;  // test hook: the launch_count() before that launch; -1 = every launch
   PlantedFault fault = PlantedFault::kNone;
 };
 

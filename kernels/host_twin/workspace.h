@@ -85,8 +85,7 @@ struct BlockScratch {
   std::vector<float> k;       // [head_dim]
   std::vector<float> v_sums;  // [head_dim], one query head's running numerators
   std::vector<float> scores;  // [kScoreTile]
-  std::vector<float>
-      rows;  // results of the rows that the block owns in the widest phase, twice (gate and up)
+  std::vector<float> rows;    // results of the block's own rows; gate's and up's side by side
 };
 
 // Positions whose scores are held at once.
