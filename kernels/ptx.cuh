@@ -54,11 +54,6 @@ __device__ __forceinline__ unsigned long long load_l2(const unsigned long long* 
   return v;
 }
 
-// Starts moving one 128-byte line into L2; no register waits for it.
-__device__ __forceinline__ void prefetch_l2(const void* p) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 // Arrival at a counter: everything that this thread has written or observed is visible to who
 // acquires the count.
 __device__ __forceinline__ void add_release(unsigned* p, unsigned value) {

@@ -97,15 +97,6 @@ __device__ __forceinline__ int activation_index(int e, int size) {
   return ((e >> 2) & 1) * (size / 2) + (e >> 3) * 4 + (e & 3);
 }
 
-// Brings bytes that the next phase will read into L2. Warp 0 stays out: it polls.
-__device__ __forceinline__ void block_prefetch(Thread me, const void* begin, size_t bytes) {
-  if (me.warp == 0) return;
-  const char* line = static_cast<const char*>(begin) + (me.index - 32) * 128;
-  const char* end = static_cast<const char*>(begin) + bytes;
-#pragma unroll 1  // unrolled, its addresses would push weights out of registers
-  for (; line < end; line += (kThreads - 32) * 128) ptx::prefetch_l2(line);
-}
-
 // Loads a vector, multiplies it by the RMSNorm weight and leaves it in Shared::activations. The
 // caller multiplies its dot products by the returned 1 / rms: normalising afterwards takes the
 // reduction off the critical path. load(e): element e as fp32. The same bits in every block: each

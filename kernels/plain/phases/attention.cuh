@@ -279,12 +279,6 @@ __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>
   KvRows rows;
   ContextSlice slice = slice_of(first);
   if (first < items) rows.load(p, slice, 0);
-  const Range next = partition(D::kIntermediate, blocks, first);
-  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
-  const size_t next_at = static_cast<size_t>(next.begin) * D::kHidden;
-  const size_t next_bytes = static_cast<size_t>(next.size()) * D::kHidden * 2;
-  block_prefetch(me, slab + D::kLayout.gate + next_at, next_bytes);
-  block_prefetch(me, slab + D::kLayout.up + next_at, next_bytes);
 
   if (!x.block_wait(s, Phase::kAttention, layer, position)) return false;
 #pragma unroll 1

@@ -25,14 +25,6 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   };
   TileMatvec<D::kIntermediate, kSplit, kTile> tile{me};
   tile.load([&](int t) { return row(0, t); });
-  if (layer + 1 < p.layer_count) {
-    const Range next =
-        partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
-    block_prefetch(
-        me,
-        slab + D::kLayout.stride + D::kLayout.qkv + static_cast<size_t>(next.begin) * D::kHidden,
-        static_cast<size_t>(next.size()) * D::kHidden * 2);
-  }
 
   if (!x.block_wait(s, Phase::kDown, layer, p.position + step)) return false;
   float* activations = reinterpret_cast<float*>(s.activations);

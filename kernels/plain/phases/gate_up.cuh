@@ -26,10 +26,6 @@ __device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& 
   };
   TileMatvec<D::kHidden, 1, 2 * kPairs> tile{me};
   tile.load([&](int t) { return row(0, t); });
-  const Range next =
-      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
-  block_prefetch(me, slab + D::kLayout.down + static_cast<size_t>(next.begin) * D::kIntermediate,
-                 static_cast<size_t>(next.size()) * D::kIntermediate * 2);
 
   if (!x.block_wait(s, Phase::kGateUp, layer, p.position + step)) return false;
   const float scale = block_rms_norm(me, s, slab + D::kLayout.post_norm, p.eps,

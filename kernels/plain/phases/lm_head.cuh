@@ -44,11 +44,13 @@ struct HeadRows {
                                                      const float4* activations, float scale,
                                                      int next) {
     using Tile = TileMatvec<D::kHidden, 1, kWarps>;
+    const int lane =
+        this_thread().lane;  // opaque: the activations stay in shared memory, 32 registers fewer
     float2 sum = make_float2(0, 0);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       if (active(c)) {
-        const int octet = c * 32 + me.lane;
+        const int octet = c * 32 + lane;
         const float4 a = activations[octet], b = activations[octet + D::kHidden / 8];
         sum.x = Tile::dot_octet(weights[0][c], a, b, sum.x);
         sum.y = Tile::dot_octet(weights[1][c], a, b, sum.y);

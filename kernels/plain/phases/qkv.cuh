@@ -35,10 +35,6 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
   };
   TileMatvec<D::kHidden, 1, kTile> tile{me};
   tile.load([&](int t) { return row(0, t); });
-  const Range next =
-      partition(D::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
-  block_prefetch(me, slab + D::kLayout.o + static_cast<size_t>(next.begin) * D::kQ,
-                 static_cast<size_t>(next.size()) * D::kQ * 2);
 
   if (!x.block_wait(s, Phase::kQkv, layer, p.position + step)) return false;
   float scale;
