@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <system_error>
 
 namespace mkbench {
 namespace {
@@ -58,7 +60,10 @@ int64_t available_host_bytes() {
 // 12.8 or later; versions compare as numbers, not as text.
 bool new_enough(const std::string& version) {
   int major = 0, minor = 0;
-  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) return false;
+  const char* const end = version.data() + version.size();
+  const auto [dot, error] = std::from_chars(version.data(), end, major);
+  if (error != std::errc() || dot == end || *dot != '.') return false;
+  if (std::from_chars(dot + 1, end, minor).ec != std::errc()) return false;
   return major > 12 || (major == 12 && minor >= 8);
 }
 
