@@ -28,7 +28,7 @@ MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
 // Blocks that share one kv head's context in decode attention. Short contexts are not worth a
 // combine: a split takes at least kMinPositionsPerSplit positions, and never more than the grid has
 // blocks for.
-inline constexpr int kMinPositionsPerSplit = 32;
+inline constexpr int kMinPositionsPerSplit = 64;
 inline constexpr int kMaxSplits = 32;
 MKBENCH_HD constexpr int attention_splits(int context, int kv_heads, int blocks) {
   const int by_grid = blocks / kv_heads > 0 ? blocks / kv_heads : 1;
