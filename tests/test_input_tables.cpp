@@ -21,7 +21,11 @@ namespace mkbench::testing {
 namespace {
 
 constexpr rlim_t kAddressSpace = 256 << 20;
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::chrono::seconds kTimeLimit{30};
+#else
 constexpr std::chrono::seconds kTimeLimit{5};
+#endif
 // capability.h's numbers: without these two root reads no more than its files' modes allow.
 constexpr int kCapDacOverride = 1, kCapDacReadSearch = 2;
 

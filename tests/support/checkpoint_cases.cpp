@@ -173,6 +173,13 @@ void add_name_cases(std::vector<InputCase>& cases) {
   add("control characters in a name",
       [](Tensors& t) { t.push_back(make_tensor("a\\u000ab", {4}, 1)); },
       {"1 unknown", "'a\\x0ab'"});
+  add("60,000 unknown names",
+      [](Tensors& t) {
+        const std::string tail(100, 'x');
+        for (int i = 0; i < 60'000; ++i)
+          t.push_back({"model.layers." + std::to_string(i) + tail, "U8", {0}, ""});
+      },
+      {"60000 unknown", "and 59996 more"});
 }
 
 void add_shape_cases(std::vector<InputCase>& cases) {
