@@ -78,13 +78,15 @@ struct ParsedCommandLine {
 // The value of an environment variable, or nothing.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
+constexpr unsigned command_bit(Command c) { return 1u << static_cast<unsigned>(c); }
+
 struct Flag {
   std::string_view name;          // without dashes
   char letter;                    // 0 = none
   std::string_view value;         // what --help calls its value; empty for a switch
   std::string_view default_text;  // parsed like a given value; empty = none
   std::string_view help;
-  unsigned commands;  // bit set of 1 << Command
+  unsigned commands;  // of command_bit()
   bool hidden;        // works, but is for tests: not in --help
   void (*apply)(Options&, const std::string& text);
 
@@ -110,15 +112,5 @@ std::vector<std::string> process_environment_names();
 
 // {"n-gen": {"value": "128", "source": "default"}, ...}
 nlohmann::json options_to_json(const Options& options);
-
-// "16,32", "0-4096*2" (0, 1, 2, 4, ... 4096), "128-1024+128". Duplicates are kept once, in order.
-// Throws Error(kBadInput) naming `flag`.
-std::vector<int> parse_int_list(std::string_view flag, const std::string& text, int minimum);
-
-// Comma-separated words, none empty. Throws Error(kBadInput) naming `flag`.
-std::vector<std::string> parse_word_list(std::string_view flag, const std::string& text);
-
-// The candidate nearest to `word` by edit distance; empty when none is near.
-std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace mkbench

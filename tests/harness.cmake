@@ -1,2 +1,9 @@
 # The command line, and the parent with its worker.
 mkbench_test(test_options LABEL host LIBS mkbench_options_parser)
+mkbench_test(test_worker LABEL host LIBS mkbench_flow)
+
+# The real binary.
+foreach(name test_cli test_cli_worker)
+  mkbench_python_test(${name} TIMEOUT 400)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+endforeach()

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/option_values.h"
 #include "harness/options.h"
 #include "references/error.h"
 #include "tests/support/catch2.h"

@@ -36,9 +36,12 @@ void choose_device(const Options& options, const nlohmann::json& probe, const st
   }
   while (!why.empty() && why.back() == '.') why.pop_back();
   if (options.device == DeviceChoice::kCuda) {
+    if (what_to_do.find("--device cpu") == std::string::npos) {
+      what_to_do +=
+          (what_to_do.empty() ? "" : "; ") + std::string("to run on the CPU: --device cpu");
+    }
     throw Error(ErrorKind::kUnsupportedDevice,
-                fmt::format("--device cuda: no usable GPU: {}{}{}; to run on the CPU: --device cpu",
-                            why, what_to_do.empty() ? "" : "; ", what_to_do));
+                fmt::format("--device cuda: no usable GPU: {}; {}", why, what_to_do));
   }
   plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
 }

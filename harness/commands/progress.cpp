@@ -8,7 +8,7 @@
 namespace mkbench {
 namespace {
 
-constexpr auto kQuietBetweenLines = std::chrono::seconds(5);
+constexpr auto kQuietBetweenLines = std::chrono::seconds(10);
 
 std::string bar(int done, int total) {
   constexpr int kWidth = 20;

@@ -39,8 +39,15 @@ void misbehave(const CaseJob& job, const std::string& engine, int block) {
   if (mode == "memory") throw std::bad_alloc();
 }
 
+// What a run left behind besides its ids.
+struct Traces {
+  int64_t launches = 0;
+  int kv_rows = 0;  // of a prefill test: rows whose checksum was compared with the first prefill's
+  bool kv_equal = true;
+};
+
 // Checks of a finished sample, worst first. Fills validity and receipts.
-Verdict judge_sample(Sample& sample, const Engine& engine, int64_t launches,
+Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
                      const std::vector<int32_t>& expected, int wanted_receipts) {
   const auto invalid = [&](Verdict verdict, std::string reason) {
     sample.valid = false;
@@ -48,15 +55,15 @@ Verdict judge_sample(Sample& sample, const Engine& engine, int64_t launches,
     return verdict;
   };
   const ReceiptCheck receipts = check_receipts(sample.ids, expected);
-  sample.receipts_checked = receipts.checked;
+  sample.receipts_checked = receipts.checked + traces.kv_rows;
   sample.receipts_wrong = receipts.wrong;
   if (std::find(sample.ids.begin(), sample.ids.end(), -1) != sample.ids.end()) {
     return invalid(Verdict::kIntegrity,
                    "a receipt still holds its poison (-1): the step was not run");
   }
-  if (engine.capabilities().one_launch ? launches != 1 : launches < 1) {
+  if (engine.capabilities().one_launch ? traces.launches != 1 : traces.launches < 1) {
     return invalid(Verdict::kIntegrity,
-                   fmt::format("launch counter: {} launches for one decode{}", launches,
+                   fmt::format("launch counter: {} launches for one decode{}", traces.launches,
                                engine.capabilities().one_launch ? ", wanted 1" : ""));
   }
   if (!receipts.ok() || receipts.checked != wanted_receipts) {
@@ -66,6 +73,9 @@ Verdict judge_sample(Sample& sample, const Engine& engine, int64_t launches,
         at < sample.ids.size() && at < expected.size()
             ? fmt::format("receipt: token {} is {}, wanted {}", at, sample.ids[at], expected[at])
             : fmt::format("receipts: found {}, wanted {}", sample.ids.size(), expected.size()));
+  }
+  if (!traces.kv_equal) {
+    return invalid(Verdict::kNondeterministic, "KV rows differ from those of the first prefill");
   }
   const std::string clocks = clock_disagreement(sample.times);
   if (!clocks.empty()) return invalid(Verdict::kIntegrity, clocks);
@@ -139,14 +149,13 @@ class BlockRunner {
         sample.block = block;
         sample.order = static_cast<int>(place);
         const RangeGuard range = services_.range("engine");
-        const int64_t launches =
-            job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
-        finish(c, sample, launches);
+        const Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+        finish(c, sample, traces);
       });
     }
   }
 
-  int64_t time_decode(Contestant& c, Sample& sample) {
+  Traces time_decode(Contestant& c, Sample& sample) {
     Engine& engine = *c.engine;
     engine.restore(c.start);
     engine.poison();
@@ -160,11 +169,11 @@ class BlockRunner {
     sample.times = engine.last_times();
     // The engine's own idea of host time is not asked: the clock around the call is the harness's.
     sample.times.host_ms = ms_between(begin, end);
-    return engine.launch_count() - before;
+    return {.launches = engine.launch_count() - before};
   }
 
   // A prefill test: the tokens that follow, untimed, show that the KV rows are right.
-  int64_t time_prefill(Contestant& c, Sample& sample) {
+  Traces time_prefill(Contestant& c, Sample& sample) {
     Engine& engine = *c.engine;
     engine.reset();
     engine.poison();
@@ -177,15 +186,18 @@ class BlockRunner {
       sample.times.host_ms = ms_between(begin, end);
     }
     sample.tokens = job_.n_prompt;
+    // Every row equals that of the prefill whose continuation is checked too.
+    const bool equal = engine.save().kv_checksum == c.start.kv_checksum;
     const int64_t before = engine.launch_count();
     sample.ids = engine.decode(tokens_);
-    return engine.launch_count() - before;
+    return {
+        .launches = engine.launch_count() - before, .kv_rows = job_.n_prompt, .kv_equal = equal};
   }
 
-  void finish(Contestant& c, Sample& sample, int64_t launches) {
-    launches_[c.name] += launches;
+  void finish(Contestant& c, Sample& sample, const Traces& traces) {
+    launches_[c.name] += traces.launches;
     const Verdict verdict =
-        judge_sample(sample, *c.engine, launches, truth_.expected_of(c.name), tokens_);
+        judge_sample(sample, *c.engine, traces, truth_.expected_of(c.name), tokens_);
     sink_.send({{"type", "sample"},
                 {"engine", c.name},
                 {"sample", sample_to_json(sample)},

@@ -7,9 +7,9 @@ add_custom_target(mkbench_git_info
 
 # What parses and supervises: no torch and no CUDA in these.
 mkbench_library(mkbench_options_parser
-  SOURCES options.cpp worker/build_info.cpp
-  PUBLIC mkbench_references
-  PRIVATE fmt::fmt CLI11::CLI11)
+  SOURCES option_table.cpp option_values.cpp options.cpp worker/build_info.cpp
+  PUBLIC mkbench_references fmt::fmt
+  PRIVATE CLI11::CLI11)
 target_include_directories(mkbench_options_parser PRIVATE ${mkbench_git_dir})
 target_compile_definitions(mkbench_options_parser PRIVATE
   MKBENCH_VERSION="${PROJECT_VERSION}" MKBENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}"

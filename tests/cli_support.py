@@ -1,0 +1,65 @@
+"""Runs the real mkbench binary: what the tests of its command line share."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "references" / "data"
+BINARY = os.environ["BINARY_UNDER_TEST"]
+
+
+def environment(**extra):
+    """The caller's environment without any MKBENCH_ variable but those given."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MKBENCH_")}
+    env.update(extra)
+    return env
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mkbench_cli_"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.out = self.folder / "report"
+
+    def mkbench(self, *args, timeout=100, env=None):
+        """stdout, stderr and exit code of one run, in an empty folder."""
+        return subprocess.run(
+            [BINARY, *args], cwd=self.folder, env=environment(**(env or {})), timeout=timeout,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+
+    def bench(self, *args, **kwargs):
+        """A short run on the CPU with its report in self.out."""
+        return self.mkbench("--device", "cpu", "--model", "tiny", "-n", "8", "--blocks", "2", "--no-plot",
+                            "--out", str(self.out), *args, **kwargs)
+
+    def report(self):
+        """The report on disk, which must be whole and say its schema."""
+        report = json.loads((self.out / "report.json").read_text())
+        self.assertEqual(report["schema"]["id"], "mkbench.report")
+        return report
+
+    def engine(self, report, name, case=0):
+        engines = report["cases"][case]["engines"]
+        return next(e for e in engines if name in (e["name"], e["resolved_name"]))
+
+    def short_reference(self, model="tiny", prompts=("corpus-17", "other-2"), change=None):
+        """A folder of references with a few of the committed prompts: the worker's tests need no more."""
+        source = json.loads((DATA / model / "reference.json").read_text())
+        source["prompts"] = [p for p in source["prompts"] if p["name"] in prompts]
+        if change:
+            change(source)
+        target = self.folder / "references" / model
+        target.mkdir(parents=True)
+        (target / "reference.json").write_text(json.dumps(source))
+        return str(target.parent)
+
+
+def send_interrupt(process):
+    """What a terminal's Ctrl-C does to the parent (its worker stands in a group of its own)."""
+    os.kill(process.pid, signal.SIGINT)

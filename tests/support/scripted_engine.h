@@ -1,0 +1,102 @@
+// An engine whose tokens are a rule that integers compute, with faults on demand: tests of what
+// surrounds engines.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "references/engine.h"
+#include "references/error.h"
+
+namespace mkbench::testing {
+
+// What a scripted engine is to get wrong. Decodes are counted from 1, over the engine's life.
+struct Script {
+  std::string name = "scripted", device = "cpu";
+  int vocab = 16;
+  bool one_launch = false;
+  std::function<bool(int decode, int position)> wrong;  // the token of this step is another one
+  std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
+  std::function<bool(int decode)> extra_launch;
+  std::function<void(int decode)> before;  // may throw, sleep, raise a signal
+  std::function<bool(int decode)> nan_logits;
+  std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
+  std::function<double(int decode)> event_ms;        // of the whole decode; 0 = no such clock
+  float runner_up = 0;  // logit of the second-best id (the best has 10)
+};
+
+inline int32_t scripted_token(int32_t input, int position, int vocab) {
+  return static_cast<int32_t>((int64_t{input} * 5 + position * 3 + 1) % vocab);
+}
+
+class ScriptedEngine : public Engine {
+ public:
+  explicit ScriptedEngine(Script script) : script_(std::move(script)) {}
+
+  EngineCapabilities capabilities() const override {
+    return {.name = script_.name,
+            .device = script_.device,
+            .max_context = 4096,
+            .logits = true,
+            .one_launch = script_.one_launch};
+  }
+  void reset() override { position_ = 0, pending_ = -1; }
+  void poison() override {}
+  void prefill(std::span<const int32_t> ids) override {
+    ++prefills_;
+    position_ += static_cast<int>(ids.size()) - 1 + (pending_ >= 0 ? 1 : 0);
+    pending_ = ids.back();
+  }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    ++decodes_;
+    if (script_.before) script_.before(decodes_);
+    if (script_.skip && script_.skip(decodes_))
+      return std::vector<int32_t>(static_cast<size_t>(n), -1);
+    launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0);
+    std::vector<int32_t> ids;
+    for (int t = 0; t < n; ++t) {
+      if (t > 0 && forced != nullptr) pending_ = forced[t];
+      const int32_t right = scripted_token(pending_, position_, script_.vocab);
+      const bool wrong = script_.wrong && script_.wrong(decodes_, position_);
+      const int32_t id = wrong ? (right + 1) % script_.vocab : right;
+      if (logits_out != nullptr) write_logits(logits_out + int64_t{t} * script_.vocab, right, id);
+      ids.push_back(id);
+      pending_ = id;
+      ++position_;
+    }
+    times_ = DecodeTimes{};
+    if (script_.event_ms) times_.event_ms = script_.event_ms(decodes_);
+    return ids;
+  }
+  void set_pending(int32_t id) override { pending_ = id; }
+  Snapshot save() override {
+    return {position_, pending_, script_.kv_checksum ? script_.kv_checksum(prefills_) : 0};
+  }
+  void restore(const Snapshot& s) override { position_ = s.position, pending_ = s.pending; }
+  int position() const override { return position_; }
+  int64_t launch_count() const override { return launches_; }
+  DecodeTimes last_times() const override { return times_; }
+  Progress progress() const override { return {position_, -1, {}}; }
+
+ private:
+  // The emitted id stands on top; the right one is second where they differ.
+  void write_logits(float* row, int32_t right, int32_t id) const {
+    for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i);
+    row[(right + 1) % script_.vocab] = script_.runner_up;
+    row[right] = 10;
+    if (id != right) row[id] = 10.5f;
+    if (script_.nan_logits && script_.nan_logits(decodes_)) row[0] = std::nanf("");
+  }
+
+  Script script_;
+  int position_ = 0, decodes_ = 0, prefills_ = 0;
+  int32_t pending_ = -1;
+  int64_t launches_ = 0;
+  DecodeTimes times_;
+};
+
+}  // namespace mkbench::testing

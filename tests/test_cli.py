@@ -1,0 +1,172 @@
+"""Usage, exit codes and formats of the real binary."""
+
+import json
+import shutil
+import unittest
+
+from cli_support import CliTest, DATA
+
+# arguments, exit code, what stderr must say
+USAGE = [
+    (["--bloks", "3"], 2, "--blocks"),
+    (["--no-such-flag"], 2, "--no-such-flag"),
+    (["--junit", "x"], 2, "not available in this version"),
+    (["--compare", "graph"], 2, "not available in this version"),
+    (["--engine", "ring"], 2, "not available in this version"),
+    (["soak"], 2, "not available in this version"),
+    (["-n", "0"], 2, "--n-gen"),
+    (["-o", "xml"], 2, "--output"),
+    (["--model", "no-such-model", "--device", "cpu"], 2, "no-such-model"),
+    (["--model", "synthetic:odd", "--device", "cpu"], 2, "short"),
+    (["--model", "tiny", "--device", "cpu", "-d", "4090", "-n", "7"], 2, "4097"),
+    (["plot", "no-such-folder"], 2, "no-such-folder"),
+]
+
+
+class Usage(CliTest):
+    def test_errors_exit_two_and_name_the_flag(self):
+        for args, code, text in USAGE:
+            with self.subTest(args=args):
+                result = self.mkbench(*args)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertIn(text, result.stderr)
+                self.assertEqual(result.stdout, "")
+                self.assertEqual(list(self.folder.iterdir()), [], "a usage error left files")
+
+    def test_help_version_list(self):
+        self.assertIn("--n-gen", self.mkbench("--help").stdout)
+        self.assertRegex(self.mkbench("--version").stdout, r"^mkbench \d+\.\d+\.\d+ ")
+        listed = self.mkbench("list")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        for word in ("host-twin", "eager", "tiny-untied", "synthetic:deep", "cpu "):
+            self.assertIn(word, listed.stdout)
+
+    def test_unknown_variable_of_ours_is_told(self):
+        result = self.mkbench("--version", env={"MKBENCH_N_GENN": "3"})
+        self.assertEqual(result.returncode, 0)
+        result = self.mkbench("list", "engines", env={"MKBENCH_N_GENN": "3"})
+        self.assertIn("MKBENCH_N_GENN", result.stderr)
+
+    def test_existing_folder_is_never_overwritten(self):
+        self.out.mkdir()
+        (self.out / "mine.txt").write_text("kept")
+        result = self.bench()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("never overwritten", result.stderr)
+        self.assertEqual([p.name for p in self.out.iterdir()], ["mine.txt"])
+
+    def test_cuda_without_a_gpu_says_what_to_do(self):
+        listed = self.mkbench("list", "devices").stdout
+        if "no usable GPU" not in listed:
+            self.skipTest("this machine has a usable GPU")
+        result = self.mkbench("--compare", "eager", "--device", "cuda")
+        self.assertEqual(result.returncode, 6)
+        self.assertIn("--device cpu", result.stderr)
+        self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        result = self.mkbench("--device", "cuda", "--out", str(self.out))
+        self.assertEqual(result.returncode, 6)
+        self.assertEqual(self.report()["verdict"]["status"], "UNSUPPORTED_DEVICE")
+        doctor = self.mkbench("doctor", "--device", "cuda")
+        self.assertEqual(doctor.returncode, 6, doctor.stderr)
+        self.assertEqual(self.mkbench("doctor").returncode, 0)
+
+    def test_dry_run_runs_nothing(self):
+        result = self.mkbench("--dry-run", "--device", "cpu", "-n", "8,16", "-d", "0,4")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count("MB needed"), 8)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class MainJob(CliTest):
+    def test_formats_and_tables(self):
+        result = self.bench("--parity-table", "--model", "tiny-untied")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        self.assertEqual([c["verdict"] for c in report["cases"]], ["PASS", "PASS"])
+        for case in range(2):
+            for name in ("eager", "host-twin"):
+                engine = self.engine(report, name, case)
+                parity = engine["parity"]
+                self.assertEqual(parity["strict_matched"], parity["strict_steps"])
+                self.assertGreater(parity["strict_steps"], 300)
+                self.assertGreater(engine["tok_per_s"], 0)
+                self.assertEqual(engine["receipts_wrong"], 0)
+        self.assertRegex(result.stdout, r"(\d+) of \1 tokens match HF")
+        self.assertIn("ref_text", result.stdout)
+        self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "command line"})
+        self.assertTrue((self.out / "samples.jsonl").exists())
+        self.assertEqual(len(list((self.out / "tokens").iterdir())), 8)
+
+    def test_other_formats_of_stdout(self):
+        references = self.short_reference()
+        for number, form in enumerate(("json", "jsonl", "csv", "sql")):
+            with self.subTest(form=form):
+                self.out = self.folder / form
+                result = self.bench("-o", form, "--reference", references, "--blocks", "1", "-n", "2")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                if form == "json":
+                    self.assertEqual(json.loads(result.stdout)["verdict"]["status"], "PASS")
+                if form == "jsonl":
+                    rows = [json.loads(line) for line in result.stdout.splitlines()]
+                    self.assertEqual(len(rows), 2)
+                self.assertIn("host-twin", result.stdout)
+
+    def test_plain_on_a_cpu_is_unsupported(self):
+        result = self.bench("--engine", "megakernel", "--reference", self.short_reference())
+        self.assertEqual(result.returncode, 6, result.stderr)
+        engine = self.engine(self.report(), "plain")
+        self.assertEqual((engine["name"], engine["verdict"]), ("megakernel", "UNSUPPORTED_DEVICE"))
+
+    def test_depth_and_prefill_are_checked_live(self):
+        result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference(), "--in-process")
+        report = self.report()
+        self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]], ["live", "live"], result.stderr)
+        self.assertEqual([c["axes"]["n_prompt"] for c in report["cases"]], [12, 0])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+class References(CliTest):
+    def user_model(self):
+        """A user's snapshot folder: the tiny checkpoint under another name, without references."""
+        folder = self.folder / "mine"
+        folder.mkdir()
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(DATA / "tiny" / name, folder / name)
+        return str(folder)
+
+    def test_model_without_reference_is_judged_live(self):
+        result = self.mkbench("--device", "cpu", "--model", self.user_model(), "-n", "4", "--blocks", "1",
+                              "--no-plot", "--out", str(self.out))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(self.report()["cases"][0]["verdict"], "PASS_LIVE")
+        self.assertIn("PASS_LIVE", result.stdout)
+
+    def test_required_reference(self):
+        result = self.mkbench("--device", "cpu", "--model", self.user_model(), "--require-reference", "--no-plot",
+                              "--out", str(self.out))
+        self.assertEqual(result.returncode, 6)
+        self.assertIn("scripts/capture_reference.py", result.stderr)
+        self.assertEqual(self.report()["cases"][0]["verdict"], "INVALID_REFERENCE")
+
+    def test_missing_reference_of_our_own_model(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        result = self.bench("--reference", str(empty))
+        self.assertEqual(result.returncode, 6)
+        self.assertEqual(self.report()["cases"][0]["verdict"], "INVALID_REFERENCE")
+
+    def test_reference_of_other_weights(self):
+        def other_weights(reference):
+            reference["model"]["weights_sha256"] = "0" * 64
+
+        result = self.bench("--reference", self.short_reference(change=other_weights))
+        self.assertEqual(result.returncode, 6)
+        report = self.report()
+        self.assertEqual(report["cases"][0]["verdict"], "INVALID_REFERENCE")
+        self.assertEqual(self.engine(report, "host-twin")["verdict"], "NOT_JUDGED")
+        self.assertIn("weights_sha256", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,521 @@
+// The flow of a case with scripted engines, the parent's picture of it, and workers that end badly.
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+#include "harness/worker/case_flow.h"
+#include "harness/worker/channel.h"
+#include "harness/worker/collector.h"
+#include "harness/worker/supervisor.h"
+#include "harness/worker/text.h"
+#include "harness/worker/timed_truth.h"
+#include "references/error.h"
+#include "tests/support/catch2.h"
+#include "tests/support/scripted_engine.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Script;
+using testing::scripted_token;
+using testing::ScriptedEngine;
+
+constexpr int kVocab = 16, kSteps = 12;
+
+// What T would have said: margins far above D, so that every step is decided.
+GreedyReference scripted_reference() {
+  GreedyReference reference;
+  reference.path = "scripted/reference.json";
+  reference.sha256 = "r1";
+  reference.weights_sha256 = "w1";
+  reference.pairwise_d = 0.1;
+  ReferencePrompt prompt;
+  prompt.name = "one";
+  prompt.set = "strict";
+  prompt.ids = {3};
+  int32_t id = 3;
+  for (int t = 0; t < kSteps; ++t) {
+    ReferenceStep step;
+    step.position = t;
+    step.token = id = scripted_token(id, t, kVocab);
+    step.top_ids = {id, (id + 1) % kVocab};
+    step.top_logits = {10, 1};
+    step.margin = 9;
+    step.max_abs = 10;
+    step.decided = true;
+    step.baseline_error_norm = 1;
+    prompt.steps.push_back(step);
+  }
+  reference.prompts = {prompt};
+  return reference;
+}
+
+// One case with scripted engines in place of every real one, and all that it said.
+struct Bench {
+  std::map<std::string, Script> scripts;
+  std::vector<GreedyReference> references = {scripted_reference()};
+  CaseJob job;
+  FlowServices services;
+  std::vector<nlohmann::json> messages;
+  int samples_seen = 0, stop_after_samples = -1;
+
+  Bench() {
+    job.model = "scripted";
+    job.baselines = {"eager"};
+    job.candidates = {"kernel"};
+    job.n_gen = 8;
+    job.blocks = job.max_blocks = 3;
+    job.ids = {3};
+    services.config = [](const std::string&) {
+      ModelConfig config;
+      config.shape.vocab = kVocab;
+      config.max_positions = 256;
+      return config;
+    };
+    services.load = [this](const std::string&, int) {
+      ModelWeights weights;
+      weights.name = "scripted";
+      weights.sha256 = "w1";
+      weights.config = services.config("");
+      return weights;
+    };
+    services.references = [this](const std::string&) { return references; };
+    services.make_engine = [this](const EngineRequest& request, const ModelWeights&) {
+      Script script = scripts[request.name];
+      script.name = request.name;
+      return std::make_unique<ScriptedEngine>(script);
+    };
+    services.bytes = [](const EngineRequest&, const ModelConfig&) { return int64_t{1000}; };
+    services.free_bytes = [] { return int64_t{1} << 30; };
+    services.settings = [](const std::string& engine) {
+      return engine == "eager" ? "pinned=1" : "";
+    };
+    services.range = [](const char*) { return RangeGuard(); };
+    services.stop = [this] {
+      return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
+    };
+  }
+
+  // Runs the case as --in-process does and returns its aggregated report.
+  CaseReport run() {
+    CaseCollector collector(job, {"eager", "kernel"});
+    CallbackSink sink([&](const nlohmann::json& message) {
+      messages.push_back(message);
+      if (message["type"] == "sample") ++samples_seen;
+      collector.take(message);
+    });
+    run_case(job, services, sink);
+    collector.finish_in_process(false);
+    interrupted = collector.interrupted();
+    aggregate(collector.report(), 0.95, 1, false);
+    return collector.report();
+  }
+  bool interrupted = false;
+};
+
+const EngineReport& engine_of(const CaseReport& c, const std::string& name) {
+  for (const EngineReport& e : c.engines) {
+    if (e.resolved_name == name) return e;
+  }
+  FAIL("no engine " << name);
+  return c.engines.front();
+}
+
+std::string reason_of(const EngineReport& e) { return e.reasons.empty() ? "" : e.reasons.front(); }
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("a right kernel passes its gate, then the clock, and every token has a receipt") {
+  Bench bench;
+  const CaseReport c = bench.run();
+  for (const char* name : {"eager", "kernel"}) {
+    const EngineReport& e = engine_of(c, name);
+    INFO(name << ": " << reason_of(e));
+    CHECK(e.verdict == Verdict::kPass);
+    REQUIRE(e.parity.has_value());
+    CHECK(e.parity->strict_matched == kSteps);
+    CHECK(e.samples.size() == 3);
+    CHECK(e.receipts_checked == 24);
+    CHECK(e.receipts_wrong == 0);
+    CHECK(e.launches == 3);
+    CHECK(e.ms_per_tok.has_value());
+  }
+  CHECK(engine_of(c, "eager").settings == "pinned=1");
+  CHECK(c.timed_check == "committed continuation");
+  CHECK(c.reference == "reference.json");
+  CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T
+  CHECK_FALSE(c.generated_text.empty());
+  CHECK(bench.messages.back()["type"] == "done");
+}
+
+TEST_CASE("blocks hold every engine once, in ABBA order, and the baseline is gated first") {
+  Bench bench;
+  bench.job.blocks = bench.job.max_blocks = 4;
+  bench.run();
+  std::vector<std::string> order, gate;
+  for (const auto& m : bench.messages) {
+    if (m["type"] == "sample") order.push_back(m["engine"]);
+    if (m["type"] == "parity" || m["type"] == "sample")
+      gate.push_back(m["type"].get<std::string>() + m["engine"].get<std::string>());
+  }
+  CHECK(order == std::vector<std::string>{"eager", "kernel", "kernel", "eager", "kernel", "eager",
+                                          "eager", "kernel"});
+  REQUIRE(gate.size() >= 2);
+  CHECK(gate[0] == "parityeager");
+  CHECK(gate[1] == "paritykernel");
+}
+
+TEST_CASE("a wrong token in the gate: FAIL_TOKEN, no times of the kernel, the baseline goes on") {
+  Bench bench;
+  bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  const CaseReport c = bench.run();
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kFailToken);
+  CHECK(engine_of(c, "kernel").samples.empty());
+  CHECK_FALSE(engine_of(c, "kernel").ms_per_tok.has_value());
+  CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+  CHECK(engine_of(c, "eager").samples.size() == 3);
+}
+
+TEST_CASE("a kernel that goes wrong only under the clock is caught by its receipts") {
+  Bench bench;
+  // Gate: one free and one forced decode; then a warm-up; the second block is decode 5.
+  bench.scripts["kernel"].wrong = [](int decode, int position) {
+    return decode == 5 && position == 2;
+  };
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "kernel");
+  CHECK(e.verdict == Verdict::kFailToken);
+  CHECK(holds(reason_of(e), "receipt: token 2"));
+  CHECK_FALSE(e.ms_per_tok.has_value());
+  REQUIRE(e.samples.size() == 2);
+  CHECK(e.samples[0].valid);
+  CHECK_FALSE(e.samples[1].valid);
+  CHECK(engine_of(c, "eager").ms_per_tok.has_value());
+}
+
+TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
+  Bench skipped;
+  skipped.scripts["kernel"].skip = [](int decode) { return decode == 4; };
+  const CaseReport a = skipped.run();
+  CHECK(engine_of(a, "kernel").verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(engine_of(a, "kernel")), "-1"));
+
+  Bench twice;
+  twice.scripts["kernel"].one_launch = true;
+  twice.scripts["kernel"].extra_launch = [](int decode) { return decode == 4; };
+  const CaseReport b = twice.run();
+  CHECK(engine_of(b, "kernel").verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(engine_of(b, "kernel")), "2 launches"));
+
+  Bench clocks;
+  clocks.scripts["kernel"].event_ms = [](int) { return 1000.0; };
+  const CaseReport c = clocks.run();
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(engine_of(c, "kernel")), "clocks disagree"));
+}
+
+TEST_CASE("NaN logits fail fidelity") {
+  Bench bench;
+  bench.scripts["kernel"].nan_logits = [](int) { return true; };
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailFidelity);
+}
+
+TEST_CASE("a baseline that fails the reference leaves the kernel without a verdict") {
+  Bench bench;
+  bench.scripts["eager"].wrong = [](int, int position) { return position == 1; };
+  const CaseReport c = bench.run();
+  CHECK(engine_of(c, "eager").verdict == Verdict::kInvalidReference);
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kNotJudged);
+  CHECK(engine_of(c, "kernel").samples.empty());
+}
+
+TEST_CASE("what an engine throws becomes its own verdict") {
+  struct Row {
+    std::function<void(int)> before;
+    Verdict verdict;
+  };
+  const std::vector<Row> rows = {
+      {[](int d) {
+         if (d == 4) throw Error(ErrorKind::kHang, "wait ran out");
+       },
+       Verdict::kHang},
+      {[](int d) {
+         if (d == 1) throw Error(ErrorKind::kRuntime, "broken");
+       },
+       Verdict::kRuntimeError},
+      {[](int d) {
+         if (d == 4) throw Error(ErrorKind::kEnvUnfit, "memory");
+       },
+       Verdict::kEnvUnfit},
+      {[](int d) {
+         if (d == 4) throw std::bad_alloc();
+       },
+       Verdict::kEnvUnfit},
+      {[](int d) {
+         if (d == 2) throw std::logic_error("?");
+       },
+       Verdict::kRuntimeError},
+      {[](int d) {
+         if (d == 4) throw Error(ErrorKind::kCuda, "launch");
+       },
+       Verdict::kCudaError},
+  };
+  for (const Row& row : rows) {
+    INFO(verdict_name(row.verdict));
+    Bench bench;
+    bench.scripts["kernel"].before = row.before;
+    const CaseReport c = bench.run();
+    CHECK(engine_of(c, "kernel").verdict == row.verdict);
+    CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(c, "eager").samples.size() == 3);
+  }
+}
+
+TEST_CASE("after a CUDA error on a card the case ends: the context serves nobody any more") {
+  Bench bench;
+  bench.scripts["kernel"].device = "cuda:0 Some GPU";
+  bench.scripts["kernel"].before = [](int d) {
+    if (d == 4) throw Error(ErrorKind::kCuda, "launch");
+  };
+  const CaseReport c = bench.run();
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kCudaError);
+  CHECK(engine_of(c, "eager").samples.size() == 1);
+}
+
+TEST_CASE("what concerns the whole case is said of the case") {
+  Bench memory;
+  memory.services.free_bytes = [] { return int64_t{3999}; };
+  CHECK(memory.run().verdict == Verdict::kEnvUnfit);
+
+  Bench context;
+  context.job.n_gen = 256;
+  context.job.ids = {1, 2, 3};
+  const CaseReport c = context.run();
+  CHECK(c.verdict == Verdict::kBadInput);
+  REQUIRE_FALSE(c.reasons.empty());
+  CHECK(holds(c.reasons[0], "258"));
+  CHECK(holds(c.reasons[0], "256"));
+
+  Bench stale;
+  stale.references[0].weights_sha256 = "other";
+  const CaseReport s = stale.run();
+  CHECK(s.verdict == Verdict::kInvalidReference);
+  CHECK(engine_of(s, "kernel").verdict == Verdict::kNotJudged);
+
+  Bench required;
+  required.references.clear();
+  required.job.require_reference = true;
+  const CaseReport r = required.run();
+  CHECK(r.verdict == Verdict::kInvalidReference);
+  CHECK(holds(r.reasons[0], "capture_reference.py"));
+}
+
+TEST_CASE("Ctrl-C ends the case after the running sample and keeps what was measured") {
+  Bench bench;
+  bench.stop_after_samples = 3;
+  const CaseReport c = bench.run();
+  CHECK(bench.interrupted);
+  CHECK(bench.samples_seen == 3);
+  CHECK(engine_of(c, "eager").samples.size() + engine_of(c, "kernel").samples.size() == 3);
+  CHECK(bench.messages.back()["type"] == "interrupted");
+}
+
+TEST_CASE("more blocks are added until the interval is narrow, up to the maximum") {
+  Bench bench;
+  bench.job.max_blocks = 7;
+  bench.job.target_rel_ci = 1e-12;  // never
+  CHECK(engine_of(bench.run(), "kernel").samples.size() == 7);
+  Bench wide;
+  wide.job.blocks = 8;
+  wide.job.max_blocks = 20;
+  wide.job.target_rel_ci = 1;
+  CHECK(engine_of(wide.run(), "kernel").samples.size() < 20);
+}
+
+TEST_CASE("a model without a reference is judged live, and says so") {
+  Bench bench;
+  bench.references.clear();
+  bench.job.ids.clear();
+  // B' needs an error to be a denominator: its runner-up differs a little from T's.
+  bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
+  const CaseReport c = bench.run();
+  INFO((c.reasons.empty() ? "" : c.reasons[0]) << reason_of(engine_of(c, "kernel")));
+  CHECK(engine_of(c, "eager").verdict == Verdict::kPassLive);
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kPassLive);
+  CHECK(c.reference == "live");
+  CHECK(c.timed_check == "live");
+  CHECK(engine_of(c, "kernel").samples.size() == 3);
+}
+
+TEST_CASE("T confirms a path that leaves its own at a near tie, and no other") {
+  Script script;
+  script.runner_up = 9.95f;
+  std::vector<int32_t> path;
+  int32_t id = 3;
+  for (int t = 0; t < 70; ++t) {
+    id = scripted_token(id, t, kVocab);
+    if (t == 66) id = (id + 1) % kVocab;  // the second choice, 0.05 below; also past a chunk's end
+    path.push_back(id);
+  }
+  ScriptedEngine truth(script);
+  const std::vector<int32_t> prompt = {3};
+  truth.prefill(prompt);
+  CHECK(confirm_path(truth, path, kVocab, 0.1, false).empty());
+  truth.reset();
+  truth.prefill(prompt);
+  CHECK(holds(confirm_path(truth, path, kVocab, 0.01, false), "position 66"));
+  path[66] = (path[66] + 5) % kVocab;
+  truth.reset();
+  truth.prefill(prompt);
+  CHECK(holds(confirm_path(truth, path, kVocab, 0.1, false), "position 66"));
+}
+
+TEST_CASE("prefill tests are checked by their KV rows and by the tokens that follow") {
+  Bench bench;
+  bench.references.clear();
+  bench.job.ids.clear();
+  bench.job.n_prompt = 4;
+  bench.job.n_gen = 0;
+  bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "kernel");
+  CHECK(e.verdict == Verdict::kPassLive);
+  REQUIRE(e.samples.size() == 3);
+  CHECK(e.samples[0].tokens == 4);
+  CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
+  CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
+  CHECK(e.ms_per_tok.has_value());
+
+  // Rows that change from one prefill to the next.
+  bench.scripts["kernel"].kv_checksum = [](int prefills) {
+    return static_cast<uint64_t>(prefills);
+  };
+  const CaseReport other = bench.run();
+  CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
+}
+
+TEST_CASE("text of ids") {
+  ModelShape bytes = kTiny;
+  const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};
+  CHECK(sequence_text(bytes, ids) == "a\\n\\\\\\xff<256>");
+  CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
+}
+
+// A worker that is a shell script: $2 is the job's descriptor, $3 that of the messages.
+struct ScriptWorker {
+  std::filesystem::path path;
+  explicit ScriptWorker(const std::string& body) {
+    static int number = 0;
+    path = std::filesystem::temp_directory_path() /
+           ("mkbench_worker_" + std::to_string(getpid()) + "_" + std::to_string(++number) + ".sh");
+    std::ofstream(path) << "#!/bin/bash\nread -r job <&$2\n" << body << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  ~ScriptWorker() { std::filesystem::remove(path); }
+  WorkerEnd run(std::vector<nlohmann::json>& messages, double deadline_s) const {
+    SupervisorOptions options;
+    options.executable = path.string();
+    options.deadline_s = deadline_s;
+    return run_worker({{"kind", "case"}}, options,
+                      [&](const nlohmann::json& m) { messages.push_back(m); });
+  }
+};
+
+TEST_CASE("the supervisor tells apart how workers end") {
+  std::vector<nlohmann::json> got;
+  const WorkerEnd fine =
+      ScriptWorker("echo \"$job\" >&$3; echo '{\"type\":\"done\"}' >&$3; echo stray").run(got, 10);
+  CHECK(fine.how == WorkerEnd::How::kExited);
+  CHECK(fine.code == 0);
+  REQUIRE(got.size() == 2);
+  CHECK(got[0]["kind"] == "case");
+  CHECK(got[1]["type"] == "done");
+
+  got.clear();
+  const WorkerEnd left = ScriptWorker("echo 'no json' >&$3; exit 3").run(got, 10);
+  CHECK(left.how == WorkerEnd::How::kExited);
+  CHECK(left.code == 3);
+  REQUIRE(got.size() == 1);
+  CHECK(got[0]["type"] == "garbage");
+
+  const WorkerEnd crashed = ScriptWorker("kill -SEGV $$").run(got, 10);
+  CHECK(crashed.how == WorkerEnd::How::kSignalled);
+  CHECK(crashed.code == SIGSEGV);
+
+  const WorkerEnd hung = ScriptWorker("sleep 60").run(got, 0.8);
+  CHECK(hung.how == WorkerEnd::How::kHung);
+  CHECK(hung.seconds < 20);
+
+  const WorkerEnd slow =
+      ScriptWorker("while true; do echo '{\"type\":\"progress\"}' >&$3; sleep 0.05; done")
+          .run(got, 1.5);
+  CHECK(slow.how == WorkerEnd::How::kTimedOut);
+
+  SupervisorOptions missing;
+  missing.executable = "/nonexistent/mkbench";
+  const WorkerEnd none = run_worker({}, missing, [](const nlohmann::json&) {});
+  CHECK(none.how == WorkerEnd::How::kExited);
+  CHECK(none.code == 127);
+}
+
+TEST_CASE("the end of a worker strikes the engine that was running, and samples before it stand") {
+  struct Row {
+    WorkerEnd end;
+    Verdict verdict;
+    std::string part;
+  };
+  using How = WorkerEnd::How;
+  const std::vector<Row> rows = {
+      {{How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError, "signal 11"},
+      {{How::kSignalled, SIGKILL, 1, 0}, Verdict::kRuntimeError, "signal 9"},
+      {{How::kHung, SIGKILL, 9, 5}, Verdict::kHang, "position 7"},
+      {{How::kTimedOut, SIGKILL, 9, 0}, Verdict::kTimeout, "deadline of 9 s"},
+      {{How::kExited, 2, 1, 0}, Verdict::kRuntimeError, "exit status 2"},
+      {{How::kExited, 0, 1, 0}, Verdict::kRuntimeError, "exit status 0"},  // without its "done"
+  };
+  for (const Row& row : rows) {
+    INFO(row.part);
+    Bench bench;
+    bench.run();
+    CaseCollector collector(bench.job, {"eager", "kernel"});
+    for (const auto& message : bench.messages) {
+      if (message["type"] == "done") break;
+      collector.take(message);
+      if (message["type"] == "sample" && message["engine"] == "kernel") break;
+    }
+    collector.take(
+        {{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}, {"position", 7}});
+    collector.finish(row.end, 9);
+    aggregate(collector.report(), 0.95, 1, false);
+    const EngineReport& kernel = engine_of(collector.report(), "kernel");
+    CHECK(kernel.verdict == row.verdict);
+    CHECK(holds(reason_of(kernel), row.part));
+    CHECK(kernel.samples.size() == 1);
+    CHECK_FALSE(kernel.ms_per_tok.has_value());
+    CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
+  }
+}
+
+TEST_CASE("lines of a pipe come whole, however they were cut") {
+  LineReader reader;
+  std::vector<nlohmann::json> got;
+  const auto take = [&](const nlohmann::json& m) { got.push_back(m); };
+  const std::string text = "{\"a\":1}\n{\"a\":2}\n[1]\n";
+  for (const char c : text) reader.feed(&c, 1, take);
+  REQUIRE(got.size() == 3);
+  CHECK(got[1]["a"] == 2);
+  CHECK(got[2]["type"] == "garbage");
+}
+
+}  // namespace
+}  // namespace mkbench
