@@ -2,7 +2,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "harness/device/cuda_check.h"
+#include "kernels/cuda_check.h"
 #include "harness/device/device_check.h"
 
 namespace mkbench {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/device/bulk_copy.cuh"
-#include "harness/device/cuda_check.h"
+#include "kernels/cuda_check.h"
 #include "harness/device/roofline.h"
 
 namespace mkbench {

@@ -82,7 +82,7 @@ class Exchange {
  private:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
-  // One cache line a block: its own thread writes it in every phase.
+  // One cache line a block: whoever runs the block writes it in every phase.
   struct alignas(64) Word {
     std::atomic<uint64_t> epoch{0};     // arrivals that this block has made
     std::atomic<uint64_t> wanted{0};    // total arrivals that it waits for

@@ -64,6 +64,11 @@ std::optional<Fault> Scheduler::run(std::span<BlockTask> tasks, const Exchange& 
   {
     std::lock_guard lock(mutex_);
     tasks_ = tasks;
+    if (tasks.size() > claim_count_) {
+      claims_ = std::make_unique<Claim[]>(tasks.size());
+      claim_count_ = tasks.size();
+    }
+    unfinished_.store(tasks.size(), std::memory_order_relaxed);
     exchange_ = &exchange;
     stall_ms_ = stall_ms;
     abort_.store(false, std::memory_order_relaxed);
@@ -95,22 +100,36 @@ void Scheduler::helper_loop(int worker) {
   }
 }
 
-// Resumes each of this worker's blocks that may go on. Blocks are dealt round robin and never move,
-// so that each block's words are written by one thread only.
-bool Scheduler::resume_ready(int worker, bool* all_done) {
-  bool resumed = false;
-  *all_done = true;
-  for (size_t b = static_cast<size_t>(worker); b < tasks_.size(); b += helpers_.size() + 1) {
-    BlockTask& task = tasks_[b];
-    if (task.done()) continue;
-    *all_done = false;
-    if (!exchange_->passed(static_cast<int>(b))) continue;
+// Resumes `block` if nobody else does and its wait is over.
+bool Scheduler::resume_if_ready(size_t block) {
+  const int index = static_cast<int>(block);
+  if (!exchange_->passed(index)) return false;
+  // The claim hands the coroutine's frame and the block's scratch from its last thread to this one.
+  std::atomic<bool>& taken = claims_[block].taken;
+  if (taken.exchange(true, std::memory_order_acquire)) return false;
+  BlockTask& task = tasks_[block];
+  // Asked again: the block may have been run on to its next wait, or to its end, before the claim.
+  const bool ready = !task.done() && exchange_->passed(index);
+  if (ready) {
     task.resume();
-    resumed = true;
-    if (!task.error()) continue;
-    std::lock_guard lock(mutex_);
-    if (!error_) error_ = task.error();
-    abort_.store(true, std::memory_order_relaxed);
+    if (task.done()) unfinished_.fetch_sub(1, std::memory_order_relaxed);
+    if (task.error()) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = task.error();
+      abort_.store(true, std::memory_order_relaxed);
+    }
+  }
+  taken.store(false, std::memory_order_release);
+  return ready;
+}
+
+// One round over all blocks, from this worker's own share on, so that threads meet late.
+bool Scheduler::resume_ready(int worker) {
+  const size_t count = tasks_.size();
+  const size_t first = count * static_cast<size_t>(worker) / static_cast<size_t>(threads());
+  bool resumed = false;
+  for (size_t i = 0; i < count && !abort_.load(std::memory_order_relaxed); ++i) {
+    resumed |= resume_if_ready((first + i) % count);
   }
   return resumed;
 }
@@ -118,10 +137,9 @@ bool Scheduler::resume_ready(int worker, bool* all_done) {
 void Scheduler::work(int worker) {
   IdleTimer idle;
   while (!abort_.load(std::memory_order_relaxed)) {
-    bool all_done = false;
-    if (resume_ready(worker, &all_done)) {
+    if (resume_ready(worker)) {
       idle.reset();
-    } else if (all_done) {
+    } else if (unfinished_.load(std::memory_order_relaxed) == 0) {
       return;
     } else if (idle.pause(exchange_->arrivals(), stall_ms_)) {
       raise_fault();

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <coroutine>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -64,12 +65,24 @@ class Scheduler {
   std::optional<Fault> run(std::span<BlockTask> tasks, const Exchange& exchange, int stall_ms);
 
  private:
+  // A block is resumed by whoever claims it, never by two threads at once. A thread that the
+  // machine takes away while it idles thus holds nobody up: the others run its blocks. With blocks
+  // bound to threads, a loaded machine (six runnable processes a core) cost a time slice an
+  // exchange.
+  struct alignas(64) Claim {
+    std::atomic<bool> taken{false};
+  };
+
   void helper_loop(int worker);
   void work(int worker);
-  bool resume_ready(int worker, bool* all_done);
+  bool resume_ready(int worker);
+  bool resume_if_ready(size_t block);
   void raise_fault();
 
   std::span<BlockTask> tasks_;
+  std::unique_ptr<Claim[]> claims_;  // [claim_count_] >= [tasks]
+  size_t claim_count_ = 0;
+  std::atomic<size_t> unfinished_{0};  // tasks that have not come to their end
   const Exchange* exchange_ = nullptr;
   int stall_ms_ = 0;
   std::atomic<bool> abort_{false};

@@ -1,72 +1,26 @@
 #include "kernels/plain/megakernel.h"
 
-#include <algorithm>
 #include <chrono>
-#include <climits>
 #include <string>
 
+#include "kernels/cuda_event.h"
 #include "kernels/device_buffer.h"
-#include "kernels/partition.h"
 #include "kernels/phase.h"
 #include "kernels/plain/device_model.h"
 #include "kernels/plain/instances.h"
 #include "kernels/plain/kv_checksum.h"
+#include "kernels/plain/scratch.h"
 
 namespace mkbench {
 namespace {
 
 using plain::LaunchParams;
+using plain::Scratch;
 
 constexpr double kSpinLimitMs =
     2000;  // of one wait; the longest phase takes well under a millisecond
 constexpr int64_t kSlack =
     64LL << 20;  // context, module and allocator rounding, for the memory check
-
-// What the phases hand to each other, in one place because poison() fills all of it.
-struct Scratch {
-  Scratch(const ModelShape& s, int blocks)
-      : residual(size(s.hidden)),
-        qkv(size(s.qkv_width())),
-        attention_max(size(s.heads) * kMaxSplits),
-        attention_sum(size(s.heads) * kMaxSplits),
-        attention_acc(size(s.q_width()) * kMaxSplits),
-        swiglu(size(s.intermediate)),
-        hidden(size(s.layers) * size(s.hidden)),
-        best(size(blocks)) {}
-  static size_t size(int n) { return static_cast<size_t>(n); }
-  static int64_t bytes(const ModelShape& s) {
-    return 4 * (int64_t{s.hidden} * (1 + s.layers) + s.qkv_width() + s.intermediate +
-                int64_t{kMaxSplits} * (2 * s.heads + s.q_width()));
-  }
-  // All bits set: NaN as fp32, "a logit was NaN" as a best key.
-  void poison() {
-    for (DeviceBuffer<float>* b :
-         {&residual, &qkv, &attention_max, &attention_sum, &attention_acc, &swiglu, &hidden}) {
-      MKBENCH_CUDA(cudaMemset(b->get(), 0xff, b->bytes()));
-    }
-    MKBENCH_CUDA(cudaMemset(best.get(), 0xff, best.bytes()));
-  }
-
-  DeviceBuffer<float> residual, qkv, attention_max, attention_sum, attention_acc, swiglu, hidden;
-  DeviceBuffer<unsigned long long> best;
-};
-
-class Event {
- public:
-  Event() { MKBENCH_CUDA(cudaEventCreate(&event_)); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { cudaEventDestroy(event_); }
-  void record() { MKBENCH_CUDA(cudaEventRecord(event_, nullptr)); }
-  double ms_since(const Event& start) const {
-    float ms = 0;
-    MKBENCH_CUDA(cudaEventElapsedTime(&ms, start.event_, event_));
-    return ms;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 void check_shape(const ModelShape& shape) {
   if (plain::kernel_for(shape) != nullptr) return;
