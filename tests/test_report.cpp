@@ -334,9 +334,9 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   aggregate(failed.cases[0], 0.95, 1, false);
   conclude(failed);
   const std::string text = render_markdown(failed);
-  CHECK_THAT(text, Catch::Contains("times withheld: FAIL_TOKEN") && Catch::Contains("WRONG") &&
-                       Catch::Contains("| ref_id | mk_id |") && Catch::Contains("exit code 3") &&
-                       !Catch::Contains("0.8008"));
+  CHECK_THAT(text, Catch::Contains("megakernel: FAIL_TOKEN: parity: position 5") &&
+                       Catch::Contains("WRONG") && Catch::Contains("| ref_id | mk_id |") &&
+                       Catch::Contains("exit code 3") && !Catch::Contains("0.8008"));
 }
 
 TEST_CASE("the parity table stays a table with texts of any kind") {

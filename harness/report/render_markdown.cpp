@@ -144,6 +144,8 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   }
   for (const EngineReport& e : c.engines) {
     if (!e.times_withheld.empty()) {
+      // A failing verdict is among the case's reasons, below.
+      if (!times_allowed(e.verdict)) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
     } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
