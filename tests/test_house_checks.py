@@ -82,8 +82,8 @@ class Tree(unittest.TestCase):
         for text, wanted in [
             ("see /ho" + "me/me/notes.txt", "path of one machine"),
             ("cd '/ro" + "ot/mkbench'", "path of one machine"),
-            ("https://packages.internal.example/simple", "not on the list"),
-            ("http://user:word@packages/simple", "not on the list"),
+            ("https:" + "//packages.internal.example/simple", "not on the list"),
+            ("http:" + "//user:word@packages/simple", "not on the list"),
             ("pip install --index-" + "url x", "package index"),
         ]:
             with self.subTest(text=text):
