@@ -26,6 +26,7 @@ import numpy as np
 import torch
 import transformers
 
+import checkpoint_format
 import qwen3_hf as hf
 import reference_prompts
 import synthetic_checkpoint as synthetic
@@ -43,7 +44,7 @@ def raw(values):
 def sketch_signs(vocab):
     """The +-1 vectors, [projections, vocab]: -1 where bit 0 of splitmix64(seed ^ (p << 32) ^ id) is set."""
     ids = np.arange(vocab, dtype=np.uint64)
-    rows = [hf.splitmix64(np.uint64(SKETCH_SEED ^ (p << 32)) ^ ids) & np.uint64(1) for p in range(PROJECTIONS)]
+    rows = [checkpoint_format.splitmix64(np.uint64(SKETCH_SEED ^ (p << 32)) ^ ids) & np.uint64(1) for p in range(PROJECTIONS)]
     return torch.from_numpy(1.0 - 2.0 * np.stack(rows).astype(np.float64))
 
 
@@ -179,10 +180,10 @@ def load(model):
         config, state = synthetic.CONFIG, synthetic.build(lagset)
         source = {"files": {}, "generator": {"program": "scripts/synthetic_checkpoint.py", "lagset": lagset}}
     else:
-        folder = hf.DATA / model if (hf.DATA / model / "config.json").is_file() else pathlib.Path(model)
+        folder = checkpoint_format.DATA / model if (checkpoint_format.DATA / model / "config.json").is_file() else pathlib.Path(model)
         config, state = hf.read_folder(folder)
         files = [folder / "config.json", folder / "model.safetensors"]
-        source = {"files": {f.name: {"sha256": hf.file_sha256(f), "bytes": f.stat().st_size} for f in files}}
+        source = {"files": {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}}
     digest = hf.weights_sha256(state, config["num_hidden_layers"], config["tie_word_embeddings"])
     name = model if kind == "synthetic" else pathlib.Path(model).name
     return {"name": name, "revision": None, "weights_sha256": digest, **source, "config": config}, config, state
@@ -238,7 +239,7 @@ def previous(path, reason):
         return None
     if not reason:
         raise SystemExit(f"{path}: exists; --replace REASON overwrites it and records why")
-    return {"sha256": hf.file_sha256(path), "reason": reason}
+    return {"sha256": checkpoint_format.file_sha256(path), "reason": reason}
 
 
 def write(path, document):
@@ -250,7 +251,7 @@ def write(path, document):
     manifest = path.parent / "manifest.json"
     if manifest.exists():
         listed = json.loads(manifest.read_text())
-        listed["files"][path.name] = {"sha256": hf.file_sha256(path), "bytes": path.stat().st_size}
+        listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
         manifest.write_text(json.dumps(listed, indent=2) + "\n")
 
 
@@ -263,7 +264,7 @@ def main():
     parser.add_argument("--replace", metavar="REASON")
     args = parser.parse_args()
     name = args.model.partition(":")[0]
-    path = args.out or hf.DATA / pathlib.Path(name).name / "reference.json"
+    path = args.out or checkpoint_format.DATA / pathlib.Path(name).name / "reference.json"
     replaced = previous(path, args.replace)
     if args.model == "qwen3-0.6b":
         entry, prompts, summary = published()

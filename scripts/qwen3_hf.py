@@ -12,40 +12,16 @@ import pathlib
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
+from checkpoint_format import tensor_names
+
 hf_logging.set_verbosity_error()
 
 PREFILL_CHUNK = 512
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA = ROOT / "references" / "data"
-
-LAYER_TENSORS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "self_attn.q_norm",
-    "self_attn.k_norm",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-)
-
-
-def tensor_names(layers, tied):
-    """Names of all tensors in the order in which they are numbered and hashed; the head only when untied."""
-    names = ["model.embed_tokens.weight"]
-    for layer in range(layers):
-        names += [f"model.layers.{layer}.{t}.weight" for t in LAYER_TENSORS]
-    names.append("model.norm.weight")
-    return names if tied else names + ["lm_head.weight"]
 
 
 def tensor_bytes(tensor):
@@ -60,21 +36,6 @@ def weights_sha256(state, layers, tied):
     for name in tensor_names(layers, tied):
         digest.update(tensor_bytes(state[name]))
     return digest.hexdigest()
-
-
-def file_sha256(path):
-    """sha256 (hex) of a file."""
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def splitmix64(x):
-    """splitmix64 of a uint64 array; the increment is added first."""
-    with np.errstate(over="ignore"):
-        x = np.asarray(x, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
 
 
 def read_folder(folder):

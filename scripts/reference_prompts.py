@@ -58,13 +58,17 @@ def tiny(model):
 
 
 def analytic(lagset):
-    """Random states from the shortest prompt with a closed form on; shorter ones, and ids without a state, as near ties."""
+    """Random states, from the shortest prompt with a closed form on; and ids without a state, which decide little."""
     shortest = sum(synthetic.LAGS[lagset].values()) + 1
     out = []
-    for ids, steps in ((shortest, 24), (shortest + 1, 16), (17, 16), (33, 16), (65, 16)):
-        prompt = synthetic.prompt(ids - 1, seed=1000 * ids)
-        out.append({"name": f"states-{ids}", "set": "strict", "ids": prompt, "steps": steps, "text": ""})
-    return out
+    for length, steps in ((shortest, 24), (shortest + 1, 16), (17, 16), (33, 16), (65, 16)):
+        ids = synthetic.prompt(length - 1, seed=1000 * length)
+        out.append({"name": f"states-{length}", "set": "strict", "ids": ids, "steps": steps})
+    stateless = [int(i) for i in (synthetic.states_of_ids() < 0).nonzero()[0]]
+    mixed = stateless[2000:2008] + synthetic.prompt(7, seed=9)
+    for name, ids in (("stateless-20", stateless[1000:1020]), ("mixed-16", mixed)):
+        out.append({"name": name, "set": "near-tie", "ids": ids, "steps": 16})
+    return [{**p, "text": ""} for p in out]
 
 
 def of(model):

@@ -9,7 +9,7 @@ Sets: none, short, deep, far, early, late. Every element is
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
 
 h = byte (i mod 8), little-endian, of splitmix64((tensor number << 40) + i / 8) at flat index i.
-Tensors are numbered 1 embedding, then 11 a layer (qwen3_hf.LAYER_TENSORS), last the final norm, and
+Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.LAYER_TENSORS), last the final norm, and
 hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
 order of operations with the C library's exp, cos, sin, pow and sqrt (math, never numpy, whose SIMD
 versions may differ in the last bit), then rounded once to float.
@@ -22,9 +22,8 @@ import math
 import time
 
 import numpy as np
-import torch
 
-import qwen3_hf as hf
+import checkpoint_format
 
 HIDDEN, INTER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 1024, 3072, 28, 16, 8, 128, 151936
 THETA, STATES = 1e6, 1 << 17
@@ -91,7 +90,7 @@ def states_of_ids():
 
 def prompt(depth, seed):
     """depth + 1 ids: id i is the token of state splitmix64(seed + i) mod 2^17."""
-    draws = hf.splitmix64(np.uint64(seed) + np.arange(depth + 1, dtype=np.uint64))
+    draws = checkpoint_format.splitmix64(np.uint64(seed) + np.arange(depth + 1, dtype=np.uint64))
     return [int(token(int(d) % STATES)) for d in draws]
 
 
@@ -113,7 +112,7 @@ def continuation(ids, lagset, n):
 def levels(tensor, begin, end):
     """h of the flat indices [begin, end); both are multiples of 8."""
     words = np.arange(begin // 8, end // 8, dtype=np.uint64) + np.uint64(tensor << 40)
-    return hf.splitmix64(words).astype("<u8").view(np.uint8)
+    return checkpoint_format.splitmix64(words).astype("<u8").view(np.uint8)
 
 
 def to_bf16(x):
@@ -180,7 +179,7 @@ def embedding():
     t.set(ids, 0, UNIT * CONST)
     without = ids[states < 0]
     flat = without[:, None] * HIDDEN + SLOT_A + np.arange(CODE)
-    words = hf.splitmix64((flat >> 3).astype(np.uint64) + np.uint64(1 << 40))
+    words = checkpoint_format.splitmix64((flat >> 3).astype(np.uint64) + np.uint64(1 << 40))
     own = (words >> (8 * (flat & 7)).astype(np.uint64)) & np.uint64(0xFF)
     s = states.copy()
     for i in range(CODE):
@@ -281,7 +280,7 @@ def mlp(number, lag, shift, n2, rms2):
 
 def tensors(lagset):
     """Every tensor as (HF name, Tensor), in hash order."""
-    names = iter(hf.tensor_names(LAYERS, tied=True))
+    names = iter(checkpoint_format.tensor_names(LAYERS, tied=True))
     yield next(names), embedding()
     base = CONST * CONST + CODE + HIDDEN * (SIGMA_EMBED * SIGMA_EMBED)
     variance = 0.0
@@ -301,6 +300,8 @@ def tensors(lagset):
 
 def build(lagset):
     """All tensors as torch bf16, by HF name."""
+    import torch  # only here and below: the bytes and the closed form need numpy alone
+
     state = {}
     for name, t in tensors(lagset):
         bits = t.bits()
@@ -318,6 +319,10 @@ def sha256(lagset):
 
 def check_against_hf(lagset, rows=4, n=24):
     """Greedy ids of HF transformers in fp32 and bf16 against the closed form; True when all are equal."""
+    import torch
+
+    import qwen3_hf as hf
+
     state, good = build(lagset), True
     for dtype in (torch.float32, torch.bfloat16):
         decoder = hf.Decoder(hf.build(CONFIG, state, dtype))
@@ -344,7 +349,7 @@ def main():
         raise SystemExit(0 if check_against_hf(args.check) else 1)
     start = time.monotonic()
     found = sha256(args.hash)
-    wanted = json.loads((hf.DATA / "synthetic" / "hashes.json").read_text())["sha256"][args.hash]
+    wanted = json.loads((checkpoint_format.DATA / "synthetic" / "hashes.json").read_text())["sha256"][args.hash]
     print(f"synthetic:{args.hash} {found} ({time.monotonic() - start:.1f} s)")
     if found != wanted:
         raise SystemExit(f"synthetic:{args.hash}: sha256 is {found}, committed is {wanted}")

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+import checkpoint_format
 import qwen3_hf as hf
 
 BOS, EOS, PAD, VOCAB = 256, 257, 258, 259
@@ -72,7 +73,7 @@ SEEDS = {"tiny": 1, "tiny-untied": 2}
 
 def corpus():
     """The text as byte ids."""
-    return list((hf.DATA / "tiny_corpus.txt").read_bytes())
+    return list((checkpoint_format.DATA / "tiny_corpus.txt").read_bytes())
 
 
 def window(text, offset, length):
@@ -164,7 +165,7 @@ def write(name, folder, tensors, measured, seconds):
     files = {}
     for file in ("config.json", "model.safetensors"):
         path = folder / file
-        files[file] = {"sha256": hf.file_sha256(path), "bytes": path.stat().st_size}
+        files[file] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
     training = measured | {"seed": SEEDS[name], "torch": torch.__version__, "seconds": round(seconds, 1)}
     layers, tied = CONFIGS[name]["num_hidden_layers"], CONFIGS[name]["tie_word_embeddings"]
     manifest = {
@@ -179,7 +180,7 @@ def write(name, folder, tensors, measured, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONFIGS)} (default: all)")
-    parser.add_argument("--out", type=pathlib.Path, default=hf.DATA, help="folder that gets one folder a name")
+    parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="folder that gets one folder a name")
     args = parser.parse_args()
     for name in args.names or CONFIGS:
         start = time.monotonic()

@@ -1,0 +1,349 @@
+// The reader of reference files: the committed ones are good, and every single defect is refused by
+// name.
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "references/error.h"
+#include "references/greedy_reference.h"
+#include "references/snapshot.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+using nlohmann::json;
+
+namespace {
+
+// A folder of this process that goes with it.
+class Scratch {
+ public:
+  Scratch()
+      : path_(std::filesystem::temp_directory_path() /
+              ("mkbench-ref-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::filesystem::path write(const std::string& text) const {
+    const auto file = path_ / "reference.json";
+    std::ofstream(file, std::ios::binary) << text;
+    return file;
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const Scratch& scratch() {
+  static const Scratch folder;
+  return folder;
+}
+
+std::filesystem::path committed(const std::string& name) {
+  const auto files = find_references(data_dir(), name);
+  REQUIRE(files.size() == 1);
+  return files.front();
+}
+
+double bf16_step(double x) { return std::exp2(std::floor(std::log2(x)) - 7); }
+
+// One strict and one near-tie prompt of `tiny` with three steps each, made consistent again.
+json small() {
+  std::ifstream file(committed("tiny"));
+  json document = json::parse(file);
+  json& all = document["prompts"];
+  json kept = json::array();
+  for (const char* set : {"strict", "near-tie"}) {
+    for (const json& prompt : all) {
+      if (prompt["set"] != set) continue;
+      kept.push_back(prompt);
+      break;
+    }
+  }
+  double d = 0;
+  for (json& prompt : kept) {
+    prompt["steps"].erase(prompt["steps"].begin() + 3, prompt["steps"].end());
+    prompt["token_texts"].erase(prompt["token_texts"].begin() + 3, prompt["token_texts"].end());
+    prompt["generated"] = 3;
+    for (const json& step : prompt["steps"])
+      d = std::max(d, step["baseline"]["pairwise"].get<double>());
+  }
+  for (json& prompt : kept) {
+    for (json& step : prompt["steps"]) {
+      step["decided"] = step["margin"].get<double>() > d + bf16_step(step["max_abs"].get<double>());
+    }
+  }
+  all = kept;
+  document["summary"]["D"] = d;
+  document["summary"]["steps"] = 6;
+  return document;
+}
+
+std::string refusal(const std::filesystem::path& path) {
+  try {
+    read_reference(path);
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kInvalidReference);
+    return e.what();
+  }
+  return "accepted";
+}
+
+struct Defect {
+  std::string field;  // that the message must name
+  std::function<void(json&)> plant;
+};
+
+json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
+
+std::vector<Defect> file_defects() {
+  return {
+      {"schema.version", [](json& d) { d["schema"]["version"] = "2.0.0"; }},
+      {"schema.id", [](json& d) { d["schema"]["id"] = "mkbench.report"; }},
+      {"schema", [](json& d) { d.erase("schema"); }},
+      {"token_only", [](json& d) { d["token_only"] = "no"; }},
+      {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = "4de28f95"; }},
+      {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = nullptr; }},
+      {"model.config.vocab_size", [](json& d) { d["model"]["config"]["vocab_size"] = 0; }},
+      {"capture.versions.torch", [](json& d) { d["capture"]["versions"].erase("torch"); }},
+      {"capture.sketch.seed", [](json& d) { d["capture"]["sketch"]["seed"] = -1; }},
+      {"capture.sketch.projections", [](json& d) { d["capture"]["sketch"]["projections"] = 65; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = -0.1; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = 0.51; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = nullptr; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = d["summary"]["D"].get<double>() * 1.5; }},
+      {"summary.steps", [](json& d) { d["summary"]["steps"] = 7; }},
+      {"summary.baseline_flips", [](json& d) { d["summary"]["baseline_flips"] = -1; }},
+      {"prompts", [](json& d) { d["prompts"] = json::array(); }},
+      {"prompts", [](json& d) { d["prompts"] = json::object(); }},
+      {"prompts[1].name", [](json& d) { d["prompts"][1]["name"] = d["prompts"][0]["name"]; }},
+      {"prompts[0].set", [](json& d) { d["prompts"][0]["set"] = "easy"; }},
+      {"prompts[0].ids", [](json& d) { d["prompts"][0]["ids"] = json::array(); }},
+      {"prompts[0].ids[0]", [](json& d) { d["prompts"][0]["ids"][0] = 259; }},
+      {"prompts[0].ids[0]", [](json& d) { d["prompts"][0]["ids"][0] = -1; }},
+      {"prompts[0].ids[0]", [](json& d) { d["prompts"][0]["ids"][0] = 65.5; }},
+      {"prompts[0].steps", [](json& d) { d["prompts"][0]["steps"] = json::array(); }},
+      {"prompts[0].steps", [](json& d) { d["prompts"][0]["generated"] = 4; }},
+      {"prompts[0].generated", [](json& d) { d["prompts"][0]["generated"] = 0; }},
+      {"prompts[0].token_texts", [](json& d) { d["prompts"][0]["token_texts"].erase(0); }},
+  };
+}
+
+std::vector<Defect> step_defects() {
+  return {
+      {"steps[1].position", [](json& d) { step(d)["position"] = 7; }},
+      {"steps[1].token", [](json& d) { step(d)["token"] = 500; }},
+      {"steps[1].token", [](json& d) { step(d)["token"] = step(d)["top_ids"][1]; }},
+      {"steps[1].top_ids", [](json& d) { step(d)["top_ids"].erase(31); }},
+      {"steps[1].top_ids[5]", [](json& d) { step(d)["top_ids"][5] = step(d)["top_ids"][4]; }},
+      {"steps[1].top_logits", [](json& d) { step(d)["top_logits"].push_back(-100.0); }},
+      {"steps[1].top_logits[3]",
+       [](json& d) { std::swap(step(d)["top_logits"][2], step(d)["top_logits"][3]); }},
+      {"steps[1].top_logits[0]", [](json& d) { step(d)["top_logits"][0] = "NaN"; }},
+      {"steps[1].logsumexp", [](json& d) { step(d)["logsumexp"] = nullptr; }},
+      {"steps[1].mean", [](json& d) { step(d).erase("mean"); }},
+      {"steps[1].centred_norm", [](json& d) { step(d)["centred_norm"] = -1.0; }},
+      {"steps[1].margin", [](json& d) { step(d)["margin"] = nullptr; }},
+      {"steps[1].margin", [](json& d) { step(d)["margin"] = "NaN"; }},
+      {"steps[1].margin", [](json& d) { step(d)["margin"] = -2.0; }},
+      {"steps[1].margin",
+       [](json& d) { step(d)["margin"] = step(d)["margin"].get<double>() + 0.01; }},
+      {"steps[1].max_abs", [](json& d) { step(d)["max_abs"] = true; }},
+      {"steps[1].decided", [](json& d) { step(d)["decided"] = false; }},
+      {"steps[1].decided", [](json& d) { step(d)["decided"] = 1; }},
+      {"steps[1].sketch", [](json& d) { step(d)["sketch"].erase(0); }},
+      {"steps[1].sketch[3]", [](json& d) { step(d)["sketch"][3] = json::array(); }},
+      {"steps[1].baseline", [](json& d) { step(d).erase("baseline"); }},
+      {"baseline.token", [](json& d) { step(d)["baseline"]["token"] = 259; }},
+      {"baseline.error_norm", [](json& d) { step(d)["baseline"]["error_norm"] = -1e-3; }},
+      {"baseline.error_inf_top", [](json& d) { step(d)["baseline"]["error_inf_top"] = "0"; }},
+      {"baseline.kl", [](json& d) { step(d)["baseline"]["kl"] = nullptr; }},
+      {"baseline.pairwise", [](json& d) { step(d)["baseline"]["pairwise"] = 0.49; }},
+      // A strict prompt with a margin that rounding could overturn.
+      {"steps[1].margin",
+       [](json& d) {
+         json& s = step(d);
+         s["margin"] = 0.001;
+         s["top_logits"][1] = s["top_logits"][0].get<double>() - 0.001;
+         s["decided"] = false;
+       }},
+  };
+}
+
+// Row C22: logits made in low precision are no truth.
+std::vector<Defect> truth_defects() {
+  const auto truth = [](json& d) -> json& { return d["capture"]["truth"]; };
+  return {
+      {"capture.truth.dtype", [=](json& d) { truth(d)["dtype"] = "bfloat16"; }},
+      {"capture.truth.dtype", [=](json& d) { truth(d).erase("dtype"); }},
+      {"capture.truth.allow_tf32_matmul", [=](json& d) { truth(d)["allow_tf32_matmul"] = true; }},
+      {"capture.truth.allow_tf32_cudnn", [=](json& d) { truth(d)["allow_tf32_cudnn"] = true; }},
+      {"capture.truth.float32_matmul_precision",
+       [=](json& d) { truth(d)["float32_matmul_precision"] = "high"; }},
+      {"capture.truth.inv_freq_dtype", [=](json& d) { truth(d)["inv_freq_dtype"] = "bfloat16"; }},
+      {"capture.truth", [](json& d) { d["capture"].erase("truth"); }},
+  };
+}
+
+void check_all(const std::vector<Defect>& defects) {
+  const json good = small();
+  for (const Defect& defect : defects) {
+    json bad = good;
+    defect.plant(bad);
+    const auto path = scratch().write(bad.dump());
+    const std::string message = refusal(path);
+    INFO(defect.field << " <- " << message);
+    CHECK(message.find(path.string()) == 0);
+    CHECK(message.find(defect.field + ": ") != std::string::npos);
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the committed references are read whole, and keep the promises of their sets") {
+  for (const char* name : {"tiny", "tiny-untied"}) {
+    INFO(name);
+    const GreedyReference r = read_reference(committed(name));
+    CHECK_FALSE(r.token_only);
+    CHECK(r.model_name == name);
+    CHECK(r.sha256.size() == 64);
+    CHECK(r.versions.find("transformers 5.") == 0);
+    CHECK(r.sketch_projections == 32);
+    CHECK(r.pairwise_d <= 0.25);
+    int near_ties = 0, longest = 0;
+    double ratio = 1e9, estimate = 0, steps = 0;
+    for (const ReferencePrompt& prompt : r.prompts) {
+      longest = std::max(longest, static_cast<int>(prompt.ids.size()));
+      CHECK(prompt.token_texts.size() == prompt.steps.size());
+      for (const ReferenceStep& s : prompt.steps) {
+        const double tau = r.pairwise_d + bf16_step(s.max_abs);
+        if (prompt.set == "strict") ratio = std::min(ratio, s.margin / tau);
+        near_ties += !s.decided;
+        double sum = 0;
+        for (float p : s.sketch) sum += double{p} * p;
+        estimate += sum / r.sketch_projections / (s.centred_norm * s.centred_norm);
+        ++steps;
+      }
+    }
+    CHECK(ratio > 4);  // the rule at which training stopped
+    CHECK(near_ties >= 1);
+    CHECK(longest > 512);  // more than one prefill chunk
+    CHECK(estimate / steps == Approx(1).margin(0.2));
+    CHECK(r.prompts.front().ids.size() == 1);
+    CHECK(r.prompts.front().steps.size() >= 128);
+  }
+}
+
+TEST_CASE("the published continuations of the real model are ids only") {
+  const GreedyReference r = read_reference(committed("Qwen/Qwen3-0.6B"));
+  CHECK(r.token_only);
+  CHECK(r.weights_sha256.empty());
+  REQUIRE(r.prompts.size() == 2);
+  const auto &a = r.prompts[0], &b = r.prompts[1];
+  CHECK(a.ids == std::vector<int32_t>{785, 6722, 315, 9625, 374});
+  CHECK(a.ids == b.ids);
+  REQUIRE(a.steps.size() == 20);
+  for (size_t i = 0; i < 5; ++i) CHECK(a.steps[i].token == b.steps[i].token);
+  CHECK(a.steps[5].token == 15344);
+  CHECK(b.steps[5].token == 9625);
+  check_reference_weights(r, ModelWeights{});  // matches all weights
+}
+
+TEST_CASE("every defect is refused with path and field") {
+  CHECK(refusal(scratch().write(small().dump())) == "accepted");
+  SECTION("of the file") { check_all(file_defects()); }
+  SECTION("of a step") { check_all(step_defects()); }
+  SECTION("of the truth") { check_all(truth_defects()); }
+}
+
+TEST_CASE("what is not a JSON document is refused") {
+  const std::string good = small().dump();
+  const auto refused = [](const std::string& text) {
+    const auto path = scratch().write(text);
+    const std::string message = refusal(path);
+    INFO(message);
+    CHECK(message.find(path.string()) == 0);
+    CHECK(message != "accepted");
+  };
+  refused("");
+  refused("[]");
+  refused("null");
+  refused(good.substr(0, good.size() / 2));
+  refused(good + "{}");
+  std::string text = good;
+  text.replace(text.find("\"margin\":") + 9, 3, "NaN");
+  refused(text);
+  text = good;
+  text.insert(1, "\"token_only\":true,");  // a duplicate key would hide the second value
+  refused(text);
+  CHECK(refusal(scratch().path() / "absent.json").find("absent.json") != std::string::npos);
+  CHECK(refusal(scratch().path()) != "accepted");
+}
+
+TEST_CASE("a token-only file needs a provenance, and no logits") {
+  std::ifstream file(committed("Qwen/Qwen3-0.6B"));
+  const json good = json::parse(file);
+  CHECK(refusal(scratch().write(good.dump())) == "accepted");
+  json bad = good;
+  bad["capture"]["provenance"] = "";
+  CHECK(refusal(scratch().write(bad.dump())).find("capture.provenance: is empty") !=
+        std::string::npos);
+  bad = good;
+  bad["token_only"] = false;  // claims logits that it does not have
+  CHECK(refusal(scratch().write(bad.dump())).find("capture.truth") != std::string::npos);
+}
+
+TEST_CASE("a reference of other weights is refused with both hashes") {
+  const GreedyReference r = read_reference(committed("tiny"));
+  ModelWeights weights;
+  weights.name = "tiny";
+  weights.sha256 = r.weights_sha256;
+  check_reference_weights(r, weights);
+  weights.sha256[0] = weights.sha256[0] == '0' ? '1' : '0';
+  try {
+    check_reference_weights(r, weights);
+    FAIL("accepted");
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    CHECK(e.kind() == ErrorKind::kInvalidReference);
+    CHECK(message.find(r.weights_sha256) != std::string::npos);
+    CHECK(message.find(weights.sha256) != std::string::npos);
+  }
+}
+
+TEST_CASE("references are found by the model's name") {
+  CHECK(find_references(data_dir(), "synthetic:short") == find_references(data_dir(), "synthetic"));
+  CHECK(find_references(data_dir(), "no-such-model").empty());
+  CHECK(find_references(data_dir(), "/somewhere/tiny")
+            .empty());  // a folder of that name is another model
+  CHECK(find_references(data_dir(), "../data/tiny").empty());
+  CHECK(find_references(data_dir(), "").empty());
+}
+
+TEST_CASE("a sketch is the projection on its seeded signs") {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const auto& [vocab, seed, projections] :
+       {std::tuple{259, 1ull, 32}, {1000, 1ull, 7}, {259, 99ull, 32}, {259, 1ull, 64}}) {
+    std::vector<float> z(static_cast<size_t>(vocab));
+    for (float& x : z) x = 3 + normal(random);
+    double mean = 0;
+    for (float x : z) mean += x;
+    mean /= vocab;
+    const std::vector<float> sketch = sketch_of(z.data(), vocab, seed, projections);
+    REQUIRE(sketch.size() == static_cast<size_t>(projections));
+    for (int p = 0; p < projections; ++p) {
+      double sum = 0;
+      for (int id = 0; id < vocab; ++id) {
+        sum += sketch_sign(seed, p, id) * (z[static_cast<size_t>(id)] - mean);
+      }
+      CHECK(sketch[static_cast<size_t>(p)] == Approx(sum).margin(1e-3));
+    }
+  }
+  CHECK_THROWS_AS(sketch_of(nullptr, 0, 1, 65), Error);
+}

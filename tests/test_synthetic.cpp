@@ -1,0 +1,184 @@
+// The analytic checkpoint: its closed form, its ids, and its bytes.
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "references/error.h"
+#include "references/snapshot.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+constexpr int kStates = 1 << 17;
+constexpr int kCode = 480;
+
+nlohmann::json committed() {
+  std::ifstream file(data_dir() / "synthetic" / "hashes.json");
+  return nlohmann::json::parse(file);
+}
+
+// bit 0 of L^i s, by definition.
+int code_bit(uint32_t s, int i) {
+  for (; i > 0; --i) s = lfsr_step(s);
+  return static_cast<int>(s & 1);
+}
+
+// P_l(t) by its recursive definition; `planted` holds the lags in layer order.
+uint32_t direct(const std::vector<uint32_t>& states, const std::vector<int>& planted, size_t level,
+                size_t t) {
+  if (level == 0) return states[t];
+  const size_t lag = static_cast<size_t>(planted[level - 1]);
+  return direct(states, planted, level - 1, t) ^ direct(states, planted, level - 1, t - lag);
+}
+
+std::vector<int32_t> direct_continuation(const std::vector<int32_t>& prompt, std::string_view set,
+                                         int n) {
+  std::vector<int> planted;
+  for (const auto& [layer, lag] : synthetic_lags(set)) planted.push_back(lag);
+  std::vector<uint32_t> states;
+  for (int32_t id : prompt) states.push_back(static_cast<uint32_t>(synthetic_state(id)));
+  std::vector<int32_t> out;
+  for (int i = 0; i < n; ++i) {
+    const uint32_t next = lfsr_step(direct(states, planted, planted.size(), states.size() - 1));
+    states.push_back(next);
+    out.push_back(synthetic_token(next));
+  }
+  return out;
+}
+
+void check_refused(const std::function<void()>& call, const std::vector<std::string>& named) {
+  std::string message = "no error";
+  try {
+    call();
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kBadInput);
+    message = e.what();
+  }
+  INFO(message);
+  for (const std::string& part : named) CHECK(message.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("every state has an id of its own and comes back from it") {
+  std::set<int32_t> ids;
+  for (int s = 0; s < kStates; ++s) {
+    const int32_t id = synthetic_token(static_cast<uint32_t>(s));
+    ids.insert(id);
+    if (synthetic_state(id) != s) FAIL("state " << s << " came back as " << synthetic_state(id));
+  }
+  CHECK(ids.size() == kStates);
+  CHECK(*ids.begin() >= 0);
+  CHECK(*ids.rbegin() < kQwen3_0_6B.vocab);
+  int without = 0;
+  for (int32_t id = 0; id < kQwen3_0_6B.vocab; ++id) {
+    if (synthetic_state(id) < 0) ++without;
+    CHECK_FALSE((synthetic_state(id) < 0) == (ids.count(id) == 1));
+  }
+  CHECK(without == 20864);
+  CHECK(synthetic_state(-1) == -1);
+  CHECK(synthetic_state(kQwen3_0_6B.vocab) == -1);
+}
+
+TEST_CASE("the LFSR step is linear and invertible, so codewords multiply and shift") {
+  std::vector<bool> hit(kStates, false);
+  for (uint32_t s = 0; s < kStates; ++s) hit[lfsr_step(s)] = true;
+  CHECK(std::count(hit.begin(), hit.end(), true) == kStates);
+  for (uint64_t i = 0; i < 50; ++i) {
+    const uint32_t a = static_cast<uint32_t>(splitmix64(i) % kStates);
+    const uint32_t b = static_cast<uint32_t>(splitmix64(i + 1000) % kStates);
+    CHECK((lfsr_step(a) ^ lfsr_step(b)) == lfsr_step(a ^ b));
+    int agree = 0;
+    for (int k = 0; k < kCode; ++k) {
+      CHECK((code_bit(a, k) ^ code_bit(b, k)) == code_bit(a ^ b, k));
+      agree += code_bit(a, k) == code_bit(b, k);
+    }
+    // Nearly orthogonal: far fewer than 480 signs agree.
+    CHECK(std::abs(2 * agree - kCode) < kCode / 3);
+  }
+}
+
+TEST_CASE("a lag set is taken from exactly its sum of lags on") {
+  const std::map<std::string, int> sums = {{"none", 0},    {"short", 11}, {"deep", 1758},
+                                           {"far", 30001}, {"early", 10}, {"late", 11}};
+  for (const auto& [set, sum] : sums) CHECK(synthetic_min_depth(set) == sum);
+  const std::map<int, std::string> at = {{0, "none"},     {10, "none"},   {11, "short"},
+                                         {1757, "short"}, {1758, "deep"}, {30000, "deep"},
+                                         {30001, "far"},  {40000, "far"}};
+  for (const auto& [depth, set] : at) CHECK(synthetic_lagset_for_depth(depth) == set);
+}
+
+TEST_CASE("a prompt is the tokens of counted states") {
+  const std::vector<int32_t> prompt = synthetic_prompt(40, 7);
+  REQUIRE(prompt.size() == 41);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    CHECK(synthetic_state(prompt[i]) == static_cast<int32_t>(splitmix64(7 + i) % kStates));
+  }
+  CHECK(synthetic_prompt(0, 7) == std::vector<int32_t>{prompt[0]});
+}
+
+TEST_CASE("the continuation is the recurrence, from the shortest prompt on") {
+  for (std::string_view set : {"none", "short", "deep", "early", "late"}) {
+    for (int extra : {0, 1, 9}) {
+      const auto prompt = synthetic_prompt(synthetic_min_depth(set) + extra, 3);
+      CHECK(synthetic_continuation(prompt, set, 40) == direct_continuation(prompt, set, 40));
+    }
+  }
+}
+
+TEST_CASE("continuations are the committed ones, which Python computes too") {
+  for (const auto& [set, known] : committed().at("continuations").items()) {
+    INFO(set);
+    const int depth = known.at("depth");
+    const auto prompt = synthetic_prompt(depth, known.at("seed").get<uint64_t>());
+    const auto ids = known.at("ids").get<std::vector<int32_t>>();
+    REQUIRE(depth >= synthetic_min_depth(set));
+    CHECK(synthetic_continuation(prompt, set, static_cast<int>(ids.size())) == ids);
+  }
+}
+
+TEST_CASE("bad requests are refused by name") {
+  check_refused([] { synthetic_lags("shrot"); }, {"shrot", "early"});
+  const auto prompt = synthetic_prompt(10, 1);
+  check_refused([&] { synthetic_continuation(prompt, "short", 1); }, {"11 ids", "at least 12"});
+  auto stateless = synthetic_prompt(11, 1);
+  while (synthetic_state(stateless[4]) >= 0) ++stateless[4];
+  check_refused([&] { synthetic_continuation(stateless, "short", 1); },
+                {"index 4", std::to_string(stateless[4])});
+  check_refused([] { make_synthetic("none", 1, 0); }, {"layers is 0"});
+  check_refused([] { make_synthetic("none", 1, 29); }, {"layers is 29"});
+}
+
+TEST_CASE("bytes do not depend on the number of threads; a cut ends with the shift") {
+  const ModelWeights one = make_synthetic("none", 1, 2);
+  const ModelWeights three = make_synthetic("early", 3, 2);
+  CHECK(one.layers.size() == 2);
+  CHECK(one.config.shape.layers == 2);
+  // early plants layer 1, which is the last one of this cut.
+  CHECK(one.sha256 == three.sha256);
+  CHECK(three.name == "synthetic:early");
+  CHECK(three.lagset == "early");
+  CHECK(one.lm_head.data == one.embed_tokens.data);
+  for (uint32_t s : {1u, 2u, 777u, 131071u}) {
+    const auto row = one.embed_tokens.row(synthetic_token(s));
+    CHECK(to_float(row[0]) == 0.25f);
+    for (int i = 0; i < kCode; ++i) {
+      const float x = to_float(row[static_cast<size_t>(1 + i)]);
+      CHECK((x < 0) == (code_bit(s, i) == 1));
+      CHECK(std::abs(std::abs(x) - 1 / 32.0f) < 0.01f);
+    }
+  }
+}
+
+TEST_CASE("synthetic:short has the committed bytes") {
+  const ModelWeights w = make_synthetic("short");
+  CHECK(w.sha256 == committed().at("sha256").at("short").get<std::string>());
+  CHECK(w.config.shape == kQwen3_0_6B);
+  CHECK(w.config.max_positions == 40960);
+}

@@ -1,0 +1,23 @@
+// The bytes of every other lag set (test_synthetic has `short`): about two seconds and 1.2 GB a
+// set.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "references/snapshot.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+TEST_CASE("all lag sets have the committed bytes") {
+#ifdef __SANITIZE_ADDRESS__
+  SKIP_TEST("test_synthetic covers the generator under the sanitizers");
+#endif
+  std::ifstream file(data_dir() / "synthetic" / "hashes.json");
+  const nlohmann::json committed = nlohmann::json::parse(file);
+  REQUIRE(committed.at("sha256").size() == 6);
+  for (const char* set : {"none", "deep", "far", "early", "late"}) {
+    INFO(set);
+    CHECK(make_synthetic(set).sha256 == committed.at("sha256").at(set).get<std::string>());
+  }
+}
