@@ -63,7 +63,7 @@ TEST_CASE("no times without a passing verdict") {
     check_withheld(c.engines[1]);
     CHECK_FALSE(c.comparisons[0].speedup.value);
     CHECK_FALSE(c.comparisons[0].ci);
-    CHECK_THAT(c.comparisons[0].speedup.reason, Catch::Contains("megakernel"));
+    CHECK_THAT(c.comparisons[0].speedup.reason, ContainsText("megakernel"));
     CHECK(c.engines[0].ms_per_tok);  // the baseline's stay
   }
 }
@@ -75,7 +75,7 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   c.engines[1].samples[4].invalid_reason = "receipt: token 3 is 5, wanted 103";
   c = aggregated(c);
   CHECK(c.engines[1].verdict == Verdict::kFailToken);
-  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("block 4") && Catch::Contains("token 3"));
+  CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("block 4") && ContainsText("token 3"));
   check_withheld(c.engines[1]);
 
   c = testing::example_case(0);
@@ -89,7 +89,7 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   c.engines[1].samples[0].receipts_checked = 15;
   c = aggregated(c);
   CHECK(c.engines[1].verdict == Verdict::kIntegrity);
-  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("15 of 16"));
+  CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("15 of 16"));
 
   c = testing::example_case(0);
   c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
@@ -110,7 +110,7 @@ TEST_CASE("faster than the roofline is IMPOSSIBLE") {
   c = aggregated(c);
   CHECK(c.engines[1].verdict == Verdict::kImpossible);
   check_withheld(c.engines[1]);
-  CHECK_THAT(c.engines[1].reasons.at(0), Catch::Contains("faster than the roofline"));
+  CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("faster than the roofline"));
 }
 
 TEST_CASE("a roofline that does not apply is null with the reason") {
@@ -119,7 +119,7 @@ TEST_CASE("a roofline that does not apply is null with the reason") {
   c = aggregated(c);
   CHECK(c.engines[1].verdict == Verdict::kPass);
   CHECK_FALSE(c.engines[1].roofline_fraction.value);
-  CHECK_THAT(c.engines[1].roofline_fraction.reason, Catch::Contains("4 x L2"));
+  CHECK_THAT(c.engines[1].roofline_fraction.reason, ContainsText("4 x L2"));
 }
 
 TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofline") {
@@ -133,7 +133,7 @@ TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofli
     CHECK_FALSE(e.gpu_ms.value);
   }
   CHECK_FALSE(c.comparisons[0].speedup.value);
-  CHECK_THAT(c.comparisons[0].speedup.reason, Catch::Contains("CPU"));
+  CHECK_THAT(c.comparisons[0].speedup.reason, ContainsText("CPU"));
 }
 
 TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
@@ -173,8 +173,8 @@ TEST_CASE("a report's verdict is its worst case's, a case's its worst engine's")
   CHECK(r.verdict == Verdict::kFailFidelity);
   CHECK(r.exit_code == 3);
   REQUIRE(r.reasons.size() == 2);
-  CHECK_THAT(r.reasons[0], Catch::Contains("d=512") && Catch::Contains("FAIL_FIDELITY") &&
-                               Catch::Contains("R_rms 3"));
+  CHECK_THAT(r.reasons[0],
+             ContainsText("d=512") && ContainsText("FAIL_FIDELITY") && ContainsText("R_rms 3"));
   conclude(r);
   CHECK(r.reasons.size() == 2);
   r.interrupted = true;

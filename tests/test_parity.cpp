@@ -107,16 +107,15 @@ TEST_CASE("live capture: sets, margins, errors and sketches are what they are de
 TEST_CASE("live capture refuses what cannot be a truth") {
   FakeEngine truth, noisy({.noise_seed = 1, .noise = 0.5});
   CHECK_THROWS_WITH(capture_live(truth, noisy, noisy, kFakeVocab, prompts(), 8),
-                    Catch::Contains("D ") && Catch::Contains("wanted <= 0.5"));
+                    ContainsText("D ") && ContainsText("wanted <= 0.5"));
   FakeEngine nan(
       {.at_step = [](const At&, std::vector<float>& z, int32_t&) { z[3] = std::nanf(""); }});
-  CHECK_THROWS_WITH(capture_live(nan, noisy, noisy, kFakeVocab, prompts(), 8),
-                    Catch::Contains("NaN"));
+  CHECK_THROWS_WITH(capture_live(nan, noisy, noisy, kFakeVocab, prompts(), 8), ContainsText("NaN"));
   FakeEngine liar(
       {.at_step = [](const At& at, std::vector<float>&, int32_t& id) { id += at.step == 3; }});
   FakeEngine quiet({.noise_seed = 1, .noise = 0.01});
   CHECK_THROWS_WITH(capture_live(liar, quiet, quiet, kFakeVocab, prompts(), 8),
-                    Catch::Contains("T emitted"));
+                    ContainsText("T emitted"));
   CHECK_THROWS_AS(capture_live(truth, quiet, quiet, kFakeVocab, {}, 8), Error);
 }
 
@@ -174,7 +173,7 @@ TEST_CASE("tokens right but logits too far from T: FAIL_FIDELITY") {
     }
   }});
   CHECK(p.verdict == Verdict::kFailFidelity);
-  CHECK_THAT(p.reason, Catch::Contains("R_rms") && Catch::Contains("> 1.25"));
+  CHECK_THAT(p.reason, ContainsText("R_rms") && ContainsText("> 1.25"));
   CHECK(p.wrong == 0);
 }
 
@@ -192,7 +191,7 @@ TEST_CASE("one wrong token at any step of the strict set fails, and the first is
     CHECK(p.rows[static_cast<size_t>(wrong_step)].verdict == StepVerdict::kWrong);
     CHECK(p.strict_matched < p.strict_steps);
     const int position = static_cast<int>(prompts()[0].size()) - 1 + wrong_step;
-    CHECK_THAT(p.reason, Catch::Contains("position " + std::to_string(position)));
+    CHECK_THAT(p.reason, ContainsText("position " + std::to_string(position)));
     CHECK(p.self_inconsistent == 0);
   }
 }
@@ -206,7 +205,7 @@ TEST_CASE("a token that is not the lowest-index argmax of own logits: FAIL_SELF"
   }});
   CHECK(p.verdict == Verdict::kFailSelf);
   CHECK(p.self_inconsistent > 0);
-  CHECK_THAT(p.reason, Catch::Contains("lowest-index argmax"));
+  CHECK_THAT(p.reason, ContainsText("lowest-index argmax"));
 }
 
 TEST_CASE("NaN, Inf and logits that were never written: FAIL_FIDELITY") {
@@ -238,8 +237,7 @@ TEST_CASE("other ids with logits than without: NONDETERMINISTIC") {
   };
   const ParityReport p = judge({.at_step = flips_with_logits});
   CHECK(p.verdict == Verdict::kNondeterministic);
-  CHECK_THAT(p.reason,
-             Catch::Contains("without logits") && Catch::Contains(std::to_string(second)));
+  CHECK_THAT(p.reason, ContainsText("without logits") && ContainsText(std::to_string(second)));
   ParityOptions once;
   once.repeat_without_logits = false;
   CHECK(judge({.at_step = flips_with_logits}, once).verdict == Verdict::kPass);
@@ -265,7 +263,7 @@ TEST_CASE("nondeterminism behind a fork is found by the bare forced run") {
 TEST_CASE("near ties: the other of the two is a TIE, re-anchored to the end; a third is WRONG") {
   const ParityReport p = judge({.tie_error = 2 * FakeEngine::kTieGap});
   CHECK(p.verdict == Verdict::kFailToken);  // flips every tie: more than the cap allows
-  CHECK_THAT(p.reason, Catch::Contains("flip cap"));
+  CHECK_THAT(p.reason, ContainsText("flip cap"));
   CHECK(p.wrong == 0);
   CHECK(p.ties == p.flips);
   CHECK(p.ties == p.steps - p.decided_steps);
@@ -357,10 +355,10 @@ TEST_CASE("proof that the engine ran: launches, lengths, pending ids, resets") {
   CHECK(judge({.stuck_counter = true}).verdict == Verdict::kIntegrity);
   const ParityReport two = judge({.launches_per_decode = 2});
   CHECK(two.verdict == Verdict::kIntegrity);
-  CHECK_THAT(two.reason, Catch::Contains("took 2 launches"));
+  CHECK_THAT(two.reason, ContainsText("took 2 launches"));
   const ParityReport brief = judge({.missing_ids = 1});
   CHECK(brief.verdict != Verdict::kPass);
-  CHECK_THAT(brief.reason, Catch::Contains("decode(70) returned 69 ids"));
+  CHECK_THAT(brief.reason, ContainsText("decode(70) returned 69 ids"));
   CHECK(judge({.keeps_context = true}).verdict == Verdict::kFailToken);
   // Only the second chunk depends on set_pending(), and only when the step before was a flip.
   GreedyReference forks = reference();
@@ -387,7 +385,7 @@ TEST_CASE("an engine without logits is judged by tokens, without ratios") {
   CHECK_FALSE(p.r_rms);
   CHECK(p.strict_matched == p.strict_steps);
   FakeEngine engine;
-  CHECK_THROWS_WITH(judge_parity(engine, reference(), {}), Catch::Contains("vocab"));
+  CHECK_THROWS_WITH(judge_parity(engine, reference(), {}), ContainsText("vocab"));
 }
 
 TEST_CASE("references that cannot judge are refused") {
@@ -396,10 +394,10 @@ TEST_CASE("references that cannot judge are refused") {
   CHECK_THROWS_AS(judge_parity(engine, GreedyReference{}, options), Error);
   GreedyReference undecided = reference();
   undecided.prompts[0].steps[5].margin = undecided.pairwise_d / 2;
-  CHECK_THROWS_WITH(judge_parity(engine, undecided, options), Catch::Contains("strict prompt"));
+  CHECK_THROWS_WITH(judge_parity(engine, undecided, options), ContainsText("strict prompt"));
   GreedyReference no_errors = reference();
   for (ReferencePrompt& p : no_errors.prompts) {
     for (ReferenceStep& s : p.steps) s.baseline_error_norm = 0;
   }
-  CHECK_THROWS_WITH(judge_parity(engine, no_errors, options), Catch::Contains("error norms"));
+  CHECK_THROWS_WITH(judge_parity(engine, no_errors, options), ContainsText("error norms"));
 }

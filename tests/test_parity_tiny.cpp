@@ -163,5 +163,5 @@ TEST_CASE("one NaN in a weight is seen, and never answered with token 0") {
   const ParityReport p = judge(weights, shortened(reference_of("tiny"), 1, 6));
   CHECK(p.verdict == Verdict::kFailFidelity);
   CHECK(p.non_finite > 0);
-  CHECK_THAT(p.reason, Catch::Contains("NaN"));
+  CHECK_THAT(p.reason, ContainsText("NaN"));
 }

@@ -78,7 +78,7 @@ TEST_CASE("a third path at the published fork, or behind it, drifts; before it, 
   CHECK(before.verdict == Verdict::kFailToken);
   CHECK(before.rows[1].verdict == V::kWrong);
   CHECK(before.rows[2].verdict == V::kDrift);
-  CHECK_THAT(before.reason, Catch::Contains("position 2") && Catch::Contains("found 31"));
+  CHECK_THAT(before.reason, ContainsText("position 2") && ContainsText("found 31"));
   // The two paths are not to be mixed: 23 belongs behind 22 only.
   CHECK(judge({10, 11, 12, 23, 24}, both).drifts == 2);
 }
@@ -105,8 +105,7 @@ TEST_CASE("references with logits or of other weights are not merged") {
   CHECK_THROWS_AS(merge_token_only({with_logits}), Error);
   GreedyReference other = published("d", {1});
   other.weights_sha256 = "00";
-  CHECK_THROWS_WITH(merge_token_only({published("a", {1}), other}),
-                    Catch::Contains("weights sha256"));
+  CHECK_THROWS_WITH(merge_token_only({published("a", {1}), other}), ContainsText("weights sha256"));
   CHECK_THROWS_AS(merge_token_only({}), Error);
 }
 
@@ -137,7 +136,7 @@ TEST_CASE("a reference of the analytic checkpoint must be its closed form") {
   r.prompts.push_back(p);
   CHECK_NOTHROW(check_closed_form(r, "short"));
   CHECK_THROWS_AS(check_closed_form(r, "early"), Error);
-  CHECK_THROWS_WITH(check_closed_form(r, "deep"), Catch::Contains("wanted over"));
+  CHECK_THROWS_WITH(check_closed_form(r, "deep"), ContainsText("wanted over"));
   r.prompts[0].steps[7].token ^= 1;
-  CHECK_THROWS_WITH(check_closed_form(r, "short"), Catch::Contains("position 27"));
+  CHECK_THROWS_WITH(check_closed_form(r, "short"), ContainsText("position 27"));
 }

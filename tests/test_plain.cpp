@@ -111,6 +111,28 @@ TEST_CASE("plain repeats itself to the bit", "[plain]") {
   }
 }
 
+// Under compute-sanitizer's memcheck too, so few steps, and waits that may take a hundred times as
+// long.
+TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain][memcheck]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const int blocks = GENERATE(0, 7);
+  const ModelWeights w = load_folder(data_dir() / name, name);
+  constexpr int kContext = 131;  // three splits, the last of three positions
+  const auto e = make_plain(w, {.max_context = kContext, .blocks = blocks, .spin_scale = 100});
+  const auto ids = corpus_ids(kContext - 40);
+  std::vector<float> logits(41 * static_cast<size_t>(w.config.shape.vocab));
+  e->prefill(ids);
+  const auto tokens = e->decode(41, nullptr, logits.data());
+  REQUIRE(e->position() == kContext);
+  REQUIRE(std::count(tokens.begin(), tokens.end(), -1) == 0);
+  REQUIRE(std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
+  e->reset();
+  e->poison();
+  e->prefill(ids);
+  REQUIRE(e->decode(41) == tokens);
+}
+
 TEST_CASE("plain goes back to a saved position", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const auto e = make_plain(tiny(), {.max_context = 512});

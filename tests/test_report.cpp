@@ -195,7 +195,7 @@ TEST_CASE("numbers that are not finite are null with the reason, and come back")
   CHECK(std::isnan(*parity_from_json(parity_to_json(p)).r_rms));
   json bare = written;
   bare.erase("energy_j_reason");
-  CHECK_THROWS_WITH(engine_from_json(bare), Catch::Contains("energy_j_reason"));
+  CHECK_THROWS_WITH(engine_from_json(bare), ContainsText("energy_j_reason"));
 }
 
 TEST_CASE("the reader names the field that is missing or of the wrong type") {
@@ -211,7 +211,7 @@ TEST_CASE("the reader names the field that is missing or of the wrong type") {
     json broken = good;
     broken[at.parent_pointer()].erase(name);
     INFO(at.to_string());
-    CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains(name));
+    CHECK_THROWS_WITH(report_from_json(broken), ContainsText(name));
     CHECK_FALSE(violation(broken).empty());
     if (is_free_object(at)) continue;
     broken = good;
@@ -222,23 +222,23 @@ TEST_CASE("the reader names the field that is missing or of the wrong type") {
   json broken = good;
   broken["cases"][2]["engines"][1]["samples"][4]["tokens"] = 1.5;
   CHECK_THROWS_WITH(report_from_json(broken),
-                    Catch::Contains("cases[2].engines[1].samples[4].tokens: found 1.5"));
+                    ContainsText("cases[2].engines[1].samples[4].tokens: found 1.5"));
   broken["cases"][2]["engines"][1]["samples"][4]["tokens"] = 3'000'000'000;
-  CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains("32 bits"));
+  CHECK_THROWS_WITH(report_from_json(broken), ContainsText("32 bits"));
   broken = good;
   broken["verdict"]["status"] = "GREEN";
-  CHECK_THROWS_WITH(report_from_json(broken), Catch::Contains("verdict.status: found \"GREEN\""));
+  CHECK_THROWS_WITH(report_from_json(broken), ContainsText("verdict.status: found \"GREEN\""));
 }
 
 TEST_CASE("other schemas and major versions are refused, newer minor versions are read") {
   const json good = to_json(testing::example_report());
   json j = good;
   j["schema"]["id"] = "somebody.else";
-  CHECK_THROWS_WITH(report_from_json(j), Catch::Contains("schema.id"));
+  CHECK_THROWS_WITH(report_from_json(j), ContainsText("schema.id"));
   for (const char* version : {"2.0.0", "", "1", "x.1", ".1"}) {
     j = good;
     j["schema"]["version"] = version;
-    CHECK_THROWS_WITH(report_from_json(j), Catch::Contains("schema.version"));
+    CHECK_THROWS_WITH(report_from_json(j), ContainsText("schema.version"));
   }
   j["schema"]["version"] = "1.9.3";
   j["something_new"] = 1;
@@ -263,7 +263,7 @@ TEST_CASE("real reports keep to the schema, and the schema is not lax") {
   broken = good;
   broken["cases"][0]["engines"][0]["energy_j"] = nullptr;
   broken["cases"][0]["engines"][0].erase("energy_j_reason");
-  CHECK_THAT(violation(broken), Catch::Contains("energy_j_reason"));
+  CHECK_THAT(violation(broken), ContainsText("energy_j_reason"));
 }
 
 TEST_CASE("the committed schema is the generated one") {
@@ -308,20 +308,19 @@ TEST_CASE("the output folder holds whole files, also when written twice") {
 
 TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   const std::string gpu = render_markdown(testing::example_report());
-  CHECK_THAT(gpu, Catch::Contains("device=cuda:0 Example GPU") &&
-                      Catch::Contains("megakernel (plain)") && Catch::Contains("baseline") &&
-                      Catch::Contains("3 of 3 tokens match HF (strict)") &&
-                      Catch::Contains("R_rms 0.42 <= 1.25") &&
-                      Catch::Contains("960 of 960 match the closed form") &&
-                      Catch::Contains("**PASS** (exit code 0, 3 cases)") &&
-                      Catch::Contains("report: mkbench-report-example"));
-  CHECK_THAT(gpu, !Catch::Contains("NO GPU"));
+  CHECK_THAT(gpu, ContainsText("device=cuda:0 Example GPU") && ContainsText("megakernel (plain)") &&
+                      ContainsText("baseline") && ContainsText("3 of 3 tokens match HF (strict)") &&
+                      ContainsText("R_rms 0.42 <= 1.25") &&
+                      ContainsText("960 of 960 match the closed form") &&
+                      ContainsText("**PASS** (exit code 0, 3 cases)") &&
+                      ContainsText("report: mkbench-report-example"));
+  CHECK_THAT(gpu, !ContainsText("NO GPU"));
   const std::vector<size_t> widths = table_widths(gpu);
   REQUIRE(widths.size() == 8);
   for (const size_t w : widths) CHECK(w == widths[0]);
 
   const std::string cpu = render_markdown(testing::example_cpu_report());
-  CHECK_THAT(cpu, Catch::Contains("NO GPU RESULT: device=cpu") && !Catch::Contains("% |"));
+  CHECK_THAT(cpu, ContainsText("NO GPU RESULT: device=cpu") && !ContainsText("% |"));
   CHECK(cpu.find("NO GPU") < cpu.find("| engine"));
 
   Report failed = testing::example_report();
@@ -334,14 +333,14 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   aggregate(failed.cases[0], 0.95, 1, false);
   conclude(failed);
   const std::string text = render_markdown(failed);
-  CHECK_THAT(text, Catch::Contains("megakernel: FAIL_TOKEN: parity: position 5") &&
-                       Catch::Contains("WRONG") && Catch::Contains("| ref_id | mk_id |") &&
-                       Catch::Contains("exit code 3") && !Catch::Contains("0.8008"));
+  CHECK_THAT(text, ContainsText("megakernel: FAIL_TOKEN: parity: position 5") &&
+                       ContainsText("WRONG") && ContainsText("| ref_id | mk_id |") &&
+                       ContainsText("exit code 3") && !ContainsText("0.8008"));
 }
 
 TEST_CASE("the parity table stays a table with texts of any kind") {
   const std::string table = render_parity_table(testing::example_parity());
-  CHECK_THAT(table, Catch::Contains("prompt") && Catch::Contains("\\|") && Catch::Contains("\\n"));
+  CHECK_THAT(table, ContainsText("prompt") && ContainsText("\\|") && ContainsText("\\n"));
   const std::vector<size_t> widths = table_widths(table);
   REQUIRE(widths.size() == 8);
   for (const size_t w : widths) CHECK(w == widths[0]);
@@ -359,7 +358,7 @@ TEST_CASE("flat forms hold one row for each engine of each case") {
   CHECK(rows == 6);
   CHECK(json::parse(render(report, "json")) == to_json(report));
   CHECK(render(report, "md") == render_markdown(report));
-  CHECK_THROWS_WITH(render(report, "xml"), Catch::Contains("found 'xml'"));
+  CHECK_THROWS_WITH(render(report, "xml"), ContainsText("found 'xml'"));
 }
 
 TEST_CASE("small formatters") {

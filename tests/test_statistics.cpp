@@ -166,7 +166,7 @@ TEST_CASE("clocks must agree within 1 % and 20 us") {
   t.event_ms = 99.0;
   CHECK(clock_disagreement(t).empty());
   t.event_ms = 98.9;
-  CHECK_THAT(clock_disagreement(t), Catch::Contains("host 100.000 ms, events 98.900 ms"));
+  CHECK_THAT(clock_disagreement(t), ContainsText("host 100.000 ms, events 98.900 ms"));
   t.event_ms = 100;
   t.device_ms = 90;
   CHECK_FALSE(clock_disagreement(t).empty());
@@ -187,7 +187,7 @@ TEST_CASE("roofline share counts weights and the mean context's KV") {
   CHECK(share.fraction == 0);
   const RooflineShare tiny = roofline_share(kTiny, 0, 128, true, 4000, 50'000'000);
   CHECK_FALSE(tiny.applies);
-  CHECK_THAT(tiny.reason, Catch::Contains("4 x L2"));
+  CHECK_THAT(tiny.reason, ContainsText("4 x L2"));
   CHECK(roofline_share(kQwen3_0_6B, 0, 1, false, 0, 0).reason == "no GPU");
   CHECK_FALSE(roofline_share(kQwen3_0_6B, 0, 1, true, 0, 50'000'000).applies);
 }

@@ -1,4 +1,5 @@
-// Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04) through one header. Tests include this and nothing of Catch2's own.
+// Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04) through one header. Tests include this and nothing of
+// Catch2's own.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -13,6 +14,19 @@ using Catch::Approx;
 #include <cstdio>
 #include <string>
 
+namespace mkbench {
+
+// Matches text that holds `part`, under one name.
+inline auto ContainsText(const std::string& part) {
+#if MKBENCH_CATCH2_MAJOR >= 3
+  return Catch::Matchers::ContainsSubstring(part);
+#else
+  return Catch::Matchers::Contains(part);
+#endif
+}
+
+}  // namespace mkbench
+
 namespace mkbench::testing {
 
 // Set by skip_test(); the common main turns it into exit code 77 when nothing failed.
@@ -24,9 +38,9 @@ inline bool& skipped() {
 }  // namespace mkbench::testing
 
 // Ends the running test case as skipped (Catch2 v2 has no SKIP), with the reason on stderr.
-#define SKIP_TEST(reason)                                             \
-  do {                                                                \
+#define SKIP_TEST(reason)                                               \
+  do {                                                                  \
     std::fprintf(stderr, "skipped: %s\n", std::string(reason).c_str()); \
-    mkbench::testing::skipped() = true;                               \
-    return;                                                           \
+    mkbench::testing::skipped() = true;                                 \
+    return;                                                             \
   } while (0)
