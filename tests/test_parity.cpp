@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "harness/parity/findings.h"
 #include "harness/parity/parity.h"
 #include "references/error.h"
 #include "references/oracle.h"
@@ -258,6 +259,30 @@ TEST_CASE("nondeterminism behind a fork is found by the bare forced run") {
     if (stands_at(at, second_tie) && at.with_logits) take(second_tie.top_ids[1]);
   }});
   CHECK(p.verdict == Verdict::kNondeterministic);
+}
+
+TEST_CASE("a timed run that differs from the checked one where it forks: NONDETERMINISTIC") {
+  int first = 0;
+  const ReferenceStep& tie = first_near_tie(2, &first);
+  int runs = 0;  // of the third prompt: the free one, then forced ones
+  const ParityReport p = judge({.at_step = [&](const At& at, std::vector<float>& z, int32_t& id) {
+    if (at.first_id == 1 && at.step == 0) ++runs;
+    if (!stands_at(at, tie) || runs != 1) return;
+    const int32_t other = tie.top_ids[1];
+    z[static_cast<size_t>(other)] = z[static_cast<size_t>(id)] + 0.001F;
+    id = other;
+  }});
+  CHECK(p.verdict == Verdict::kNondeterministic);
+  CHECK(p.wrong == 0);
+}
+
+TEST_CASE("the bf16 step is the spacing of bf16 numbers") {
+  for (const float x : {1.0F, 1.5F, 6.0F, 8.0F, 31.0F, 0.01F}) {
+    const float at = round_to_bf16(x);
+    const float next = to_float({static_cast<uint16_t>(to_bf16(x).bits + 1)});
+    CHECK(bf16_step(x) == Approx(next - at).epsilon(1e-12));
+  }
+  CHECK(bf16_step(0) == 0);
 }
 
 TEST_CASE("near ties: the other of the two is a TIE, re-anchored to the end; a third is WRONG") {
