@@ -339,6 +339,7 @@ def main() -> int:
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"font.family": "DejaVu Sans", "svg.hashsalt": "mkbench", "svg.fonttype": "path"})
     import matplotlib.pyplot as plt
+
     arguments.out.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         for path in draw(figure, arguments.out, plt):

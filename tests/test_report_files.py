@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -21,9 +22,13 @@ def example(kind, folder, form=None):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def plot(*reports, out):
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+
+
+def plot(*reports, out, path=""):
     command = [sys.executable, str(ROOT / "scripts" / "plot_report.py"), *map(str, reports), "--out", str(out)]
-    return subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 class Files(unittest.TestCase):
@@ -86,12 +91,14 @@ class Plots(Files):
             self.assertGreater(path.stat().st_size, 10000)
         return [path.name for path in files]
 
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
     def test_lines_bars_and_several_models(self):
         example("cpu", self.folder / "cpu")
         self.assertEqual(self.names(self.folder / "gpu" / "report.json", self.folder / "cpu" / "report.json"),
                          ["synthetic-Example-GPU-n16.png", "synthetic-Example-GPU-n16.svg",
                           "tiny-n16.png", "tiny-n16.svg"])
 
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
     def test_the_same_report_gives_the_same_svg(self):
         first = self.folder / "plots" / "synthetic-Example-GPU-n16.svg"
         self.names(self.folder / "gpu" / "report.json")
@@ -103,7 +110,8 @@ class Plots(Files):
         changed = copy.deepcopy(self.report)
         engine = changed["cases"][1]["engines"][1]
         engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
-        self.names(self.put(changed))
+        if HAS_MATPLOTLIB:
+            self.names(self.put(changed))
         for case in changed["cases"]:
             for engine in case["engines"]:
                 engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
@@ -111,6 +119,12 @@ class Plots(Files):
         self.assertEqual(done.returncode, 3)
         self.assertIn("nothing to plot", done.stderr)
         self.assertFalse((self.folder / "none").exists())
+
+    def test_no_matplotlib_is_said_in_one_line(self):
+        (self.folder / "matplotlib.py").write_text("raise ImportError('left out for a test')\n")
+        done = plot(self.folder / "gpu" / "report.json", out=self.folder / "plots", path=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "plot_report: no matplotlib: left out for a test\n")
 
     def test_bad_reports_are_refused_with_a_message(self):
         for text, wanted in (("", "not JSON"), ("[]", "schema.id"), ('{"schema": {"id": "x"}}', "schema.id"),
