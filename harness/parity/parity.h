@@ -86,8 +86,9 @@ ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const in
 // and for different weights.
 GreedyReference merge_token_only(const std::vector<GreedyReference>& references);
 
-// Throws Error(kInvalidReference) naming prompt and position where the reference's tokens are not
-// the closed form of the analytic checkpoint `lagset`, or where a prompt is too short for it.
+// Throws Error(kInvalidReference) naming prompt and position where the tokens of the reference's
+// strict set are not the closed form of the analytic checkpoint `lagset`, or where a prompt is too
+// short for it.
 void check_closed_form(const GreedyReference& reference, std::string_view lagset);
 
 // A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B
