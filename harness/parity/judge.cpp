@@ -152,13 +152,10 @@ class Judge {
       const std::vector<int32_t> ids =
           checked_decode(engine_, count, inputs.data(), with_logits ? logits.data() : nullptr,
                          prompt.name, findings);
-      for (int i = 0; i < count; ++i) {
-        ForcedStep& step = result[static_cast<size_t>(start + i)];
-        step.id = ids[static_cast<size_t>(i)];
-        if (with_logits) {
-          measure_step(prompt.steps[static_cast<size_t>(start + i)],
-                       logits.data() + vocab * static_cast<size_t>(i), step);
-        }
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const size_t at = static_cast<size_t>(start) + i;
+        result[at].id = ids[i];
+        if (with_logits) measure_step(prompt.steps[at], logits.data() + vocab * i, result[at]);
       }
       if (with_logits == with_logits_) report_progress(prompt.name, count);
     }
