@@ -126,6 +126,7 @@ TEST_CASE("a reference of the analytic checkpoint must be its closed form") {
   r.path = "reference.json";
   ReferencePrompt p;
   p.name = "short";
+  p.set = "strict";
   p.ids = synthetic_prompt(20, 5);
   for (const int32_t token : synthetic_continuation(p.ids, "short", 12)) {
     ReferenceStep step;
