@@ -2,8 +2,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda_check.h"
 #include "harness/device/device_check.h"
+#include "kernels/device_buffer.h"
 
 namespace mkbench {
 namespace {
@@ -62,23 +62,17 @@ void run_check(int gpu, DeviceCheck& check) {
   check.blocks = properties.multiProcessorCount;
   check.wanted = expected_sum(check.blocks);
 
-  float* memory = nullptr;  // [blocks] partial sums and the result
-  MKBENCH_CUDA(cudaMalloc(&memory, sizeof(float) * (check.blocks + 1)));
+  const DeviceBuffer<float> memory(static_cast<size_t>(check.blocks) + 1);  // partial sums, result
+  // NaN everywhere: a kernel that does not run cannot look right.
+  MKBENCH_CUDA(cudaMemset(memory.get(), 0xff, memory.bytes()));
+  float* partial = memory.get();
+  float* result = partial + check.blocks;
+  void* arguments[] = {&partial, &result};
+  MKBENCH_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(dot_product),
+                                           dim3(check.blocks), dim3(kThreads), arguments, 0,
+                                           nullptr));
   float got = 0;
-  try {
-    float* result = memory + check.blocks;
-    // NaN everywhere: a kernel that does not run cannot look right.
-    MKBENCH_CUDA(cudaMemset(memory, 0xff, sizeof(float) * (check.blocks + 1)));
-    void* arguments[] = {&memory, &result};
-    MKBENCH_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(dot_product),
-                                             dim3(check.blocks), dim3(kThreads), arguments, 0,
-                                             nullptr));
-    MKBENCH_CUDA(cudaMemcpy(&got, result, sizeof(got), cudaMemcpyDeviceToHost));
-  } catch (...) {
-    cudaFree(memory);
-    throw;
-  }
-  MKBENCH_CUDA(cudaFree(memory));
+  MKBENCH_CUDA(cudaMemcpy(&got, result, sizeof(got), cudaMemcpyDeviceToHost));
   check.got = got;
   check.ok = check.got == check.wanted;
   if (!check.ok) {

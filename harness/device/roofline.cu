@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "harness/device/bulk_copy.cuh"
-#include "kernels/cuda_check.h"
 #include "harness/device/roofline.h"
+#include "kernels/cuda_event.h"
+#include "kernels/device_buffer.h"
 
 namespace mkbench {
 namespace {
 
-constexpr int64_t kLargestBuffer = int64_t{4} << 30;
+// A pass may find what L2 still holds of the pass before: under 0.4 % of this on a card with 60 MB.
+constexpr int64_t kLargestBuffer = int64_t{16} << 30;
 constexpr int64_t kBytesPerSample = int64_t{16}
                                     << 30;  // 3 ms and more: launch overhead under 0.2 %
 constexpr int kSamples = 9;
@@ -99,59 +101,26 @@ __global__ void __launch_bounds__(32) read_bulk(const char* buffer, uint32_t cop
 #endif
 }
 
-// Frees device memory on every way out.
-class DeviceBuffer {
- public:
-  explicit DeviceBuffer(int64_t bytes) {
-    MKBENCH_CUDA(cudaMalloc(&data_, static_cast<size_t>(bytes)));
-  }
-  ~DeviceBuffer() { cudaFree(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
+// Milliseconds of what `launch` puts on the default stream.
+double time_ms(const std::function<void()>& launch) {
+  Event first, last;
+  first.record();
+  launch();
+  MKBENCH_CUDA(cudaGetLastError());
+  last.record();
+  MKBENCH_CUDA(cudaDeviceSynchronize());
+  return last.ms_since(first);
+}
 
- private:
-  void* data_ = nullptr;
-};
-
-class Events {
- public:
-  Events() {
-    MKBENCH_CUDA(cudaEventCreate(&first_));
-    MKBENCH_CUDA(cudaEventCreate(&last_));
-  }
-  ~Events() {
-    cudaEventDestroy(first_);
-    cudaEventDestroy(last_);
-  }
-  // Milliseconds of what `launch` puts on the default stream.
-  double time(const std::function<void()>& launch) {
-    MKBENCH_CUDA(cudaEventRecord(first_));
-    launch();
-    MKBENCH_CUDA(cudaGetLastError());
-    MKBENCH_CUDA(cudaEventRecord(last_));
-    MKBENCH_CUDA(cudaEventSynchronize(last_));
-    float ms = 0;
-    MKBENCH_CUDA(cudaEventElapsedTime(&ms, first_, last_));
-    return ms;
-  }
-
- private:
-  cudaEvent_t first_ = nullptr, last_ = nullptr;
-};
-
-double median_gb_per_s(Events& events, int64_t bytes, const std::function<void()>& launch) {
-  for (int i = 0; i < kWarmUps; ++i) events.time(launch);
+double median_gb_per_s(int64_t bytes, const std::function<void()>& launch) {
+  for (int i = 0; i < kWarmUps; ++i) time_ms(launch);
   std::vector<double> ms;
-  for (int i = 0; i < kSamples; ++i) ms.push_back(events.time(launch));
+  for (int i = 0; i < kSamples; ++i) ms.push_back(time_ms(launch));
   std::nth_element(ms.begin(), ms.begin() + kSamples / 2, ms.end());
   return static_cast<double>(bytes) / (ms[kSamples / 2] * 1e6);
 }
 
-// The largest buffer up to 4 GiB that leaves half of the free memory alone.
+// The largest buffer up to 16 GiB that leaves half of the free memory alone.
 int64_t choose_buffer_bytes(const cudaDeviceProp& properties) {
   size_t free = 0, total = 0;
   MKBENCH_CUDA(cudaMemGetInfo(&free, &total));
@@ -172,7 +141,7 @@ std::string pattern_text(const BulkPlan& plan) {
 
 // Fills in the bulk half of `result`: the best of a few patterns, because cards differ in how many
 // bytes they like in flight.
-void measure_bulk(const DeviceBuffer& buffer, int* fault, int blocks, Events& events,
+void measure_bulk(const DeviceBuffer<uint4>& buffer, int* fault, int blocks,
                   ReadBandwidth& result) {
   constexpr uint32_t kCopyBytes = 16 * 1024;
   const uint32_t copies = static_cast<uint32_t>(result.buffer_bytes / kCopyBytes);
@@ -182,9 +151,9 @@ void measure_bulk(const DeviceBuffer& buffer, int* fault, int blocks, Events& ev
   for (const uint32_t stages : {3u, 4u, 6u}) {
     for (const uint32_t gap_cycles : {0u, 700u}) {
       const BulkPlan plan{stages, kCopyBytes, gap_cycles};
-      const double rate = median_gb_per_s(events, result.bytes_per_sample, [&] {
-        read_bulk<<<blocks, 32, stages * kCopyBytes>>>(buffer.as<char>(), copies, passes, plan,
-                                                       fault);
+      const double rate = median_gb_per_s(result.bytes_per_sample, [&] {
+        read_bulk<<<blocks, 32, stages * kCopyBytes>>>(reinterpret_cast<const char*>(buffer.get()),
+                                                       copies, passes, plan, fault);
       });
       if (rate <= result.bulk_gb_per_s) continue;
       result.bulk_gb_per_s = rate;
@@ -214,22 +183,21 @@ ReadBandwidth measure_read_bandwidth(int gpu) {
   result.bytes_per_sample = passes * result.buffer_bytes;
   result.samples = kSamples;
 
-  const DeviceBuffer buffer(result.buffer_bytes);
-  const DeviceBuffer words(
-      2 * sizeof(int));  // where the plain kernel's sum would go; the bulk kernel's fault
-  MKBENCH_CUDA(cudaMemset(words.as<void>(), 0, 2 * sizeof(int)));
   const int64_t count = result.buffer_bytes / int64_t{sizeof(uint4)};
-  fill_words<<<blocks, kPlainThreads>>>(buffer.as<uint4>(), count);
+  const DeviceBuffer<uint4> buffer(static_cast<size_t>(count));
+  const DeviceBuffer<uint32_t> sink(1);  // where the plain kernel's sum would go
+  const DeviceBuffer<int> bulk_fault(1);
+  MKBENCH_CUDA(cudaMemset(bulk_fault.get(), 0, bulk_fault.bytes()));
+  fill_words<<<blocks, kPlainThreads>>>(buffer.get(), count);
   MKBENCH_CUDA(cudaGetLastError());
 
-  Events events;
-  result.plain_gb_per_s = median_gb_per_s(events, result.bytes_per_sample, [&] {
-    read_plain<<<blocks, kPlainThreads>>>(buffer.as<uint4>(), count, passes, words.as<uint32_t>());
+  result.plain_gb_per_s = median_gb_per_s(result.bytes_per_sample, [&] {
+    read_plain<<<blocks, kPlainThreads>>>(buffer.get(), count, passes, sink.get());
   });
   if (properties.major >= 9) {
-    measure_bulk(buffer, words.as<int>() + 1, properties.multiProcessorCount, events, result);
+    measure_bulk(buffer, bulk_fault.get(), properties.multiProcessorCount, result);
     int fault = 0;
-    MKBENCH_CUDA(cudaMemcpy(&fault, words.as<int>() + 1, sizeof(fault), cudaMemcpyDeviceToHost));
+    MKBENCH_CUDA(cudaMemcpy(&fault, bulk_fault.get(), sizeof(fault), cudaMemcpyDeviceToHost));
     if (fault != 0) {
       throw Error(ErrorKind::kHang, "read bandwidth: a bulk copy of block " +
                                         std::to_string(fault - 1) + " never arrived");

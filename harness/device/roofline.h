@@ -22,9 +22,9 @@ struct ReadBandwidth {
   }
 };
 
-// Takes up to 4 GiB of device memory for about half a second. Synchronous, on the default stream of
-// GPU `gpu`. Throws Error(kEnvUnfit) when not even 8 x L2 of memory is free, Error(kCuda),
-// Error(kHang) when a copy never arrives.
+// Takes up to 16 GiB of device memory, and never more than half of what is free, for about a
+// second. Synchronous, on the default stream of GPU `gpu`. Throws Error(kEnvUnfit) when not even 8
+// x L2 of memory is free, Error(kCuda), Error(kHang) when a copy never arrives.
 ReadBandwidth measure_read_bandwidth(int gpu);
 
 }  // namespace mkbench
