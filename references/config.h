@@ -1,4 +1,5 @@
-// config.json of a Qwen3 checkpoint: read strictly, no class defaults (forward rules in the README's model section).
+// config.json of a Qwen3 checkpoint: read strictly, no class defaults (forward rules in the
+// README's model section).
 #pragma once
 
 #include <filesystem>

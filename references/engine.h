@@ -1,4 +1,5 @@
-// The contract that every engine meets: oracle-checked kernels, baselines and the host twin look alike to the harness.
+// The contract that every engine meets: oracle-checked kernels, baselines and the host twin look
+// alike to the harness.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,15 @@
 namespace mkbench {
 
 struct EngineCapabilities {
-  std::string name;    // resolved name: "eager", "plain", "host-twin"
-  std::string device;  // "cpu" or "cuda:0 NVIDIA H200"
-  int max_context = 0;  // positions that the KV cache holds
-  bool logits = true;   // decode() can fill logits_out
+  std::string name;         // resolved name: "eager", "plain", "host-twin"
+  std::string device;       // "cpu" or "cuda:0 NVIDIA H200"
+  int max_context = 0;      // positions that the KV cache holds
+  bool logits = true;       // decode() can fill logits_out
   bool one_launch = false;  // a whole decode() is one kernel launch
 };
 
-// Times of the last decode(), by three clocks where the engine has them (0 = this engine has no such clock).
+// Times of the last decode(), by three clocks where the engine has them (0 = this engine has no
+// such clock).
 struct DecodeTimes {
   double host_ms = 0;                // steady_clock around the whole call, synchronised
   double event_ms = 0;               // CUDA events around the launch(es)
@@ -31,7 +33,7 @@ struct DecodeTimes {
 // Where a running engine is; readable from another thread while decode() runs, and after a fault.
 struct Progress {
   int position = -1;
-  int layer = -1;        // -1 where the engine does not say
+  int layer = -1;          // -1 where the engine does not say
   std::string_view phase;  // empty where the engine does not say
 };
 
@@ -56,23 +58,26 @@ class Engine {
   virtual void reset() = 0;
   // Fills outputs, scratch and KV rows at and above position() with NaN / -1.
   virtual void poison() = 0;
-  // Appends KV rows for the pending id (if any) and all ids but the last; the last one becomes pending. ids.size() >= 1.
+  // Appends KV rows for the pending id (if any) and all ids but the last; the last one becomes
+  // pending. ids.size() >= 1.
   virtual void prefill(std::span<const int32_t> ids) = 0;
   // Runs n steps: embeds the pending id, returns the n greedy ids (lowest index among equals).
-  // forced: null, or n ids; forced[t] is the input of step t for t >= 1 (forced[0] is ignored: the pending id is used).
-  // logits_out: null, or fp32 [n, vocab]. Afterwards the KV holds n more rows and the last returned id is pending.
+  // forced: null, or n ids; forced[t] is the input of step t for t >= 1 (forced[0] is ignored: the
+  // pending id is used). logits_out: null, or fp32 [n, vocab]. Afterwards the KV holds n more rows
+  // and the last returned id is pending.
   virtual std::vector<int32_t> decode(int n, const int32_t* forced = nullptr,
                                       float* logits_out = nullptr) = 0;
   // Replaces the pending id.
   virtual void set_pending(int32_t id) = 0;
 
   virtual Snapshot save() = 0;
-  // Goes back to `s`, which must be of this sequence: checks the checksum and poisons rows at and above s.position.
-  // Throws Error(kRuntime) when the prefix was modified.
+  // Goes back to `s`, which must be of this sequence: checks the checksum and poisons rows at and
+  // above s.position. Throws Error(kRuntime) when the prefix was modified.
   virtual void restore(const Snapshot& s) = 0;
 
-  virtual int position() const = 0;           // KV rows written
-  virtual int64_t launch_count() const = 0;   // kernel launches (or decode calls on a CPU) since construction
+  virtual int position() const = 0;  // KV rows written
+  virtual int64_t launch_count()
+      const = 0;  // kernel launches (or decode calls on a CPU) since construction
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
 

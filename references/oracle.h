@@ -1,4 +1,5 @@
-// The fp32 truth in plain C++: bf16 weights, fp32 arithmetic, no bf16 rounding of any intermediate. Slow and readable; never timed.
+// The fp32 truth in plain C++: bf16 weights, fp32 arithmetic, no bf16 rounding of any intermediate.
+// Slow and readable; never timed.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace mkbench {
 
-// Runs forward passes of one sequence, step by step, with an fp32 KV cache. Holds a copy of the (cheap) ModelWeights.
+// Runs forward passes of one sequence, step by step, with an fp32 KV cache. Holds a copy of the
+// (cheap) ModelWeights.
 class Oracle {
  public:
   explicit Oracle(ModelWeights weights, int threads = 0);

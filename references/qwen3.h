@@ -21,8 +21,8 @@ struct ModelShape {
   constexpr int gqa_group() const { return heads / kv_heads; }
   // Parameters of one layer: q, k, v, o, gate, up, down, two RMSNorms, two QK-norms.
   constexpr int64_t layer_parameters() const {
-    return int64_t{hidden} * (qkv_width() + q_width()) + 3LL * hidden * intermediate + 2LL * hidden +
-           2LL * head_dim;
+    return int64_t{hidden} * (qkv_width() + q_width()) + 3LL * hidden * intermediate +
+           2LL * hidden + 2LL * head_dim;
   }
   constexpr int64_t embedding_parameters() const { return int64_t{vocab} * hidden; }
   constexpr int64_t parameters(bool tied) const {

@@ -1,4 +1,5 @@
-// From what a user writes after --model to weights in memory: committed names, the analytic checkpoint, folders, hub ids in the local cache.
+// From what a user writes after --model to weights in memory: committed names, the analytic
+// checkpoint, folders, hub ids in the local cache.
 #pragma once
 
 #include <filesystem>
@@ -9,26 +10,31 @@
 
 namespace mkbench {
 
-// The committed data (references/data): MKBENCH_DATA_DIR from the environment, else the source tree's.
+// The committed data (references/data): MKBENCH_DATA_DIR from the environment, else the source
+// tree's.
 std::filesystem::path data_dir();
 
 struct ModelSpec {
   enum class Kind { kCommitted, kSynthetic, kFolder };
   Kind kind = Kind::kFolder;
-  std::string name;              // "tiny", "tiny-untied", "synthetic", or the folder / hub id as given
-  std::string lagset;            // of "synthetic:SET"; empty = chosen by depth
-  std::filesystem::path folder;  // of kCommitted and kFolder: holds config.json and model.safetensors (or the sharded index)
+  std::string name;    // "tiny", "tiny-untied", "synthetic", or the folder / hub id as given
+  std::string lagset;  // of "synthetic:SET"; empty = chosen by depth
+  std::filesystem::path folder;  // of kCommitted and kFolder: holds config.json and
+                                 // model.safetensors (or the sharded index)
 };
 
-// Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was tried.
+// Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was
+// tried.
 ModelSpec resolve_model(const std::string& text);
 
 struct LoadOptions {
   bool check_finite = true;  // scan every weight for NaN, Inf and all-zero matrices (row S45)
-  bool check_manifest = true;  // compare file sha256 with the folder's manifest.json where there is one (S47)
+  bool check_manifest =
+      true;  // compare file sha256 with the folder's manifest.json where there is one (S47)
 };
 
-// Loads config and weights of a folder: single model.safetensors or model.safetensors.index.json. Throws Error(kBadInput).
+// Loads config and weights of a folder: single model.safetensors or model.safetensors.index.json.
+// Throws Error(kBadInput).
 ModelWeights load_folder(const std::filesystem::path& folder, const std::string& name,
                          const LoadOptions& options = {});
 

@@ -1,4 +1,5 @@
-// A model in host memory: config and bf16 tensors by role, whatever file or generator they came from.
+// A model in host memory: config and bf16 tensors by role, whatever file or generator they came
+// from.
 #pragma once
 
 #include <memory>
@@ -48,11 +49,13 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Matrix final_norm;   // [1, hidden]
   Matrix lm_head;      // [vocab, hidden]; the embedding's own data when tied
-  std::string sha256;  // over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head
+  std::string sha256;  // over all tensors' bytes: embedding, layers in LayerWeights' order, final
+                       // norm, untied head
   std::shared_ptr<const void> owner;
 };
 
-// A tensor of the model with its HF name; the one list that loaders, generators, hashes and uploads walk.
+// A tensor of the model with its HF name; the one list that loaders, generators, hashes and uploads
+// walk.
 struct NamedTensor {
   std::string name;
   Matrix ModelWeights::*global = nullptr;  // either this
@@ -62,7 +65,8 @@ struct NamedTensor {
   bool is_vector = false;  // rank 1 in the file
 };
 
-// All tensors in hash order: embedding, 11 a layer, final norm, then lm_head (also when tied: a file may hold it).
+// All tensors in hash order: embedding, 11 a layer, final norm, then lm_head (also when tied: a
+// file may hold it).
 std::vector<NamedTensor> tensor_table(const ModelConfig& config);
 
 // sha256 (hex) over the bytes of all tensors in table order, the head only when untied.

@@ -2,8 +2,8 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
-#include "references/error.h"
 #include "kernels/plain/params.h"
+#include "references/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 

@@ -1,4 +1,5 @@
-// The one main of all test executables: 0 passed, 1 failed, 77 skipped (CTest's SKIP_RETURN_CODE), whatever Catch2's version returns.
+// The one main of all test executables: 0 passed, 1 failed, 77 skipped (CTest's SKIP_RETURN_CODE),
+// whatever Catch2's version returns.
 #define CATCH_CONFIG_RUNNER
 #include "tests/support/catch2.h"
 
