@@ -1,6 +1,7 @@
 """Runs the real mkbench binary: what the tests of its command line share."""
 
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -34,9 +35,10 @@ class CliTest(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
     def bench(self, *args, **kwargs):
-        """A short run on the CPU with its report in self.out."""
-        return self.mkbench("--device", "cpu", "--model", "tiny", "-n", "8", "--blocks", "2", "--no-plot",
-                            "--out", str(self.out), *args, **kwargs)
+        """A short run on the CPU with its report in self.out; flags in `args` stand above these."""
+        defaults = {"MKBENCH_DEVICE": "cpu", "MKBENCH_MODEL": "tiny", "MKBENCH_N_GEN": "8", "MKBENCH_BLOCKS": "2",
+                    "MKBENCH_PLOT": "off", "MKBENCH_OUT": str(self.out)}
+        return self.mkbench(*args, env=defaults, **kwargs)
 
     def report(self):
         """The report on disk, which must be whole and say its schema."""
@@ -52,6 +54,13 @@ class CliTest(unittest.TestCase):
         """A folder of references with a few of the committed prompts: the worker's tests need no more."""
         source = json.loads((DATA / model / "reference.json").read_text())
         source["prompts"] = [p for p in source["prompts"] if p["name"] in prompts]
+        steps = [step for p in source["prompts"] for step in p["steps"]]
+        summary = source["summary"]
+        summary["steps"] = len(steps)
+        summary["D"] = max(step["baseline"]["pairwise"] for step in steps)
+        for step in steps:
+            bf16_step = 2.0 ** (math.floor(math.log2(step["max_abs"])) - 7)
+            step["decided"] = step["margin"] > summary["D"] + bf16_step
         if change:
             change(source)
         target = self.folder / "references" / model

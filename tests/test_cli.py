@@ -80,7 +80,7 @@ class Usage(CliTest):
 
 class MainJob(CliTest):
     def test_formats_and_tables(self):
-        result = self.bench("--parity-table", "--model", "tiny-untied")
+        result = self.bench("--parity-table", "--model", "tiny,tiny-untied")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = self.report()
         self.assertEqual([c["verdict"] for c in report["cases"]], ["PASS", "PASS"])
@@ -94,7 +94,7 @@ class MainJob(CliTest):
                 self.assertEqual(engine["receipts_wrong"], 0)
         self.assertRegex(result.stdout, r"(\d+) of \1 tokens match HF")
         self.assertIn("ref_text", result.stdout)
-        self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "command line"})
+        self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "environment"})
         self.assertTrue((self.out / "samples.jsonl").exists())
         self.assertEqual(len(list((self.out / "tokens").iterdir())), 8)
 
@@ -117,6 +117,7 @@ class MainJob(CliTest):
         self.assertEqual(result.returncode, 6, result.stderr)
         engine = self.engine(self.report(), "plain")
         self.assertEqual((engine["name"], engine["verdict"]), ("megakernel", "UNSUPPORTED_DEVICE"))
+        self.assertIn("host-twin", engine["reasons"][0])
 
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference(), "--in-process")

@@ -98,6 +98,7 @@ struct Bench {
       return engine == "eager" ? "pinned=1" : "";
     };
     services.range = [](const char*) { return RangeGuard(); };
+    services.throttle = [] { return std::string("power cap"); };
     services.stop = [this] {
       return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
     };
@@ -150,6 +151,7 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
     CHECK(e.ms_per_tok.has_value());
   }
   CHECK(engine_of(c, "eager").settings == "pinned=1");
+  CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
   CHECK(c.timed_check == "committed continuation");
   CHECK(c.reference == "reference.json");
   CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T

@@ -202,7 +202,8 @@ class BlockRunner {
                 {"engine", c.name},
                 {"sample", sample_to_json(sample)},
                 {"ids", sample.ids},
-                {"launches", launches_[c.name]}});
+                {"launches", launches_[c.name]},
+                {"throttle", services_.throttle()}});
     if (verdict != Verdict::kPass) {
       fail_engine(sink_, c, verdict,
                   fmt::format("block {}: {}", sample.block, sample.invalid_reason));

@@ -59,7 +59,7 @@ std::string case_name(const CaseJob& job) {
 CaseCollector::CaseCollector(const CaseJob& job, const std::vector<std::string>& asked_names) {
   report_.name = case_name(job);
   report_.model = job.model;
-  report_.depth = first_depth(job);
+  report_.depth = job.n_prompt > 0 ? 0 : first_depth(job);
   report_.n_gen = job.n_prompt > 0 ? 0 : job.n_gen;
   report_.n_prompt = job.n_prompt;
   size_t asked = 0;
@@ -89,10 +89,26 @@ void CaseCollector::take_sample(const Json& message) {
   Sample sample = sample_from_json(message.at("sample"));
   sample.ids = message.at("ids").get<std::vector<int32_t>>();
   e->launches = message.at("launches");
+  const std::string throttle = message.value("throttle", "");
+  std::vector<std::string>& known = e->throttle_reasons;
+  if (!throttle.empty() && throttle != "none" &&
+      std::find(known.begin(), known.end(), throttle) == known.end()) {
+    known.push_back(throttle);
+  }
   e->samples.push_back(std::move(sample));
 }
 
 void CaseCollector::take(const Json& message) {
+  try {
+    take_known(message);
+  } catch (const std::exception&
+               error) {  // a worker that writes nonsense must not take the parent with it
+    report_.reasons.push_back(
+        fmt::format("message not understood: {}: {}", error.what(), message.dump().substr(0, 200)));
+  }
+}
+
+void CaseCollector::take_known(const Json& message) {
   const std::string type = message.value("type", "");
   if (type == "progress") {
     progress_ = message;

@@ -18,7 +18,7 @@ class CaseCollector {
   // `asked_names`: what the user called each of the job's engines ("megakernel" for "plain").
   CaseCollector(const CaseJob& job, const std::vector<std::string>& asked_names);
 
-  // Takes one message. Unknown types are kept as warnings: a newer worker is a bug, not a crash.
+  // Takes one message. Unknown and malformed ones are told among the case's reasons.
   void take(const nlohmann::json& message);
 
   // Turns the way the worker ended into verdicts: a death or a deadline strikes the engine that was
@@ -33,6 +33,7 @@ class CaseCollector {
 
  private:
   EngineReport* engine(const std::string& resolved_name);
+  void take_known(const nlohmann::json& message);
   EngineReport* running_engine();
   void strike(EngineReport* guilty, Verdict verdict, const std::string& reason);
   void take_sample(const nlohmann::json& message);

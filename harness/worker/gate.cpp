@@ -88,7 +88,7 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
     }
   }
   if (references.live) {
-    for (const auto& prompt : live_parity_prompts(job, shape)) {
+    for (const auto& prompt : live_parity_prompts(job, shape, references.all)) {
       most = std::max(most, prompt.size() + kLiveSteps);
     }
   }
@@ -162,8 +162,9 @@ void Gate::add_live_reference(Engine& baseline) {
   const WatchEnd end(watch_);
   watch_.begin("live reference", kTruthName, truth.get());
   const ModelShape& shape = weights_.config.shape;
-  GreedyReference live = capture_live(*truth, baseline, *head_fp32, shape.vocab,
-                                      live_parity_prompts(job_, shape), kLiveSteps);
+  GreedyReference live =
+      capture_live(*truth, baseline, *head_fp32, shape.vocab,
+                   live_parity_prompts(job_, shape, references_.all), kLiveSteps);
   live.weights_sha256 = weights_.sha256;
   references_.all.insert(references_.all.begin(), std::move(live));
 }

@@ -94,6 +94,13 @@ int64_t device_free_bytes(int gpu) {
              : 0;
 }
 
+std::string device_bus_id(int gpu) {
+  const DeviceList list = list_devices();
+  return gpu < static_cast<int>(list.devices.size())
+             ? list.devices[static_cast<size_t>(gpu)].pci_bus_id
+             : "";
+}
+
 double host_read_bytes_per_second() {
   constexpr size_t kWords = size_t{16} << 20;  // 128 MB a thread: more than any cache
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());

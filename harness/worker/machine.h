@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace mkbench {
 
@@ -16,6 +17,9 @@ int64_t host_free_bytes();
 
 // Free bytes of GPU `gpu`; 0 where it cannot be asked.
 int64_t device_free_bytes(int gpu);
+
+// PCI address of GPU `gpu`, as NVML wants it; empty where it cannot be asked.
+std::string device_bus_id(int gpu);
 
 // Bytes a second at which all cores read a buffer larger than the caches; for estimates only.
 double host_read_bytes_per_second();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "baselines/eager.h"
+#include "harness/device/gpu_state.h"
 #include "harness/device/nvtx.h"
 #include "harness/worker/gate.h"
 #include "harness/worker/interrupt.h"
@@ -22,7 +23,8 @@ bool is_eager(const std::string& name) {
 }
 
 // Below this many parameters an op is shorter than the barrier that ends it, and a second CPU
-// thread only waits: on two busy cores tiny took 30 times as long with two threads as with one.
+// thread is only waited for: on two busy cores the main job on tiny ran into its 300 s deadline
+// with two threads, with one it took 25 s (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 
 EagerOptions eager_options(const CaseJob& job, const EngineRequest& request,
@@ -126,6 +128,11 @@ FlowServices make_services(const CaseJob& job) {
     return is_eager(engine) ? eager_settings() : std::string();
   };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
+  services.throttle = [job, bus = std::string()]() mutable -> std::string {
+    if (job.device != "cuda") return "";
+    if (bus.empty()) bus = device_bus_id(job.gpu);
+    return read_gpu_state(bus).throttle_text;
+  };
   services.stop = [] { return interrupt_count() > 0; };
   return services;
 }

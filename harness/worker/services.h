@@ -43,7 +43,10 @@ struct FlowServices {
   std::function<int64_t()> free_bytes;                             // of the job's device
   std::function<std::string(const std::string& engine)> settings;  // pinned library settings
   std::function<RangeGuard(const char* name)> range;               // a literal
-  std::function<bool()> stop;                                      // Ctrl-C has come
+  // What limits the card's clocks right now, as the driver names it; empty on a CPU. Asked outside
+  // every timed part.
+  std::function<std::string()> throttle;
+  std::function<bool()> stop;  // Ctrl-C has come
 };
 
 // "megakernel" is the best CUDA kernel that can run here: plain, until there is another.

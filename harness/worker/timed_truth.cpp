@@ -24,7 +24,9 @@ const ReferencePrompt* continued_prompt(const CaseJob& job,
                                         const std::vector<GreedyReference>& references,
                                         int tokens) {
   for (const GreedyReference& reference : references) {
-    if (reference.token_only) continue;  // either path of a near tie would be right there
+    // Either path of a near tie is right in published ids; and a live reference is no committed
+    // one.
+    if (reference.token_only || reference.path.empty()) continue;
     for (const ReferencePrompt& prompt : reference.prompts) {
       // Only a path without near ties is the path of every right engine.
       if (prompt.set != "strict" || prompt.steps.size() < static_cast<size_t>(tokens)) continue;
@@ -87,9 +89,17 @@ std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape) {
   return seeded_ids(job.seed, first_depth(job) + 1, shape);
 }
 
-std::vector<std::vector<int32_t>> live_parity_prompts(const CaseJob& job, const ModelShape& shape) {
+std::vector<std::vector<int32_t>> live_parity_prompts(
+    const CaseJob& job, const ModelShape& shape, const std::vector<GreedyReference>& references) {
   constexpr int kLengths[] = {1, 5, 17, 64};
   std::vector<std::vector<int32_t>> prompts;
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (std::find(prompts.begin(), prompts.end(), prompt.ids) == prompts.end())
+        prompts.push_back(prompt.ids);
+    }
+  }
+  if (!prompts.empty()) return prompts;
   for (const int length : kLengths) {
     prompts.push_back(
         seeded_ids(splitmix64(job.seed + static_cast<uint64_t>(length)), length, shape));

@@ -38,9 +38,11 @@ std::optional<TimedTruth> known_truth(const CaseJob& job, const ModelWeights& we
 // vocabulary is byte-level).
 std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape);
 
-// Prompts on which a model without a committed reference is judged: drawn from the seed like timed
-// prompts.
-std::vector<std::vector<int32_t>> live_parity_prompts(const CaseJob& job, const ModelShape& shape);
+// Prompts on which a model without a committed truth is judged: those of published continuations
+// where `references` has some (text is kinder to bf16 than random ids are), else drawn from the
+// seed like timed prompts.
+std::vector<std::vector<int32_t>> live_parity_prompts(
+    const CaseJob& job, const ModelShape& shape, const std::vector<GreedyReference>& references);
 
 // Checks a free-running path against T, teacher-forced on that very path: each id must be T's, or
 // lie within D + `logit_step(max |z|)` of T's top (a near tie). Returns one line about the first id
