@@ -190,15 +190,12 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
     if (cli.handles[i]->count() > 0) {
       value.text = cli.given[i];
       value.source = "command line";
-    } else if (const std::optional<std::string> text = lookup(flag.env())) {
-      value.text = *text;
+    } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
+      value.text = *text;  // an empty variable is one that is not set
       value.source = "environment";
     }
     const bool given = value.source != "default";
-    if (given && value.text.empty()) {
-      bad_usage(fmt::format("{} is empty",
-                            value.source == "environment" ? flag.env() : "--" + value.name));
-    }
+    if (given && value.text.empty()) bad_usage(fmt::format("--{} is empty", value.name));
     try {
       if (!value.text.empty()) flag.apply(options, value.text);
     } catch (const Error& error) {

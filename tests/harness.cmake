@@ -1,6 +1,7 @@
 # The command line, and the parent with its worker.
 mkbench_test(test_options LABEL host LIBS mkbench_options_parser)
 mkbench_test(test_worker LABEL host LIBS mkbench_flow)
+mkbench_test(test_worker_ends LABEL host LIBS mkbench_flow)
 
 # The real binary.
 foreach(name test_cli test_cli_worker)

@@ -172,6 +172,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(o.n_gen == std::vector<int>{7});
   CHECK(o.device == DeviceChoice::kCpu);
   CHECK_FALSE(o.plot);
+  CHECK(options_of({}, {{"MKBENCH_N_GEN", ""}}).n_gen == std::vector<int>{128});
   const nlohmann::json meta = options_to_json(o);
   CHECK(meta["n-gen"]["source"] == "command line");
   CHECK(meta["n-gen"]["value"] == "7");

@@ -1,139 +1,27 @@
-// The flow of a case with scripted engines, the parent's picture of it, and workers that end badly.
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <memory>
+// The flow of a case with scripted engines: gates before clocks, receipts after them, and what each
+// failure becomes.
 #include <string>
 #include <vector>
 
-#include "harness/report/report.h"
-#include "harness/worker/case_flow.h"
-#include "harness/worker/channel.h"
-#include "harness/worker/collector.h"
-#include "harness/worker/supervisor.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
 #include "references/error.h"
+#include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
 namespace mkbench {
 namespace {
 
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::kSteps;
+using testing::kVocab;
+using testing::reason_of;
 using testing::Script;
 using testing::scripted_token;
 using testing::ScriptedEngine;
-
-constexpr int kVocab = 16, kSteps = 12;
-
-// What T would have said: margins far above D, so that every step is decided.
-GreedyReference scripted_reference() {
-  GreedyReference reference;
-  reference.path = "scripted/reference.json";
-  reference.sha256 = "r1";
-  reference.weights_sha256 = "w1";
-  reference.pairwise_d = 0.1;
-  ReferencePrompt prompt;
-  prompt.name = "one";
-  prompt.set = "strict";
-  prompt.ids = {3};
-  int32_t id = 3;
-  for (int t = 0; t < kSteps; ++t) {
-    ReferenceStep step;
-    step.position = t;
-    step.token = id = scripted_token(id, t, kVocab);
-    step.top_ids = {id, (id + 1) % kVocab};
-    step.top_logits = {10, 1};
-    step.margin = 9;
-    step.max_abs = 10;
-    step.decided = true;
-    step.baseline_error_norm = 1;
-    prompt.steps.push_back(step);
-  }
-  reference.prompts = {prompt};
-  return reference;
-}
-
-// One case with scripted engines in place of every real one, and all that it said.
-struct Bench {
-  std::map<std::string, Script> scripts;
-  std::vector<GreedyReference> references = {scripted_reference()};
-  CaseJob job;
-  FlowServices services;
-  std::vector<nlohmann::json> messages;
-  int samples_seen = 0, stop_after_samples = -1;
-
-  Bench() {
-    job.model = "scripted";
-    job.baselines = {"eager"};
-    job.candidates = {"kernel"};
-    job.n_gen = 8;
-    job.blocks = job.max_blocks = 3;
-    job.ids = {3};
-    services.config = [](const std::string&) {
-      ModelConfig config;
-      config.shape.vocab = kVocab;
-      config.max_positions = 256;
-      return config;
-    };
-    services.load = [this](const std::string&, int) {
-      ModelWeights weights;
-      weights.name = "scripted";
-      weights.sha256 = "w1";
-      weights.config = services.config("");
-      return weights;
-    };
-    services.references = [this](const std::string&) { return references; };
-    services.make_engine = [this](const EngineRequest& request, const ModelWeights&) {
-      Script script = scripts[request.name];
-      script.name = request.name;
-      return std::make_unique<ScriptedEngine>(script);
-    };
-    services.bytes = [](const EngineRequest&, const ModelConfig&) { return int64_t{1000}; };
-    services.free_bytes = [] { return int64_t{1} << 30; };
-    services.settings = [](const std::string& engine) {
-      return engine == "eager" ? "pinned=1" : "";
-    };
-    services.range = [](const char*) { return RangeGuard(); };
-    services.throttle = [] { return std::string("power cap"); };
-    services.stop = [this] {
-      return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
-    };
-  }
-
-  // Runs the case as --in-process does and returns its aggregated report.
-  CaseReport run() {
-    CaseCollector collector(job, {"eager", "kernel"});
-    CallbackSink sink([&](const nlohmann::json& message) {
-      messages.push_back(message);
-      if (message["type"] == "sample") ++samples_seen;
-      collector.take(message);
-    });
-    run_case(job, services, sink);
-    collector.finish_in_process(false);
-    interrupted = collector.interrupted();
-    aggregate(collector.report(), 0.95, 1, false);
-    return collector.report();
-  }
-  bool interrupted = false;
-};
-
-const EngineReport& engine_of(const CaseReport& c, const std::string& name) {
-  for (const EngineReport& e : c.engines) {
-    if (e.resolved_name == name) return e;
-  }
-  FAIL("no engine " << name);
-  return c.engines.front();
-}
-
-std::string reason_of(const EngineReport& e) { return e.reasons.empty() ? "" : e.reasons.front(); }
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("a right kernel passes its gate, then the clock, and every token has a receipt") {
   Bench bench;
@@ -410,113 +298,6 @@ TEST_CASE("text of ids") {
   const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};
   CHECK(sequence_text(bytes, ids) == "a\\n\\\\\\xff<256>");
   CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
-}
-
-// A worker that is a shell script: $2 is the job's descriptor, $3 that of the messages.
-struct ScriptWorker {
-  std::filesystem::path path;
-  explicit ScriptWorker(const std::string& body) {
-    static int number = 0;
-    path = std::filesystem::temp_directory_path() /
-           ("mkbench_worker_" + std::to_string(getpid()) + "_" + std::to_string(++number) + ".sh");
-    std::ofstream(path) << "#!/bin/bash\nread -r job <&$2\n" << body << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  }
-  ~ScriptWorker() { std::filesystem::remove(path); }
-  WorkerEnd run(std::vector<nlohmann::json>& messages, double deadline_s) const {
-    SupervisorOptions options;
-    options.executable = path.string();
-    options.deadline_s = deadline_s;
-    return run_worker({{"kind", "case"}}, options,
-                      [&](const nlohmann::json& m) { messages.push_back(m); });
-  }
-};
-
-TEST_CASE("the supervisor tells apart how workers end") {
-  std::vector<nlohmann::json> got;
-  const WorkerEnd fine =
-      ScriptWorker("echo \"$job\" >&$3; echo '{\"type\":\"done\"}' >&$3; echo stray").run(got, 10);
-  CHECK(fine.how == WorkerEnd::How::kExited);
-  CHECK(fine.code == 0);
-  REQUIRE(got.size() == 2);
-  CHECK(got[0]["kind"] == "case");
-  CHECK(got[1]["type"] == "done");
-
-  got.clear();
-  const WorkerEnd left = ScriptWorker("echo 'no json' >&$3; exit 3").run(got, 10);
-  CHECK(left.how == WorkerEnd::How::kExited);
-  CHECK(left.code == 3);
-  REQUIRE(got.size() == 1);
-  CHECK(got[0]["type"] == "garbage");
-
-  const WorkerEnd crashed = ScriptWorker("kill -SEGV $$").run(got, 10);
-  CHECK(crashed.how == WorkerEnd::How::kSignalled);
-  CHECK(crashed.code == SIGSEGV);
-
-  const WorkerEnd hung = ScriptWorker("sleep 60").run(got, 0.8);
-  CHECK(hung.how == WorkerEnd::How::kHung);
-  CHECK(hung.seconds < 20);
-
-  const WorkerEnd slow =
-      ScriptWorker("while true; do echo '{\"type\":\"progress\"}' >&$3; sleep 0.05; done")
-          .run(got, 1.5);
-  CHECK(slow.how == WorkerEnd::How::kTimedOut);
-
-  SupervisorOptions missing;
-  missing.executable = "/nonexistent/mkbench";
-  const WorkerEnd none = run_worker({}, missing, [](const nlohmann::json&) {});
-  CHECK(none.how == WorkerEnd::How::kExited);
-  CHECK(none.code == 127);
-}
-
-TEST_CASE("the end of a worker strikes the engine that was running, and samples before it stand") {
-  struct Row {
-    WorkerEnd end;
-    Verdict verdict;
-    std::string part;
-  };
-  using How = WorkerEnd::How;
-  const std::vector<Row> rows = {
-      {{How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError, "signal 11"},
-      {{How::kSignalled, SIGKILL, 1, 0}, Verdict::kRuntimeError, "signal 9"},
-      {{How::kHung, SIGKILL, 9, 5}, Verdict::kHang, "position 7"},
-      {{How::kTimedOut, SIGKILL, 9, 0}, Verdict::kTimeout, "deadline of 9 s"},
-      {{How::kExited, 2, 1, 0}, Verdict::kRuntimeError, "exit status 2"},
-      {{How::kExited, 0, 1, 0}, Verdict::kRuntimeError, "exit status 0"},  // without its "done"
-  };
-  for (const Row& row : rows) {
-    INFO(row.part);
-    Bench bench;
-    bench.run();
-    CaseCollector collector(bench.job, {"eager", "kernel"});
-    for (const auto& message : bench.messages) {
-      if (message["type"] == "done") break;
-      collector.take(message);
-      if (message["type"] == "sample" && message["engine"] == "kernel") break;
-    }
-    collector.take(
-        {{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}, {"position", 7}});
-    collector.finish(row.end, 9);
-    aggregate(collector.report(), 0.95, 1, false);
-    const EngineReport& kernel = engine_of(collector.report(), "kernel");
-    CHECK(kernel.verdict == row.verdict);
-    CHECK(holds(reason_of(kernel), row.part));
-    CHECK(kernel.samples.size() == 1);
-    CHECK_FALSE(kernel.ms_per_tok.has_value());
-    CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
-    CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
-  }
-}
-
-TEST_CASE("lines of a pipe come whole, however they were cut") {
-  LineReader reader;
-  std::vector<nlohmann::json> got;
-  const auto take = [&](const nlohmann::json& m) { got.push_back(m); };
-  const std::string text = "{\"a\":1}\n{\"a\":2}\n[1]\n";
-  for (const char c : text) reader.feed(&c, 1, take);
-  REQUIRE(got.size() == 3);
-  CHECK(got[1]["a"] == 2);
-  CHECK(got[2]["type"] == "garbage");
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+// One case with scripted engines in place of every real one, run as --in-process does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+#include "harness/worker/case_flow.h"
+#include "harness/worker/channel.h"
+#include "harness/worker/collector.h"
+#include "tests/support/catch2.h"
+#include "tests/support/scripted_engine.h"
+
+namespace mkbench::testing {
+
+inline constexpr int kVocab = 16, kSteps = 12;
+
+// What T would have said: margins far above D, so that every step is decided.
+inline GreedyReference scripted_reference() {
+  GreedyReference reference;
+  reference.path = "scripted/reference.json";
+  reference.sha256 = "r1";
+  reference.weights_sha256 = "w1";
+  reference.pairwise_d = 0.1;
+  ReferencePrompt prompt;
+  prompt.name = "one";
+  prompt.set = "strict";
+  prompt.ids = {3};
+  int32_t id = 3;
+  for (int t = 0; t < kSteps; ++t) {
+    ReferenceStep step;
+    step.position = t;
+    step.token = id = scripted_token(id, t, kVocab);
+    step.top_ids = {id, (id + 1) % kVocab};
+    step.top_logits = {10, 1};
+    step.margin = 9;
+    step.max_abs = 10;
+    step.decided = true;
+    step.baseline_error_norm = 1;
+    prompt.steps.push_back(step);
+  }
+  reference.prompts = {prompt};
+  return reference;
+}
+
+// One case with scripted engines in place of every real one, and all that it said.
+struct Bench {
+  std::map<std::string, Script> scripts;
+  std::vector<GreedyReference> references = {scripted_reference()};
+  CaseJob job;
+  FlowServices services;
+  std::vector<nlohmann::json> messages;
+  int samples_seen = 0, stop_after_samples = -1;
+
+  Bench() {
+    job.model = "scripted";
+    job.baselines = {"eager"};
+    job.candidates = {"kernel"};
+    job.n_gen = 8;
+    job.blocks = job.max_blocks = 3;
+    job.ids = {3};
+    services.config = [](const std::string&) {
+      ModelConfig config;
+      config.shape.vocab = kVocab;
+      config.max_positions = 256;
+      return config;
+    };
+    services.load = [this](const std::string&, int) {
+      ModelWeights weights;
+      weights.name = "scripted";
+      weights.sha256 = "w1";
+      weights.config = services.config("");
+      return weights;
+    };
+    services.references = [this](const std::string&) { return references; };
+    services.make_engine = [this](const EngineRequest& request, const ModelWeights&) {
+      Script script = scripts[request.name];
+      script.name = request.name;
+      return std::make_unique<ScriptedEngine>(script);
+    };
+    services.bytes = [](const EngineRequest&, const ModelConfig&) { return int64_t{1000}; };
+    services.free_bytes = [] { return int64_t{1} << 30; };
+    services.settings = [](const std::string& engine) {
+      return engine == "eager" ? "pinned=1" : "";
+    };
+    services.range = [](const char*) { return RangeGuard(); };
+    services.throttle = [] { return std::string("power cap"); };
+    services.stop = [this] {
+      return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
+    };
+  }
+
+  // Runs the case as --in-process does and returns its aggregated report.
+  CaseReport run() {
+    CaseCollector collector(job, {"eager", "kernel"});
+    CallbackSink sink([&](const nlohmann::json& message) {
+      messages.push_back(message);
+      if (message["type"] == "sample") ++samples_seen;
+      collector.take(message);
+    });
+    run_case(job, services, sink);
+    collector.finish_in_process(false);
+    interrupted = collector.interrupted();
+    aggregate(collector.report(), 0.95, 1, false);
+    return collector.report();
+  }
+  bool interrupted = false;
+};
+
+inline const EngineReport& engine_of(const CaseReport& c, const std::string& name) {
+  for (const EngineReport& e : c.engines) {
+    if (e.resolved_name == name) return e;
+  }
+  FAIL("no engine " << name);
+  return c.engines.front();
+}
+
+inline std::string reason_of(const EngineReport& e) {
+  return e.reasons.empty() ? "" : e.reasons.front();
+}
+
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace mkbench::testing

@@ -1,0 +1,132 @@
+// How workers end, and what the parent makes of it.
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/worker/channel.h"
+#include "harness/worker/collector.h"
+#include "harness/worker/supervisor.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::reason_of;
+
+// A worker that is a shell script: $2 is the job's descriptor, $3 that of the messages.
+struct ScriptWorker {
+  std::filesystem::path path;
+  explicit ScriptWorker(const std::string& body) {
+    static int number = 0;
+    path = std::filesystem::temp_directory_path() /
+           ("mkbench_worker_" + std::to_string(getpid()) + "_" + std::to_string(++number) + ".sh");
+    std::ofstream(path) << "#!/bin/bash\nread -r job <&$2\n" << body << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  ~ScriptWorker() { std::filesystem::remove(path); }
+  WorkerEnd run(std::vector<nlohmann::json>& messages, double deadline_s) const {
+    SupervisorOptions options;
+    options.executable = path.string();
+    options.deadline_s = deadline_s;
+    return run_worker({{"kind", "case"}}, options,
+                      [&](const nlohmann::json& m) { messages.push_back(m); });
+  }
+};
+
+TEST_CASE("the supervisor tells apart how workers end") {
+  std::vector<nlohmann::json> got;
+  const WorkerEnd fine =
+      ScriptWorker("echo \"$job\" >&$3; echo '{\"type\":\"done\"}' >&$3; echo stray").run(got, 10);
+  CHECK(fine.how == WorkerEnd::How::kExited);
+  CHECK(fine.code == 0);
+  REQUIRE(got.size() == 2);
+  CHECK(got[0]["kind"] == "case");
+  CHECK(got[1]["type"] == "done");
+
+  got.clear();
+  const WorkerEnd left = ScriptWorker("echo 'no json' >&$3; exit 3").run(got, 10);
+  CHECK(left.how == WorkerEnd::How::kExited);
+  CHECK(left.code == 3);
+  REQUIRE(got.size() == 1);
+  CHECK(got[0]["type"] == "garbage");
+
+  const WorkerEnd crashed = ScriptWorker("kill -SEGV $$").run(got, 10);
+  CHECK(crashed.how == WorkerEnd::How::kSignalled);
+  CHECK(crashed.code == SIGSEGV);
+
+  const WorkerEnd hung = ScriptWorker("sleep 60").run(got, 0.8);
+  CHECK(hung.how == WorkerEnd::How::kHung);
+  CHECK(hung.seconds < 20);
+
+  const WorkerEnd slow =
+      ScriptWorker("while true; do echo '{\"type\":\"progress\"}' >&$3; sleep 0.05; done")
+          .run(got, 1.5);
+  CHECK(slow.how == WorkerEnd::How::kTimedOut);
+
+  SupervisorOptions missing;
+  missing.executable = "/nonexistent/mkbench";
+  const WorkerEnd none = run_worker({}, missing, [](const nlohmann::json&) {});
+  CHECK(none.how == WorkerEnd::How::kExited);
+  CHECK(none.code == 127);
+}
+
+TEST_CASE("the end of a worker strikes the engine that was running, and samples before it stand") {
+  struct Row {
+    WorkerEnd end;
+    Verdict verdict;
+    std::string part;
+  };
+  using How = WorkerEnd::How;
+  const std::vector<Row> rows = {
+      {{How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError, "signal 11"},
+      {{How::kSignalled, SIGKILL, 1, 0}, Verdict::kRuntimeError, "signal 9"},
+      {{How::kHung, SIGKILL, 9, 5}, Verdict::kHang, "position 7"},
+      {{How::kTimedOut, SIGKILL, 9, 0}, Verdict::kTimeout, "deadline of 9 s"},
+      {{How::kExited, 2, 1, 0}, Verdict::kRuntimeError, "exit status 2"},
+      {{How::kExited, 0, 1, 0}, Verdict::kRuntimeError, "exit status 0"},  // without its "done"
+  };
+  for (const Row& row : rows) {
+    INFO(row.part);
+    Bench bench;
+    bench.run();
+    CaseCollector collector(bench.job, {"eager", "kernel"});
+    for (const auto& message : bench.messages) {
+      if (message["type"] == "done") break;
+      collector.take(message);
+      if (message["type"] == "sample" && message["engine"] == "kernel") break;
+    }
+    collector.take(
+        {{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}, {"position", 7}});
+    collector.finish(row.end, 9);
+    aggregate(collector.report(), 0.95, 1, false);
+    const EngineReport& kernel = engine_of(collector.report(), "kernel");
+    CHECK(kernel.verdict == row.verdict);
+    CHECK(holds(reason_of(kernel), row.part));
+    CHECK(kernel.samples.size() == 1);
+    CHECK_FALSE(kernel.ms_per_tok.has_value());
+    CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
+  }
+}
+
+TEST_CASE("lines of a pipe come whole, however they were cut") {
+  LineReader reader;
+  std::vector<nlohmann::json> got;
+  const auto take = [&](const nlohmann::json& m) { got.push_back(m); };
+  const std::string text = "{\"a\":1}\n{\"a\":2}\n[1]\n";
+  for (const char c : text) reader.feed(&c, 1, take);
+  REQUIRE(got.size() == 3);
+  CHECK(got[1]["a"] == 2);
+  CHECK(got[2]["type"] == "garbage");
+}
+
+}  // namespace
+}  // namespace mkbench
