@@ -36,10 +36,12 @@ std::string reference_name(const std::string& model, const ModelWeights& weights
 }
 
 [[noreturn]] void no_reference(const std::string& model, const std::string& name) {
+  const std::string captured =
+      is_synthetic(model) ? std::string("synthetic:") + kParityLagset : model;
   throw Error(ErrorKind::kInvalidReference,
               fmt::format("model {}: found no reference {}/reference*.json; make one with: "
-                          "python3 scripts/capture_reference.py --model {}",
-                          model, name, model));
+                          "python3 scripts/capture_reference.py {}",
+                          model, name, captured));
 }
 
 void check_weights(const GreedyReference& reference, const ModelWeights& weights) {
