@@ -12,10 +12,11 @@ from cli_support import BINARY, CliTest, environment, send_interrupt
 
 class PlantedFaults(CliTest):
     def test_each_fails_the_gate(self):
+        references = self.short_reference(prompts=("corpus-17", "corpus-64", "other-2"))
         for fault in ("rope_theta", "swap_gate_up", "cache_length"):
             with self.subTest(fault=fault):
                 self.out = self.folder / fault
-                result = self.bench("--plant-fault", fault, "--blocks", "1")
+                result = self.bench("--plant-fault", fault, "--blocks", "1", "--reference", references)
                 self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
                 report = self.report()
                 kernel = self.engine(report, "host-twin")
@@ -53,7 +54,7 @@ class BadWorkers(CliTest):
         self.assertEqual(len(self.engine(report, "eager")["samples"]), 2)
 
     def test_hang(self):
-        result, report = self.ended("hang:host-twin", "--timeout", "20")
+        result, report = self.ended("hang:host-twin", "--timeout", "12")
         self.assertEqual(result.returncode, 7, result.stderr)
         kernel = self.engine(report, "host-twin")
         self.assertEqual(kernel["verdict"], "HANG", kernel["reasons"])

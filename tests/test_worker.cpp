@@ -6,6 +6,7 @@
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
 #include "references/error.h"
+#include "references/synthetic.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
@@ -291,6 +292,58 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   };
   const CaseReport other = bench.run();
   CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
+}
+
+TEST_CASE(
+    "synthetic is judged on short lags, timed on those of its depth, and held to the closed form") {
+  Bench bench;
+  std::vector<std::string> loaded;
+  bench.job.model = "synthetic";
+  bench.job.ids.clear();
+  bench.job.depth = 2;  // too short for any planted lag
+  bench.services.config = [](const std::string&) {
+    ModelConfig config;
+    config.shape.vocab = kQwen3_0_6B.vocab;
+    return config;
+  };
+  bench.services.load = [&](const std::string& model, int) {
+    loaded.push_back(model);
+    ModelWeights weights;
+    weights.name = model;
+    weights.lagset = model.substr(model.find(':') + 1);
+    weights.sha256 = "w1";
+    weights.config = bench.services.config("");
+    weights.config.max_positions = 4096;
+    return weights;
+  };
+  ReferencePrompt& prompt = bench.references[0].prompts[0];
+  prompt.ids = synthetic_prompt(20, 7);
+  const std::vector<int32_t> answer = synthetic_continuation(prompt.ids, "short", kSteps);
+  for (int t = 0; t < kSteps; ++t) {
+    ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
+    step.position = 20 + t;
+    step.token = answer[static_cast<size_t>(t)];
+    step.top_ids = {step.token, (step.token + 1) % kQwen3_0_6B.vocab};
+  }
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    Script script = bench.scripts[request.name];
+    script.vocab = kQwen3_0_6B.vocab;
+    script.rule = [lags = weights.lagset](const std::vector<int32_t>& ids) {
+      return synthetic_continuation(ids, lags, 1).front();
+    };
+    return std::make_unique<ScriptedEngine>(script);
+  };
+  const CaseReport c = bench.run();
+  INFO((c.reasons.empty() ? "" : c.reasons[0]) << reason_of(engine_of(c, "kernel")));
+  CHECK(loaded == std::vector<std::string>{"synthetic:short", "synthetic:none"});
+  CHECK(c.timed_check == "closed form");
+  CHECK(c.lagset == "none");
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
+  CHECK(engine_of(c, "kernel").receipts_checked == 24);
+
+  // A reference that contradicts the closed form judges nobody.
+  std::swap(prompt.steps[3].token, prompt.steps[4].token);
+  CHECK(bench.run().verdict == Verdict::kInvalidReference);
 }
 
 TEST_CASE("text of ids") {

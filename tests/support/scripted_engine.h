@@ -26,6 +26,7 @@ struct Script {
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
   std::function<double(int decode)> event_ms;        // of the whole decode; 0 = no such clock
+  std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token of all ids so far
   float runner_up = 0;  // logit of the second-best id (the best has 10)
 };
 
@@ -44,12 +45,16 @@ class ScriptedEngine : public Engine {
             .logits = true,
             .one_launch = script_.one_launch};
   }
-  void reset() override { position_ = 0, pending_ = -1; }
+  void reset() override {
+    position_ = 0, pending_ = -1;
+    history_.clear();
+  }
   void poison() override {}
   void prefill(std::span<const int32_t> ids) override {
     ++prefills_;
     position_ += static_cast<int>(ids.size()) - 1 + (pending_ >= 0 ? 1 : 0);
     pending_ = ids.back();
+    history_.insert(history_.end(), ids.begin(), ids.end());
   }
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
     ++decodes_;
@@ -59,24 +64,30 @@ class ScriptedEngine : public Engine {
     launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0);
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
-      if (t > 0 && forced != nullptr) pending_ = forced[t];
-      const int32_t right = scripted_token(pending_, position_, script_.vocab);
+      if (t > 0 && forced != nullptr) set_pending(forced[t]);
+      const int32_t right = script_.rule ? script_.rule(history_)
+                                         : scripted_token(pending_, position_, script_.vocab);
       const bool wrong = script_.wrong && script_.wrong(decodes_, position_);
       const int32_t id = wrong ? (right + 1) % script_.vocab : right;
       if (logits_out != nullptr) write_logits(logits_out + int64_t{t} * script_.vocab, right, id);
       ids.push_back(id);
       pending_ = id;
+      history_.push_back(id);
       ++position_;
     }
     times_ = DecodeTimes{};
     if (script_.event_ms) times_.event_ms = script_.event_ms(decodes_);
     return ids;
   }
-  void set_pending(int32_t id) override { pending_ = id; }
+  void set_pending(int32_t id) override { pending_ = history_.back() = id; }
   Snapshot save() override {
     return {position_, pending_, script_.kv_checksum ? script_.kv_checksum(prefills_) : 0};
   }
-  void restore(const Snapshot& s) override { position_ = s.position, pending_ = s.pending; }
+  void restore(const Snapshot& s) override {
+    position_ = s.position;
+    history_.resize(static_cast<size_t>(s.position) + 1);
+    set_pending(s.pending);
+  }
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return times_; }
@@ -85,7 +96,7 @@ class ScriptedEngine : public Engine {
  private:
   // The emitted id stands on top; the right one is second where they differ.
   void write_logits(float* row, int32_t right, int32_t id) const {
-    for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i);
+    for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i % 16);
     row[(right + 1) % script_.vocab] = script_.runner_up;
     row[right] = 10;
     if (id != right) row[id] = 10.5f;
@@ -95,6 +106,7 @@ class ScriptedEngine : public Engine {
   Script script_;
   int position_ = 0, decodes_ = 0, prefills_ = 0;
   int32_t pending_ = -1;
+  std::vector<int32_t> history_;  // the last one is pending
   int64_t launches_ = 0;
   DecodeTimes times_;
 };
