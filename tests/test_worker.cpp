@@ -112,6 +112,17 @@ TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
   const CaseReport c = clocks.run();
   CHECK(engine_of(c, "kernel").verdict == Verdict::kIntegrity);
   CHECK(holds(reason_of(engine_of(c, "kernel")), "clocks disagree"));
+
+  // Once is a host that was busy elsewhere: the run is made again, and its sample says so.
+  Bench once;
+  once.scripts["kernel"].event_ms = [](int decode) { return decode == 4 ? 1000.0 : 0.0; };
+  const CaseReport repeated = once.run();
+  const EngineReport& kernel = engine_of(repeated, "kernel");
+  CHECK(kernel.verdict == Verdict::kPass);
+  REQUIRE(kernel.samples.size() == 3);
+  CHECK(kernel.samples[0].repeats == 1);
+  CHECK(kernel.samples[1].repeats == 0);
+  CHECK(kernel.launches == 4);
 }
 
 TEST_CASE("NaN logits fail fidelity") {

@@ -19,6 +19,7 @@ struct Sample {
   DecodeTimes times;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
+  int repeats = 0;  // runs before this one that were dropped because their clocks disagreed
   bool valid = false;
   std::string invalid_reason;  // "clocks disagree: host 12.1 ms, events 10.0 ms", "receipt: token
                                // 17 is 5, wanted 9"

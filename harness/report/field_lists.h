@@ -57,6 +57,7 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
   v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from it");
   v.field("valid", &Sample::valid, "counts for the statistics");
+  v.field("repeats", &Sample::repeats, "runs dropped before this one: clocks disagreed");
   v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
 }
 

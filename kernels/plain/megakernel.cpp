@@ -154,7 +154,24 @@ class PlainEngine final : public Engine {
 
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
-  DecodeTimes last_times() const override { return times_; }
+  // Fetched when asked for, not on the clock of decode().
+  DecodeTimes last_times() const override {
+    DecodeTimes times;
+    if (timed_steps_ == 0) return times;
+    std::vector<unsigned long long> ns(static_cast<size_t>(timed_steps_) + 1);
+    unsigned long long cycles[2];
+    MKBENCH_CUDA(cudaMemcpy(ns.data(), token_ns_.get(), 8 * ns.size(), cudaMemcpyDeviceToHost));
+    MKBENCH_CUDA(cudaMemcpy(cycles, cycles_.get(), sizeof(cycles), cudaMemcpyDeviceToHost));
+    times.host_ms = host_ms_;
+    times.event_ms = stop_.ms_since(start_);
+    const double total_ns = static_cast<double>(ns.back() - ns.front());
+    times.device_ms = total_ns * 1e-6;
+    times.sm_ghz = total_ns > 0 ? static_cast<double>(cycles[1] - cycles[0]) / total_ns : 0;
+    for (size_t t = 1; t < ns.size(); ++t) {
+      times.per_token_ms.push_back(static_cast<double>(ns[t] - ns[t - 1]) * 1e-6);
+    }
+    return times;
+  }
 
   Progress progress() const override {
     const volatile KernelStatus* status = status_.host();
@@ -298,11 +315,11 @@ class PlainEngine final : public Engine {
       logits_.reserve(outputs * vocab);
       MKBENCH_CUDA(cudaMemset(logits_.get(), 0xff, 4 * outputs * vocab));
     }
-    MKBENCH_CUDA(cudaMemset(outputs_.get(), 0xff, outputs_.bytes()));
-    MKBENCH_CUDA(cudaDeviceSynchronize());
+    timed_steps_ = 0;
     const auto host_start = std::chrono::steady_clock::now();
     MKBENCH_CUDA(
         cudaMemcpyAsync(inputs_.get(), inputs.data(), 4 * inputs.size(), cudaMemcpyHostToDevice));
+    MKBENCH_CUDA(cudaMemsetAsync(outputs_.get(), 0xff, outputs_.bytes()));
     MKBENCH_CUDA(cudaMemsetAsync(control_.get(), 0, control_.bytes()));
     LaunchParams p = params(steps, first_output, static_cast<int>(inputs.size()),
                             logits_out != nullptr ? logits_.get() : nullptr);
@@ -317,8 +334,8 @@ class PlainEngine final : public Engine {
     ++launches_;
     check_fault();
     position_ += steps;
-    times_.host_ms = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
-    take_times(steps);
+    host_ms_ = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
+    timed_steps_ = steps;
     if (logits_out != nullptr) {
       MKBENCH_CUDA(
           cudaMemcpy(logits_out, logits_.get(), 4 * outputs * vocab, cudaMemcpyDeviceToHost));
@@ -339,21 +356,6 @@ class PlainEngine final : public Engine {
             std::to_string(f.seen) + " arrivals, expected " + std::to_string(f.expected));
   }
 
-  void take_times(int steps) {
-    std::vector<unsigned long long> ns(static_cast<size_t>(steps) + 1);
-    unsigned long long cycles[2];
-    MKBENCH_CUDA(cudaMemcpy(ns.data(), token_ns_.get(), 8 * ns.size(), cudaMemcpyDeviceToHost));
-    MKBENCH_CUDA(cudaMemcpy(cycles, cycles_.get(), sizeof(cycles), cudaMemcpyDeviceToHost));
-    times_.event_ms = stop_.ms_since(start_);
-    const double total_ns = static_cast<double>(ns.back() - ns.front());
-    times_.device_ms = total_ns * 1e-6;
-    times_.sm_ghz = total_ns > 0 ? static_cast<double>(cycles[1] - cycles[0]) / total_ns : 0;
-    times_.per_token_ms.clear();
-    for (size_t t = 1; t < ns.size(); ++t) {
-      times_.per_token_ms.push_back(static_cast<double>(ns[t] - ns[t - 1]) * 1e-6);
-    }
-  }
-
   ModelConfig config_;
   PlainOptions options_;
   const void* kernel_;
@@ -368,7 +370,8 @@ class PlainEngine final : public Engine {
   MappedValue<KernelStatus> status_;
   Event start_, stop_;
   std::string device_name_;
-  DecodeTimes times_;
+  double host_ms_ = 0;   // of the last launch
+  int timed_steps_ = 0;  // steps whose times are on the device
   int position_ = 0;
   int32_t pending_ = -1;
   int64_t launches_ = 0;
