@@ -133,7 +133,8 @@ TEST_CASE("the continuation is the recurrence, from the shortest prompt on") {
 }
 
 TEST_CASE("continuations are the committed ones, which Python computes too") {
-  for (const auto& [set, known] : committed().at("continuations").items()) {
+  const nlohmann::json all = committed();  // items() keeps a reference
+  for (const auto& [set, known] : all.at("continuations").items()) {
     INFO(set);
     const int depth = known.at("depth");
     const auto prompt = synthetic_prompt(depth, known.at("seed").get<uint64_t>());
