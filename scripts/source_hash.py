@@ -26,9 +26,10 @@ def covered(path: str) -> bool:
 def source_hash(root: pathlib.Path = ROOT) -> str:
     """64 hex digits."""
     digest = hashlib.sha256()
-    for path in tracked_files(root):
-        if not covered(path):
-            continue
+    paths = [path for path in tracked_files(root) if covered(path)]
+    if not paths:
+        raise SystemExit(f"source_hash: found none of {', '.join(COVERED)} in {root}")
+    for path in paths:
         content = (root / path).read_bytes()
         # The size between path and bytes keeps two files from being read as one.
         digest.update(os.fsencode(path) + b"\0" + str(len(content)).encode() + b"\0")

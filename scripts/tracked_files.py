@@ -1,6 +1,7 @@
 """The files of this tree that git tracks, for the checks beside this file.
 
-In a tree without git (an exported archive) every file counts, except what builds and runs leave behind.
+In a tree without git's index (an exported archive, a copied tree) every file counts, except what builds and
+runs leave behind.
 """
 
 import os
@@ -13,6 +14,7 @@ LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git")
 
 def tracked_files(root: pathlib.Path = ROOT) -> list[str]:
     """Paths relative to root, with forward slashes, sorted by bytes."""
+    found = []
     if (root / ".git").exists():
         # safe.directory: the tree may belong to another user (containers, copied trees).
         listing = subprocess.run(
@@ -21,8 +23,7 @@ def tracked_files(root: pathlib.Path = ROOT) -> list[str]:
         names = {os.fsdecode(name) for name in listing.split(b"\0") if name}
         # A file that is deleted but not yet committed is no part of the tree.
         found = [name for name in names if (root / name).is_file()]
-    else:
-        found = []
+    if not found:
         for folder, subfolders, files in os.walk(root):
             subfolders[:] = [s for s in subfolders if not s.startswith(LEFT_BEHIND)]
             here = pathlib.Path(folder).relative_to(root)

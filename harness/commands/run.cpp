@@ -65,7 +65,9 @@ fs::path make_output_folder(const std::string& asked) {
 Json describe_run(const Options& options, const std::vector<std::string>& argv,
                   const std::string& output) {
   const BuildInfo build = build_info();
-  return {{"argv", argv},
+  std::vector<std::string> shown = argv;  // where the program lies is nobody's business
+  if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
+  return {{"argv", shown},
           {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
           {"version", build.version},
           {"git_sha", build.git_sha},
