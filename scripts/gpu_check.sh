@@ -54,7 +54,7 @@ cd "$out" || exit 1  # reports then name folders relative to it
 step 60 "doctor" "$mkbench" doctor
 step 200 "parity and bench, full size" "$mkbench" --compare eager --engine plain --device cuda \
   --model synthetic --n-depth 0,512,4096 --out full
-step 90 "parity and bench, tiny" "$mkbench" --compare eager --engine plain --device cuda \
+step 90 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
   --model tiny,tiny-untied --blocks 8 --out tiny
 step 180 "tests with a GPU" "$ctest" --test-dir "$build" -L gpu --output-on-failure --no-tests=error \
   --output-junit "$out/gpu-tests.xml"
