@@ -31,7 +31,7 @@ step() {
   # Build and test output in full on the screen, its end in the log.
   cat "$out/step.log"
   # The log is committed: it names no folder of this machine.
-  tail -n 40 "$out/step.log" | sed "s#$root#.#g; s#$out#.#g" >> "$log"
+  tail -n 40 "$out/step.log" | sed "s#$root#.#g; s#$out#.#g; s#/[^ ]*/bin/python3#python3#g" >> "$log"
   rm -f "$out/step.log"
   note "== $name: $([ $status = 0 ] && echo passed || echo "FAILED ($status)") after $((SECONDS - start)) s"
   [ "$status" = 0 ] || failed=1
