@@ -319,9 +319,9 @@ void EagerEngine::restore(const Snapshot& s) {
   }
   if (s.pending != -1) check_id(s.pending, "restore: pending id");
   if (on_device([&] { return kv_checksum(s.position); }) != s.kv_checksum) {
-    throw Error(ErrorKind::kRuntime, "eager: restore: KV rows 0 to " +
-                                         std::to_string(s.position - 1) +
-                                         " were modified since save()");
+    throw Error(ErrorKind::kIntegrity, "eager: restore: KV rows 0 to " +
+                                           std::to_string(s.position - 1) +
+                                           " were modified since save()");
   }
   model_->set_position(s.position);
   pending_ = s.pending;

@@ -14,7 +14,6 @@ namespace {
 
 using at::Tensor;
 
-constexpr double kFaultyTheta = 1e4;
 // Alignment from which libtorch's own allocations and ours behave alike in vectorised CPU kernels.
 constexpr uintptr_t kAliasAlignment = 16;
 
@@ -105,7 +104,7 @@ EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
 
   // 1 / theta ** (2i / head_dim) in this order of operations, in fp32 and always on the CPU: pow
   // differs between devices.
-  const double theta = o.fault == PlantedFault::kRopeTheta ? kFaultyTheta : w.config.rope_theta;
+  const double theta = effective_theta(w.config.rope_theta, o.fault);
   const Tensor exponent = at::arange(0, shape.head_dim, 2, at::kFloat) / shape.head_dim;
   inv_freq = at::reciprocal(at::pow(theta, exponent)).to(device);
 }

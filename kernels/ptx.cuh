@@ -72,10 +72,6 @@ __device__ __forceinline__ unsigned load_relaxed(const unsigned* p) {
   return v;
 }
 
-__device__ __forceinline__ void store_relaxed(unsigned* p, unsigned value) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
-}
-
 // A store that the host sees while the kernel runs (host-mapped memory).
 __device__ __forceinline__ void store_system(int* p, int value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");

@@ -47,6 +47,13 @@ struct Snapshot {
 // A fault that a test plants in an engine; the parity gate must see each of them.
 enum class PlantedFault { kNone, kRopeTheta, kSwapGateUp, kCacheLength };
 
+// The theta that an engine rotates by: the model's own or, with the fault planted, what loaders
+// that miss the key fall back to (1e4), and 1e6 where that is the model's own.
+inline double effective_theta(double theta, PlantedFault fault) {
+  if (fault != PlantedFault::kRopeTheta) return theta;
+  return theta == 1e4 ? 1e6 : 1e4;
+}
+
 // Greedy decoding of one sequence, batch 1. Not thread-safe, except progress().
 // Bad ids, n or positions throw Error(kBadInput) before any work; nothing is ever clamped.
 class Engine {
@@ -72,7 +79,7 @@ class Engine {
 
   virtual Snapshot save() = 0;
   // Goes back to `s`, which must be of this sequence: checks the checksum and poisons rows at and
-  // above s.position. Throws Error(kRuntime) when the prefix was modified.
+  // above s.position. Throws Error(kIntegrity) when the prefix was modified.
   virtual void restore(const Snapshot& s) = 0;
 
   virtual int position() const = 0;  // KV rows written

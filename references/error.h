@@ -15,6 +15,7 @@ enum class ErrorKind {
   kUnsupportedDevice,  // no usable GPU, or none that this binary has code for
   kCuda,               // a CUDA call failed
   kHang,               // a bounded wait ran out (kernel or host twin)
+  kIntegrity,          // what must not change has changed: a checksum, a guard, poison
   kRuntime,            // anything else
 };
 

@@ -56,6 +56,21 @@ step 200 "parity and bench, full size" "$mkbench" --compare eager --engine plain
   --model synthetic --n-depth 0,512,4096 --out full
 step 90 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
   --model tiny,tiny-untied --blocks 8 --out tiny
+# Each of three faults, planted in the kernel, must fail parity: exit 3.
+planted_faults() {
+  local fault status
+  for fault in rope_theta swap_gate_up cache_length; do
+    "$mkbench" --compare eager --device cuda --model tiny --plant-fault "$fault" --blocks 2 \
+      --n-gen 8 --out "planted-$fault" | tail -n 4
+    status="${PIPESTATUS[0]}"
+    rm -rf "planted-$fault"
+    echo "planted $fault: exit $status"
+    [ "$status" = 3 ] || return 1
+  done
+}
+export -f planted_faults
+export mkbench
+step 90 "planted faults are seen" bash -c planted_faults
 step 180 "tests with a GPU" "$ctest" --test-dir "$build" -L gpu --output-on-failure --no-tests=error \
   --output-junit "$out/gpu-tests.xml"
 

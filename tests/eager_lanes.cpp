@@ -259,13 +259,13 @@ void check_save_restore(const ModelWeights& weights, bool cuda) {
   // see it.
   engine->reset();
   engine->prefill(walk(60, vocab, 5));
-  expect_error(ErrorKind::kRuntime, "modified", [&] { engine->restore(snapshot); });
+  expect_error(ErrorKind::kIntegrity, "modified", [&] { engine->restore(snapshot); });
   // Only the last row of the prefix differs.
   Ids changed = walk(40, vocab);
   changed[38] = (changed[38] + 1) % vocab;
   engine->reset();
   engine->prefill(changed);
-  expect_error(ErrorKind::kRuntime, "modified", [&] { engine->restore(snapshot); });
+  expect_error(ErrorKind::kIntegrity, "modified", [&] { engine->restore(snapshot); });
   // A snapshot of the future.
   engine->reset();
   expect_error(ErrorKind::kBadInput, "39", [&] { engine->restore(snapshot); });

@@ -269,13 +269,13 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   const Snapshot s = e->save();
   e->reset();
   auto [kind, message] = error_of([&] { e->restore(s); });
-  REQUIRE(kind == ErrorKind::kRuntime);
+  REQUIRE(kind == ErrorKind::kBadInput);
   REQUIRE(message.find("snapshot at position 32, sequence at 0") != std::string::npos);
   std::vector<int32_t> ids = random_ids(33, 4);
   ids[31] = (ids[31] + 1) % kOdd.vocab;  // the last row alone differs
   e->prefill(ids);
   std::tie(kind, message) = error_of([&] { e->restore(s); });
-  REQUIRE(kind == ErrorKind::kRuntime);
+  REQUIRE(kind == ErrorKind::kIntegrity);
   REQUIRE(message.find("not those of the snapshot") != std::string::npos);
   REQUIRE(e->position() == 32);  // refused before anything changed
 }

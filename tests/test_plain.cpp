@@ -118,7 +118,7 @@ TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain
   const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
   const int blocks = GENERATE(0, 7);
   const ModelWeights w = load_folder(data_dir() / name, name);
-  constexpr int kContext = 131;  // three splits, the last of three positions
+  constexpr int kContext = 131;  // three splits at the end
   const auto e = make_plain(w, {.max_context = kContext, .blocks = blocks, .spin_scale = 100});
   const auto ids = corpus_ids(kContext - 40);
   std::vector<float> logits(41 * static_cast<size_t>(w.config.shape.vocab));
@@ -192,11 +192,69 @@ TEST_CASE("a block that never arrives is a fault with an address, not a hang", "
   }
 }
 
+// The tiny checkpoint with an untied head of the test's own.
+ModelWeights with_head(std::vector<Bf16>& head) {
+  ModelWeights w = tiny();
+  w.config.tie_word_embeddings = false;
+  w.lm_head = {head.data(), w.config.shape.vocab, w.config.shape.hidden};
+  return w;
+}
+
+TEST_CASE("among equal logits the lowest index wins, across warps and blocks", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelShape& s = kTiny;
+  // Rows 0-4 are zero, all others equal: either row 0 or row 5 is the lowest of the largest.
+  std::vector<Bf16> head(static_cast<size_t>(s.vocab) * static_cast<size_t>(s.hidden), Bf16{0});
+  for (size_t i = 5 * static_cast<size_t>(s.hidden); i < head.size(); ++i) {
+    head[i] = to_bf16(0.01f * static_cast<float>(i % static_cast<size_t>(s.hidden)));
+  }
+  for (const int blocks : {0, 1, 3, 100}) {
+    const auto e = make_plain(with_head(head), {.max_context = 64, .blocks = blocks});
+    std::vector<float> logits(32 * static_cast<size_t>(s.vocab));
+    e->set_pending(7);
+    const auto ids = e->decode(32, nullptr, logits.data());
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const auto row =
+          std::span(logits).subspan(t * static_cast<size_t>(s.vocab), static_cast<size_t>(s.vocab));
+      REQUIRE(row[5] == row[258]);
+      REQUIRE(ids[t] == (row[5] > 0 ? 5 : 0));
+      REQUIRE(ids[t] == argmax_lowest(row));
+    }
+  }
+}
+
+TEST_CASE("a NaN logit gives no token, and the sequence ends there", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights original = tiny();
+  std::vector<Bf16> head(original.embed_tokens.data,
+                         original.embed_tokens.data + original.embed_tokens.size());
+  head[200 * static_cast<size_t>(kTiny.hidden) + 3] = Bf16{0x7fc0};
+  const auto e = make_plain(with_head(head), {.max_context = 64});
+  e->prefill(corpus_ids(10));
+  REQUIRE(e->decode(8) == std::vector<int32_t>(8, -1));
+  REQUIRE(e->position() == 10);  // the step's own row is there, those of later steps are not
+  REQUIRE(e->last_times().per_token_ms.empty());
+  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing is pending
+  e->reset();
+  e->prefill(corpus_ids(10));
+  REQUIRE(e->position() == 9);
+}
+
 TEST_CASE("plain refuses what it cannot do and never clamps", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = tiny();
-  REQUIRE_THROWS_AS(make_plain(w, {.blocks = 100000}), Error);
-  REQUIRE_THROWS_AS(make_plain(w, {.gpu = 99}), Error);
+  const auto kind_of = [&](const PlainOptions& options) {
+    try {
+      make_plain(w, options);
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    FAIL("no error");
+    return ErrorKind::kRuntime;
+  };
+  REQUIRE(kind_of({.blocks = 100000}) == ErrorKind::kUnsupportedDevice);
+  REQUIRE(kind_of({.gpu = 99}) == ErrorKind::kUnsupportedDevice);
+  REQUIRE(kind_of({.max_context = 0}) == ErrorKind::kBadInput);
   REQUIRE_THROWS_AS(make_plain(w, {.max_context = w.config.max_positions + 1}), Error);
   const auto e = make_plain(w, {.max_context = 16});
   REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing pending

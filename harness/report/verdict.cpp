@@ -107,6 +107,8 @@ Verdict verdict_of(ErrorKind kind) {
       return Verdict::kCudaError;
     case ErrorKind::kHang:
       return Verdict::kHang;
+    case ErrorKind::kIntegrity:
+      return Verdict::kIntegrity;
     case ErrorKind::kRuntime:
       return Verdict::kRuntimeError;
   }

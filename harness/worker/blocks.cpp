@@ -60,8 +60,9 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
   sample.receipts_checked = receipts.checked + traces.kv_rows;
   sample.receipts_wrong = receipts.wrong;
   if (std::find(sample.ids.begin(), sample.ids.end(), -1) != sample.ids.end()) {
-    return invalid(Verdict::kIntegrity,
-                   "a receipt still holds its poison (-1): the step was not run");
+    return invalid(
+        Verdict::kIntegrity,
+        "a receipt is -1: the step was not run (poison), or a logit of it was not a number");
   }
   if (engine.capabilities().one_launch ? traces.launches != 1 : traces.launches < 1) {
     return invalid(Verdict::kIntegrity,

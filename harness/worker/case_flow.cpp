@@ -60,7 +60,7 @@ class CaseFlow {
         std::max(context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions),
                  parity_context);
     if (!gate(references)) return;
-    if (timing_model() != parity_model()) change_weights();
+    if (timing_model() != parity_model() && !change_weights()) return;
     std::vector<Contestant*> living = living_engines();
     if (living.empty()) return;
     const TimedTruth truth = find_truth(references);
@@ -183,8 +183,9 @@ class CaseFlow {
     return true;
   }
 
-  // Other lags for the timed depth: the same shapes, other planted layers.
-  void change_weights() {
+  // Other lags for the timed depth: the same shapes, other planted layers. False when the baseline
+  // could not be made again: without it nothing is timed.
+  bool change_weights() {
     watch_.end();
     for (Contestant& c : contestants_) c.engine.reset();
     weights_ = ModelWeights{};
@@ -192,6 +193,11 @@ class CaseFlow {
     for (Contestant& c : contestants_) {
       if (c.alive) guard_engine(sink_, c, [&] { make_engine(c); });
     }
+    if (!contestants_.front().baseline || contestants_.front().alive) return true;
+    for (Contestant& c : contestants_) {
+      if (c.alive) fail_engine(sink_, c, Verdict::kSkipped, "the baseline could not be made again");
+    }
+    return false;
   }
 
   std::vector<Contestant*> living_engines() {

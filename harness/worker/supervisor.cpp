@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "harness/worker/channel.h"
 #include "harness/worker/interrupt.h"
@@ -22,6 +23,9 @@ namespace mkbench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// A process on a GPU may take seconds to leave its driver.
+constexpr double kLongestDeathSeconds = 20;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -83,12 +87,17 @@ class Watch {
       : worker_(worker), options_(options), on_message_(on_message) {}
 
   WorkerEnd run(int message_fd) {
-    while (read_some(message_fd)) {
+    while (read_some(message_fd) && !unkillable()) {
       obey_interrupts();
       obey_deadline();
     }
+    // A worker that has closed its pipe may still hang on its way out.
     int status = 0;
-    while (waitpid(worker_, &status, 0) < 0 && errno == EINTR) obey_interrupts();
+    while (waitpid(worker_, &status, WNOHANG) == 0 && !unkillable()) {
+      obey_interrupts();
+      obey_deadline();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     end_.seconds = seconds_since(start_);
     end_.silent_seconds = seconds_since(last_message_);
     if (killed_) return end_;
@@ -117,9 +126,14 @@ class Watch {
     return true;
   }
 
+  // Killed, and still there: a process that the kernel does not let go is left behind, or mkbench
+  // would hang with it.
+  bool unkillable() const { return killed_ && seconds_since(killed_at_) > kLongestDeathSeconds; }
+
   void kill_worker(WorkerEnd::How how) {
     if (killed_) return;
     killed_ = true;
+    killed_at_ = Clock::now();
     end_.how = how;
     end_.code = SIGKILL;
     kill(-worker_, SIGKILL);
@@ -150,7 +164,8 @@ class Watch {
   const SupervisorOptions& options_;
   const std::function<void(const nlohmann::json&)>& on_message_;
   LineReader reader_;
-  Clock::time_point start_ = Clock::now(), last_message_ = start_, interrupted_at_ = start_;
+  Clock::time_point start_ = Clock::now(), last_message_ = start_, interrupted_at_ = start_,
+                    killed_at_ = start_;
   int forwarded_ = 0;
   bool killed_ = false;
   WorkerEnd end_;

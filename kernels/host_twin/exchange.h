@@ -67,7 +67,6 @@ class Exchange {
   }
 
   uint64_t arrivals() const { return arrivals_.load(std::memory_order_relaxed); }
-  int blocks() const { return blocks_; }
 
   void enter(int block, Location at);
   Location location(int block) const;

@@ -117,18 +117,13 @@ void check_shapes(const ModelWeights& weights) {
   }
 }
 
-// With the fault planted, another theta: 1e4, the silent default of loaders that miss the key.
-double effective_theta(const ModelConfig& config, PlantedFault fault) {
-  if (fault != PlantedFault::kRopeTheta) return config.rope_theta;
-  return config.rope_theta == 1e4 ? 1e6 : 1e4;
-}
-
 class HostTwin final : public Engine {
  public:
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
       : options_(options),
         model_{.weights = std::move(weights), .fault = options.fault, .ops = &vector_ops()},
-        rope_(model_.shape().head_dim, effective_theta(model_.weights.config, options.fault)),
+        rope_(model_.shape().head_dim,
+              effective_theta(model_.weights.config.rope_theta, options.fault)),
         kv_(model_.shape(), options.max_context),
         shared_(model_.shape(), options.blocks),
         exchange_(options.blocks),
@@ -224,14 +219,14 @@ class HostTwin final : public Engine {
   void restore(const Snapshot& s) override {
     require_sound();
     if (s.position < 0 || s.position > position_) {
-      throw Error(ErrorKind::kRuntime, "host-twin: restore: snapshot at position " +
-                                           std::to_string(s.position) + ", sequence at " +
-                                           std::to_string(position_));
+      throw Error(ErrorKind::kBadInput, "host-twin: restore: snapshot at position " +
+                                            std::to_string(s.position) + ", sequence at " +
+                                            std::to_string(position_));
     }
     if (kv_.checksum(s.position) != s.kv_checksum) {
-      throw Error(ErrorKind::kRuntime, "host-twin: restore: KV rows below position " +
-                                           std::to_string(s.position) +
-                                           " are not those of the snapshot");
+      throw Error(ErrorKind::kIntegrity, "host-twin: restore: KV rows below position " +
+                                             std::to_string(s.position) +
+                                             " are not those of the snapshot");
     }
     position_ = s.position;
     pending_ = s.pending;

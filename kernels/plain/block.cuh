@@ -11,6 +11,9 @@ inline constexpr int kWarps = 16;
 inline constexpr int kThreads =
     kWarps * 32;  // 512 threads leave 128 registers each: a phase's weights fit
 
+// The maximum of no attention scores: finite, so that differences of maxima stay so.
+inline constexpr float kNoScore = -1e30f;
+
 MKBENCH_HD constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int max_of(int a, int b) { return a > b ? a : b; }
 

@@ -73,8 +73,7 @@ int64_t device_model_bytes(const ModelConfig& config, int max_context) {
 }
 
 DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault) {
-  constexpr double kWrongTheta = 1e4;  // the value that a forgotten config field falls back to
-  const double theta = fault == PlantedFault::kRopeTheta ? kWrongTheta : weights.config.rope_theta;
+  const double theta = effective_theta(weights.config.rope_theta, fault);
   DeviceModel model;
   model.layers = upload_layers(weights, fault);
   model.embed = upload(weights.embed_tokens);

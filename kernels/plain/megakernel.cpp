@@ -1,5 +1,6 @@
 #include "kernels/plain/megakernel.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -83,6 +84,7 @@ class PlainEngine final : public Engine {
   void reset() override {
     position_ = 0;
     pending_ = -1;
+    timed_steps_ = 0;
   }
 
   void poison() override {
@@ -92,12 +94,14 @@ class PlainEngine final : public Engine {
     const size_t row = 2 * static_cast<size_t>(s.head_dim);
     const size_t pitch = row * static_cast<size_t>(options_.max_context);
     const size_t used = row * static_cast<size_t>(position_);
-    if (used == pitch) return;
     for (DeviceBuffer<Bf16>* cache : {&k_cache_, &v_cache_}) {
+      if (used == pitch) break;
       char* from = reinterpret_cast<char*>(cache->get()) + used;
       MKBENCH_CUDA(cudaMemset2D(from, pitch, 0xff, pitch - used,
                                 static_cast<size_t>(s.layers) * static_cast<size_t>(s.kv_heads)));
     }
+    // Not left in the queue: the next decode is timed.
+    MKBENCH_CUDA(cudaDeviceSynchronize());
   }
 
   void prefill(std::span<const int32_t> ids) override {
@@ -144,8 +148,8 @@ class PlainEngine final : public Engine {
                                             " is not in [0, " + std::to_string(position_) + "]");
     }
     if (checksum(s.position) != s.kv_checksum) {
-      throw Error(ErrorKind::kRuntime, "restore: KV rows below position " +
-                                           std::to_string(s.position) + " were modified");
+      throw Error(ErrorKind::kIntegrity, "restore: KV rows below position " +
+                                             std::to_string(s.position) + " were modified");
     }
     position_ = s.position;
     pending_ = s.pending;
@@ -179,7 +183,7 @@ class PlainEngine final : public Engine {
   }
 
   std::optional<std::vector<float>> hidden(int layer) override {
-    if (layer < 0 || layer >= config_.shape.layers) return std::nullopt;
+    if (layer < 0 || layer >= config_.shape.layers || timed_steps_ == 0) return std::nullopt;
     std::vector<float> state(static_cast<size_t>(config_.shape.hidden));
     MKBENCH_CUDA(cudaMemcpy(state.data(),
                             scratch_.hidden.get() + static_cast<size_t>(layer) * state.size(),
@@ -316,6 +320,7 @@ class PlainEngine final : public Engine {
       MKBENCH_CUDA(cudaMemset(logits_.get(), 0xff, 4 * outputs * vocab));
     }
     timed_steps_ = 0;
+    status_.host()->progress_position = -1;
     const auto host_start = std::chrono::steady_clock::now();
     MKBENCH_CUDA(
         cudaMemcpyAsync(inputs_.get(), inputs.data(), 4 * inputs.size(), cudaMemcpyHostToDevice));
@@ -371,7 +376,7 @@ class PlainEngine final : public Engine {
   Event start_, stop_;
   std::string device_name_;
   double host_ms_ = 0;   // of the last launch
-  int timed_steps_ = 0;  // steps whose times are on the device
+  int timed_steps_ = 0;  // of the last launch, whose times and hidden states are on the device
   int position_ = 0;
   int32_t pending_ = -1;
   int64_t launches_ = 0;

@@ -23,7 +23,7 @@ struct PlainOptions {
 // Bytes of device memory that make_plain() will take.
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options);
 
-// The architectures that this binary holds code for, e.g. "80;86;89;90a;100a;120a" (from the
+// The architectures that this binary holds code for, e.g. "80 86 89 90a 100a 120a" (from the
 // build).
 std::string plain_architectures();
 

@@ -14,7 +14,6 @@ namespace mkbench::plain {
 inline constexpr int kHalfWarps = 2 * kWarps;
 inline constexpr int kRowsInFlight =
     3;  // K and V rows a half warp loads at once: 48 KB a block; a fourth spills
-inline constexpr float kNoScore = -1e30f;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
 // One head's 128 raw values as a warp holds them: lane i has elements 2i, 2i+1 and their RoPE

@@ -1,8 +1,8 @@
 // LM head: logits = W_head RMSNorm(residual); each block keeps the best of its rows.
 // Reads  residual (hidden) fp32; final norm (hidden), W_head (vocab, hidden) bf16.
 // Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) fp32 when asked for.
-// A block takes a contiguous range of rows, a warp every 16th pair of them; one pair is computed
-// while the next travels.
+// A block takes a contiguous range of rows, a warp two of every 32 of them; two are computed
+// while the next two travel.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"

@@ -16,10 +16,11 @@ template <typename S>
 __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams& p, Shared<S>& s,
                                                   int head, int splits) {
   using D = Dims<S>;
+  static_assert(kMaxSplits <= 32, "a lane takes one split");
   const int lane = me.lane;
   const bool has_split = lane < splits;
   const float maximum =
-      has_split ? ptx::load_l2(p.attention_max + head * kMaxSplits + lane) : -1e30f;
+      has_split ? ptx::load_l2(p.attention_max + head * kMaxSplits + lane) : kNoScore;
   const float sum = has_split ? ptx::load_l2(p.attention_sum + head * kMaxSplits + lane) : 0.0f;
   float top = maximum;
 #pragma unroll
