@@ -1,10 +1,12 @@
 """Usage, exit codes and formats of the real binary."""
 
 import json
+import os
 import shutil
+import subprocess
 import unittest
 
-from cli_support import CliTest, DATA
+from cli_support import BINARY, CliTest, DATA, environment
 
 # arguments, exit code, what stderr must say
 USAGE = [
@@ -76,6 +78,25 @@ class Usage(CliTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.count("MB needed"), 8)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+
+    def test_a_model_named_twice_runs_once(self):
+        result = self.mkbench("--dry-run", "--device", "cpu", "--model", "tiny,tiny-untied,tiny")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count("case tiny "), 1)
+        self.assertIn("given twice", result.stderr)
+
+    def test_results_that_nobody_can_read_are_no_success(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run(
+                [BINARY, "--device", "cpu", "--model", "tiny", "-n", "4", "--blocks", "1", "--no-plot",
+                 "--out", str(self.out)], cwd=self.folder, env=environment(), timeout=100,
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("cannot write the results", result.stderr)
+        self.assertEqual(self.report()["verdict"]["exit_code"], 0)  # the files are whole
 
 
 class MainJob(CliTest):

@@ -22,6 +22,12 @@ double bell(std::mt19937_64& random) {
 
 }  // namespace
 
+TEST_CASE("an interval of positive times never reaches below zero") {
+  CHECK_FALSE(summarize(std::vector<double>{1.0, 3.0}, 0.95).ci.has_value());
+  CHECK(summarize(std::vector<double>{1.0, 1.1}, 0.95).ci.has_value());
+  CHECK(summarize(std::vector<double>{-1.0, 3.0}, 0.95).ci->low < 0);  // not a time
+}
+
 TEST_CASE("t quantiles equal the printed tables") {
   CHECK(t_quantile(0.95, 1) == Approx(12.7062).epsilon(1e-5));
   CHECK(t_quantile(0.95, 2) == Approx(4.30265).epsilon(1e-5));

@@ -4,6 +4,7 @@
 
 #include "harness/commands/commands.h"
 #include "harness/commands/launch.h"
+#include "harness/report/verdict.h"
 #include "references/error.h"
 #include "references/synthetic.h"
 
@@ -40,6 +41,7 @@ int list_devices_of_machine(const Options& options) {
   job.kind = "probe";
   job.gpu = options.gpu;
   const WorkerAnswer answer = ask_worker(job, "probe", 60, false);
+  if (answer.interrupted) return exit_code(Verdict::kInterrupted);
   if (!answer.ok) {
     throw Error(answer.hung ? ErrorKind::kHang : ErrorKind::kRuntime,
                 "listing devices: " + answer.problem);

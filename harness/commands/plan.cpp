@@ -128,7 +128,13 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
   if (models.empty())
     models = plan.cuda ? std::vector<std::string>{"synthetic"}
                        : std::vector<std::string>{"tiny", "tiny-untied"};
-  for (const std::string& model : models) {
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string& model = models[i];
+    if (std::find(models.begin(), models.begin() + static_cast<std::ptrdiff_t>(i), model) !=
+        models.begin() + static_cast<std::ptrdiff_t>(i)) {
+      plan.warnings.push_back(fmt::format("--model: {} is given twice and runs once", model));
+      continue;
+    }
     const ModelSpec spec = resolve_model(model);
     job.model = model;
     for (const int n_prompt : options.n_prompt) {

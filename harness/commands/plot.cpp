@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "harness/commands/commands.h"
+#include "harness/report/verdict.h"
 #include "references/error.h"
 
 namespace mkbench {
@@ -77,6 +78,8 @@ int plot_command(const Options& options) {
   const int status = draw_plots(reports, out, problem);
   if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + problem);
   if (status == 0) fmt::print("{}\n", out.string());
+  constexpr int kBadReport = 2;  // of the script
+  if (status == kBadReport) return exit_code(Verdict::kBadInput);
   return status == 0 ? 0 : 1;
 }
 

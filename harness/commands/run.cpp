@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -87,6 +88,7 @@ class Run {
 
   int execute() {
     probe();
+    if (interrupted()) return stop_early();
     const RunPlan plan = make_plan();
     if (early_exit_ >= 0) return early_exit_;
     for (const std::string& warning : plan.warnings) warn(warning);
@@ -115,6 +117,14 @@ class Run {
     warnings_.push_back(text);
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
+
+  // Ctrl-C before the machine is known: a report where one was asked for, and no word about GPUs.
+  int stop_early() {
+    if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    folder_ = make_output_folder(options_.out);
+    report_.meta = describe_run(options_, argv_, folder_.string());
+    return finish();
+  }
 
   void probe() {
     CaseJob job;
@@ -154,6 +164,7 @@ class Run {
     for (CaseJob job : plan.jobs) {
       job.kind = "plan";
       const WorkerAnswer answer = ask_worker(job, "plan", kProbeDeadlineS, options_.in_process);
+      if (answer.interrupted) return exit_code(Verdict::kInterrupted);
       if (!answer.ok) throw Error(ErrorKind::kRuntime, fmt::format("dry run: {}", answer.problem));
       const double needed = answer.message["bytes_needed"], free = answer.message["bytes_free"];
       const double seconds = answer.message["least_seconds"];
@@ -233,7 +244,7 @@ class Run {
     report_.meta["warnings"] = warnings_;
     conclude(report_);
     write_report(report_, folder_);
-    if (options_.plot && !report_.interrupted) {
+    if (options_.plot && !report_.interrupted && has_times()) {
       std::string problem;
       const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
       if (status != 0) {
@@ -250,6 +261,13 @@ class Run {
     return report_.exit_code;
   }
 
+  bool has_times() const {
+    return std::any_of(report_.cases.begin(), report_.cases.end(), [](const CaseReport& c) {
+      return std::any_of(c.engines.begin(), c.engines.end(),
+                         [](const EngineReport& e) { return e.ms_per_tok.has_value(); });
+    });
+  }
+
   void print_results() {
     fmt::print("{}", render(report_, options_.format));
     if (options_.format == "md" && options_.parity_table) {
@@ -262,7 +280,12 @@ class Run {
         }
       }
     }
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("cannot write the results to standard output: {}; the report is in {}",
+                      std::strerror(errno), folder_.string()));
+    }
   }
 
   const Options& options_;

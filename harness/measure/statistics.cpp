@@ -144,6 +144,8 @@ Summary summarize(std::span<const double> values, double confidence) {
   const double deviation = deviation_of(values, s.mean);
   s.rel_sd = s.mean != 0 ? deviation / std::abs(s.mean) : 0;
   const double half = t_quantile(confidence, s.count - 1) * deviation / std::sqrt(s.count);
+  // A time below zero is no time: so few values, so far apart, give no interval.
+  if (s.min > 0 && s.mean - half <= 0) return s;
   s.ci = Interval{s.mean - half, s.mean + half};
   return s;
 }

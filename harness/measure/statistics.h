@@ -16,7 +16,8 @@ struct Interval {
 struct Summary {
   int count = 0;
   double mean = 0, median = 0, min = 0, max = 0, rel_sd = 0;
-  std::optional<Interval> ci;  // of the mean, t distribution; absent below 2 values
+  std::optional<Interval> ci;  // of the mean, t distribution; absent below 2 values, or where it
+                               // would reach below zero for positive values
 };
 Summary summarize(std::span<const double> values, double confidence);
 

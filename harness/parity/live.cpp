@@ -177,8 +177,9 @@ GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32,
   if (!(reference.pairwise_d <= kMaxPairwise)) {
     throw Error(
         ErrorKind::kInvalidReference,
-        fmt::format("live reference: D {:.3g}, wanted <= {}: bf16 errors of these weights are "
-                    "too large to calibrate near ties",
+        fmt::format("live reference: D {:.3g}, wanted <= {}: bf16 errors of these weights on this "
+                    "text are too large to calibrate near ties (a wrong config, or a text far from "
+                    "what the model knows: try other --ids, or fewer tokens)",
                     reference.pairwise_d, kMaxPairwise));
   }
   for (ReferencePrompt& p : reference.prompts) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "harness/report/render.h"
+#include "references/sha256.h"
 
 namespace mkbench {
 namespace {
@@ -65,7 +66,12 @@ std::string file_name(const std::string& text) {
     }
   }
   while (!name.empty() && name.front() == '.') name.erase(0, 1);  // an engine may be a path
-  return name.empty() ? "unnamed" : name.substr(0, 80);
+  // A long one (a snapshot's path) is cut, and stays apart from others that begin alike.
+  constexpr size_t kLongest = 80, kKept = 60;
+  if (name.size() > kLongest) {
+    name = name.substr(0, kKept) + "-" + sha256_hex(text.data(), text.size()).substr(0, 12);
+  }
+  return name.empty() ? "unnamed" : name;
 }
 
 std::string samples_text(const Report& report) {

@@ -48,7 +48,8 @@ void check_weights(const GreedyReference& reference, const ModelWeights& weights
   if (reference.weights_sha256.empty() || reference.weights_sha256 == weights.sha256) return;
   throw Error(
       ErrorKind::kInvalidReference,
-      fmt::format("reference {}: weights_sha256: found {}, wanted {} of the loaded {}",
+      fmt::format("reference {}: weights_sha256: found {}, wanted {} of the loaded {}; weights of "
+                  "your own need a folder of another name, or --reference DIR",
                   reference.path.string(), reference.weights_sha256, weights.sha256, weights.name));
 }
 
