@@ -1,0 +1,46 @@
+// The ring megakernel: weights stream through a ring in shared memory and results carry their own
+// readiness, so that memory never waits for the dependency chain. sm_90a and later, Qwen3-0.6B's
+// layer shape, any even number of layers.
+#pragma once
+
+#include <memory>
+
+#include "kernels/ring/params.h"
+#include "references/engine.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// What the kernel leaves out, to show which term binds. Only kNone computes tokens.
+enum class RingAblation {
+  kNone,
+  kNoWaits,  // nobody waits for another block: the memory roof of this stream
+  kNoLoads   // nothing is streamed: the dependency chain alone
+};
+
+struct RingOptions {
+  int gpu = 0;
+  int max_context = 4096;       // positions of KV cache to allocate
+  double spin_scale = 1.0;      // multiplies the bound of every wait (sanitizers, debuggers)
+  int stall_block = -1;         // test hook: this block never publishes (the watchdog must see it)
+  int split_from = -1;          // position from which the context is split; -1 = the card's row
+  bool slow_attention = false;  // test hook: the path with a maximum at every step
+  // In place of the card's row of the tuning table; copies_in_flight 0 = the card's.
+  ring::StreamPace pace{0, 0};
+  RingAblation ablation = RingAblation::kNone;
+  PlantedFault fault = PlantedFault::kNone;
+};
+
+// Bytes of device memory that make_ring() will take.
+int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options);
+
+// Why the ring megakernel cannot run this model on this GPU; empty where it can. Needs no memory.
+std::string ring_obstacle(const ModelConfig& config, int gpu);
+
+// Uploads and repacks the weights. Throws Error(kUnsupportedDevice) without a GPU that this binary
+// has ring code for or when the grid cannot be co-resident, Error(kBadInput) listing every
+// differing dimension for another layer shape, Error(kEnvUnfit) when memory does not suffice,
+// Error(kCuda); and Error(kHang) from decode()/prefill().
+std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
+
+}  // namespace mkbench
