@@ -11,13 +11,6 @@
 
 namespace mkbench {
 
-// What the kernel leaves out, to show which term binds. Only kNone computes tokens.
-enum class RingAblation {
-  kNone,
-  kNoWaits,  // nobody waits for another block: the memory roof of this stream
-  kNoLoads   // nothing is streamed: the dependency chain alone
-};
-
 struct RingOptions {
   int gpu = 0;
   int max_context = 4096;       // positions of KV cache to allocate

@@ -3,13 +3,20 @@
 
 #include "kernels/fault.h"
 #include "kernels/ring/layout.h"
+#include "kernels/weight_layout.h"
+
+namespace mkbench {
+
+// What the kernel leaves out, to show which term binds. Only kNone computes tokens.
+enum class RingAblation {
+  kNone,
+  kNoWaits,  // nobody waits for another block: the memory roof of this stream
+  kNoLoads   // nothing is streamed: the dependency chain alone
+};
+
+}  // namespace mkbench
 
 namespace mkbench::ring {
-
-// Cosine and sine of one rotary angle.
-struct RopePair {
-  float cos, sin;
-};
 
 // One way to stream: facts about a card, see tuning.h.
 struct StreamPace {
