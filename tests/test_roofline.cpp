@@ -2,6 +2,7 @@
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
 #include "harness/device/roofline.h"
+#include "references/error.h"
 #include "tests/support/catch2.h"
 
 using namespace mkbench;
@@ -40,4 +41,21 @@ TEST_CASE("the read-bandwidth ceiling is measured and repeats") {
     CHECK(first.bulk_gb_per_s == Approx(first.plain_gb_per_s).epsilon(0.15));
   }
   CHECK(again.best_gb_per_s() == Approx(first.best_gb_per_s()).epsilon(0.05));
+}
+
+TEST_CASE("the probe reads its buffer in every pattern and refuses what does not fit") {
+  const DeviceList list = list_devices();
+  if (list.devices.empty()) SKIP_TEST("no GPU");
+  if (!list.devices[0].has_bulk_copy()) SKIP_TEST("no bulk copies before sm_90");
+  ReadProbe probe(0);
+  CHECK(probe.has_bulk_copy());
+  const double plain_ms = probe.plain_ms();
+  CHECK(plain_ms > 0);
+  // Four small copies are too few to hide memory's latency, but they must all be read.
+  for (const BulkPlan plan : {BulkPlan{12, 4096, 0}, BulkPlan{4, 8192, 700}, BulkPlan{6, 16384, 0}})
+    CHECK(probe.bulk_ms(plan) > 0.8 * plain_ms);
+  for (const BulkPlan plan :
+       {BulkPlan{0, 4096, 0}, BulkPlan{13, 4096, 0}, BulkPlan{7, 16384, 0}, BulkPlan{3, 5000, 0}}) {
+    CHECK_THROWS_AS(probe.bulk_ms(plan), Error);
+  }
 }
