@@ -42,6 +42,9 @@ struct Snapshot {
   int position = 0;
   int32_t pending = -1;
   uint64_t kv_checksum = 0;  // of rows [0, position); restore() compares it
+  // What the engine keeps about those rows and must find again to repeat itself to the bit; empty
+  // where it keeps nothing.
+  std::vector<float> derived{};
 };
 
 // A fault that a test plants in an engine; the parity gate must see each of them.

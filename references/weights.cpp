@@ -100,6 +100,23 @@ Matrix& tensor_of(ModelWeights& w, const NamedTensor& t) {
   return w.layers.at(static_cast<size_t>(t.layer)).*t.member;
 }
 
+void check_shapes(const ModelWeights& weights, const std::string& engine) {
+  const size_t wanted = static_cast<size_t>(weights.config.shape.layers);
+  if (weights.layers.size() != wanted) {
+    throw Error(ErrorKind::kBadInput, engine + ": weights have " +
+                                          std::to_string(weights.layers.size()) +
+                                          " layers, config " + std::to_string(wanted));
+  }
+  for (const NamedTensor& t : tensor_table(weights.config)) {
+    const Matrix& m = tensor_of(weights, t);
+    if (m.data != nullptr && m.rows == t.rows && m.cols == t.cols) continue;
+    throw Error(ErrorKind::kBadInput, engine + ": " + t.name + " is [" + std::to_string(m.rows) +
+                                          ", " + std::to_string(m.cols) + "], wanted [" +
+                                          std::to_string(t.rows) + ", " + std::to_string(t.cols) +
+                                          "]");
+  }
+}
+
 std::string hash_weights(const ModelWeights& weights) {
   Sha256 hash;
   for (const NamedTensor& t : tensor_table(weights.config)) {

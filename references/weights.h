@@ -72,6 +72,10 @@ std::vector<NamedTensor> tensor_table(const ModelConfig& config);
 // sha256 (hex) over the bytes of all tensors in table order, the head only when untied.
 std::string hash_weights(const ModelWeights& weights);
 
+// Throws Error(kBadInput), its text beginning with `engine`, when the number of layers or a
+// tensor's shape is not what the config says: engines index by the config.
+void check_shapes(const ModelWeights& weights, const std::string& engine);
+
 // The matrix that `t` stands for inside `w`.
 Matrix& tensor_of(ModelWeights& w, const NamedTensor& t);
 const Matrix& tensor_of(const ModelWeights& w, const NamedTensor& t);

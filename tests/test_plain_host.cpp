@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
-#include "kernels/plain/params.h"
+#include "kernels/weight_layout.h"
 #include "references/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
@@ -14,7 +14,7 @@ ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
 
 TEST_CASE("a layer's slab holds its tensors without overlap", "[plain]") {
   for (const ModelShape& s : {kQwen3_0_6B, kTiny}) {
-    const plain::LayerLayout at = plain::layer_layout(s);
+    const LayerLayout at = layer_layout(s);
     REQUIRE(at.k_norm + static_cast<size_t>(s.head_dim) ==
             static_cast<size_t>(s.layer_parameters()));
     REQUIRE(at.stride >= static_cast<size_t>(s.layer_parameters()));
@@ -41,6 +41,22 @@ TEST_CASE("a shape that is not compiled in is refused with every difference", "[
   }
 }
 
+TEST_CASE("weights that do not fit the config are refused by name", "[plain]") {
+  ModelWeights w = tiny();
+  w.layers[2].o_proj.cols -= 1;
+  try {
+    make_plain(w);
+    FAIL("no error");
+  } catch (const Error& error) {
+    INFO(error.what());
+    REQUIRE(error.kind() == ErrorKind::kBadInput);
+    REQUIRE_THAT(error.what(), ContainsText("layers.2.self_attn.o_proj.weight is [128, 511]"));
+  }
+  w = tiny();
+  w.layers.pop_back();
+  REQUIRE_THROWS_AS(make_plain(w), Error);
+}
+
 TEST_CASE("without a GPU the engine says so and names the way out", "[plain]") {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) SKIP_TEST("there is a GPU");
@@ -64,7 +80,8 @@ TEST_CASE("memory is told before it is taken", "[plain]") {
                            .max_positions = 40960};
   const int64_t at_1 = plain_device_bytes(config, {.max_context = 1});
   const int64_t at_1001 = plain_device_bytes(config, {.max_context = 1001});
-  REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true));
+  // Weights, and the partial results that 32 splits of a context leave.
+  REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true) + 4 * 32 * kQwen3_0_6B.q_width());
   // 1,000 more positions: KV rows and the rotary table's.
   REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
 }

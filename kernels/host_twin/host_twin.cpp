@@ -103,20 +103,6 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   return o;
 }
 
-// Every matrix must have the shape that the config gives it: phases index by the config.
-void check_shapes(const ModelWeights& weights) {
-  if (static_cast<int>(weights.layers.size()) != weights.config.shape.layers) {
-    bad_input("weights have " + std::to_string(weights.layers.size()) + " layers, config " +
-              std::to_string(weights.config.shape.layers));
-  }
-  for (const NamedTensor& t : tensor_table(weights.config)) {
-    const Matrix& m = tensor_of(weights, t);
-    if (m.data && m.rows == t.rows && m.cols == t.cols) continue;
-    bad_input(t.name + " is [" + std::to_string(m.rows) + ", " + std::to_string(m.cols) +
-              "], wanted [" + std::to_string(t.rows) + ", " + std::to_string(t.cols) + "]");
-  }
-}
-
 class HostTwin final : public Engine {
  public:
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
@@ -338,7 +324,7 @@ class HostTwin final : public Engine {
 
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options) {
   const HostTwinOptions usable = host_twin::checked(options, weights);
-  host_twin::check_shapes(weights);
+  check_shapes(weights, "host-twin");
   return std::make_unique<host_twin::HostTwin>(std::move(weights), usable);
 }
 

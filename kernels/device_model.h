@@ -1,12 +1,12 @@
-// A model in device memory as the plain megakernel reads it.
+// A model in device memory, row-major: what every engine's upload begins with.
 #pragma once
 
 #include "kernels/device_buffer.h"
-#include "kernels/plain/params.h"
+#include "kernels/weight_layout.h"
 #include "references/engine.h"
 #include "references/weights.h"
 
-namespace mkbench::plain {
+namespace mkbench {
 
 struct DeviceModel {
   DeviceBuffer<Bf16> layers;      // slabs, see LayerLayout
@@ -22,4 +22,4 @@ int64_t device_model_bytes(const ModelConfig& config, int max_context);
 // Throws Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
 DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault);
 
-}  // namespace mkbench::plain
+}  // namespace mkbench

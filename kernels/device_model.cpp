@@ -1,9 +1,9 @@
-#include "kernels/plain/device_model.h"
+#include "kernels/device_model.h"
 
 #include <cmath>
 #include <vector>
 
-namespace mkbench::plain {
+namespace mkbench {
 namespace {
 
 void copy_in(Bf16* to, const Matrix& from) {
@@ -83,4 +83,4 @@ DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFa
   return model;
 }
 
-}  // namespace mkbench::plain
+}  // namespace mkbench

@@ -1,0 +1,96 @@
+#include "kernels/launch_checks.h"
+
+#include "kernels/cuda_check.h"
+
+namespace mkbench {
+namespace {
+
+// Context, module and allocator rounding.
+constexpr int64_t kSlackBytes = 64LL << 20;
+
+int attribute(cudaDeviceAttr which, int gpu) {
+  int value = 0;
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&value, which, gpu));
+  return value;
+}
+
+}  // namespace
+
+std::string layer_shape_differences(const ModelShape& found, const ModelShape& wanted) {
+  std::string text;
+  const auto compare = [&text](const char* field, int is, int should) {
+    if (is == should) return;
+    text += std::string(" ") + field + " found " + std::to_string(is) + " wanted " +
+            std::to_string(should) + ";";
+  };
+  compare("hidden_size", found.hidden, wanted.hidden);
+  compare("intermediate_size", found.intermediate, wanted.intermediate);
+  compare("num_attention_heads", found.heads, wanted.heads);
+  compare("num_key_value_heads", found.kv_heads, wanted.kv_heads);
+  compare("head_dim", found.head_dim, wanted.head_dim);
+  return text;
+}
+
+void check_context(const std::string& engine, const ModelConfig& config, int max_context) {
+  if (max_context >= 1 && max_context <= config.max_positions) return;
+  throw Error(ErrorKind::kBadInput, engine + ": context of " + std::to_string(max_context) +
+                                        " positions, wanted 1 to max_position_embeddings " +
+                                        std::to_string(config.max_positions));
+}
+
+void use_device(const std::string& engine, int gpu) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || gpu < 0 || gpu >= count) {
+    cudaGetLastError();  // clears it: the next call's error is its own
+    throw Error(ErrorKind::kUnsupportedDevice,
+                engine + ": no GPU " + std::to_string(gpu) + " (found " +
+                    std::to_string(status == cudaSuccess ? count : 0) + ": " +
+                    cudaGetErrorString(status) + "); use --device cpu");
+  }
+  MKBENCH_CUDA(cudaSetDevice(gpu));
+}
+
+void check_memory(const std::string& engine, int64_t bytes) {
+  size_t free_bytes = 0, total_bytes = 0;
+  MKBENCH_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const int64_t needed = bytes + kSlackBytes;
+  if (needed <= static_cast<int64_t>(free_bytes)) return;
+  throw Error(ErrorKind::kEnvUnfit, engine + ": needs " + std::to_string(needed >> 20) +
+                                        " MiB of GPU memory, free " +
+                                        std::to_string(free_bytes >> 20) + " MiB");
+}
+
+void require_co_resident(const std::string& engine, const LaunchConfig& launch, int gpu) {
+  const bool cooperative = attribute(cudaDevAttrCooperativeLaunch, gpu) != 0;
+  const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, gpu);
+  const int most_shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
+  int resident = 0;
+  cudaFuncAttributes attributes{};
+  MKBENCH_CUDA(cudaFuncGetAttributes(&attributes, launch.kernel));
+  const size_t static_shared = attributes.sharedSizeBytes;
+  if (static_cast<size_t>(launch.shared_bytes) + static_shared <=
+      static_cast<size_t>(most_shared)) {
+    int per_multiprocessor = 0;
+    MKBENCH_CUDA(cudaFuncSetAttribute(launch.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      launch.shared_bytes));
+    MKBENCH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &per_multiprocessor, launch.kernel, launch.threads,
+        static_cast<size_t>(launch.shared_bytes)));
+    resident = multiprocessors * per_multiprocessor;
+  }
+  if (cooperative && launch.blocks <= resident) return;
+  const std::string shared = launch.shared_bytes == 0
+                                 ? ""
+                                 : " and " + std::to_string(launch.shared_bytes) +
+                                       " bytes of shared memory (at most " +
+                                       std::to_string(most_shared) + ")";
+  throw Error(ErrorKind::kUnsupportedDevice,
+              engine + ": " + std::to_string(launch.blocks) + " blocks of " +
+                  std::to_string(launch.threads) + " threads" + shared +
+                  " cannot be co-resident (" + std::to_string(resident) +
+                  " fit, cooperative launch " + (cooperative ? "supported" : "not supported") +
+                  ")");
+}
+
+}  // namespace mkbench

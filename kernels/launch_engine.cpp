@@ -1,0 +1,233 @@
+#include "kernels/launch_engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/phase.h"
+
+namespace mkbench {
+
+LaunchEngine::LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config,
+                           const LaunchConfig& launch)
+    : config_(config),
+      traits_(std::move(traits)),
+      launch_(launch),
+      hidden_(static_cast<size_t>(config.shape.layers) * static_cast<size_t>(config.shape.hidden)),
+      cycles_(2) {
+  cudaDeviceProp properties{};
+  MKBENCH_CUDA(cudaGetDeviceProperties(&properties, traits_.gpu));
+  device_name_ = "cuda:" + std::to_string(traits_.gpu) + " " + properties.name;
+  *status_.host() = KernelStatus{-1, 0, 0, 0, 0, 0, 0, 0};
+}
+
+int64_t LaunchEngine::fixed_bytes(const ModelShape& shape) {
+  return 4LL * shape.layers * shape.hidden + 2 * 8;
+}
+
+EngineCapabilities LaunchEngine::capabilities() const {
+  return {.name = traits_.name,
+          .device = device_name_,
+          .max_context = traits_.max_context,
+          .logits = true,
+          .one_launch = true};
+}
+
+void LaunchEngine::reset() {
+  position_ = 0;
+  pending_ = -1;
+  timed_steps_ = 0;
+  hidden_kept_ = false;
+  restore_derived({}, 0);
+}
+
+void LaunchEngine::poison() {
+  poison_scratch();
+  MKBENCH_CUDA(cudaMemset(hidden_.get(), 0xff, hidden_.bytes()));
+  if (outputs_.size() > 0) MKBENCH_CUDA(cudaMemset(outputs_.get(), 0xff, outputs_.bytes()));
+  hidden_kept_ = false;
+  poison_rows(position_);
+  // Not left in the queue: the next decode is timed.
+  MKBENCH_CUDA(cudaDeviceSynchronize());
+}
+
+void LaunchEngine::prefill(std::span<const int32_t> ids) {
+  if (ids.empty()) throw Error(ErrorKind::kBadInput, traits_.prefix + ": prefill: no ids");
+  for (const int32_t id : ids) check_id(id);
+  std::vector<int32_t> inputs;
+  if (pending_ >= 0) inputs.push_back(pending_);
+  inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
+  check_room(static_cast<int64_t>(inputs.size()));
+  const int steps = static_cast<int>(inputs.size());
+  if (steps > 0) launch(inputs, steps, steps, nullptr);
+  pending_ = ids.back();
+}
+
+std::vector<int32_t> LaunchEngine::decode(int n, const int32_t* forced, float* logits_out) {
+  if (n < 1) {
+    throw Error(ErrorKind::kBadInput,
+                traits_.prefix + ": decode: " + std::to_string(n) + " steps, wanted 1 or more");
+  }
+  if (pending_ < 0) {
+    throw Error(ErrorKind::kBadInput,
+                traits_.prefix + ": decode: no pending id, call prefill first");
+  }
+  check_room(n);
+  std::vector<int32_t> inputs{pending_};
+  for (int t = 1; forced != nullptr && t < n; ++t) {
+    check_id(forced[t]);
+    inputs.push_back(forced[t]);
+  }
+  launch(inputs, n, 0, logits_out);
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  MKBENCH_CUDA(cudaMemcpy(ids.data(), outputs_.get(), 4 * ids.size(), cudaMemcpyDeviceToHost));
+  const auto none = std::find(ids.begin(), ids.end(), -1);
+  if (none != ids.end()) end_without_token(ids, static_cast<size_t>(none - ids.begin()));
+  pending_ = ids.back();
+  return ids;
+}
+
+void LaunchEngine::end_without_token(std::vector<int32_t>& ids, size_t step) {
+  position_ -= static_cast<int>(ids.size() - step) - 1;
+  std::fill(ids.begin() + static_cast<int64_t>(step), ids.end(), -1);
+  timed_steps_ = 0;  // what the launch did after that step is nobody's time or state
+  hidden_kept_ = false;
+}
+
+void LaunchEngine::set_pending(int32_t id) {
+  check_id(id);
+  pending_ = id;
+}
+
+Snapshot LaunchEngine::save() { return {position_, pending_, checksum(position_), derived()}; }
+
+void LaunchEngine::restore(const Snapshot& s) {
+  if (s.position > position_ || s.position < 0) {
+    throw Error(ErrorKind::kBadInput, traits_.prefix + ": restore: position " +
+                                          std::to_string(s.position) + " is not in [0, " +
+                                          std::to_string(position_) + "]");
+  }
+  if (checksum(s.position) != s.kv_checksum) {
+    throw Error(ErrorKind::kIntegrity, traits_.prefix + ": restore: KV rows below position " +
+                                           std::to_string(s.position) + " were modified");
+  }
+  restore_derived(s.derived, s.position);
+  position_ = s.position;
+  pending_ = s.pending;
+  poison();
+}
+
+// Fetched when asked for, not on the clock of decode().
+DecodeTimes LaunchEngine::last_times() const {
+  DecodeTimes times;
+  if (timed_steps_ == 0) return times;
+  std::vector<unsigned long long> ns(static_cast<size_t>(timed_steps_) + 1);
+  unsigned long long cycles[2];
+  MKBENCH_CUDA(cudaMemcpy(ns.data(), token_ns_.get(), 8 * ns.size(), cudaMemcpyDeviceToHost));
+  MKBENCH_CUDA(cudaMemcpy(cycles, cycles_.get(), sizeof(cycles), cudaMemcpyDeviceToHost));
+  times.host_ms = host_ms_;
+  times.event_ms = stop_.ms_since(start_);
+  const double total_ns = static_cast<double>(ns.back() - ns.front());
+  times.device_ms = total_ns * 1e-6;
+  times.sm_ghz = total_ns > 0 ? static_cast<double>(cycles[1] - cycles[0]) / total_ns : 0;
+  for (size_t t = 1; t < ns.size(); ++t) {
+    times.per_token_ms.push_back(static_cast<double>(ns[t] - ns[t - 1]) * 1e-6);
+  }
+  return times;
+}
+
+Progress LaunchEngine::progress() const {
+  const volatile KernelStatus* status = status_.host();
+  return {status->progress_position, -1, {}};
+}
+
+std::optional<std::vector<float>> LaunchEngine::hidden(int layer) {
+  if (layer < 0 || layer >= config_.shape.layers || !hidden_kept_) return std::nullopt;
+  std::vector<float> state(static_cast<size_t>(config_.shape.hidden));
+  const float* from = hidden_.get() + static_cast<size_t>(layer) * state.size();
+  MKBENCH_CUDA(cudaMemcpy(state.data(), from, 4 * state.size(), cudaMemcpyDeviceToHost));
+  return state;
+}
+
+std::optional<std::vector<float>> LaunchEngine::kv_row(int layer, int position) {
+  const bool written = position >= 0 && position < position_;
+  if (layer < 0 || layer >= config_.shape.layers || !written) return std::nullopt;
+  return read_row(layer, position);
+}
+
+void LaunchEngine::check_id(int32_t id) const {
+  if (id >= 0 && id < config_.shape.vocab) return;
+  throw Error(ErrorKind::kBadInput, traits_.prefix + ": token id " + std::to_string(id) +
+                                        " is not in [0, " + std::to_string(config_.shape.vocab) +
+                                        ")");
+}
+
+void LaunchEngine::check_room(int64_t steps) const {
+  if (position_ + steps <= traits_.max_context) return;
+  throw Error(ErrorKind::kBadInput, traits_.prefix + ": context: " + std::to_string(position_) +
+                                        " rows + " + std::to_string(steps) + " steps > " +
+                                        std::to_string(traits_.max_context) + " positions");
+}
+
+// Runs `steps` steps from position_ in one launch; the clock covers what a user waits for: ids in,
+// kernel, ids out.
+void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int first_output,
+                          float* logits_out) {
+  const size_t outputs = static_cast<size_t>(steps - first_output);
+  const size_t logits = outputs * static_cast<size_t>(config_.shape.vocab);
+  inputs_.reserve(inputs.size());
+  outputs_.reserve(outputs);
+  token_ns_.reserve(static_cast<size_t>(steps) + 1);
+  if (logits_out != nullptr) {
+    logits_.reserve(logits);
+    MKBENCH_CUDA(cudaMemset(logits_.get(), 0xff, 4 * logits));
+  }
+  const Request request{.steps = steps,
+                        .first_output = first_output,
+                        .input_count = static_cast<int>(inputs.size()),
+                        .logits = logits_out != nullptr ? logits_.get() : nullptr,
+                        .keep_hidden = logits_out != nullptr || !traits_.hidden_with_logits_only};
+  timed_steps_ = 0;
+  hidden_kept_ = false;
+  status_.host()->progress_position = -1;
+  const auto host_start = std::chrono::steady_clock::now();
+  MKBENCH_CUDA(
+      cudaMemcpyAsync(inputs_.get(), inputs.data(), 4 * inputs.size(), cudaMemcpyHostToDevice));
+  MKBENCH_CUDA(cudaMemsetAsync(outputs_.get(), 0xff, outputs_.bytes()));
+  void* arguments[] = {prepare(request)};
+  start_.record();
+  MKBENCH_CUDA(cudaLaunchCooperativeKernel(launch_.kernel,
+                                           dim3(static_cast<unsigned>(launch_.blocks)),
+                                           dim3(static_cast<unsigned>(launch_.threads)), arguments,
+                                           static_cast<size_t>(launch_.shared_bytes), nullptr));
+  stop_.record();
+  MKBENCH_CUDA(cudaDeviceSynchronize());
+  const auto host_stop = std::chrono::steady_clock::now();
+  ++launches_;
+  check_fault();
+  position_ += steps;
+  host_ms_ = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
+  timed_steps_ = steps;
+  hidden_kept_ = request.keep_hidden;
+  if (logits_out != nullptr) {
+    MKBENCH_CUDA(cudaMemcpy(logits_out, logits_.get(), 4 * logits, cudaMemcpyDeviceToHost));
+  }
+}
+
+void LaunchEngine::check_fault() {
+  KernelStatus* status = status_.host();
+  if (status->raised == 0) return;
+  const KernelStatus f = *status;
+  status->raised = 0;
+  reset();
+  throw fault_error(f);
+}
+
+Error LaunchEngine::fault_error(const KernelStatus& f) const {
+  return {ErrorKind::kHang,
+          traits_.prefix + ": block " + std::to_string(f.block) + " waited in vain before phase " +
+              std::string(phase_name(static_cast<Phase>(f.phase))) + ", layer " +
+              std::to_string(f.layer) + ", position " + std::to_string(f.position) + ": expected " +
+              std::to_string(f.expected) + ", saw " + std::to_string(f.seen)};
+}
+
+}  // namespace mkbench

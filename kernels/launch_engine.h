@@ -1,0 +1,132 @@
+// What the megakernels' engines share: one sequence, one cooperative launch a call, three clocks
+// around it, and faults of the device turned into errors. An engine adds its kernel's parameters
+// and its KV cache.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_event.h"
+#include "kernels/device_buffer.h"
+#include "kernels/fault.h"
+#include "kernels/launch_checks.h"
+#include "references/engine.h"
+
+namespace mkbench {
+
+// What a megakernel's engine is made of besides its weights and cache.
+struct LaunchEngineTraits {
+  std::string name;    // as reports show it
+  std::string prefix;  // that messages begin with
+  int gpu = 0;
+  int max_context = 0;
+  // The kernel stores hidden states only where logits are asked for: it has no time to spare in
+  // others.
+  bool hidden_with_logits_only = false;
+  PlantedFault fault = PlantedFault::kNone;
+  int stall_block = -1;
+};
+
+class LaunchEngine : public Engine {
+ public:
+  EngineCapabilities capabilities() const final;
+  void reset() final;
+  void poison() final;
+  void prefill(std::span<const int32_t> ids) final;
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) final;
+  void set_pending(int32_t id) final;
+  Snapshot save() final;
+  void restore(const Snapshot& s) final;
+  int position() const final { return position_; }
+  int64_t launch_count() const final { return launches_; }
+  DecodeTimes last_times() const final;
+  Progress progress() const final;
+  std::optional<std::vector<float>> hidden(int layer) final;
+  std::optional<std::vector<float>> kv_row(int layer, int position) final;
+
+ protected:
+  // One launch: `steps` steps from position() on.
+  struct Request {
+    int steps;
+    int first_output;  // steps before it run without the LM head
+    int input_count;
+    float* logits;  // device memory (steps - first_output, vocab), or null
+    bool keep_hidden;
+  };
+
+  // The device of `traits` is current, its memory suffices and the grid fits: see launch_checks.h.
+  LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch);
+
+  // Device memory that this class takes whatever the calls, in bytes.
+  static int64_t fixed_bytes(const ModelShape& shape);
+
+  // The kernel's only argument, valid until the next call. Called on the clock; may queue what
+  // the launch needs before it.
+  virtual void* prepare(const Request& request) = 0;
+  // All bits set in everything that a launch writes but the KV cache, and in KV rows at and above
+  // `position`.
+  virtual void poison_scratch() = 0;
+  virtual void poison_rows(int position) = 0;
+  // Of KV rows [0, positions).
+  virtual uint64_t checksum(int positions) const = 0;
+  // K then V of one written position, [2 * kv_width].
+  virtual std::vector<float> read_row(int layer, int position) const = 0;
+  // What is derived from KV rows and kept beside them, see Snapshot::derived.
+  virtual std::vector<float> derived() const { return {}; }
+  // Puts back what derived() gave at `position`; with nothing at position 0 after a reset.
+  virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
+  // The error that a complete fault word stands for; that of an expired wait unless overridden.
+  virtual Error fault_error(const KernelStatus& f) const;
+
+  // The parameters that all kernels have under the same names.
+  template <typename Params>
+  void fill_common(Params& p, const Request& r) const {
+    p.inputs = inputs_.get();
+    p.outputs = outputs_.get();
+    p.logits = r.logits;
+    p.hidden = r.keep_hidden ? hidden_.get() : nullptr;
+    p.token_ns = token_ns_.get();
+    p.cycles = cycles_.get();
+    p.status = status_.device();
+    p.vocab = config_.shape.vocab;
+    p.max_context = traits_.max_context;
+    p.position = position_;
+    p.steps = r.steps;
+    p.input_count = r.input_count;
+    p.first_output = r.first_output;
+    p.context_bias = traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
+    p.stall_block = traits_.stall_block;
+    p.eps = static_cast<float>(config_.rms_norm_eps);
+  }
+
+  const ModelConfig& config() const { return config_; }
+  const LaunchEngineTraits& traits() const { return traits_; }
+
+ private:
+  void check_id(int32_t id) const;
+  void check_room(int64_t steps) const;
+  void launch(const std::vector<int32_t>& inputs, int steps, int first_output, float* logits_out);
+  void check_fault();
+  // No token came out of a step: its own row is the last of the sequence.
+  void end_without_token(std::vector<int32_t>& ids, size_t step);
+
+  const ModelConfig config_;
+  const LaunchEngineTraits traits_;
+  const LaunchConfig launch_;
+  std::string device_name_;
+  DeviceBuffer<float> hidden_;                 // (layers, hidden)
+  DeviceBuffer<unsigned long long> cycles_;    // (2)
+  DeviceBuffer<unsigned long long> token_ns_;  // these four grow with the calls
+  DeviceBuffer<int> inputs_, outputs_;
+  DeviceBuffer<float> logits_;
+  MappedValue<KernelStatus> status_;
+  Event start_, stop_;
+  double host_ms_ = 0;        // of the last launch
+  int timed_steps_ = 0;       // of the last launch, whose times are on the device
+  bool hidden_kept_ = false;  // hidden_ is of the last launch
+  int position_ = 0;
+  int32_t pending_ = -1;
+  int64_t launches_ = 0;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,36 @@
+// Where tensors lie in device memory in their row-major form. Shared by host and device.
+#pragma once
+
+#include "references/qwen3.h"
+
+namespace mkbench {
+
+// Offsets of a layer's tensors inside its slab, in bf16 elements. q, k and v are one matrix
+// [qkv_width, hidden].
+struct LayerLayout {
+  size_t qkv, o, gate, up, down, input_norm, post_norm, q_norm, k_norm, stride;
+};
+
+constexpr LayerLayout layer_layout(const ModelShape& s) {
+  const size_t h = static_cast<size_t>(s.hidden);
+  LayerLayout at{};
+  at.qkv = 0;
+  at.o = at.qkv + h * static_cast<size_t>(s.qkv_width());
+  at.gate = at.o + h * static_cast<size_t>(s.q_width());
+  at.up = at.gate + h * static_cast<size_t>(s.intermediate);
+  at.down = at.up + h * static_cast<size_t>(s.intermediate);
+  at.input_norm = at.down + h * static_cast<size_t>(s.intermediate);
+  at.post_norm = at.input_norm + h;
+  at.q_norm = at.post_norm + h;
+  at.k_norm = at.q_norm + static_cast<size_t>(s.head_dim);
+  const size_t end = at.k_norm + static_cast<size_t>(s.head_dim);
+  at.stride = (end + 127) / 128 * 128;  // 256-byte slabs keep every 16-byte load aligned
+  return at;
+}
+
+// Cosine and sine of one rotary angle.
+struct RopePair {
+  float cos, sin;
+};
+
+}  // namespace mkbench
