@@ -99,6 +99,11 @@ class Engine {
     return std::nullopt;
   }
 
+  // Diagnostics: takes `position` KV rows, all zero, as if they had been decoded, and id 0 as
+  // pending. Times of the steps that follow are real, their tokens mean nothing. False where an
+  // engine cannot.
+  virtual bool skip_to(int /*position*/) { return false; }
+
   // One step with `id` in place of the pending id.
   int32_t step(int32_t id, float* logits_out = nullptr) {
     set_pending(id);

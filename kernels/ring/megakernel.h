@@ -36,4 +36,9 @@ std::string ring_obstacle(const ModelConfig& config, int gpu);
 // Error(kCuda); and Error(kHang) from decode()/prefill().
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
 
+// Switches a ring engine to the pace, split_from, slow_attention and ablation of `options`; its
+// weights and KV rows stay, the other options are not looked at. For diagnostics and tuning. Throws
+// Error(kBadInput) for an engine that make_ring() did not make.
+void retune_ring(Engine& engine, const RingOptions& options);
+
 }  // namespace mkbench
