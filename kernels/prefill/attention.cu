@@ -1,0 +1,32 @@
+#include "kernels/cuda_check.h"
+#include "kernels/prefill/attention.cuh"
+#include "kernels/prefill/launches.h"
+
+namespace mkbench::prefill {
+namespace {
+
+template <class Kv>
+void allow_shared_memory() {
+  MKBENCH_CUDA(cudaFuncSetAttribute(attention_kernel<Kv>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kAttentionShared));
+}
+
+template <class Kv>
+void launch(const AttentionInput& in, const Kv& kv) {
+  const dim3 grid(static_cast<unsigned>((in.rows + kQueryRows - 1) / kQueryRows),
+                  static_cast<unsigned>(in.heads));
+  attention_kernel<<<grid, kTileThreads, kAttentionShared>>>(in, kv);
+  MKBENCH_CUDA(cudaGetLastError());
+}
+
+}  // namespace
+
+void prepare_attention() {
+  allow_shared_memory<PlainKv>();
+  allow_shared_memory<RingKv>();
+}
+
+void attend_rows(const AttentionInput& in, const PlainKv& kv) { launch(in, kv); }
+void attend_rows(const AttentionInput& in, const RingKv& kv) { launch(in, kv); }
+
+}  // namespace mkbench::prefill

@@ -1,0 +1,274 @@
+// Prefill attention: out = softmax(q K^T / sqrt(head_dim)) V for 64 rows of one head, causal over
+// the KV cache, which holds the chunk's own rows already.
+// Reads  query (rows, q_width) split, scaled to log2 units; K and V rows of the cache (bf16).
+// Writes out (rows, q_width) split.
+//
+// Eight warps: warp w takes rows 16 (w % 4) .. + 15 and half w / 4 of every 64 positions, with a
+// running maximum of its own; the two halves are merged at the end. The next 64 positions travel
+// through registers while these are computed.
+#pragma once
+
+#include "kernels/prefill/kv_view.cuh"
+#include "kernels/ptx.cuh"
+
+namespace mkbench::prefill {
+
+inline constexpr int kQueryRows = 64;
+inline constexpr int kQueryBytes = kQueryRows * kHeadDim * 2;
+// Two stages of K and V, and the low plane of q: it would spill beside the high one.
+inline constexpr int kAttentionShared = 2 * 2 * kTileBytes + kQueryBytes;
+inline constexpr float kMasked = -1e30f;  // finite: differences of maxima stay so
+
+// Positions that a row attends to: all up to its own. The planted fault drops the newest, but never
+// the only one.
+__device__ __forceinline__ int attended(const AttentionInput& in, int row) {
+  return max(1, in.position + row + 1 + in.context_bias);
+}
+
+// A warp's 16 rows: rows g and g + 8 of lane 4g + j.
+struct WarpAttention {
+  uint4 query_high[8];       // A operands, 16 dimensions each
+  float maximum[2], sum[2];  // the sum is of this lane's keys alone
+  float numerators[16][4];   // 8 dimensions each
+  int limit[2];              // positions attended to
+
+  __device__ __forceinline__ void start(const AttentionInput& in, int head, int first_row,
+                                        int lane) {
+    const size_t width = static_cast<size_t>(in.heads) * kHeadDim;
+    size_t at[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = min(first_row + lane / 4 + 8 * i, in.rows - 1);
+      limit[i] = attended(in, row);
+      at[i] =
+          static_cast<size_t>(row) * width + static_cast<size_t>(head * kHeadDim + lane % 4 * 2);
+      maximum[i] = kMasked;
+      sum[i] = 0;
+    }
+    auto pair = [&](size_t from) {
+      return *reinterpret_cast<const unsigned*>(in.query.high + from);
+    };
+#pragma unroll
+    for (int d = 0; d < kHeadDim; d += 16) {
+      query_high[d / 16] =
+          make_uint4(pair(at[0] + d), pair(at[1] + d), pair(at[0] + d + 8), pair(at[1] + d + 8));
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) numerators[i][e] = 0;
+    }
+  }
+
+  // Scores against the 32 keys of `tile` from row `key` on; `low`: q's low plane, from the warp's
+  // first row on.
+  __device__ __forceinline__ void score(unsigned low, unsigned tile, int key, int lane,
+                                        float (&scores)[4][4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores[i][e] = 0;
+    }
+#pragma unroll
+    for (int s = 0; s < 8; ++s) {
+      uint4 k[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        k[i] = ptx::load_tiles(tile + static_cast<unsigned>(chunk_offset<16>(
+                                          key + i * 16 + b_row(lane), 2 * s + b_chunk(lane))));
+      }
+#pragma unroll
+      for (int plane = 0; plane < 2; ++plane) {
+        const uint4 q = plane == 0
+                            ? query_high[s]
+                            : ptx::load_tiles(low + static_cast<unsigned>(chunk_offset<16>(
+                                                        a_row(lane), 2 * s + a_chunk(lane))));
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          ptx::multiply_add(scores[2 * i], q, k[i].x, k[i].y);
+          ptx::multiply_add(scores[2 * i + 1], q, k[i].z, k[i].w);
+        }
+      }
+    }
+  }
+
+  // Scores become weights relative to the new maximum; `position` is that of the first key.
+  __device__ __forceinline__ void weigh(float (&scores)[4][4], int position, int lane) {
+    float rescale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top = maximum[r];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& x = scores[i][2 * r + e];
+          if (position + i * 8 + lane % 4 * 2 + e >= limit[r]) x = kMasked;
+          top = fmaxf(top, x);
+        }
+      }
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+      rescale[r] = ptx::exp2_approx(maximum[r] - top);
+      maximum[r] = top;
+      sum[r] *= rescale[r];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          // A row without keys so far has kMasked as its maximum: weigh by select.
+          float& x = scores[i][2 * r + e];
+          x = x == kMasked ? 0.0f : ptx::exp2_approx(x - top);
+          sum[r] += x;
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) numerators[i][e] *= rescale[e / 2];
+    }
+  }
+
+  // numerators += weights * V: two neighbouring score tiles are one A operand.
+  __device__ __forceinline__ void add_values(unsigned tile, int key, int lane,
+                                             const float (&weights)[4][4]) {
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const float(&near)[4] = weights[2 * s], (&far)[4] = weights[2 * s + 1];
+      const SplitPair a0 = split_pair(near[0], near[1]), a1 = split_pair(near[2], near[3]);
+      const SplitPair a2 = split_pair(far[0], far[1]), a3 = split_pair(far[2], far[3]);
+      const uint4 high = make_uint4(a0.high, a1.high, a2.high, a3.high);
+      const uint4 low = make_uint4(a0.low, a1.low, a2.low, a3.low);
+#pragma unroll
+      for (int d = 0; d < 8; ++d) {
+        const uint4 v = ptx::load_tiles_transposed(
+            tile + static_cast<unsigned>(
+                       chunk_offset<16>(key + s * 16 + a_row(lane), 2 * d + a_chunk(lane))));
+        ptx::multiply_add(numerators[2 * d], high, v.x, v.y);
+        ptx::multiply_add(numerators[2 * d + 1], high, v.z, v.w);
+        ptx::multiply_add(numerators[2 * d], low, v.x, v.y);
+        ptx::multiply_add(numerators[2 * d + 1], low, v.z, v.w);
+      }
+    }
+  }
+
+  // Sums of all the lanes of a row.
+  __device__ __forceinline__ void finish_sums() {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 1);
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 2);
+    }
+  }
+};
+
+// The second half's warps hand their softmax to those of the first; `shared` holds 68 values of
+// each of 128 threads.
+__device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, bool gives) {
+  float* slot = shared + threadIdx.x % 128;
+  if (gives) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) slot[i * 128] = mine.numerators[i / 4][i % 4];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      slot[(64 + r) * 128] = mine.maximum[r];
+      slot[(66 + r) * 128] = mine.sum[r];
+    }
+  }
+  __syncthreads();
+  if (gives) return;
+  float inverse[2], own[2], other[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float maximum = slot[(64 + r) * 128];
+    const float top = fmaxf(mine.maximum[r], maximum);
+    own[r] = ptx::exp2_approx(mine.maximum[r] - top);
+    other[r] = ptx::exp2_approx(maximum - top);
+    inverse[r] = 1.0f / fmaf(mine.sum[r], own[r], slot[(66 + r) * 128] * other[r]);
+  }
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    const int r = i % 4 / 2;
+    float& x = mine.numerators[i / 4][i % 4];
+    x = fmaf(x, own[r], slot[i * 128] * other[r]) * inverse[r];
+  }
+}
+
+// The low plane of the block's queries; rows past the end repeat the last one.
+__device__ __forceinline__ void block_load_query(const AttentionInput& in, int head, int first_row,
+                                                 char* tile) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < kQueryRows / 16; ++i) {
+    const int row = i * 16 + thread / 16, chunk = thread % 16;
+    const size_t from = static_cast<size_t>(min(first_row + row, in.rows - 1) * in.heads + head);
+    *reinterpret_cast<uint4*>(tile + chunk_offset<16>(row, chunk)) =
+        reinterpret_cast<const uint4*>(in.query.low + from * kHeadDim)[chunk];
+  }
+}
+
+template <class Kv>
+__global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInput in, Kv kv) {
+  extern __shared__ __align__(128) char shared[];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int head = static_cast<int>(blockIdx.y), kv_head = head / (in.heads / in.kv_heads);
+  const int block_row = static_cast<int>(blockIdx.x) * kQueryRows;
+  const int first_row = block_row + warp % 4 * 16;
+  const int half = warp / 4 * kHalfKeys;
+  // Where the block's and this warp's last rows end.
+  const int end = attended(in, min(block_row + kQueryRows, in.rows) - 1);
+  const int warp_end = attended(in, min(first_row + 16, in.rows) - 1);
+  char* low_query = shared + 4 * kTileBytes;
+  auto key_tile = [&](int stage) { return shared + stage % 2 * (2 * kTileBytes); };
+  auto value_tile = [&](int stage) { return key_tile(stage) + kTileBytes; };
+
+  store_share<KvKind::kKey>(kv, key_tile(0), thread,
+                            load_share<KvKind::kKey>(kv, in.layer, kv_head, 0, end, thread));
+  store_share<KvKind::kValue>(kv, value_tile(0), thread,
+                              load_share<KvKind::kValue>(kv, in.layer, kv_head, 0, end, thread));
+  block_load_query(in, head, block_row, low_query);
+  WarpAttention state;
+  state.start(in, head, first_row, lane);
+  __syncthreads();
+
+  // Every 8 rows of the tile are permuted alike, so that a warp's rows are a tile of their own.
+  const unsigned low = ptx::shared_window(low_query + warp % 4 * (16 * kHeadDim * 2));
+  const int stages = (end + kTileKeys - 1) / kTileKeys;
+#pragma unroll 1
+  for (int stage = 0; stage < stages; ++stage) {
+    const int first = stage * kTileKeys, next = first + kTileKeys;
+    const bool more = stage + 1 < stages, busy = first + half < warp_end && first_row < in.rows;
+    TileShare share;
+    float scores[4][4];
+    if (more) share = load_share<KvKind::kKey>(kv, in.layer, kv_head, next, end, thread);
+    if (busy) {
+      state.score(low, ptx::shared_window(key_tile(stage)), half, lane, scores);
+      state.weigh(scores, first + half, lane);
+    }
+    if (more) {
+      store_share<KvKind::kKey>(kv, key_tile(stage + 1), thread, share);
+      share = load_share<KvKind::kValue>(kv, in.layer, kv_head, next, end, thread);
+    }
+    if (busy) state.add_values(ptx::shared_window(value_tile(stage)), half, lane, scores);
+    if (more) store_share<KvKind::kValue>(kv, value_tile(stage + 1), thread, share);
+    __syncthreads();
+  }
+
+  state.finish_sums();
+  block_merge(state, reinterpret_cast<float*>(shared), half != 0);
+  if (half != 0) return;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = first_row + lane / 4 + 8 * r;
+    if (row >= in.rows) continue;
+    const size_t at =
+        static_cast<size_t>(row * in.heads + head) * kHeadDim + static_cast<size_t>(lane % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      store_split(in.out, at + i * 8, state.numerators[i][2 * r], state.numerators[i][2 * r + 1]);
+    }
+  }
+}
+
+}  // namespace mkbench::prefill

@@ -1,0 +1,55 @@
+// What the prefill kernels are given. Shared by host and device.
+#pragma once
+
+#include "kernels/weight_layout.h"
+
+namespace mkbench::prefill {
+
+// fp32 values as two bf16 planes: high = bf16(x), low = bf16(x - high).
+struct SplitRows {
+  unsigned short* high;
+  unsigned short* low;
+};
+
+// KV cache of the plain megakernel, bf16: (layers, kv_heads, max_context, head_dim) each.
+struct PlainKv {
+  unsigned short* k;
+  unsigned short* v;
+  int kv_heads;
+  int max_context;
+};
+
+// KV cache of the ring megakernel: (layers, kv_heads) of ring::kv_head_bytes(max_context).
+struct RingKv {
+  char* kv;
+  float* key_maxima;  // null, or (layers, kv_heads): raised to the largest |k| of the new rows
+  int kv_heads;
+  int max_context;
+};
+
+// A matrix product a * weights^T.
+struct GemmInput {
+  SplitRows a;                    // (rows, depth)
+  const unsigned short* weights;  // (columns, depth) bf16
+  int rows, depth;
+};
+
+struct HeadsInput {
+  const float* qkv;              // (rows, qkv_width), raw
+  const unsigned short* q_norm;  // (head_dim)
+  const unsigned short* k_norm;  // (head_dim)
+  const RopePair* rope;          // (.., head_dim / 2), from the first row's position on
+  SplitRows query;               // (rows, q_width), out: scaled, log2 units
+  int rows, heads, kv_heads;
+  int layer, position;  // of the first row
+  float eps;
+};
+
+struct AttentionInput {
+  SplitRows query, out;  // (rows, q_width)
+  int rows, heads, kv_heads;
+  int layer, position;  // of the first row
+  int context_bias;     // 0; -1 plants the fault "newest row dropped"
+};
+
+}  // namespace mkbench::prefill

@@ -1,0 +1,168 @@
+// The two KV layouts behind one face: storing a row's elements, and bringing 64 positions of one
+// head into a tile of shared memory, (64, head_dim) row-major in chunk_offset<16>() order.
+#pragma once
+
+#include "kernels/prefill/inputs.h"
+#include "kernels/prefill/split.cuh"
+#include "kernels/prefill/tiles.h"
+#include "kernels/ring/kv_rows.h"
+
+namespace mkbench::prefill {
+
+inline constexpr int kHeadDim = 128;
+inline constexpr int kTileKeys = 64;
+inline constexpr int kTileBytes = kTileKeys * kHeadDim * 2;
+inline constexpr int kTileThreads = 256;
+
+enum class KvKind : int { kKey, kValue };
+
+// One thread's share of a tile while it travels.
+struct TileShare {
+  uint4 piece[4];
+};
+static_assert(sizeof(TileShare) * kTileThreads == kTileBytes);
+
+// --- plain: rows of 256 bytes
+
+template <KvKind kKind>
+__device__ __forceinline__ unsigned short* row_of(const PlainKv& kv, int layer, int head,
+                                                  int position) {
+  unsigned short* cache = kKind == KvKind::kKey ? kv.k : kv.v;
+  const size_t slab = static_cast<size_t>(layer * kv.kv_heads + head);
+  return cache + (slab * kv.max_context + position) * kHeadDim;
+}
+
+// Elements d and d + 1, d even.
+template <KvKind kKind>
+__device__ __forceinline__ void store_pair(const PlainKv& kv, int layer, int head, int position,
+                                           int d, unsigned pair) {
+  *reinterpret_cast<unsigned*>(row_of<kKind>(kv, layer, head, position) + d) = pair;
+}
+
+// Positions from `end` on are never read; they become zeros, so that poison cannot leak through a
+// zero weight.
+template <KvKind kKind>
+__device__ __forceinline__ TileShare load_share(const PlainKv& kv, int layer, int head, int first,
+                                                int end, int thread) {
+  const unsigned short* from = row_of<kKind>(kv, layer, head, first);
+  TileShare share;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int key = i * 16 + thread / 16;
+    share.piece[i] = make_uint4(0, 0, 0, 0);
+    if (first + key < end) {
+      share.piece[i] = *reinterpret_cast<const uint4*>(from + key * kHeadDim + thread % 16 * 8);
+    }
+  }
+  return share;
+}
+
+template <KvKind kKind>
+__device__ __forceinline__ void store_share(const PlainKv&, char* tile, int thread,
+                                            const TileShare& share) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int key = i * 16 + thread / 16;
+    *reinterpret_cast<uint4*>(tile + chunk_offset<16>(key, thread % 16)) = share.piece[i];
+  }
+}
+
+// --- ring: half tiles of 32 neighbouring positions, in pieces of 16 bytes, see ring::half_index().
+// The four words of a piece of K that begins with (row, d) are the pairs (row, d), (row + 8, d),
+// (row, d + 2), (row + 8, d + 2); of V, rows row + 8 w and row + 8 w + 1 of dimension d.
+
+inline constexpr int kHalfKeys = ring::kHalfTileRows;
+static_assert(kTileKeys == 2 * kHalfKeys && kHeadDim == ring::kHeadDim);
+
+__device__ __forceinline__ char* head_of(const RingKv& kv, int layer, int head) {
+  return kv.kv +
+         static_cast<size_t>(layer * kv.kv_heads + head) * ring::kv_head_bytes(kv.max_context);
+}
+
+template <KvKind kKind>
+__device__ __forceinline__ void store_pair(const RingKv& kv, int layer, int head, int position,
+                                           int d, unsigned pair) {
+  char* to = head_of(kv, layer, head) + ring::kv_offset(position, d, static_cast<int>(kKind));
+  if (kKind == KvKind::kKey) {  // neighbouring dimensions of a key are neighbours, of a value not
+    *reinterpret_cast<unsigned*>(to) = pair;
+  } else {
+    constexpr int kNextDimension = ring::v_offset(0, 1) - ring::v_offset(0, 0);
+    *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(pair);
+    *reinterpret_cast<unsigned short*>(to + kNextDimension) =
+        static_cast<unsigned short>(pair >> 16);
+  }
+}
+
+// Pieces of a half tile that a thread takes: of V two with neighbouring dimensions.
+template <KvKind kKind>
+__device__ __forceinline__ int ring_piece(int thread, int i) {
+  return kKind == KvKind::kKey ? i * kTileThreads + thread : thread / 4 * 8 + i * 4 + thread % 4;
+}
+
+// A piece of V holds 8 positions, and some may lie past the end.
+__device__ __forceinline__ unsigned keep_before(unsigned pair, int position, int end) {
+  const unsigned mask = (position < end ? 0xffffu : 0u) | (position + 1 < end ? 0xffff0000u : 0u);
+  return pair & mask;
+}
+
+template <KvKind kKind>
+__device__ __forceinline__ TileShare load_share(const RingKv& kv, int layer, int head, int first,
+                                                int end, int thread) {
+  const char* base = head_of(kv, layer, head);
+  TileShare share;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int start = first + half * kHalfKeys;
+    const char* from = base + ring::kv_offset(start, 0, static_cast<int>(kKind));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int piece = ring_piece<kKind>(thread, i);
+      uint4 w = make_uint4(0, 0, 0, 0);
+      if (start < end) w = *reinterpret_cast<const uint4*>(from + piece * 16);
+      if (kKind == KvKind::kValue) {  // scores of keys past the end are masked where they are used
+        const int row = start + ring::half_index(1, 8 * piece).row;
+        w.x = keep_before(w.x, row, end), w.y = keep_before(w.y, row + 8, end);
+        w.z = keep_before(w.z, row + 16, end), w.w = keep_before(w.w, row + 24, end);
+      }
+      share.piece[half * 2 + i] = w;
+    }
+  }
+  return share;
+}
+
+// Bytes from the tile's start to element (key, d), d a multiple of the width of the access.
+__device__ __forceinline__ int element_offset(int key, int d) {
+  return chunk_offset<16>(key, d / 8) + d % 8 * 2;
+}
+
+template <KvKind kKind>
+__device__ __forceinline__ void store_share(const RingKv&, char* tile, int thread,
+                                            const TileShare& share) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint4 a = share.piece[half * 2], b = share.piece[half * 2 + 1];
+    if (kKind == KvKind::kKey) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const ring::HalfIndex at = ring::half_index(0, 8 * ring_piece<kKind>(thread, i));
+        const uint4 w = i == 0 ? a : b;
+        const int key = half * kHalfKeys + at.row;
+        *reinterpret_cast<uint2*>(tile + element_offset(key, at.d)) = make_uint2(w.x, w.z);
+        *reinterpret_cast<uint2*>(tile + element_offset(key + 8, at.d)) = make_uint2(w.y, w.w);
+      }
+    } else {  // a holds dimension d, b dimension d + 1, pairs of positions each: transpose 2 x 2
+      const ring::HalfIndex at = ring::half_index(1, 8 * ring_piece<kKind>(thread, 0));
+      const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const int key = half * kHalfKeys + at.row + 8 * w;
+        *reinterpret_cast<unsigned*>(tile + element_offset(key, at.d)) =
+            __byte_perm(low[w], high[w], 0x5410);
+        *reinterpret_cast<unsigned*>(tile + element_offset(key + 1, at.d)) =
+            __byte_perm(low[w], high[w], 0x7632);
+      }
+    }
+  }
+}
+
+}  // namespace mkbench::prefill

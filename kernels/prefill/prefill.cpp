@@ -1,0 +1,137 @@
+#include "kernels/prefill/prefill.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/prefill/launches.h"
+#include "kernels/ring/layout.h"
+
+namespace mkbench::prefill {
+namespace {
+
+size_t at_least_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+void check(const PrefillModel& model, int kv_heads, int max_context, const PrefillScratch& scratch,
+           size_t count, int position) {
+  if (!supports(model.shape) || kv_heads != model.shape.kv_heads) {
+    throw Error(ErrorKind::kBadInput,
+                "prefill: head_dim found " + std::to_string(model.shape.head_dim) +
+                    " wanted 128, hidden_size " + std::to_string(model.shape.hidden) +
+                    " and intermediate_size " + std::to_string(model.shape.intermediate) +
+                    " wanted multiples of 64, query and KV heads together an even count");
+  }
+  if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context ||
+      scratch.rows() < 1) {
+    throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +
+                                          std::to_string(count) + " ids > " +
+                                          std::to_string(max_context) + " positions");
+  }
+}
+
+// One chunk through the model. The last layer ends with its KV rows: nobody reads what it would
+// make of them.
+template <class Kv>
+int64_t run_chunk(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
+                  std::span<const int32_t> ids, int position) {
+  const ModelShape& s = model.shape;
+  const LayerLayout at = layer_layout(s);
+  const int rows = static_cast<int>(ids.size());
+  MKBENCH_CUDA(
+      cudaMemcpyAsync(scratch.ids(), ids.data(), ids.size_bytes(), cudaMemcpyHostToDevice));
+  embed_rows(model.embed, scratch.ids(), rows, s.hidden, scratch.residual());
+  const RopePair* rope =
+      model.rope + static_cast<size_t>(position) * static_cast<size_t>(s.head_dim / 2);
+  const unsigned short* slab = model.layers;
+  int64_t launches = 1;
+  for (int layer = 0; layer < s.layers; ++layer, slab += at.stride) {
+    normalize_rows(scratch.residual(), slab + at.input_norm, model.eps, rows, s.hidden,
+                   scratch.normed());
+    multiply_store({scratch.normed(), slab + at.qkv, rows, s.hidden}, s.qkv_width(), scratch.qkv());
+    finish_heads({scratch.qkv(), slab + at.q_norm, slab + at.k_norm, rope, scratch.query(), rows,
+                  s.heads, s.kv_heads, layer, position, model.eps},
+                 kv);
+    launches += 3;
+    if (layer + 1 == s.layers) break;
+    attend_rows({scratch.query(), scratch.attention(), rows, s.heads, s.kv_heads, layer, position,
+                 model.context_bias},
+                kv);
+    multiply_add({scratch.attention(), slab + at.o, rows, s.q_width()}, s.hidden,
+                 scratch.residual());
+    normalize_rows(scratch.residual(), slab + at.post_norm, model.eps, rows, s.hidden,
+                   scratch.normed());
+    multiply_swiglu({scratch.normed(), slab + at.gate, rows, s.hidden}, s.intermediate,
+                    scratch.swiglu());
+    multiply_add({scratch.swiglu(), slab + at.down, rows, s.intermediate}, s.hidden,
+                 scratch.residual());
+    launches += 5;
+  }
+  return launches;
+}
+
+template <class Kv>
+int64_t run(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
+            std::span<const int32_t> ids, int position,
+            const std::function<void(int)>& after_chunk) {
+  check(model, kv.kv_heads, kv.max_context, scratch, ids.size(), position);
+  prepare_gemm();
+  prepare_attention();
+  int64_t launches = 0;
+  while (!ids.empty()) {
+    const size_t count = std::min(ids.size(), static_cast<size_t>(scratch.rows()));
+    launches += run_chunk(model, kv, scratch, ids.first(count), position);
+    MKBENCH_CUDA(cudaDeviceSynchronize());
+    ids = ids.subspan(count);
+    position += static_cast<int>(count);
+    if (after_chunk) after_chunk(position);
+  }
+  return launches;
+}
+
+}  // namespace
+
+PrefillScratch::Layout PrefillScratch::layout(const ModelShape& s, int rows) {
+  const size_t hidden = 2 * static_cast<size_t>(s.hidden), q = 2 * static_cast<size_t>(s.q_width()),
+               mlp = 2 * static_cast<size_t>(s.intermediate);
+  const size_t row_bytes[kParts] = {
+      4, 2 * hidden, 4 * static_cast<size_t>(s.qkv_width()), hidden, hidden, q, q, q, q, mlp, mlp};
+  Layout at{};
+  for (int i = 0; i < kParts; ++i) {
+    at.begin[i + 1] = at.begin[i] + at_least_256(row_bytes[i] * static_cast<size_t>(rows));
+  }
+  return at;
+}
+
+PrefillScratch::PrefillScratch(const ModelShape& shape, int max_context)
+    : rows_(std::min(kChunkRows, max_context)),
+      layout_(layout(shape, rows_)),
+      memory_(layout_.begin[kParts]) {}
+
+int64_t PrefillScratch::bytes(const ModelShape& shape, int max_context) {
+  return static_cast<int64_t>(layout(shape, std::min(kChunkRows, max_context)).begin[kParts]);
+}
+
+void PrefillScratch::poison() {
+  MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0xff, memory_.bytes()));
+}
+
+bool supports(const ModelShape& s) {
+  return s.head_dim == 128 && s.hidden % 64 == 0 && s.intermediate % 64 == 0 &&
+         s.qkv_width() % 128 == 0;
+}
+
+int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,
+                     std::span<const int32_t> ids, int position,
+                     const std::function<void(int)>& after_chunk) {
+  return run(model, kv, scratch, ids, position, after_chunk);
+}
+
+int64_t prefill_rows(const PrefillModel& model, const RingKv& kv, const PrefillScratch& scratch,
+                     std::span<const int32_t> ids, int position,
+                     const std::function<void(int)>& after_chunk) {
+  if (!model.shape.same_layer_shape(ring::kShape)) {
+    throw Error(ErrorKind::kBadInput, "prefill: the ring's KV layout is made for Qwen3-0.6B");
+  }
+  return run(model, kv, scratch, ids, position, after_chunk);
+}
+
+}  // namespace mkbench::prefill

@@ -1,0 +1,130 @@
+// Kernels that treat rows one by one: embedding, RMSNorm, and what becomes of a row's q, k and v.
+// A warp takes a row, or a head of a row.
+#pragma once
+
+#include "kernels/prefill/kv_view.cuh"
+
+namespace mkbench::prefill {
+
+inline constexpr int kRowWarps = 8;   // of a block that takes heads of rows
+inline constexpr int kNormWarps = 4;  // of one that takes whole rows: 128 blocks for 512 rows
+
+// residual (rows, hidden) fp32 = embed[ids].
+__global__ void embed_kernel(const unsigned short* embed, const int* ids, int hidden,
+                             float* residual) {
+  const int row = static_cast<int>(blockIdx.x);
+  const unsigned* from =
+      reinterpret_cast<const unsigned*>(embed + static_cast<size_t>(ids[row]) * hidden);
+  float2* to = reinterpret_cast<float2*>(residual + static_cast<size_t>(row) * hidden);
+  for (int i = static_cast<int>(threadIdx.x); i < hidden / 2; i += static_cast<int>(blockDim.x)) {
+    to[i] = make_float2(low_of(from[i]), high_of(from[i]));
+  }
+}
+
+// out (rows, hidden), split = RMSNorm(residual) * weight. hidden % 64 == 0.
+__global__ void normalize_kernel(const float* residual, const unsigned short* weight, float eps,
+                                 int rows, int hidden, SplitRows out) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = static_cast<int>(blockIdx.x) * kNormWarps + warp;
+  if (row >= rows) return;
+  const size_t begin = static_cast<size_t>(row) * hidden;
+  const float2* from = reinterpret_cast<const float2*>(residual + begin);
+  const unsigned* weights = reinterpret_cast<const unsigned*>(weight);
+  float squares = 0;
+#pragma unroll 4
+  for (int i = lane; i < hidden / 2; i += 32) {
+    const float2 x = from[i];
+    squares = fmaf(x.x, x.x, fmaf(x.y, x.y, squares));
+  }
+  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(hidden) + eps);
+#pragma unroll 4
+  for (int i = lane; i < hidden / 2; i += 32) {
+    const float2 x = from[i];
+    const unsigned w = weights[i];
+    store_split(out, begin + 2 * static_cast<size_t>(i), x.x * scale * low_of(w),
+                x.y * scale * high_of(w));
+  }
+}
+
+// One head of one row as a warp holds it: lane i has elements 2i, 2i + 1 and their RoPE partners
+// 64 further.
+struct HeadPart {
+  float2 near, far;
+};
+
+__device__ __forceinline__ HeadPart load_part(const float* head, int lane) {
+  const float2* at = reinterpret_cast<const float2*>(head) + lane;
+  return {at[0], at[32]};
+}
+
+// Multiply-adds are spelled out here and in attention: every instance of a kernel must give the
+// same bits.
+__device__ __forceinline__ float part_squares(HeadPart x) {
+  return fmaf(x.near.x, x.near.x,
+              fmaf(x.near.y, x.near.y, fmaf(x.far.x, x.far.x, x.far.y * x.far.y)));
+}
+
+// QK-norm over the head, then RoPE with half-split pairs (i, i + 64).
+__device__ __forceinline__ HeadPart norm_and_rotate(HeadPart x, const unsigned short* norm,
+                                                    const RopePair* rope, float eps, int lane) {
+  const float squares = warp_sum(part_squares(x));
+  const float scale = rsqrtf(squares * (1.0f / kHeadDim) + eps);
+  const unsigned* weights = reinterpret_cast<const unsigned*>(norm) + lane;
+  const unsigned near = weights[0], far = weights[32];
+  const float a0 = x.near.x * scale * low_of(near), a1 = x.near.y * scale * high_of(near);
+  const float b0 = x.far.x * scale * low_of(far), b1 = x.far.y * scale * high_of(far);
+  const float4 turn = reinterpret_cast<const float4*>(rope)[lane];  // cos, sin, cos, sin
+  return {make_float2(fmaf(a0, turn.x, -b0 * turn.y), fmaf(a1, turn.z, -b1 * turn.w)),
+          make_float2(fmaf(b0, turn.x, a0 * turn.y), fmaf(b1, turn.z, a1 * turn.w))};
+}
+
+// Raises the largest |k| that is kept beside the ring's cache. Lengths are not negative, so
+// their bits are ordered; a NaN beats all of them.
+__device__ __forceinline__ void raise_key_maximum(const PlainKv&, int, int, float) {}
+__device__ __forceinline__ void raise_key_maximum(const RingKv& kv, int layer, int head,
+                                                  float length) {
+  if (kv.key_maxima == nullptr) return;
+  atomicMax(reinterpret_cast<unsigned*>(kv.key_maxima) + layer * kv.kv_heads + head,
+            __float_as_uint(length) & 0x7fffffffu);
+}
+
+// q: QK-norm, RoPE, times log2(e) / sqrt(head_dim), split. k: QK-norm, RoPE, rounded once into the
+// cache. v: rounded once into the cache.
+template <class Kv>
+__global__ void heads_kernel(HeadsInput in, Kv kv) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row_heads = in.heads + 2 * in.kv_heads;
+  const int item = static_cast<int>(blockIdx.x) * kRowWarps + warp;
+  const int row = item / row_heads, slot = item % row_heads;
+  if (row >= in.rows) return;
+  HeadPart x = load_part(in.qkv + static_cast<size_t>(item) * kHeadDim, lane);
+  const RopePair* rope = in.rope + static_cast<size_t>(row) * (kHeadDim / 2);
+  if (slot < in.heads) {
+    x = norm_and_rotate(x, in.q_norm, rope, in.eps, lane);
+    const float scale = rsqrtf(static_cast<float>(kHeadDim)) * 1.4426950408889634f;
+    const size_t at =
+        static_cast<size_t>(row * in.heads + slot) * kHeadDim + 2 * static_cast<size_t>(lane);
+    store_split(in.query, at, x.near.x * scale, x.near.y * scale);
+    store_split(in.query, at + 64, x.far.x * scale, x.far.y * scale);
+    return;
+  }
+  const int position = in.position + row;
+  const bool is_key = slot < in.heads + in.kv_heads;
+  const int head = slot - in.heads - (is_key ? 0 : in.kv_heads);
+  if (is_key) x = norm_and_rotate(x, in.k_norm, rope, in.eps, lane);
+  const unsigned near = ptx::narrow_pair(x.near.x, x.near.y);
+  const unsigned far = ptx::narrow_pair(x.far.x, x.far.y);
+  if (is_key) {
+    store_pair<KvKind::kKey>(kv, in.layer, head, position, 2 * lane, near);
+    store_pair<KvKind::kKey>(kv, in.layer, head, position, 2 * lane + 64, far);
+    const HeadPart rounded = {make_float2(low_of(near), high_of(near)),
+                              make_float2(low_of(far), high_of(far))};
+    const float squares = warp_sum(part_squares(rounded));
+    if (lane == 0) raise_key_maximum(kv, in.layer, head, sqrtf(squares));
+  } else {
+    store_pair<KvKind::kValue>(kv, in.layer, head, position, 2 * lane, near);
+    store_pair<KvKind::kValue>(kv, in.layer, head, position, 2 * lane + 64, far);
+  }
+}
+
+}  // namespace mkbench::prefill

@@ -1,0 +1,33 @@
+// Where the elements of the prefill kernels' tiles lie: pure maps, the same on host and device.
+#pragma once
+
+#include "kernels/partition.h"
+
+namespace mkbench::prefill {
+
+// A tile in shared memory is rows of kChunks pieces of 16 bytes (8 bf16). Pieces are permuted
+// inside a row, so that the same piece of 8 neighbouring rows lies in 8 different bank groups: what
+// one ldmatrix phase reads. Bytes from the tile's start.
+template <int kChunks>
+MKBENCH_HD constexpr int chunk_offset(int row, int chunk) {
+  static_assert(kChunks == 4 || kChunks % 8 == 0);
+  constexpr int kRowsPerLine = kChunks == 4 ? 2 : 1;  // rows in the banks' 128 bytes
+  constexpr int kTurns = kChunks == 4 ? 4 : 8;
+  return (row * kChunks + (chunk ^ row / kRowsPerLine % kTurns)) * 16;
+}
+
+// Which piece of a 16 x 16 tile a lane addresses for ldmatrix. As it lies, the four 8 x 8 tiles are
+// the registers of an mma A operand; transposed, two B operands (k by n) of neighbouring columns.
+MKBENCH_HD constexpr int a_row(int lane) { return lane % 16; }
+MKBENCH_HD constexpr int a_chunk(int lane) { return lane / 16; }
+// Of 16 rows of an n-by-k matrix: two B operands of neighbouring columns.
+MKBENCH_HD constexpr int b_row(int lane) { return lane / 16 * 8 + lane % 8; }
+MKBENCH_HD constexpr int b_chunk(int lane) { return lane / 8 % 2; }
+
+// Gate and up rows taken in turns of 8, so that one thread holds both results of a SwiGLU unit.
+// Row of the stacked matrix [gate; up] (2 * units rows) behind column n of the interleaved product.
+MKBENCH_HD constexpr int interleaved_row(int n, int units) {
+  return n / 16 * 8 + n % 8 + n / 8 % 2 * units;
+}
+
+}  // namespace mkbench::prefill
