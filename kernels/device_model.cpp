@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "references/weights.h"
+
 namespace mkbench {
 namespace {
 

@@ -3,10 +3,13 @@
 
 #include "kernels/device_buffer.h"
 #include "kernels/weight_layout.h"
+#include "references/bf16.h"
+#include "references/config.h"
 #include "references/engine.h"
-#include "references/weights.h"
 
 namespace mkbench {
+
+struct ModelWeights;
 
 struct DeviceModel {
   DeviceBuffer<Bf16> layers;      // slabs, see LayerLayout

@@ -154,6 +154,17 @@ std::optional<std::vector<float>> LaunchEngine::kv_row(int layer, int position) 
   return read_row(layer, position);
 }
 
+bool LaunchEngine::skip_to(int position) {
+  reset();
+  if (position < 0) throw Error(ErrorKind::kBadInput, traits_.prefix + ": skip to a position < 0");
+  check_room(position);
+  zero_rows();
+  position_ = position;
+  pending_ = 0;
+  poison();
+  return true;
+}
+
 void LaunchEngine::check_id(int32_t id) const {
   if (id >= 0 && id < config_.shape.vocab) return;
   throw Error(ErrorKind::kBadInput, traits_.prefix + ": token id " + std::to_string(id) +

@@ -43,6 +43,7 @@ class LaunchEngine : public Engine {
   Progress progress() const final;
   std::optional<std::vector<float>> hidden(int layer) final;
   std::optional<std::vector<float>> kv_row(int layer, int position) final;
+  bool skip_to(int position) final;
 
  protected:
   // One launch: `steps` steps from position() on.
@@ -67,6 +68,8 @@ class LaunchEngine : public Engine {
   // `position`.
   virtual void poison_scratch() = 0;
   virtual void poison_rows(int position) = 0;
+  // All KV rows to zero.
+  virtual void zero_rows() = 0;
   // Of KV rows [0, positions).
   virtual uint64_t checksum(int positions) const = 0;
   // K then V of one written position, [2 * kv_width].
@@ -99,6 +102,9 @@ class LaunchEngine : public Engine {
     p.eps = static_cast<float>(config_.rms_norm_eps);
   }
 
+  // Another kernel from now on; its grid fits.
+  void set_launch(const LaunchConfig& launch) { launch_ = launch; }
+
   const ModelConfig& config() const { return config_; }
   const LaunchEngineTraits& traits() const { return traits_; }
 
@@ -112,7 +118,7 @@ class LaunchEngine : public Engine {
 
   const ModelConfig config_;
   const LaunchEngineTraits traits_;
-  const LaunchConfig launch_;
+  LaunchConfig launch_;
   std::string device_name_;
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)

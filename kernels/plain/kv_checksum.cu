@@ -1,18 +1,10 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device_buffer.h"
+#include "kernels/mix.cuh"
 #include "kernels/plain/kv_checksum.h"
 
 namespace mkbench::plain {
 namespace {
-
-// A bijection of 64 bits, so that a moved or swapped word changes the sum.
-__device__ unsigned long long mix(unsigned long long x) {
-  x ^= x >> 31;
-  x *= 0x7fb5d329728ea185ull;
-  x ^= x >> 27;
-  x *= 0x81dadef4bc2dd44dull;
-  return x ^ (x >> 33);
-}
 
 __global__ void sum_rows(const unsigned long long* words, size_t slab_words, size_t used_words,
                          int slabs, unsigned long long* sum) {
@@ -21,7 +13,7 @@ __global__ void sum_rows(const unsigned long long* words, size_t slab_words, siz
     const unsigned long long* from = words + slab * slab_words;
     for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < used_words;
          i += static_cast<size_t>(gridDim.x) * blockDim.x) {
-      mine += mix(from[i] + (slab * slab_words + i) * 0x9e3779b97f4a7c15ull);
+      mine += mix_at(from[i], slab * slab_words + i);
     }
   }
   if (mine != 0) atomicAdd(sum, mine);

@@ -89,6 +89,12 @@ class PlainEngine final : public LaunchEngine {
     }
   }
 
+  void zero_rows() override {
+    for (DeviceBuffer<Bf16>* cache : {&k_cache_, &v_cache_}) {
+      MKBENCH_CUDA(cudaMemset(cache->get(), 0, cache->bytes()));
+    }
+  }
+
   uint64_t checksum(int positions) const override {
     const ModelShape& s = config().shape;
     const int slabs = s.layers * s.kv_heads, words = s.head_dim / 4;

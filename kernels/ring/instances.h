@@ -1,7 +1,7 @@
 // Host's view of the device translation unit.
 #pragma once
 
-#include "kernels/ring/megakernel.h"
+#include "kernels/ring/params.h"
 
 namespace mkbench::ring {
 

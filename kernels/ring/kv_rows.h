@@ -1,0 +1,61 @@
+// The ring megakernel's KV cache from outside: reading, writing, filling and summing up rows, for
+// the host. All functions but poison_rows() are synchronous and throw Error(kCuda).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/ring/layout.h"
+#include "references/bf16.h"
+
+namespace mkbench::ring {
+
+// A cache in device memory: (layers, kv_heads) of kv_head_bytes(max_context), see kv_offset().
+struct KvCache {
+  char* data;
+  int layers;
+  int max_context;
+  size_t bytes() const {
+    return static_cast<size_t>(layers) * kGroups * kv_head_bytes(max_context);
+  }
+};
+
+// Where an element of a half tile lies: the inverse of k_offset() and v_offset(). `element` counts
+// bf16 values from the half's start; row 0 .. 31.
+struct HalfIndex {
+  int row, d;
+};
+MKBENCH_HD constexpr HalfIndex half_index(int kind, int element) {
+  const int lane = element / 8 % 32, low = element % 2, reg = element / 2 % 4;
+  if (kind == 0) {
+    const int fragment = element / 256 % 8;
+    return {element / 2048 * 16 + lane / 4 + 8 * (reg % 2),
+            fragment / 2 * 32 + lane % 4 * 8 + fragment % 2 * 4 + reg / 2 * 2 + low};
+  }
+  return {reg / 2 * 16 + reg % 2 * 8 + lane % 4 * 2 + low, element / 256 * 8 + lane / 4};
+}
+
+// Fills all that lies at and above `position` with NaN, to the end of the last round.
+void poison_rows(const KvCache& kv, int position);
+
+// Of rows [0, positions) of all heads: depends on every element and its place. Only comparable
+// between caches of the same layers and max_context.
+uint64_t kv_checksum(const KvCache& kv, int positions);
+
+// K then V of one position over all kv heads, [2 * kv_width].
+std::vector<float> read_row(const KvCache& kv, int layer, int position);
+
+// Rows from device memory, (layers, kv_heads, source_rows, head_dim) each, whose first `positions`
+// go to [first, first + positions).
+struct RowSource {
+  const Bf16* k;
+  const Bf16* v;
+  int source_rows;
+};
+void write_rows(const KvCache& kv, const RowSource& from, int first, int positions);
+
+// Largest |k|, the Euclidean length, of rows [0, positions), (layers, kv_heads); 0 without rows.
+// The same bits whatever the order of rows; NaN when a key is.
+std::vector<float> key_maxima(const KvCache& kv, int positions);
+
+}  // namespace mkbench::ring

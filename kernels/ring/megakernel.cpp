@@ -1,0 +1,239 @@
+#include "kernels/ring/megakernel.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/launch_engine.h"
+#include "kernels/ring/instances.h"
+#include "kernels/ring/kv_rows.h"
+#include "kernels/ring/repack.h"
+#include "kernels/ring/scratch.h"
+#include "kernels/ring/tuning.h"
+
+namespace mkbench {
+namespace {
+
+using ring::LaunchParams;
+
+const std::string kPrefix = "ring megakernel";
+
+// Of one wait; the longest takes some tens of microseconds.
+constexpr double kSpinLimitUs = 2e6;
+// Bulk copies and barriers that count their bytes.
+constexpr int kLeastComputeMajor = 9;
+constexpr int kRaisedRange = 2;  // KernelStatus::raised, beside 1 for a wait that ran out
+
+// What the layouts do not hold, or nothing.
+std::string model_obstacle(const ModelShape& shape) {
+  std::string text = layer_shape_differences(shape, ring::kShape);
+  if (shape.layers < 2 || shape.layers % 2 != 0 || shape.layers > ring::kMaxLayers) {
+    text += " num_hidden_layers found " + std::to_string(shape.layers) +
+            " wanted an even number of at most " + std::to_string(ring::kMaxLayers) + ";";
+  }
+  if (text.empty()) return text;
+  text.pop_back();
+  return kPrefix + ": made for the layers of Qwen3-0.6B:" + text;
+}
+
+LaunchConfig launch_config(RingAblation ablation) {
+  return {.kernel = ring::kernel_for(ablation),
+          .blocks = ring::kBlocks,
+          .threads = ring::threads_per_block(),
+          .shared_bytes = ring::shared_bytes()};
+}
+
+// Throws Error(kUnsupportedDevice) unless the kernel runs on `gpu`, which becomes the current
+// device.
+void check_device(int gpu, RingAblation ablation) {
+  use_device(kPrefix, gpu);
+  int major = 0;
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
+  if (major < kLeastComputeMajor) {
+    throw Error(ErrorKind::kUnsupportedDevice,
+                kPrefix + ": GPU " + std::to_string(gpu) + " has compute capability " +
+                    std::to_string(major) + ".x, wanted " + std::to_string(kLeastComputeMajor) +
+                    ".0 or later");
+  }
+  require_co_resident(kPrefix, launch_config(ablation), gpu);
+}
+
+void check_options(const RingOptions& options, int compute_major) {
+  const auto require = [](const char* name, int value, int low, int high) {
+    if (value >= low && value <= high) return;
+    throw Error(ErrorKind::kBadInput, kPrefix + ": " + name + " is " + std::to_string(value) +
+                                          ", wanted " + std::to_string(low) + " to " +
+                                          std::to_string(high));
+  };
+  require("split_from", options.split_from, -1, ring::kMostRedundant);
+  require("copies in flight", options.pace.copies_in_flight, 0,
+          ring::most_copies_in_flight(compute_major));
+  require("gap between copies", options.pace.gap_cycles, 0, 1 << 20);
+}
+
+class RingEngine final : public LaunchEngine {
+ public:
+  RingEngine(const ModelWeights& weights, const RingOptions& options,
+             const cudaDeviceProp& properties)
+      : LaunchEngine({.name = "ring",
+                      .prefix = kPrefix,
+                      .gpu = options.gpu,
+                      .max_context = options.max_context,
+                      .hidden_with_logits_only = true,
+                      .fault = options.fault,
+                      .stall_block = options.stall_block},
+                     weights.config, launch_config(options.ablation)),
+        options_(options),
+        compute_major_(properties.major),
+        tuning_(ring::tuning_for(properties.name, properties.major)),
+        model_(upload_model(weights, options.max_context, options.fault)),
+        streamed_(ring::repack(model_, weights.config.shape)),
+        kv_memory_(cache().bytes()),
+        key_maxima_(static_cast<size_t>(weights.config.shape.layers) * ring::kGroups) {
+    MKBENCH_CUDA(cudaMemset(key_maxima_.get(), 0, key_maxima_.bytes()));
+    poison();
+  }
+
+  static int64_t device_bytes(const ModelConfig& model, const RingOptions& options) {
+    const ring::KvCache cache{nullptr, model.shape.layers, options.max_context};
+    return device_model_bytes(model, options.max_context) +
+           ring::streamed_model_bytes(model.shape) + static_cast<int64_t>(cache.bytes()) +
+           4LL * model.shape.layers * ring::kGroups + ring::ExchangeWords::bytes() +
+           fixed_bytes(model.shape);
+  }
+
+  void retune(const RingOptions& options) {
+    check_options(options, compute_major_);
+    const LaunchConfig launch = launch_config(options.ablation);
+    require_co_resident(kPrefix, launch, options_.gpu);
+    set_launch(launch);
+    options_.pace = options.pace;
+    options_.split_from = options.split_from;
+    options_.slow_attention = options.slow_attention;
+    options_.ablation = options.ablation;
+  }
+
+ private:
+  ring::KvCache cache() const {
+    return {kv_memory_.get(), config().shape.layers, options_.max_context};
+  }
+
+  void poison_scratch() override { words_.poison(); }
+  void poison_rows(int position) override { ring::poison_rows(cache(), position); }
+  void zero_rows() override { MKBENCH_CUDA(cudaMemset(kv_memory_.get(), 0, kv_memory_.bytes())); }
+  uint64_t checksum(int positions) const override { return ring::kv_checksum(cache(), positions); }
+  std::vector<float> read_row(int layer, int position) const override {
+    return ring::read_row(cache(), layer, position);
+  }
+
+  // The largest |k| of each layer and kv head: the reference of the exponentials, and so the bits
+  // of what follows, depend on it.
+  std::vector<float> derived() const override {
+    std::vector<float> maxima(key_maxima_.size());
+    MKBENCH_CUDA(
+        cudaMemcpy(maxima.data(), key_maxima_.get(), key_maxima_.bytes(), cudaMemcpyDeviceToHost));
+    return maxima;
+  }
+
+  // A snapshot of other hands holds none: the rows tell what they are, to their own rounding.
+  void restore_derived(const std::vector<float>& values, int position) override {
+    const std::vector<float> maxima = values.empty() ? ring::key_maxima(cache(), position) : values;
+    if (maxima.size() != key_maxima_.size()) {
+      throw Error(ErrorKind::kBadInput, kPrefix + ": restore: " + std::to_string(maxima.size()) +
+                                            " derived values, wanted " +
+                                            std::to_string(key_maxima_.size()));
+    }
+    MKBENCH_CUDA(
+        cudaMemcpy(key_maxima_.get(), maxima.data(), key_maxima_.bytes(), cudaMemcpyHostToDevice));
+  }
+
+  void* prepare(const Request& request) override {
+    words_.zero();
+    const auto bits = [](const DeviceBuffer<Bf16>& b) {
+      return reinterpret_cast<const unsigned short*>(b.get());
+    };
+    LaunchParams& p = params_;
+    fill_common(p, request);
+    p.stream = streamed_.stream.get();
+    p.kv = kv_memory_.get();
+    p.embed = bits(model_.embed);
+    p.norms = bits(streamed_.norms);
+    p.qk_norms = bits(streamed_.qk_norms);
+    p.rope = model_.rope.get();
+    p.key_maxima = key_maxima_.get();
+    words_.fill(p);
+    p.layers = config().shape.layers;
+    p.slow_attention = options_.slow_attention ? 1 : 0;
+    p.spin_limit_us =
+        static_cast<unsigned>(std::clamp(kSpinLimitUs * options_.spin_scale, 1.0, 4e9));
+    ring::apply_tuning(tuning_, p);
+    if (options_.split_from >= 0) p.split_from = options_.split_from;
+    if (options_.pace.copies_in_flight > 0) {
+      for (ring::PaceRange& range : p.paces) range.pace = options_.pace;
+    }
+    return &p;
+  }
+
+  Error fault_error(const KernelStatus& f) const override {
+    if (f.raised != kRaisedRange) return LaunchEngine::fault_error(f);
+    return {ErrorKind::kRuntime,
+            kPrefix + ": block " + std::to_string(f.block) + ", layer " + std::to_string(f.layer) +
+                ", position " + std::to_string(f.position) +
+                ": a contribution to the residual stream is NaN or not within +-2^20, which the "
+                "fixed-point exchange cannot carry"};
+  }
+
+  RingOptions options_;
+  const int compute_major_;
+  const ring::Tuning& tuning_;
+  const DeviceModel model_;  // row-major: embeddings, and what the stream was made from
+  const ring::StreamedModel streamed_;
+  DeviceBuffer<char> kv_memory_;
+  DeviceBuffer<float> key_maxima_;  // (layers, kv_heads)
+  ring::ExchangeWords words_;
+  LaunchParams params_{};
+};
+
+}  // namespace
+
+int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options) {
+  return RingEngine::device_bytes(config, options);
+}
+
+std::string ring_obstacle(const ModelConfig& config, int gpu) {
+  const std::string text = model_obstacle(config.shape);
+  if (!text.empty()) return text;
+  int before = -1;
+  const bool known = cudaGetDevice(&before) == cudaSuccess;
+  std::string obstacle;
+  try {
+    check_device(gpu, RingAblation::kNone);
+  } catch (const Error& error) {
+    obstacle = error.what();
+  }
+  if (known) cudaSetDevice(before);
+  return obstacle;
+}
+
+std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options) {
+  const std::string obstacle = model_obstacle(weights.config.shape);
+  if (!obstacle.empty()) throw Error(ErrorKind::kBadInput, obstacle);
+  check_shapes(weights, kPrefix);
+  check_context(kPrefix, weights.config, options.max_context);
+  check_device(options.gpu, options.ablation);
+  cudaDeviceProp properties{};
+  MKBENCH_CUDA(cudaGetDeviceProperties(&properties, options.gpu));
+  check_options(options, properties.major);
+  check_memory(kPrefix, ring_device_bytes(weights.config, options));
+  return std::make_unique<RingEngine>(weights, options, properties);
+}
+
+void retune_ring(Engine& engine, const RingOptions& options) {
+  RingEngine* ring = dynamic_cast<RingEngine*>(&engine);
+  if (ring == nullptr) {
+    throw Error(ErrorKind::kBadInput,
+                "retune_ring: " + engine.capabilities().name + " is not a ring engine");
+  }
+  ring->retune(options);
+}
+
+}  // namespace mkbench

@@ -1,0 +1,22 @@
+// The weights as the ring megakernel reads them, made on the device from a DeviceModel.
+#pragma once
+
+#include "kernels/device_model.h"
+#include "kernels/ring/layout.h"
+
+namespace mkbench::ring {
+
+struct StreamedModel {
+  DeviceBuffer<char> stream;    // slots, see slot_offset(); the LM head's padding rows are zero
+  DeviceBuffer<Bf16> norms;     // (2 * layers + 1, hidden): input, post-attention, .., final
+  DeviceBuffer<Bf16> qk_norms;  // (layers, 2, head_dim): q, k
+};
+
+// Bytes that repack() takes.
+int64_t streamed_model_bytes(const ModelShape& shape);
+
+// Of a model with the layer shape that the stream is made for. Synchronous. Throws
+// Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
+StreamedModel repack(const DeviceModel& model, const ModelShape& shape);
+
+}  // namespace mkbench::ring

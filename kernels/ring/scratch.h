@@ -1,0 +1,67 @@
+// The words through which the blocks of a launch hand results to each other.
+#pragma once
+
+#include "kernels/device_buffer.h"
+#include "kernels/ring/params.h"
+
+namespace mkbench::ring {
+
+// One allocation, because payloads, epochs and what readers saw last must start together: every
+// launch begins with all of it zero. Arrays start on 256 bytes; shapes in LaunchParams.
+struct ExchangeLayout {
+  size_t qkv, swiglu, partials, score_maxima, best, attention_out, mlp_out, abort, bytes;
+};
+
+constexpr ExchangeLayout exchange_layout() {
+  constexpr size_t kWide = 16;  // bytes of a word that carries several values
+  size_t end = 0;
+  const auto place = [&end](size_t bytes) {
+    const size_t at = end;
+    end += (bytes + 255) / 256 * 256;
+    return at;
+  };
+  ExchangeLayout at{};
+  at.qkv = place(size_t{kBlocks} * kQkvRows * 4);
+  at.swiglu = place(size_t{kBlocks} * 32 * 4);
+  at.partials = place(size_t{kGroups} * kConsumerWarps * kMembers * 4 * kWide);
+  at.score_maxima = place(size_t{kGroups} * kMembers * kWide);
+  at.best = place(size_t{kBlocks} * kWide);
+  at.attention_out = place(size_t{kReplicas} * kHidden * 8);
+  at.mlp_out = place(size_t{kReplicas} * kHidden * 8);
+  at.abort = place(4);
+  at.bytes = end;
+  return at;
+}
+
+class ExchangeWords {
+ public:
+  ExchangeWords() : memory_(kLayout.bytes) {}
+  static constexpr int64_t bytes() { return static_cast<int64_t>(kLayout.bytes); }
+
+  // Queues what every launch needs before it.
+  void zero() { MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, memory_.bytes())); }
+  // Leaves what no launch may find.
+  void poison() { MKBENCH_CUDA(cudaMemset(memory_.get(), 0xff, memory_.bytes())); }
+
+  void fill(LaunchParams& p) const {
+    p.qkv = at<unsigned>(kLayout.qkv);
+    p.swiglu = at<unsigned>(kLayout.swiglu);
+    p.partials = at<unsigned>(kLayout.partials);
+    p.score_maxima = at<unsigned>(kLayout.score_maxima);
+    p.best = at<unsigned>(kLayout.best);
+    p.attention_out = at<unsigned long long>(kLayout.attention_out);
+    p.mlp_out = at<unsigned long long>(kLayout.mlp_out);
+    p.abort = at<unsigned>(kLayout.abort);
+  }
+
+ private:
+  static constexpr ExchangeLayout kLayout = exchange_layout();
+  template <typename T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(memory_.get() + offset);
+  }
+
+  DeviceBuffer<char> memory_;
+};
+
+}  // namespace mkbench::ring

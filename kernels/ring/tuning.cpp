@@ -1,0 +1,85 @@
+#include "kernels/ring/tuning.h"
+
+#include <climits>
+#include <iterator>
+
+namespace mkbench::ring {
+namespace {
+
+constexpr int kEver = INT_MAX;
+
+constexpr Tuning kTable[] = {
+    // Three copies in flight starve no block and leave the exchanges' latency alone. The gap is
+    // widest where a context is shared but short: there the chain of exchanges binds. From 12,000
+    // positions on K and V are most of the stream, and the memory binds. The LM head waits for
+    // nobody.
+    {.card = "NVIDIA H200",
+     .compute_major = 9,
+     .paces = {{128, {3, 700}}, {3000, {3, 860}}, {12000, {3, 700}}, {kEver, {3, 640}}},
+     .head_pace = {4, 0},
+     .split_from = 128,
+     .chosen_by = "sweep with an experimental kernel on an H200"},
+    // With smaller copies, 32 to 48 KiB in flight were best: as much as three of these.
+    {.card = "NVIDIA H100",
+     .compute_major = 9,
+     .paces = {{kEver, {3, 0}}},
+     .head_pace = {3, 0},
+     .split_from = 128,
+     .chosen_by = "predicted, not measured"},
+    // 99 KiB of shared memory a block hold three slots.
+    {.card = "",
+     .compute_major = 12,
+     .paces = {{kEver, {2, 0}}},
+     .head_pace = {2, 0},
+     .split_from = 128,
+     .chosen_by = "predicted, not measured"},
+    {.card = "",
+     .compute_major = 0,
+     .paces = {{kEver, {3, 0}}},
+     .head_pace = {4, 0},
+     .split_from = 128,
+     .chosen_by = "an unknown card: not measured"},
+};
+
+std::string text_of(const StreamPace& pace) {
+  return "{" + std::to_string(pace.copies_in_flight) + ", " + std::to_string(pace.gap_cycles) + "}";
+}
+
+}  // namespace
+
+const Tuning& tuning_for(std::string_view device_name, int compute_major) {
+  for (const Tuning& row : kTable) {
+    const bool named = device_name.find(row.card) != std::string_view::npos;
+    if (named && (row.compute_major == 0 || row.compute_major == compute_major)) return row;
+  }
+  return kTable[std::size(kTable) - 1];
+}
+
+std::string tuning_row(const Tuning& tuning) {
+  std::string paces;
+  for (const PaceRange& range : tuning.paces) {
+    if (range.until == 0) break;
+    paces += (paces.empty() ? "{" : ", {") +
+             (range.until == kEver ? "kEver" : std::to_string(range.until)) + ", " +
+             text_of(range.pace) + "}";
+  }
+  return "{.card = \"" + std::string(tuning.card) +
+         "\", .compute_major = " + std::to_string(tuning.compute_major) + ", .paces = {" + paces +
+         "}, .head_pace = " + text_of(tuning.head_pace) +
+         ", .split_from = " + std::to_string(tuning.split_from) + ", .chosen_by = \"" +
+         std::string(tuning.chosen_by) + "\"},";
+}
+
+void apply_tuning(const Tuning& tuning, LaunchParams& p) {
+  PaceRange last = tuning.paces[0];
+  for (int i = 0; i < kPaceRanges; ++i) {
+    if (tuning.paces[i].until != 0) last = tuning.paces[i];
+    p.paces[i] = last;
+  }
+  p.head_pace = tuning.head_pace;
+  p.split_from = tuning.split_from;
+}
+
+int most_copies_in_flight(int compute_major) { return compute_major >= 12 ? 2 : 9; }
+
+}  // namespace mkbench::ring
