@@ -1,0 +1,52 @@
+// Read bandwidth: the two ways of reading memory, and the patterns of bulk copies to choose from.
+#include <benchmark/benchmark.h>
+
+#include "harness/micro/bench.h"
+#include "references/error.h"
+
+namespace mkbench::micro {
+namespace {
+
+struct Pattern {
+  uint32_t stages, kib;
+};
+// Bytes in flight from 32 to 96 KiB a multiprocessor, in copies of three sizes.
+constexpr Pattern kPatterns[] = {{2, 16}, {3, 16}, {4, 16}, {6, 16}, {4, 8}, {12, 4}};
+constexpr uint32_t kGapCycles[] = {0, 700};
+
+// One iteration is one launch that reads probe.bytes_per_launch(); sample() gives its time.
+void run_samples(benchmark::State& state, ReadProbe& probe, const std::function<double()>& sample) {
+  sample();  // a cold start would be the only iteration of a short run
+  std::vector<double> rates;
+  for (auto _ : state) {
+    const double ms = sample();
+    state.SetIterationTime(ms * 1e-3);
+    rates.push_back(static_cast<double>(probe.bytes_per_launch()) / (ms * 1e6));
+  }
+  state.counters["GB/s"] = median(rates);
+}
+
+}  // namespace
+
+void add_bandwidth(Bench& bench) {
+  bench.add("read/plain", [&bench](benchmark::State& state) {
+    ReadProbe& probe = bench.probe();
+    run_samples(state, probe, [&] { return probe.plain_ms(); });
+  });
+  for (const Pattern& pattern : kPatterns) {
+    for (const uint32_t gap_cycles : kGapCycles) {
+      const BulkPlan plan{pattern.stages, pattern.kib * 1024, gap_cycles};
+      const std::string name = "read/bulk/" + std::to_string(pattern.stages) + "x" +
+                               std::to_string(pattern.kib) +
+                               "KiB/gap:" + std::to_string(gap_cycles);
+      bench.add(name, [&bench, plan](benchmark::State& state) {
+        ReadProbe& probe = bench.probe();
+        if (!probe.has_bulk_copy())
+          throw Error(ErrorKind::kUnsupportedDevice, "bulk copies need sm_90");
+        run_samples(state, probe, [&] { return probe.bulk_ms(plan); });
+      });
+    }
+  }
+}
+
+}  // namespace mkbench::micro
