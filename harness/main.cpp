@@ -36,6 +36,8 @@ int run_main(const std::vector<std::string>& argv) {
       return doctor_command(options);
     case Command::kPlot:
       return plot_command(options);
+    case Command::kTune:
+      return tune_command(options);
     case Command::kList:
       return list_command(options);
   }

@@ -29,13 +29,16 @@ void refuse_later(std::string_view flag, const std::vector<std::string>& words,
 
 std::vector<std::string> parse_engines(const std::string& text) {
   const std::vector<std::string> words = parse_word_list("engine", text);
-  refuse_later("engine", words, {"megakernel", "plain", "host-twin"}, {"ring"});
+  refuse_later("engine", words, {"megakernel", "ring", "plain", "host-twin"}, {});
   return words;
 }
 
 std::vector<std::string> parse_baselines(const std::string& text) {
   const std::vector<std::string> words = parse_word_list("compare", text);
-  refuse_later("compare", words, {"eager"}, {"graph", "compiled"});
+  refuse_later("compare", words, {"eager", kNoBaseline}, {"graph", "compiled"});
+  if (words.size() > 1 && std::find(words.begin(), words.end(), kNoBaseline) != words.end()) {
+    bad_usage(fmt::format("--compare: '{}' stands alone", kNoBaseline));
+  }
   return words;
 }
 
@@ -77,7 +80,8 @@ void set_parity(Options&, const std::string& text) {
 constexpr unsigned bit(Command c) { return command_bit(c); }
 constexpr unsigned kRunOnly = bit(Command::kRun);
 constexpr unsigned kRunAndDoctor = kRunOnly | bit(Command::kDoctor);
-constexpr unsigned kAll = kRunAndDoctor | bit(Command::kPlot) | bit(Command::kList);
+constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune);
+constexpr unsigned kAll = kOnMachine | bit(Command::kPlot) | bit(Command::kList);
 
 }  // namespace
 
@@ -93,11 +97,13 @@ const std::vector<Flag>& flag_table() {
   using O = Options;
   using S = const std::string&;
   static const std::vector<Flag> table = {
-      {"compare", 0, "LIST", "eager", "baselines: eager", kRunOnly, false,
-       [](O& o, S t) { o.compare = parse_baselines(t); }},
+      {"compare", 0, "LIST", "eager",
+       "baselines: eager; none = it judges parity and is not timed, so no speed-up", kRunOnly,
+       false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates: megakernel, plain, host-twin [megakernel; host-twin on cpu]", kRunOnly, false,
-       [](O& o, S t) { o.engines = parse_engines(t); }},
+       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin "
+       "[megakernel; host-twin on cpu]",
+       kRunOnly, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
        "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "
        "each is a case "
@@ -111,7 +117,7 @@ const std::vector<Flag>& flag_table() {
                                                 {"cuda", DeviceChoice::kCuda},
                                                 {"cpu", DeviceChoice::kCpu}});
        }},
-      {"gpu", 0, "N", "0", "which card", kRunAndDoctor, false,
+      {"gpu", 0, "N", "0", "which card", kOnMachine, false,
        [](O& o, S t) { o.gpu = parse_int("gpu", t, 0); }},
       {"n-prompt", 'p', "L", "0", "prefill tests of so many ids (ppN); 0 = none", kRunOnly, false,
        [](O& o, S t) { o.n_prompt = parse_int_list("n-prompt", t, 0); }},
@@ -167,8 +173,11 @@ const std::vector<Flag>& flag_table() {
          o.nvtx = parse_choice<NvtxMode>("nvtx", t,
                                          {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}});
        }},
-      {"timeout", 0, "S", "300", "seconds for a case; then HANG or TIMEOUT", kRunAndDoctor, false,
+      {"timeout", 0, "S", "300", "seconds for a case; then HANG or TIMEOUT", kOnMachine, false,
        [](O& o, S t) { o.timeout_s = parse_seconds(t); }},
+      {"profile", 0, "", "",
+       "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
+       kRunOnly, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
       {"in-process", 0, "", "",
        "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kRunOnly, false,
        [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},

@@ -16,14 +16,14 @@ namespace {
 
 // Commands and flags of later versions, so that a script written for one of them fails with a clear
 // message.
-const std::vector<std::string> kLaterCommands = {"parity", "selftest", "soak",  "profile",
-                                                 "tune",   "gate",     "verify"};
-const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress", "fail-on",
-                                              "profile",       "junit",    "faults"};
-const std::vector<std::pair<std::string, Command>> kCommands = {{"run", Command::kRun},
-                                                                {"doctor", Command::kDoctor},
-                                                                {"plot", Command::kPlot},
-                                                                {"list", Command::kList}};
+const std::vector<std::string> kLaterCommands = {"parity", "selftest", "soak", "gate", "verify"};
+const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress",
+                                              "fail-on",       "junit",    "faults"};
+// "profile" is a run with --profile.
+constexpr char kProfileCommand[] = "profile";
+const std::vector<std::pair<std::string, Command>> kCommands = {
+    {"run", Command::kRun},   {"doctor", Command::kDoctor},     {"plot", Command::kPlot},
+    {"list", Command::kList}, {kProfileCommand, Command::kRun}, {"tune", Command::kTune}};
 
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
@@ -119,7 +119,8 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
   cli.app.name(command == Command::kRun ? "mkbench [run]" : "mkbench " + command_name);
   cli.app.description(
       "mkbench: is a single-kernel LLM decoder right, how fast is it, and where does the time go?\n"
-      "Commands: run (default), doctor, plot REPORT..., list [engines|models|devices]");
+      "Commands: run (default), profile (run --profile), tune, doctor, plot REPORT..., "
+      "list [engines|models|devices]");
   cli.app.footer(
       "Every flag has an environment variable: MKBENCH_ and its name in upper case, - as _ "
       "(MKBENCH_N_GEN).\n"
@@ -140,7 +141,8 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
     } else {
       cli.handles[i] =
           cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
-      if (flag.is_list()) cli.handles[i]->join(',');
+      // With the default separator: CLI11 would cut at a comma, and drop empty items.
+      if (flag.is_list()) cli.handles[i]->join();
     }
     if (flag.hidden) cli.handles[i]->group("");
   }
@@ -189,6 +191,10 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
     OptionValue value{std::string(flag.name), std::string(flag.default_text), "default"};
     if (cli.handles[i]->count() > 0) {
       value.text = cli.given[i];
+      value.source = "command line";
+      if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), '\n', ',');
+    } else if (command_name == kProfileCommand && flag.name == "profile") {
+      value.text = "on";
       value.source = "command line";
     } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
       value.text = *text;  // an empty variable is one that is not set

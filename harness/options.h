@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-enum class Command { kRun, kDoctor, kPlot, kList };
+enum class Command { kRun, kDoctor, kPlot, kList, kTune };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 enum class NvtxMode { kOff, kBlock };
 
@@ -24,6 +24,9 @@ struct OptionValue {
   std::string text;
   std::string source;  // "default", "environment", "command line"
 };
+
+// In place of a baseline: it still judges parity, and is not timed.
+inline constexpr char kNoBaseline[] = "none";
 
 struct Options {
   Command command = Command::kRun;
@@ -51,6 +54,7 @@ struct Options {
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
   double timeout_s = 0;  // of one case
+  bool profile = false;  // ablations after the samples
   bool in_process = false;
   bool list_devices = false;
   bool dry_run = false;

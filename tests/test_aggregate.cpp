@@ -122,6 +122,49 @@ TEST_CASE("a roofline that does not apply is null with the reason") {
   CHECK_THAT(c.engines[1].roofline_fraction.reason, ContainsText("4 x L2"));
 }
 
+TEST_CASE("ablations: medians, share of the roofline, and which term binds") {
+  struct Row {
+    double no_waits_us, no_loads_us;
+    const char* binds;
+  };
+  // The samples take about 800 us a token.
+  for (const Row& row : {Row{790, 300, "memory"}, Row{300, 790, "chain"}, Row{790, 780, "both"},
+                         Row{500, 400, "both"}, Row{750, 300, "both"}}) {
+    INFO(row.no_waits_us << " " << row.no_loads_us);
+    CaseReport c = testing::example_case(0);
+    c.engines[1].profile = testing::example_profile(row.no_waits_us, row.no_loads_us);
+    c = aggregated(c);
+    const EngineReport& e = c.engines[1];
+    CHECK(*e.profile->full_us.value == Approx(1000 * e.ms_per_tok->median));
+    CHECK(*e.profile->no_waits_us.value == Approx(row.no_waits_us));
+    CHECK(*e.profile->no_loads_us.value == Approx(row.no_loads_us));
+    CHECK(*e.profile->no_waits_fraction.value ==
+          Approx(1000 * e.roofline.floor_ms / row.no_waits_us));
+    CHECK(e.profile->binds == row.binds);
+  }
+  // Diagnostics of an engine that fails say no time of it.
+  CaseReport c = testing::example_case(0);
+  c.engines[1].profile = testing::example_profile(1, 1);
+  c.engines[1].verdict = Verdict::kFailToken;
+  c = aggregated(c);
+  CHECK_FALSE(c.engines[1].profile->full_us.value);
+  CHECK_FALSE(c.engines[1].profile->no_waits_us.value);
+  CHECK_FALSE(c.engines[1].profile->no_waits_fraction.value);
+  CHECK(c.engines[1].profile->binds.empty());
+}
+
+TEST_CASE("a baseline that only judges has no times, and nothing is compared with it") {
+  CaseReport c = testing::example_case(0);
+  c.engines[0].timed = false;
+  c.engines[0].samples.clear();
+  c = aggregated(c);
+  CHECK(c.engines[0].verdict == Verdict::kPass);
+  check_withheld(c.engines[0]);
+  CHECK(c.engines[1].ms_per_tok);
+  CHECK_FALSE(c.comparisons[0].speedup.value);
+  CHECK(c.comparisons[0].speedup.reason == "eager was not timed (--compare none)");
+}
+
 TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofline") {
   const Report r = testing::example_cpu_report();
   const CaseReport& c = r.cases[0];

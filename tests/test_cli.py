@@ -14,7 +14,8 @@ USAGE = [
     (["--no-such-flag"], 2, "--no-such-flag"),
     (["--junit", "x"], 2, "not available in this version"),
     (["--compare", "graph"], 2, "not available in this version"),
-    (["--engine", "ring"], 2, "not available in this version"),
+    (["--compare", "none,eager"], 2, "alone"),
+    (["--ids", "1,,2"], 2, "empty item"),
     (["soak"], 2, "not available in this version"),
     (["-n", "0"], 2, "--n-gen"),
     (["-o", "xml"], 2, "--output"),
@@ -69,6 +70,10 @@ class Usage(CliTest):
         result = self.mkbench("--device", "cuda", "--out", str(self.out))
         self.assertEqual(result.returncode, 6)
         self.assertEqual(self.report()["verdict"]["status"], "UNSUPPORTED_DEVICE")
+        self.assertIn("ring", self.mkbench("list", "engines").stdout)
+        tune = self.mkbench("tune")
+        self.assertEqual(tune.returncode, 6, tune.stderr)
+        self.assertEqual(tune.stdout, "")
         doctor = self.mkbench("doctor", "--device", "cuda")
         self.assertEqual(doctor.returncode, 6, doctor.stderr)
         self.assertEqual(self.mkbench("doctor").returncode, 0)
@@ -139,6 +144,32 @@ class MainJob(CliTest):
         engine = self.engine(self.report(), "plain")
         self.assertEqual((engine["name"], engine["verdict"]), ("megakernel", "UNSUPPORTED_DEVICE"))
         self.assertIn("host-twin", engine["reasons"][0])
+
+    def test_a_baseline_that_only_judges(self):
+        result = self.bench("--compare", "none", "-d", "0,5", "--profile", "--reference", self.short_reference())
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        first, second = report["cases"]
+        for case in (first, second):
+            eager, kernel = case["engines"]
+            self.assertEqual((eager["verdict"], eager["timed"], eager["samples"]), ("PASS", False, []))
+            self.assertIsNone(eager["ms_per_tok"])
+            self.assertGreater(kernel["tok_per_s"], 0)
+            self.assertIsNone(case["comparisons"][0]["speedup"])
+            self.assertIn("not timed", case["comparisons"][0]["speedup_reason"])
+            self.assertIsNone(kernel["profile"])
+            self.assertIn("no ablations", kernel["profile_reason"])
+        # Parity is judged once a run, and every case says where.
+        self.assertEqual([e["parity"]["judged_in"] for e in first["engines"]], ["", ""])
+        self.assertEqual([e["parity"]["judged_in"] for e in second["engines"]], [first["name"]] * 2)
+        self.assertEqual(first["engines"][1]["parity"]["strict_steps"],
+                         second["engines"][1]["parity"]["strict_steps"])
+        self.assertNotIn("| eager", result.stdout)
+
+    def test_ring_never_falls_back(self):
+        result = self.bench("--engine", "ring", "--reference", self.short_reference())
+        self.assertEqual(result.returncode, 6, result.stderr)
+        self.assertEqual(self.engine(self.report(), "ring")["verdict"], "UNSUPPORTED_DEVICE")
 
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference(), "--in-process")

@@ -72,6 +72,7 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
   CHECK(o.plot);
   CHECK(o.nvtx == NvtxMode::kBlock);
   CHECK(o.timeout_s == 300);
+  CHECK_FALSE(o.profile);
   CHECK_FALSE(o.in_process);
   CHECK(o.fault == PlantedFault::kNone);
 }
@@ -81,7 +82,7 @@ TEST_CASE("every flag reaches its option") {
                                 "--compare",
                                 "eager",
                                 "--engine",
-                                "plain,host-twin",
+                                "ring,plain,host-twin",
                                 "--model",
                                 "tiny,synthetic:deep",
                                 "--device",
@@ -124,6 +125,7 @@ TEST_CASE("every flag reaches its option") {
                                 "--timeout",
                                 "1.5",
                                 "--in-process",
+                                "--profile",
                                 "--list-devices",
                                 "--dry-run",
                                 "-q",
@@ -132,7 +134,7 @@ TEST_CASE("every flag reaches its option") {
                                 "rope_theta",
                                 "--test-worker",
                                 "hang:host-twin"});
-  CHECK(o.engines == std::vector<std::string>{"plain", "host-twin"});
+  CHECK(o.engines == std::vector<std::string>{"ring", "plain", "host-twin"});
   CHECK(o.models == std::vector<std::string>{"tiny", "synthetic:deep"});
   CHECK(o.device == DeviceChoice::kCpu);
   CHECK(o.gpu == 1);
@@ -154,6 +156,7 @@ TEST_CASE("every flag reaches its option") {
   CHECK_FALSE(o.plot);
   CHECK(o.nvtx == NvtxMode::kOff);
   CHECK(o.timeout_s == 1.5);
+  CHECK(o.profile);
   CHECK(o.in_process);
   CHECK(o.list_devices);
   CHECK(o.dry_run);
@@ -225,12 +228,11 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--baseline", "a"}, "--baseline", "not available in this version"},
       {{"--max-regress", "1"}, "--max-regress", "not available in this version"},
       {{"--fail-on", "x"}, "--fail-on", "not available in this version"},
-      {{"--profile"}, "--profile", "not available in this version"},
       {{"--junit", "f"}, "--junit", "not available in this version"},
       {{"--compare", "graph"}, "graph", "not available in this version"},
       {{"--compare", "eager,compiled"}, "compiled", "not available in this version"},
       {{"--compare", "eagr"}, "eagr", "eager"},
-      {{"--engine", "ring"}, "ring", "not available in this version"},
+      {{"--compare", "none,eager"}, "none", "alone"},
       {{"--engine", "./other.so"}, "other.so", "not available in this version"},
       {{"--engine", "hosttwin"}, "hosttwin", "host-twin"},
       {{"--parity", "all"}, "all", "not available in this version"},
@@ -251,6 +253,10 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--timeout", "nan"}, "--timeout", "nan"},
       {{"--target-rel-ci", "2"}, "--target-rel-ci", "2"},
       {{"--ids", "1,-2"}, "--ids", "-2"},
+      {{"--ids", "1,,2"}, "--ids", "empty item"},
+      {{"--ids", "1", "--ids", ""}, "--ids", "empty item"},
+      {{"-n", "8,"}, "--n-gen", "empty item"},
+      {{"tune", "--blocks", "3"}, "--blocks", "tune"},
       {{"--ids", "1,2", "-d", "4"}, "--ids", "--n-depth"},
       {{"--seed", "-1"}, "--seed", "-1"},
       {{"--plant-fault", "none"}, "--plant-fault", "rope_theta"},
@@ -292,6 +298,14 @@ TEST_CASE("version and commands") {
   CHECK(plot.arguments == std::vector<std::string>{"a", "b"});
   CHECK(plot.out == "c");
   CHECK(options_of({"list"}).command == Command::kList);
+  CHECK(options_of({"tune", "--gpu", "1"}).command == Command::kTune);
+  CHECK(options_of({"tune", "--gpu", "1"}).gpu == 1);
+  const Options profile = options_of({"profile", "-n", "8"});
+  CHECK(profile.command == Command::kRun);
+  CHECK(profile.profile);
+  CHECK(profile.n_gen == std::vector<int>{8});
+  CHECK_FALSE(options_of({}).profile);
+  CHECK(options_of({"--compare", "none"}).compare == std::vector<std::string>{"none"});
 }
 
 }  // namespace

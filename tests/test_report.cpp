@@ -140,7 +140,8 @@ std::vector<size_t> table_widths(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a report survives the way to JSON and back") {
-  for (const Report& report : {testing::example_report(), testing::example_cpu_report()}) {
+  for (const Report& report : {testing::example_report(), testing::example_cpu_report(),
+                               testing::example_diagnosed_report()}) {
     const json written = to_json(report);
     const json parsed = json::parse(written.dump());
     CHECK(to_json(report_from_json(parsed)) == written);
@@ -166,6 +167,8 @@ TEST_CASE("the parts that go over the worker's pipe survive it too") {
   CHECK(parity_to_json(parity_from_json(parity_to_json(parity))) == parity_to_json(parity));
   CHECK(engine_to_json(engine_from_json(engine_to_json(c.engines[1]))) ==
         engine_to_json(c.engines[1]));
+  const json profile = profile_to_json(testing::example_profile(770, 300));
+  CHECK(profile_to_json(profile_from_json(profile)) == profile);
 }
 
 TEST_CASE("numbers that are not finite are null with the reason, and come back") {
@@ -251,6 +254,7 @@ TEST_CASE("real reports keep to the schema, and the schema is not lax") {
   const json good = to_json(testing::example_report());
   CHECK(violation(good) == "");
   CHECK(violation(to_json(testing::example_cpu_report())) == "");
+  CHECK(violation(to_json(testing::example_diagnosed_report())) == "");
   Report failed = testing::example_report();
   failed.cases[0].engines[1].verdict = Verdict::kHang;
   aggregate(failed.cases[0], 0.95, 1, false);
@@ -318,6 +322,13 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   const std::vector<size_t> widths = table_widths(gpu);
   REQUIRE(widths.size() == 8);
   for (const size_t w : widths) CHECK(w == widths[0]);
+
+  const std::string diagnosed = render_markdown(testing::example_diagnosed_report());
+  CHECK_THAT(diagnosed, ContainsText("|     0 | megakernel (plain) |  800.8 |         770.0 |") &&
+                            ContainsText("| memory |") && ContainsText("| pp512 | eager") &&
+                            ContainsText("depth 512: no speed-up: eager was not timed") &&
+                            !ContainsText("|   512 | eager"));
+  CHECK_THAT(gpu, !ContainsText("Ablations"));
 
   const std::string cpu = render_markdown(testing::example_cpu_report());
   CHECK_THAT(cpu, ContainsText("NO GPU RESULT: device=cpu") && !ContainsText("% |"));

@@ -97,7 +97,7 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     INFO(row.part);
     Bench bench;
     bench.run();
-    CaseCollector collector(bench.job, {"eager", "kernel"});
+    CaseCollector collector(bench.job);
     for (const auto& message : bench.messages) {
       if (message["type"] == "done") break;
       collector.take(message);
@@ -115,6 +115,25 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
     CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
   }
+}
+
+TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
+  Bench bench;
+  bench.job.profile = true;
+  bench.run();
+  CaseCollector collector(bench.job);
+  for (const auto& message : bench.messages) {
+    if (message["type"] == "profile") break;
+    collector.take(message);
+  }
+  collector.take({{"type", "progress"}, {"stage", "profile without waits"}, {"engine", "kernel"}});
+  collector.finish({WorkerEnd::How::kHung, SIGKILL, 9, 5}, 9);
+  aggregate(collector.report(), 0.95, 1, false);
+  const EngineReport& kernel = engine_of(collector.report(), "kernel");
+  CHECK(kernel.verdict == Verdict::kPass);
+  CHECK(kernel.ms_per_tok.has_value());
+  CHECK_FALSE(kernel.profile.has_value());
+  CHECK(holds(kernel.profile_reason, "HANG"));
 }
 
 TEST_CASE("lines of a pipe come whole, however they were cut") {

@@ -15,6 +15,9 @@ int run_command(const Options& options, const std::vector<std::string>& argv);
 int doctor_command(const Options& options);
 // Draws plots of reports that are there already.
 int plot_command(const Options& options);
+// Sweeps the ring megakernel's tuning on a card and prints its row of the table. Exit 6 where ring
+// cannot run.
+int tune_command(const Options& options);
 // Engines, models, devices.
 int list_command(const Options& options);
 

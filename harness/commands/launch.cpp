@@ -19,6 +19,8 @@ WorkerAnswer ask_worker(const CaseJob& job, const std::string& type, double dead
       answer.message = message;
     } else if (found == "error") {
       answer.problem = message.value("message", "");
+      answer.kind =
+          static_cast<ErrorKind>(message.value("kind", static_cast<int>(ErrorKind::kRuntime)));
     }
   };
   if (in_process) {

@@ -6,14 +6,16 @@
 #include <string>
 
 #include "harness/worker/job.h"
+#include "references/error.h"
 
 namespace mkbench {
 
 struct WorkerAnswer {
   bool ok = false;
-  nlohmann::json message;  // of the type asked for, when ok
-  std::string problem;     // one line, when not
-  bool hung = false;       // killed at the deadline
+  nlohmann::json message;                // of the type asked for, when ok
+  std::string problem;                   // one line, when not
+  ErrorKind kind = ErrorKind::kRuntime;  // of the problem
+  bool hung = false;                     // killed at the deadline
   bool interrupted = false;
 };
 

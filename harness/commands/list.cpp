@@ -11,14 +11,20 @@
 namespace mkbench {
 namespace {
 
+constexpr char kListedModel[] = "synthetic";  // the one for which megakernel is resolved
+
 void list_engines() {
   fmt::print(
       "engines\n"
-      "  megakernel   the best CUDA kernel that can run here: plain (cuda)\n"
+      "  megakernel   the best CUDA kernel that can run here: ring where it can, else plain "
+      "(cuda)\n"
+      "  ring         one launch, weights stream through shared memory (cuda, sm_90 and later,\n"
+      "               Qwen3-0.6B's layer shape)\n"
       "  plain        one cooperative launch decodes n tokens (cuda, sm_80 and later)\n"
       "  host-twin    the same schedule as tasks on CPU threads (cpu)\n"
       "baselines\n"
-      "  eager        libtorch, op by op (cpu, cuda)\n");
+      "  eager        libtorch, op by op (cpu, cuda)\n"
+      "  none         eager judges parity and is not timed\n");
 }
 
 void list_models() {
@@ -40,6 +46,7 @@ int list_devices_of_machine(const Options& options) {
   CaseJob job;
   job.kind = "probe";
   job.gpu = options.gpu;
+  job.models = {kListedModel};
   const WorkerAnswer answer = ask_worker(job, "probe", 60, false);
   if (answer.interrupted) return exit_code(Verdict::kInterrupted);
   if (!answer.ok) {
@@ -58,7 +65,11 @@ int list_devices_of_machine(const Options& options) {
              cpu["threads"].get<int>());
   if (!answer.message.value("usable", false)) {
     fmt::print("no usable GPU: {}\n", answer.message.value("reason", ""));
+    return 0;
   }
+  const std::string obstacle = answer.message["ring_obstacles"].value(kListedModel, "");
+  fmt::print("megakernel on cuda:{} is {}\n", options.gpu,
+             obstacle.empty() ? "ring" : "plain: " + obstacle);
   return 0;
 }
 

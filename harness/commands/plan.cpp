@@ -46,24 +46,42 @@ void choose_device(const Options& options, const nlohmann::json& probe, const st
   plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
 }
 
-// Resolved names, each once: megakernel and plain are one engine as long as megakernel means plain.
-void choose_engines(const Options& options, RunPlan& plan, CaseJob& job) {
-  for (const std::string& name : options.compare) {
+// Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
+std::string ring_obstacle_of(const nlohmann::json& probe, const std::string& model) {
+  if (!probe.is_object() || !probe.contains("ring_obstacles")) return "there is no usable GPU";
+  return probe["ring_obstacles"].value(model, "it was not asked for this model");
+}
+
+// Resolved names, each once: megakernel is ring or plain, whichever can run the job's model.
+void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan& plan,
+                    CaseJob& job) {
+  job.baselines.clear();
+  job.candidates.clear();
+  job.asked_names.clear();
+  // Somebody has to judge parity, also where nobody is compared with.
+  job.time_baselines = options.compare != std::vector<std::string>{kNoBaseline};
+  for (const std::string& name :
+       job.time_baselines ? options.compare : std::vector<std::string>{"eager"}) {
     if (std::find(job.baselines.begin(), job.baselines.end(), name) != job.baselines.end())
       continue;
     job.baselines.push_back(name);
-    plan.engine_names.push_back(name);
+    job.asked_names.push_back(name);
   }
   std::vector<std::string> engines = options.engines;
   if (engines.empty()) engines = {plan.cuda ? "megakernel" : "host-twin"};
+  const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
-    const std::string resolved = resolve_engine(name);
+    const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
+    if (plan.cuda && name != resolved && !obstacle.empty()) {
+      plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
+    }
     if (std::find(job.candidates.begin(), job.candidates.end(), resolved) != job.candidates.end()) {
-      plan.warnings.push_back(fmt::format("--engine: {} is {} here and runs once", name, resolved));
+      plan.warnings.push_back(
+          fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model));
       continue;
     }
     job.candidates.push_back(resolved);
-    plan.engine_names.push_back(name);
+    job.asked_names.push_back(name);
   }
 }
 
@@ -101,6 +119,12 @@ double spin_scale(const Options& options) {
 
 }  // namespace
 
+std::vector<std::string> models_of(const Options& options, bool cuda) {
+  if (!options.models.empty()) return options.models;
+  return cuda ? std::vector<std::string>{"synthetic"}
+              : std::vector<std::string>{"tiny", "tiny-untied"};
+}
+
 RunPlan plan_run(const Options& options, const nlohmann::json& probe,
                  const std::string& probe_problem) {
   RunPlan plan;
@@ -122,12 +146,9 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
   job.nvtx = static_cast<int>(options.nvtx);
   job.spin_scale = spin_scale(options);
   job.test_worker = options.test_worker;
-  choose_engines(options, plan, job);
+  job.profile = options.profile;
 
-  std::vector<std::string> models = options.models;
-  if (models.empty())
-    models = plan.cuda ? std::vector<std::string>{"synthetic"}
-                       : std::vector<std::string>{"tiny", "tiny-untied"};
+  const std::vector<std::string> models = models_of(options, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string& model = models[i];
     if (std::find(models.begin(), models.begin() + static_cast<std::ptrdiff_t>(i), model) !=
@@ -137,6 +158,7 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
     }
     const ModelSpec spec = resolve_model(model);
     job.model = model;
+    choose_engines(options, probe, plan, job);
     for (const int n_prompt : options.n_prompt) {
       job.n_prompt = n_prompt;
       job.depth = job.n_gen = 0;

@@ -16,10 +16,12 @@ struct RunPlan {
   std::string device_text;  // "cpu" or "cuda:0 NVIDIA H200"
   std::string banner;       // why auto fell back to the CPU; else empty
   std::vector<std::string> warnings;
+  std::vector<std::string> notes;  // worth a line on stderr, nothing is amiss
   std::vector<CaseJob> jobs;
-  std::vector<std::string>
-      engine_names;  // as asked for, baselines first: one an engine of each job
 };
+
+// The models of a run on a GPU, or on a CPU: those asked for, else the device's default.
+std::vector<std::string> models_of(const Options& options, bool cuda);
 
 // Plans a run for the machine that `probe` describes (machine.h), or for a CPU when the probe
 // failed: then it is empty and `probe_problem` says why. Throws Error(kUnsupportedDevice) naming

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <map>
 
 #include "harness/commands/commands.h"
 #include "harness/commands/launch.h"
@@ -92,6 +93,7 @@ class Run {
     const RunPlan plan = make_plan();
     if (early_exit_ >= 0) return early_exit_;
     for (const std::string& warning : plan.warnings) warn(warning);
+    for (const std::string& note : plan.notes) say(note);
     if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
     if (options_.dry_run) return dry_run(plan);
     folder_ = make_output_folder(options_.out);
@@ -130,6 +132,7 @@ class Run {
     CaseJob job;
     job.kind = "probe";
     job.gpu = options_.gpu;
+    job.models = models_of(options_, true);
     const WorkerAnswer answer = ask_worker(job, "probe", kProbeDeadlineS, options_.in_process);
     if (answer.ok) {
       probe_ = answer.message;
@@ -161,6 +164,7 @@ class Run {
   int dry_run(const RunPlan& plan) {
     fmt::print("device {}\n", plan.device_text);
     double least_s = 0;
+    bool fits = true;
     for (CaseJob job : plan.jobs) {
       job.kind = "plan";
       const WorkerAnswer answer = ask_worker(job, "plan", kProbeDeadlineS, options_.in_process);
@@ -174,11 +178,15 @@ class Run {
           "rows, "
           "at most {:g} s (--timeout)\n",
           case_name(job), needed / 1e6, free / 1e6, seconds, options_.timeout_s);
+      if (free > 0 && needed > free) {
+        say(fmt::format("{}: memory of {} does not suffice", case_name(job), job.device));
+        fits = false;
+      }
     }
     fmt::print("{} case(s): from {:.1f} s to {:g} s in all, at the read bandwidth measured now\n",
                plan.jobs.size(), least_s,
                options_.timeout_s * static_cast<double>(plan.jobs.size()));
-    return 0;
+    return fits ? 0 : exit_code(Verdict::kEnvUnfit);
   }
 
   void measure_ceiling() {
@@ -194,8 +202,9 @@ class Run {
     }
   }
 
-  void run_case_apart(const CaseJob& job, const RunPlan& plan, int number) {
-    CaseCollector collector(job, plan.engine_names);
+  void run_case_apart(CaseJob job, const RunPlan& plan, int number) {
+    if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
+    CaseCollector collector(job);
     progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
     bool memory_told = false;
     const auto take = [&](const Json& message) {
@@ -221,6 +230,8 @@ class Run {
     report_.interrupted = report_.interrupted || collector.interrupted();
     add_roofline(collector, job, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    if (Json memo = parity_memo(collector.report()); memo.is_object())
+      judged_[job.model] = std::move(memo);
     report_.cases.push_back(std::move(collector.report()));
   }
 
@@ -294,6 +305,7 @@ class Run {
   Json probe_;
   std::string probe_problem_;
   int early_exit_ = -1;
+  std::map<std::string, Json> judged_;  // parity memos by model
   fs::path folder_;
   std::vector<std::string> warnings_;
   Report report_;

@@ -186,6 +186,12 @@ const DeviceInfo* chosen_device(const DoctorInputs& inputs, const DoctorReport& 
 void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
   items.fine("our code",
              inputs.our_architectures.empty() ? "no GPU code" : inputs.our_architectures);
+  // Without it there is still plain.
+  if (report.usability.usable()) {
+    items.fine("megakernel", inputs.ring_obstacle.empty()
+                                 ? fmt::format("ring runs {}", inputs.model)
+                                 : "plain, not ring: " + inputs.ring_obstacle);
+  }
   const std::string torch =
       fmt::format("{} built on CUDA {}, {}", inputs.torch_version,
                   inputs.torch_cuda_version.empty() ? "none" : inputs.torch_cuda_version,

@@ -16,6 +16,7 @@ namespace mkbench {
 struct DoctorInputs {
   int gpu = 0;
   std::string our_architectures;  // "80;86;90a" (kernels)
+  std::string ring_obstacle;      // why the ring megakernel cannot run the model; empty: it can
   std::string torch_version, torch_cuda_version;
   std::string torch_architectures;  // "sm_80 sm_90", empty = unknown
   bool torch_cuda_available = false;

@@ -38,6 +38,7 @@ struct ParityReport {
   std::string reason;     // empty when passed; else one line: prompt, position, found, wanted
   std::string reference;  // file name, or "live", or "closed form"
   std::string reference_sha256;  // empty when live
+  std::string judged_in;  // the earlier case of this run that judged it; empty: this case did
   int prompts = 0;
   int steps = 0;                             // all judged steps
   int strict_steps = 0, strict_matched = 0;  // "N of N", free-running

@@ -13,6 +13,8 @@ namespace {
 constexpr double kMaxRooflineFraction = 1.03;
 // Within this of 1 a speed-up is called the same, if its whole interval is.
 constexpr double kSameBand = 0.01;
+// An ablation whose time is within this share of the full time explains it.
+constexpr double kBindingBand = 0.05;
 
 // ms/token of valid samples by block, ascending.
 std::map<int, double> by_block(const EngineReport& e) {
@@ -153,9 +155,38 @@ void fill_roofline(EngineReport& e) {
   }
 }
 
+// Which term binds: the one whose time alone is about the full one. Both, where both or neither
+// are: then they are not hidden behind each other.
+std::string binding_term(double full, double no_waits, double no_loads) {
+  const bool memory = no_waits >= (1 - kBindingBand) * full;
+  const bool chain = no_loads >= (1 - kBindingBand) * full;
+  return memory == chain ? "both" : memory ? "memory" : "chain";
+}
+
+void fill_profile(EngineReport& e) {
+  if (!e.profile) return;
+  ProfileReport& p = *e.profile;
+  p.binds.clear();
+  p.no_waits_us = median_or(p.no_waits_runs_us, "no runs");
+  p.no_loads_us = median_or(p.no_loads_runs_us, "no runs");
+  p.no_waits_fraction = {std::nullopt, e.roofline_fraction.reason};
+  if (!e.ms_per_tok) {
+    p.full_us = p.no_waits_us = p.no_loads_us = {std::nullopt, e.times_withheld};
+    return;
+  }
+  p.full_us = {1000 * e.ms_per_tok->median, {}};
+  if (e.roofline_fraction.value && p.no_waits_us.value) {
+    p.no_waits_fraction = {1000 * e.roofline.floor_ms / *p.no_waits_us.value, {}};
+  }
+  if (p.no_waits_us.value && p.no_loads_us.value)
+    p.binds = binding_term(*p.full_us.value, *p.no_waits_us.value, *p.no_loads_us.value);
+}
+
 void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
   check_samples(e, is_prefill);
-  if (!times_allowed(e.verdict)) {
+  if (times_allowed(e.verdict) && !e.timed) {
+    withhold(e, "not timed: it judged parity only (--compare none)");
+  } else if (!times_allowed(e.verdict)) {
     const std::string why = e.reasons.empty() ? std::string() : ": " + e.reasons.front();
     withhold(e, std::string(verdict_name(e.verdict)) + why);
   } else if (e.samples.empty()) {
@@ -164,6 +195,7 @@ void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
     fill_times(e, confidence);
     fill_roofline(e);
   }
+  fill_profile(e);
 }
 
 std::string verdict_of_speedup(const PairedSpeedup& s) {
@@ -189,7 +221,9 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
                                       : !candidate.ms_per_tok ? &candidate
                                                               : nullptr;
   if (without_times != nullptr) {
-    c.speedup.reason = fmt::format("times of {} are withheld", without_times->name);
+    c.speedup.reason = without_times->timed
+                           ? fmt::format("times of {} are withheld", without_times->name)
+                           : fmt::format("{} was not timed (--compare none)", without_times->name);
     return c;
   }
   if (on_cpu(baseline) || on_cpu(candidate)) {

@@ -83,6 +83,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("reason", &P::reason, "empty when passed");
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
   v.field("reference_sha256", &P::reference_sha256, "of the file; empty when live");
+  v.field("judged_in", &P::judged_in,
+          "earlier case of this run that judged it; empty when this case did");
   v.field("prompts", &P::prompts, "prompts judged");
   v.field("steps", &P::steps, "steps judged");
   v.field("strict_steps", &P::strict_steps, "free-running steps of the strict set");
@@ -115,6 +117,20 @@ void describe_fields(V& v, Tag<RooflineShare>) {
   v.field("reason", &R::reason, "why it does not");
 }
 
+constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
+template <typename V>
+void describe_fields(V& v, Tag<ProfileReport>) {
+  using P = ProfileReport;
+  v.field("full_us", &P::full_us, "microseconds per token of the samples, median");
+  v.field("no_waits_us", &P::no_waits_us, "when no block waits for another, median");
+  v.field("no_loads_us", &P::no_loads_us, "when nothing is read from memory, median");
+  v.field("binds", &P::binds, "memory, chain, or both: whose time alone explains the full one");
+  v.field("no_waits_fraction", &P::no_waits_fraction,
+          "share of the roofline that the run without waits reaches");
+  v.field("no_waits_runs_us", &P::no_waits_runs_us, "every run without waits, as taken");
+  v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
+}
+
 constexpr std::string_view struct_name(Tag<EngineReport>) { return "engine"; }
 template <typename V>
 void describe_fields(V& v, Tag<EngineReport>) {
@@ -123,6 +139,7 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("resolved_name", &E::resolved_name, "engine that ran");
   v.field("role", &E::role, "baseline or candidate");
   v.field("device", &E::device, "where it ran");
+  v.field("timed", &E::timed, "false for a baseline that only judged parity (--compare none)");
   v.field("verdict", &E::verdict, "verdict on this engine in this case");
   v.field("reasons", &E::reasons, "what led to it");
   v.field("parity", &E::parity, "parity against the reference; null if not judged");
@@ -143,6 +160,8 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
   v.field("roofline_fraction", &E::roofline_fraction, "share of the roofline that was reached");
   v.field("roofline", &E::roofline, "what that share was computed from");
+  v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
+  v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
   v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from it");
   v.field("launches", &E::launches, "kernel launches in all");

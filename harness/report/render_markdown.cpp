@@ -49,33 +49,78 @@ std::string speedup_text(const CaseReport& c, const EngineReport& e) {
   return "-";
 }
 
-std::string roofline_text(const EngineReport& e) {
-  return e.roofline_fraction.value ? fmt::format("{:.1f} %", 100 * *e.roofline_fraction.value)
-                                   : "-";
+std::string percent_text(const Number& share) {
+  return share.value ? fmt::format("{:.1f} %", 100 * *share.value) : "-";
 }
 
 double confidence_of(const CaseReport& c) {
   return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
 }
 
-// Cases that differ in depth alone share a table.
+// Cases that differ in depth (or in the length of a prefill) alone share a table.
 using Group = std::vector<const CaseReport*>;
 
 bool same_group(const CaseReport& a, const CaseReport& b) {
-  return a.model == b.model && a.n_gen == b.n_gen && a.n_prompt == b.n_prompt;
+  return a.model == b.model && a.n_gen == b.n_gen && (a.n_prompt > 0) == (b.n_prompt > 0);
+}
+
+// Prefill tests: the time of all ids is what one waits for.
+std::string prefill_table(const Group& group) {
+  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
+  MarkdownTable table({"test", "engine", "tok/s", "prefill ms, median",
+                       fmt::format("speed-up [{} CI]", percent), "verdict"},
+                      {true, false, true, true, true, false});
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      if (!e.timed && times_allowed(e.verdict)) continue;
+      table.add({fmt::format("pp{}", c->n_prompt), engine_label(e), number_text(e.tok_per_s),
+                 number_text(e.host_ms), speedup_text(*c, e),
+                 std::string(verdict_name(e.verdict))});
+    }
+  }
+  return table.str();
+}
+
+std::string microseconds(const Number& n) {
+  return n.value ? fmt::format("{:.1f}", *n.value) : "-";
+}
+
+// Diagnostics of --profile, where any engine has them.
+std::string profile_table(const Group& group) {
+  MarkdownTable table(
+      {"depth", "engine", "us/tok", "without waits", "of the roofline", "without loads", "binds"},
+      {true, false, true, true, true, true, false});
+  bool any = false;
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      if (!e.profile) continue;
+      any = true;
+      const ProfileReport& p = *e.profile;
+      table.add({with_commas(c->depth), engine_label(e), microseconds(p.full_us),
+                 microseconds(p.no_waits_us), percent_text(p.no_waits_fraction),
+                 microseconds(p.no_loads_us), p.binds.empty() ? "-" : p.binds});
+    }
+  }
+  if (!any) return {};
+  return "\nAblations (diagnostics, no samples): medians of runs in which no block waits for "
+         "another, and in which nothing is read.\n\n" +
+         table.str();
 }
 
 std::string engine_table(const Group& group) {
+  if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
                        fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
+      if (!e.timed && times_allowed(e.verdict)) continue;  // a note says what it was there for
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
       table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
-                 speedup_text(*c, e), roofline_text(e), std::string(verdict_name(e.verdict))});
+                 speedup_text(*c, e), percent_text(e.roofline_fraction),
+                 std::string(verdict_name(e.verdict))});
     }
   }
   return table.str();
@@ -145,11 +190,19 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   for (const EngineReport& e : c.engines) {
     if (!e.times_withheld.empty()) {
       // A failing verdict is among the case's reasons, below.
-      if (!times_allowed(e.verdict)) continue;
+      if (!times_allowed(e.verdict) || !e.timed) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
     } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
       notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
+    }
+  }
+  for (const EngineReport& e : c.engines) {
+    const bool asked = e.role == "candidate" && !e.profile && !e.profile_reason.empty() &&
+                       e.profile_reason != kProfileNotAsked;
+    if (asked && times_allowed(e.verdict)) {
+      notes.push_back(
+          fmt::format("no profile of {}: {}", engine_label(e), one_line(e.profile_reason)));
     }
   }
   for (const ComparisonReport& comparison : c.comparisons) {
@@ -167,6 +220,11 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   return notes;
 }
 
+std::string case_label(const CaseReport& c) {
+  return c.n_prompt > 0 ? fmt::format("pp{}", c.n_prompt)
+                        : fmt::format("depth {}", with_commas(c.depth));
+}
+
 // A note that holds for every case of the group is printed once, others with their depth.
 std::string notes_text(const Group& group, bool on_cpu) {
   std::vector<std::vector<std::string>> notes;
@@ -179,9 +237,8 @@ std::string notes_text(const Group& group, bool on_cpu) {
     for (const std::string& note : notes[i]) {
       const bool everywhere = std::all_of(notes.begin(), notes.end(),
                                           [&](const auto& list) { return holds(list, note); });
-      const std::string line =
-          everywhere ? fmt::format("- {}\n", note)
-                     : fmt::format("- depth {}: {}\n", with_commas(group[i]->depth), note);
+      const std::string line = everywhere ? fmt::format("- {}\n", note)
+                                          : fmt::format("- {}: {}\n", case_label(*group[i]), note);
       if (!holds(lines, line)) lines.push_back(line);
     }
   }
@@ -192,12 +249,12 @@ std::string group_text(const Group& group, bool on_cpu) {
   const CaseReport& first = *group.front();
   std::string title = one_line(first.model.empty() ? first.name : first.model);
   if (first.n_gen > 0) title += fmt::format(", {} tokens", with_commas(first.n_gen));
-  if (first.n_prompt > 0) title += fmt::format(", prefill of {} ids", with_commas(first.n_prompt));
+  if (first.n_prompt > 0) title += ", prefill";
   std::string text = fmt::format("\n## {}\n\n", title);
   const bool any = std::any_of(group.begin(), group.end(),
                                [](const CaseReport* c) { return !c->engines.empty(); });
   if (any) text += engine_table(group) + "\n";
-  text += receipts_line(group) + notes_text(group, on_cpu);
+  text += receipts_line(group) + notes_text(group, on_cpu) + profile_table(group);
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
       if (!e.parity || exit_code(e.parity->verdict) == 0 || e.parity->rows.empty()) continue;

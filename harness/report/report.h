@@ -18,7 +18,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.0.0";
+inline constexpr char kReportSchemaVersion[] = "1.1.0";
 
 // A number that may be withheld, with the reason; JSON null plus "<field>_reason".
 struct Number {
@@ -26,11 +26,24 @@ struct Number {
   std::string reason;
 };
 
+// Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
+struct ProfileReport {
+  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // per token
+  // Written by aggregate().
+  Number full_us, no_waits_us, no_loads_us;
+  Number no_waits_fraction;  // of the roofline
+  std::string binds;         // "memory", "chain", "both"; empty where unknown
+};
+
+// profile_reason of an engine where no profile was asked for.
+inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
+
 struct EngineReport {
   std::string name;           // as asked for
   std::string resolved_name;  // "plain"
   std::string role;           // "baseline" or "candidate"
   std::string device;
+  bool timed = true;  // false: a baseline that only judges
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;
@@ -49,6 +62,8 @@ struct EngineReport {
   Number roofline_fraction;
   RooflineShare
       roofline;  // the caller fills it with roofline_share(); aggregate() adds the fraction
+  std::optional<ProfileReport> profile;
+  std::string profile_reason;  // why there is none
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
   std::string settings;  // pinned library settings of a baseline
@@ -104,6 +119,8 @@ nlohmann::json parity_to_json(const ParityReport& p);
 ParityReport parity_from_json(const nlohmann::json& j);
 nlohmann::json sample_to_json(const Sample& s);
 Sample sample_from_json(const nlohmann::json& j);
+nlohmann::json profile_to_json(const ProfileReport& p);
+ProfileReport profile_from_json(const nlohmann::json& j);
 nlohmann::json engine_to_json(const EngineReport& e);
 EngineReport engine_from_json(const nlohmann::json& j);
 

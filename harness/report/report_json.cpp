@@ -311,6 +311,8 @@ json parity_to_json(const ParityReport& p) { return write_struct(p); }
 ParityReport parity_from_json(const json& j) { return read_as<ParityReport>(j, "parity"); }
 json sample_to_json(const Sample& s) { return write_struct(s); }
 Sample sample_from_json(const json& j) { return read_as<Sample>(j, "sample"); }
+json profile_to_json(const ProfileReport& p) { return write_struct(p); }
+ProfileReport profile_from_json(const json& j) { return read_as<ProfileReport>(j, "profile"); }
 json engine_to_json(const EngineReport& e) { return write_struct(e); }
 EngineReport engine_from_json(const json& j) { return read_as<EngineReport>(j, "engine"); }
 

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "harness/parity/parity.h"
+#include "harness/report/report.h"
 #include "harness/worker/blocks.h"
 #include "harness/worker/contestant.h"
 #include "harness/worker/gate.h"
+#include "harness/worker/profile.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
 #include "harness/worker/watch.h"
@@ -50,23 +52,13 @@ class CaseFlow {
     const ModelConfig planned = services_.config(job_.model);
     check_positions(planned);
     state_memory(planned);
-    load(parity_model(), first_depth(job_));
-    check_positions(weights_.config);
-    CaseReferences references = find_case_references(job_, services_, weights_);
-    send_reference_facts(references);
-    const int parity_context = context_for(
-        parity_positions(references, job_, weights_.config.shape), weights_.config.max_positions);
-    context_ =
-        std::max(context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions),
-                 parity_context);
-    if (!gate(references)) return;
-    if (timing_model() != parity_model() && !change_weights()) return;
-    std::vector<Contestant*> living = living_engines();
-    if (living.empty()) return;
+    const CaseReferences references = job_.judged.is_object() ? take_judged() : judge();
+    if (timed_engines().empty() || !make_timed_engines(references)) return;
     const TimedTruth truth = find_truth(references);
-    living = living_engines();
-    if (living.empty()) return;
-    run_blocks(job_, services_, truth, living, watch_, sink_);
+    drop_untimed_engines();
+    if (timed_engines().empty()) return;
+    run_blocks(job_, services_, truth, timed_engines(), watch_, sink_);
+    if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
   }
 
  private:
@@ -111,6 +103,7 @@ class CaseFlow {
     watch_.begin("loading " + model, "", nullptr);
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
+    loaded_ = model;
     sink_.send({{"type", "facts"},
                 {"model_id", weights_.name},
                 {"weights_sha256", weights_.sha256},
@@ -157,8 +150,8 @@ class CaseFlow {
                 {"settings", services_.settings(c.name)}});
   }
 
-  // B first, and K only after B. False when nothing may be timed.
-  bool gate(CaseReferences& references) {
+  // B first, and K only after B: nobody is left alive when B fails.
+  void gate(CaseReferences& references) {
     Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
     for (Contestant& c : contestants_) {
       if (!c.baseline) continue;
@@ -172,7 +165,7 @@ class CaseFlow {
                       fmt::format("the baseline {} did not pass its own gate", c.name));
         }
       }
-      return false;
+      return;
     }
     for (Contestant& c : contestants_) {
       if (c.baseline) continue;
@@ -180,18 +173,59 @@ class CaseFlow {
       if (c.alive) the_gate.judge_candidate(c);
       if (!c.alive) c.engine.reset();
     }
-    return true;
   }
 
-  // Other lags for the timed depth: the same shapes, other planted layers. False when the baseline
-  // could not be made again: without it nothing is timed.
-  bool change_weights() {
-    watch_.end();
-    for (Contestant& c : contestants_) c.engine.reset();
-    weights_ = ModelWeights{};
+  // Parity of every engine on the weights that the references were made of.
+  CaseReferences judge() {
+    load(parity_model(), first_depth(job_));
+    check_positions(weights_.config);
+    CaseReferences references = find_case_references(job_, services_, weights_);
+    send_reference_facts(references);
+    const int parity_context = context_for(
+        parity_positions(references, job_, weights_.config.shape), weights_.config.max_positions);
+    context_ = std::max(timed_context(), parity_context);
+    gate(references);
+    return references;
+  }
+
+  // An earlier case of the run has judged these engines on these weights: its findings stand, and
+  // every timed token of this case is checked all the same.
+  CaseReferences take_judged() {
     load(timing_model(), first_depth(job_));
+    check_positions(weights_.config);
+    context_ = timed_context();
+    sink_.send(job_.judged.at("facts"));
     for (Contestant& c : contestants_) {
-      if (c.alive) guard_engine(sink_, c, [&] { make_engine(c); });
+      for (const nlohmann::json& message : job_.judged.at("engines").at(c.name)) {
+        sink_.send(message);
+      }
+      c.verdict = Verdict::kPass;
+      send_verdict(sink_, c.name, c.verdict, "");
+    }
+    // The closed form needs no reference.
+    return is_synthetic(job_.model) ? CaseReferences{}
+                                    : find_case_references(job_, services_, weights_);
+  }
+
+  int timed_context() const {
+    return context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions);
+  }
+
+  // The engines on the timed weights: other lags for the timed depth are the same shapes with other
+  // planted layers. False when the baseline could not be made again: without it nothing is timed.
+  bool make_timed_engines(const CaseReferences& references) {
+    if (loaded_ != timing_model()) {
+      watch_.end();
+      for (Contestant& c : contestants_) c.engine.reset();
+      weights_ = ModelWeights{};
+      load(timing_model(), first_depth(job_));
+    }
+    // A baseline that is not timed still helps to find a truth that is not known.
+    const bool needs_baseline =
+        job_.time_baselines || !known_truth(job_, weights_, references.all, tokens());
+    for (Contestant& c : contestants_) {
+      if (c.alive && !c.engine && (!c.baseline || needs_baseline))
+        guard_engine(sink_, c, [&] { make_engine(c); });
     }
     if (!contestants_.front().baseline || contestants_.front().alive) return true;
     for (Contestant& c : contestants_) {
@@ -200,18 +234,35 @@ class CaseFlow {
     return false;
   }
 
-  std::vector<Contestant*> living_engines() {
-    std::vector<Contestant*> living;
+  // Their memory, and the card's attention, belong to the engines that are timed.
+  void drop_untimed_engines() {
+    if (job_.time_baselines) return;
+    watch_.end();
     for (Contestant& c : contestants_) {
-      if (c.alive) living.push_back(&c);
+      if (c.baseline) c.engine.reset();
     }
-    return living;
+  }
+
+  template <typename Want>
+  std::vector<Contestant*> living(const Want& want) {
+    std::vector<Contestant*> found;
+    for (Contestant& c : contestants_) {
+      if (c.alive && want(c)) found.push_back(&c);
+    }
+    return found;
+  }
+  std::vector<Contestant*> living_candidates() {
+    return living([](const Contestant& c) { return !c.baseline; });
+  }
+  std::vector<Contestant*> timed_engines() {
+    return living([this](const Contestant& c) { return !c.baseline || job_.time_baselines; });
   }
 
   TimedTruth find_truth(const CaseReferences& references) {
     std::optional<TimedTruth> known = known_truth(job_, weights_, references.all, tokens());
     TimedTruth truth = known ? std::move(*known) : live_truth();
-    const Contestant* first = living_engines().empty() ? nullptr : living_engines().front();
+    const std::vector<Contestant*> timed = timed_engines();
+    const Contestant* first = timed.empty() ? nullptr : timed.front();
     const std::vector<int32_t>& generated = first ? truth.expected_of(first->name) : truth.expected;
     sink_.send(
         {{"type", "facts"},
@@ -245,7 +296,7 @@ class CaseFlow {
       for (const ReferenceStep& step : path.prompts.front().steps)
         truth.expected.push_back(step.token);
     }
-    for (Contestant* c : living_engines()) {
+    for (Contestant* c : timed_engines()) {
       check_stop();
       guard_engine(sink_, *c, [&] { confirm(*c, *t, pairwise_d, truth); });
     }
@@ -281,6 +332,7 @@ class CaseFlow {
   const FlowServices& services_;
   MessageSink& sink_;
   ModelWeights weights_;
+  std::string loaded_;  // which model they are
   std::vector<Contestant> contestants_;
   int context_ = 0;
   ProgressWatch watch_;  // last: its thread ends before the engines do
@@ -290,17 +342,22 @@ class CaseFlow {
 
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
                        const ModelConfig& config) {
-  const int context = context_for(first_depth(job) + timed_tokens(job) + 1, config.max_positions);
+  int positions = first_depth(job) + timed_tokens(job) + 1;
+  if (!job.judged.is_object())
+    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
+  const int context = context_for(positions, config.max_positions);
   CaseMemory memory;
   const auto add = [&](const std::string& name) {
     memory.needed += services.bytes({.name = name, .max_context = context}, config);
   };
-  for (const std::string& name : job.baselines) add(name);
-  for (const std::string& name : job.candidates) add(name);
   // B' (and T, where no reference is committed) live beside the engines for a while.
-  add(kHeadFp32Name);
-  if (!is_synthetic(job.model) && job.model != "tiny" && job.model != "tiny-untied")
-    add(kTruthName);
+  const bool judges = !job.judged.is_object() || !is_synthetic(job.model);
+  for (const std::string& name : job.baselines) {
+    if (judges || job.time_baselines) add(name);
+  }
+  for (const std::string& name : job.candidates) add(name);
+  if (judges) add(kHeadFp32Name);
+  if (!is_ours(job.model)) add(kTruthName);
   memory.free = services.free_bytes();
   return memory;
 }

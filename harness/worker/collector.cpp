@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/worker/profile.h"
 #include "harness/worker/services.h"
 
 namespace mkbench {
@@ -56,7 +57,7 @@ std::string case_name(const CaseJob& job) {
   return fmt::format("{} d={} n={}", job.model, first_depth(job), job.n_gen);
 }
 
-CaseCollector::CaseCollector(const CaseJob& job, const std::vector<std::string>& asked_names) {
+CaseCollector::CaseCollector(const CaseJob& job) {
   report_.name = case_name(job);
   report_.model = job.model;
   report_.depth = job.n_prompt > 0 ? 0 : first_depth(job);
@@ -67,9 +68,13 @@ CaseCollector::CaseCollector(const CaseJob& job, const std::vector<std::string>&
     for (const std::string& name : baseline ? job.baselines : job.candidates) {
       EngineReport e;
       e.resolved_name = name;
-      e.name = asked < asked_names.size() ? asked_names[asked] : name;
+      e.name = asked < job.asked_names.size() ? job.asked_names[asked] : name;
       ++asked;
       e.role = baseline ? "baseline" : "candidate";
+      e.timed = !baseline || job.time_baselines;
+      e.profile_reason = baseline      ? "only candidates are profiled"
+                         : job.profile ? "not reached"
+                                       : kProfileNotAsked;
       e.device = job.device;
       report_.engines.push_back(std::move(e));
     }
@@ -125,6 +130,11 @@ void CaseCollector::take_known(const Json& message) {
     if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
       e->parity = parity_from_json(message.at("parity"));
     }
+  } else if (type == "profile") {
+    if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
+      e->profile_reason = message.at("reason");
+      if (e->profile_reason.empty()) e->profile = profile_from_json(message.at("profile"));
+    }
   } else if (type == "sample") {
     take_sample(message);
   } else if (type == "verdict") {
@@ -158,10 +168,10 @@ std::string CaseCollector::where() const {
   return text;
 }
 
-// The engine that the last progress message named; T and B' are runs of the baseline.
+// The engine that the last progress message named.
 EngineReport* CaseCollector::running_engine() {
   const std::string name = progress_.is_object() ? progress_.value("engine", "") : "";
-  return engine(name == kTruthName || name == kHeadFp32Name ? "eager" : name);
+  return engine(engine_of_run(name));
 }
 
 // A blow to one engine, or to the whole case where `guilty` is null. Engines that were not judged
@@ -183,6 +193,18 @@ void CaseCollector::strike(EngineReport* guilty, Verdict verdict, const std::str
   }
 }
 
+// The end of a worker strikes the engine that was running, but for one that was only diagnosed: it
+// has passed, and lacks a profile.
+void CaseCollector::blame(Verdict verdict, const std::string& reason) {
+  EngineReport* running = running_engine();
+  const std::string stage = progress_.is_object() ? progress_.value("stage", "") : "";
+  if (running != nullptr && stage.starts_with(kProfileStage)) {
+    running->profile_reason = fmt::format("{}: {}", verdict_name(verdict), reason);
+  } else {
+    strike(running, verdict, reason);
+  }
+}
+
 void CaseCollector::finish(const WorkerEnd& end, double deadline_s) {
   using How = WorkerEnd::How;
   if (end.how == How::kInterrupted) {
@@ -190,18 +212,18 @@ void CaseCollector::finish(const WorkerEnd& end, double deadline_s) {
     return;
   }
   if (end.how == How::kHung) {
-    strike(running_engine(), Verdict::kHang,
-           fmt::format("no progress for {:.1f} s, killed at the deadline of {:g} s {}",
-                       end.silent_seconds, deadline_s, where()));
+    blame(Verdict::kHang,
+          fmt::format("no progress for {:.1f} s, killed at the deadline of {:g} s {}",
+                      end.silent_seconds, deadline_s, where()));
   } else if (end.how == How::kTimedOut) {
-    strike(running_engine(), Verdict::kTimeout,
-           fmt::format("still at work, killed at the deadline of {:g} s {}", deadline_s, where()));
+    blame(Verdict::kTimeout,
+          fmt::format("still at work, killed at the deadline of {:g} s {}", deadline_s, where()));
   } else if (end.how == How::kSignalled) {
-    strike(running_engine(), Verdict::kRuntimeError,
-           fmt::format("the worker died by {} {}", signal_text(end.code), where()));
+    blame(Verdict::kRuntimeError,
+          fmt::format("the worker died by {} {}", signal_text(end.code), where()));
   } else if (end.code != 0 || !(done_ || interrupted_)) {
-    strike(running_engine(), Verdict::kRuntimeError,
-           fmt::format("the worker left with exit status {} {}", end.code, where()));
+    blame(Verdict::kRuntimeError,
+          fmt::format("the worker left with exit status {} {}", end.code, where()));
   }
   finish_in_process(interrupted_);
 }
@@ -213,6 +235,28 @@ void CaseCollector::finish_in_process(bool interrupted) {
       e.reasons.push_back(interrupted_ ? "interrupted before it was judged" : "not reached");
     }
   }
+}
+
+Json parity_memo(const CaseReport& c) {
+  Json engines = Json::object();
+  for (const EngineReport& e : c.engines) {
+    if (!e.parity || e.parity->verdict != Verdict::kPass || e.parity->reference_sha256.empty())
+      return nullptr;
+    ParityReport parity = *e.parity;
+    if (parity.judged_in.empty()) parity.judged_in = c.name;
+    engines[e.resolved_name] = {
+        {{"type", "engine"},
+         {"engine", e.resolved_name},
+         {"device", e.device},
+         {"settings", e.settings}},
+        {{"type", "parity"}, {"engine", e.resolved_name}, {"parity", parity_to_json(parity)}}};
+  }
+  return {{"facts",
+           {{"type", "facts"},
+            {"reference", c.reference},
+            {"reference_sha256", c.reference_sha256},
+            {"reference_versions", c.reference_versions}}},
+          {"engines", std::move(engines)}};
 }
 
 }  // namespace mkbench

@@ -15,8 +15,7 @@ namespace mkbench {
 
 class CaseCollector {
  public:
-  // `asked_names`: what the user called each of the job's engines ("megakernel" for "plain").
-  CaseCollector(const CaseJob& job, const std::vector<std::string>& asked_names);
+  explicit CaseCollector(const CaseJob& job);
 
   // Takes one message. Unknown and malformed ones are told among the case's reasons.
   void take(const nlohmann::json& message);
@@ -37,6 +36,7 @@ class CaseCollector {
   EngineReport* running_engine();
   void strike(EngineReport* guilty, Verdict verdict, const std::string& reason);
   void take_sample(const nlohmann::json& message);
+  void blame(Verdict verdict, const std::string& reason);
   std::string where() const;
 
   CaseReport report_;
@@ -44,6 +44,11 @@ class CaseCollector {
   nlohmann::json progress_;  // the last message of that type
   bool done_ = false, interrupted_ = false;
 };
+
+// What a finished case has found about the parity of its engines, for CaseJob::judged of later
+// cases of the same model in the same run; null unless every engine passed against committed
+// references.
+nlohmann::json parity_memo(const CaseReport& c);
 
 // "tiny d=0 n=128", "synthetic:deep pp512"
 std::string case_name(const CaseJob& job);

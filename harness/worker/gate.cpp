@@ -16,10 +16,6 @@ namespace {
 constexpr char kParityLagset[] = "short";
 constexpr char kPublishedModel[] = "Qwen3-0.6B";
 
-bool is_ours(const std::string& model) {
-  return is_synthetic(model) || model == "tiny" || model == "tiny-untied";
-}
-
 std::string last_component(const std::string& model) {
   std::filesystem::path path(model);
   if (!path.has_filename()) path = path.parent_path();  // a trailing slash
@@ -27,11 +23,11 @@ std::string last_component(const std::string& model) {
 }
 
 // The folder of references that a model has, by name.
-std::string reference_name(const std::string& model, const ModelWeights& weights) {
+std::string reference_name(const std::string& model, const ModelShape& shape) {
   if (is_synthetic(model)) return "synthetic";
   if (is_ours(model)) return model;
   const std::string name = last_component(model);
-  const bool published = name == kPublishedModel && weights.config.shape == kQwen3_0_6B;
+  const bool published = name == kPublishedModel && shape == kQwen3_0_6B;
   return published ? "qwen3-0.6b" : name;
 }
 
@@ -57,7 +53,7 @@ void check_weights(const GreedyReference& reference, const ModelWeights& weights
 
 CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
                                     const ModelWeights& weights) {
-  const std::string name = reference_name(job.model, weights);
+  const std::string name = reference_name(job.model, weights.config.shape);
   CaseReferences result;
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
@@ -96,6 +92,21 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
     }
   }
   return static_cast<int>(most);
+}
+
+int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+                             const ModelShape& shape) {
+  CaseReferences references;
+  try {
+    references.all = services.references(reference_name(job.model, shape));
+  } catch (const Error&) {
+    return 0;
+  }
+  references.live =
+      !is_ours(job.model) && !job.require_reference &&
+      std::all_of(references.all.begin(), references.all.end(),
+                  [](const GreedyReference& reference) { return reference.token_only; });
+  return parity_positions(references, job, shape);
 }
 
 ParityReport join_parity(const std::vector<ParityReport>& reports) {

@@ -71,9 +71,19 @@ class Gate {
 // One report of several references: counts add up, the worst verdict and the largest ratio stand.
 ParityReport join_parity(const std::vector<ParityReport>& reports);
 
+// The same before any weights are there; a reference that cannot be read counts nothing here and is
+// refused by find_case_references().
+int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+                             const ModelShape& shape);
+
 // True for every form of --model that means the analytic checkpoint.
 inline bool is_synthetic(const std::string& model) {
   return model == "synthetic" || model.starts_with("synthetic:");
+}
+
+// True for the models whose references are committed: without one nothing may be judged.
+inline bool is_ours(const std::string& model) {
+  return is_synthetic(model) || model == "tiny" || model == "tiny-untied";
 }
 
 }  // namespace mkbench

@@ -8,15 +8,19 @@
 
 namespace mkbench {
 
-// Everything about one case. Engines are named by their resolved names ("eager", "plain",
+// Everything about one case. Engines are named by their resolved names ("eager", "ring", "plain",
 // "host-twin").
 struct CaseJob {
-  std::string kind = "case";   // "probe", "plan", "ceiling", "case"
+  std::string kind = "case";   // "probe", "plan", "ceiling", "doctor", "tune", "case"
   std::string model;           // one item of --model
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;
+  std::vector<std::string> models;  // of a probe: those for which "megakernel" is to be resolved
   std::vector<std::string> baselines, candidates;
-  int depth = 0;             // KV rows before the first timed step
+  std::vector<std::string> asked_names;  // what the user called them, baselines first
+  bool time_baselines = true;            // false: they judge, and are not timed (--compare none)
+  bool profile = false;                  // ablations after the samples
+  int depth = 0;                         // KV rows before the first timed step
   int n_gen = 0;             // timed tokens; of a prefill test the untimed ones that check it
   int n_prompt = 0;          // > 0: a prefill test of so many KV rows
   std::vector<int32_t> ids;  // prompt ids; empty: the reference's or seeded ones
@@ -27,15 +31,19 @@ struct CaseJob {
   double confidence = 0.95;
   std::string reference_dir;  // empty: the committed ones
   bool require_reference = false;
+  // What an earlier case of the same run found about these weights' parity, which then is not
+  // judged again; null where there is nothing. See parity_memo().
+  nlohmann::json judged;
   int fault = 0;  // PlantedFault
   int nvtx = 1;   // NvtxMode
   double spin_scale = 1;
   std::string test_worker;  // "hang:ENGINE" etc.
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseJob, kind, model, device, gpu, baselines, candidates, depth,
-                                   n_gen, n_prompt, ids, blocks, max_blocks, warmup, target_rel_ci,
-                                   random_order, seed, confidence, reference_dir, require_reference,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseJob, kind, model, device, gpu, models, baselines, candidates,
+                                   asked_names, time_baselines, profile, depth, n_gen, n_prompt,
+                                   ids, blocks, max_blocks, warmup, target_rel_ci, random_order,
+                                   seed, confidence, reference_dir, require_reference, judged,
                                    fault, nvtx, spin_scale, test_worker)
 
 // Rows of KV cache before the first step of the case.

@@ -12,7 +12,9 @@
 
 #include "baselines/eager.h"
 #include "harness/device/device_info.h"
+#include "harness/worker/services.h"
 #include "kernels/plain/megakernel.h"
+#include "kernels/ring/megakernel.h"
 
 namespace mkbench {
 namespace {
@@ -36,9 +38,23 @@ Json describe_cpu() {
           {"machine", system.machine}};
 }
 
+// Why ring cannot run each model; empty where it can. A model that does not exist is refused later,
+// with all that is wrong about it.
+Json ring_obstacles(int gpu, const std::vector<std::string>& models) {
+  Json result = Json::object();
+  for (const std::string& model : models) {
+    try {
+      result[model] = ring_obstacle(model_config(model), gpu);
+    } catch (const std::exception& error) {
+      result[model] = error.what();
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
-Json probe_machine(int gpu) {
+Json probe_machine(int gpu, const std::vector<std::string>& models) {
   const DeviceList list = list_devices();
   const std::string architectures = plain_architectures();
   const Usability usability = judge_device(list, gpu, architectures);
@@ -53,6 +69,7 @@ Json probe_machine(int gpu) {
                        (torch.cuda_version.empty() ? "none" : torch.cuda_version) + ")";
     result["what_to_do"] = "install a torch wheel that fits the driver";
   }
+  if (result["usable"]) result["ring_obstacles"] = ring_obstacles(gpu, models);
   for (const DeviceInfo& device : list.devices) result["devices"].push_back(to_json(device));
   Json environment = {{"cpu", describe_cpu()},
                       {"libtorch",

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace mkbench {
 
-// {"usable", "reason", "what_to_do", "devices": [...], "environment": {...}} for the GPU asked for.
-// Touches CUDA and libtorch, so only a worker calls it.
-nlohmann::json probe_machine(int gpu);
+// {"usable", "reason", "what_to_do", "devices": [...], "environment": {...}} for the GPU asked for;
+// on a usable one also "ring_obstacles": why the ring megakernel cannot run each of `models`, empty
+// where it can. Touches CUDA and libtorch, so only a worker calls it.
+nlohmann::json probe_machine(int gpu, const std::vector<std::string>& models);
 
 // MemAvailable of /proc/meminfo, in bytes; 0 where it cannot be read.
 int64_t host_free_bytes();

@@ -12,15 +12,16 @@
 #include "harness/worker/machine.h"
 #include "kernels/host_twin/host_twin.h"
 #include "kernels/plain/megakernel.h"
+#include "kernels/ring/megakernel.h"
 #include "references/error.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
 
-bool is_eager(const std::string& name) {
-  return name == "eager" || name == kTruthName || name == kHeadFp32Name;
-}
+constexpr char kEagerName[] = "eager";
+
+bool is_eager(const std::string& name) { return engine_of_run(name) == kEagerName; }
 
 // Below this many parameters an op is shorter than the barrier that ends it, and a second CPU
 // thread is only waited for: on two busy cores the main job on tiny ran into its 300 s deadline
@@ -50,17 +51,38 @@ PlainOptions plain_options(const CaseJob& job, const EngineRequest& request) {
   return options;
 }
 
+RingOptions ring_options(const CaseJob& job, const EngineRequest& request) {
+  RingOptions options;
+  options.gpu = job.gpu;
+  options.max_context = request.max_context;
+  options.spin_scale = job.spin_scale;
+  options.fault = request.fault;
+  return options;
+}
+
+std::string ablate_engine(const std::string& name, Engine& engine, Ablation ablation) {
+  if (name != "ring") return name + " has no ablations; ring has";
+  RingOptions options;
+  options.ablation = ablation == Ablation::kNoWaits   ? RingAblation::kNoWaits
+                     : ablation == Ablation::kNoLoads ? RingAblation::kNoLoads
+                                                      : RingAblation::kNone;
+  retune_ring(engine, options);
+  return "";
+}
+
 std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
                                     const ModelWeights& weights) {
   if (is_eager(request.name))
     return make_eager(weights, eager_options(job, request, weights.config));
   const bool cuda = job.device == "cuda";
-  if (request.name == "plain") {
+  if (request.name == "plain" || request.name == "ring") {
     if (!cuda) {
-      throw Error(ErrorKind::kUnsupportedDevice,
-                  "plain is a CUDA kernel and --device is cpu; host-twin is its twin on a CPU");
+      throw Error(
+          ErrorKind::kUnsupportedDevice,
+          request.name + " is a CUDA kernel and --device is cpu; host-twin is its twin on a CPU");
     }
-    return make_plain(weights, plain_options(job, request));
+    return request.name == "ring" ? make_ring(weights, ring_options(job, request))
+                                  : make_plain(weights, plain_options(job, request));
   }
   if (request.name == "host-twin") {
     if (cuda) {
@@ -80,11 +102,16 @@ int64_t engine_bytes(const CaseJob& job, const EngineRequest& request, const Mod
   if (is_eager(request.name)) return eager_bytes(config, eager_options(job, request, config));
   if (request.name == "plain")
     return cuda ? plain_device_bytes(config, plain_options(job, request)) : 0;
+  // Another layer shape is refused where the engine is made, with every dimension that differs.
+  if (request.name == "ring")
+    return cuda ? ring_device_bytes(config, ring_options(job, request)) : 0;
   // The twin reads the loaded weights in place and keeps a bf16 cache.
   return cuda ? 0 : config.shape.kv_bytes_per_position() * request.max_context;
 }
 
-ModelConfig config_of(const std::string& model) {
+}  // namespace
+
+ModelConfig model_config(const std::string& model) {
   const ModelSpec spec = resolve_model(model);
   if (spec.kind != ModelSpec::Kind::kSynthetic) return read_config(spec.folder / "config.json");
   ModelConfig config;  // the rest is known when the weights are made
@@ -92,6 +119,8 @@ ModelConfig config_of(const std::string& model) {
   config.tie_word_embeddings = true;
   return config;
 }
+
+namespace {
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
   const std::filesystem::path folder =
@@ -103,14 +132,19 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
 
 }  // namespace
 
-std::string resolve_engine(const std::string& name) {
-  return name == "megakernel" ? "plain" : name;
+std::string resolve_engine(const std::string& name, bool ring_runs) {
+  if (name != "megakernel") return name;
+  return ring_runs ? "ring" : "plain";
+}
+
+std::string engine_of_run(const std::string& name) {
+  return name == kTruthName || name == kHeadFp32Name ? kEagerName : name;
 }
 
 FlowServices make_services(const CaseJob& job) {
   nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
   FlowServices services;
-  services.config = config_of;
+  services.config = model_config;
   services.load = [](const std::string& model, int depth) {
     return load_model(resolve_model(model), depth);
   };
@@ -118,6 +152,7 @@ FlowServices make_services(const CaseJob& job) {
   services.make_engine = [job](const EngineRequest& request, const ModelWeights& weights) {
     return make_engine(job, request, weights);
   };
+  services.ablate = ablate_engine;
   services.bytes = [job](const EngineRequest& request, const ModelConfig& config) {
     return engine_bytes(job, request, config);
   };

@@ -16,10 +16,14 @@
 
 namespace mkbench {
 
+// What a diagnostic run of an engine leaves out.
+enum class Ablation { kNone, kNoWaits, kNoLoads };
+
 // Which engine to make. Besides the resolved names of candidates there are the three runs of the
 // baseline.
 struct EngineRequest {
-  std::string name;  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "plain", "host-twin"
+  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin"
+  std::string name;
   int max_context = 0;
   PlantedFault fault = PlantedFault::kNone;
 };
@@ -30,14 +34,15 @@ inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
 using RangeGuard = std::shared_ptr<void>;
 
 struct FlowServices {
-  // Config of a model before its weights are loaded; max_positions is 0 where only the weights know
-  // it.
   std::function<ModelConfig(const std::string& model)> config;
   // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
   std::function<ModelWeights(const std::string& model, int depth)> load;
   // All references of a model by name, checked; empty if there is none.
   std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
   std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
+  // Switches an engine to an ablation and back; its weights stay. Returns why it has none, or an
+  // empty string.
+  std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
   // Bytes of the job's device that the engine will take.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t()> free_bytes;                             // of the job's device
@@ -49,8 +54,15 @@ struct FlowServices {
   std::function<bool()> stop;  // Ctrl-C has come
 };
 
-// "megakernel" is the best CUDA kernel that can run here: plain, until there is another.
-std::string resolve_engine(const std::string& name);
+// "megakernel" is the best CUDA kernel that can run here: ring where it can, else plain.
+std::string resolve_engine(const std::string& name, bool ring_runs);
+
+// Which engine a run of this name belongs to: T and B' are runs of the baseline.
+std::string engine_of_run(const std::string& name);
+
+// Config of a model before its weights are loaded; max_positions is 0 where only the weights know
+// it. Throws Error(kBadInput).
+ModelConfig model_config(const std::string& model);
 
 // The services of a real worker: libtorch, the kernels, this machine.
 FlowServices make_services(const CaseJob& job);

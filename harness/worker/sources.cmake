@@ -26,6 +26,7 @@ mkbench_library(mkbench_flow
     commands/plot.cpp
     commands/progress.cpp
     commands/run.cpp
+    commands/tune.cpp
     worker/blocks.cpp
     worker/case_flow.cpp
     worker/channel.cpp
@@ -33,6 +34,7 @@ mkbench_library(mkbench_flow
     worker/gate.cpp
     worker/interrupt.cpp
     worker/machine.cpp
+    worker/profile.cpp
     worker/services.cpp
     worker/supervisor.cpp
     worker/text.cpp
@@ -40,7 +42,7 @@ mkbench_library(mkbench_flow
     worker/watch.cpp
     worker/worker_main.cpp
   PUBLIC mkbench_options_parser mkbench_judge
-  PRIVATE mkbench_device mkbench_baselines mkbench_plain mkbench_host_twin fmt::fmt Threads::Threads)
+  PRIVATE mkbench_device mkbench_baselines mkbench_ring mkbench_plain mkbench_host_twin fmt::fmt Threads::Threads)
 target_compile_definitions(mkbench_flow PRIVATE
   MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MKBENCH_BUILD_PYTHON="${MKBENCH_PYTHON}")
 

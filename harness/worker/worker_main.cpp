@@ -7,6 +7,7 @@
 #include <string>
 
 #include "baselines/eager.h"
+#include "harness/commands/tune.h"
 #include "harness/device/doctor.h"
 #include "harness/device/roofline.h"
 #include "harness/worker/case_flow.h"
@@ -15,6 +16,7 @@
 #include "harness/worker/machine.h"
 #include "harness/worker/services.h"
 #include "kernels/plain/megakernel.h"
+#include "kernels/ring/megakernel.h"
 #include "references/error.h"
 
 namespace mkbench {
@@ -79,9 +81,10 @@ void examine_machine(const CaseJob& job, MessageSink& sink) {
   main_job.device = "cuda";
   main_job.n_gen = 128;
   main_job.baselines = {"eager"};
-  main_job.candidates = {"plain"};
   const FlowServices services = make_services(main_job);
   const ModelConfig config = services.config(main_job.model);
+  inputs.ring_obstacle = ring_obstacle(config, job.gpu);
+  main_job.candidates = {resolve_engine("megakernel", inputs.ring_obstacle.empty())};
   inputs.device_bytes_needed = case_memory(main_job, services, config).needed;
   inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);
   const DoctorReport report = run_doctor(inputs);
@@ -101,11 +104,13 @@ void do_job(const Json& json, MessageSink& sink) {
   }
   try {
     if (job.kind == "probe") {
-      sink.send(probe_machine(job.gpu));
+      sink.send(probe_machine(job.gpu, job.models));
     } else if (job.kind == "ceiling") {
       measure_ceiling(job, sink);
     } else if (job.kind == "plan") {
       plan_case(job, sink);
+    } else if (job.kind == "tune") {
+      tune_ring(job, sink);
     } else if (job.kind == "doctor") {
       examine_machine(job, sink);
     } else {

@@ -11,7 +11,7 @@ namespace mkbench {
 // process: 0 once every result was sent, whatever the verdicts.
 int worker_main(int job_fd, int message_fd);
 
-// Does one job of any kind ("probe", "plan", "ceiling", "doctor", "case") in this process.
+// Does one job of any kind ("probe", "plan", "ceiling", "doctor", "tune", "case") in this process.
 void do_job(const nlohmann::json& job, MessageSink& sink);
 
 }  // namespace mkbench

@@ -52,12 +52,15 @@ struct Bench {
   CaseJob job;
   FlowServices services;
   std::vector<nlohmann::json> messages;
+  bool has_ablations = false;
+  std::vector<Ablation> ablations;  // switched to, in order
   int samples_seen = 0, stop_after_samples = -1;
 
   Bench() {
     job.model = "scripted";
     job.baselines = {"eager"};
     job.candidates = {"kernel"};
+    job.asked_names = {"eager", "kernel"};
     job.n_gen = 8;
     job.blocks = job.max_blocks = 3;
     job.ids = {3};
@@ -80,6 +83,10 @@ struct Bench {
       script.name = request.name;
       return std::make_unique<ScriptedEngine>(script);
     };
+    services.ablate = [this](const std::string& name, Engine&, Ablation ablation) {
+      ablations.push_back(ablation);
+      return name == "kernel" && has_ablations ? "" : name + " has no ablations";
+    };
     services.bytes = [](const EngineRequest&, const ModelConfig&) { return int64_t{1000}; };
     services.free_bytes = [] { return int64_t{1} << 30; };
     services.settings = [](const std::string& engine) {
@@ -94,7 +101,7 @@ struct Bench {
 
   // Runs the case as --in-process does and returns its aggregated report.
   CaseReport run() {
-    CaseCollector collector(job, {"eager", "kernel"});
+    CaseCollector collector(job);
     CallbackSink sink([&](const nlohmann::json& message) {
       messages.push_back(message);
       if (message["type"] == "sample") ++samples_seen;

@@ -123,6 +123,27 @@ inline Report example_report() {
   return r;
 }
 
+inline ProfileReport example_profile(double no_waits_us, double no_loads_us) {
+  ProfileReport profile;
+  profile.no_waits_runs_us = {no_waits_us + 100, no_waits_us, no_waits_us - 50};
+  profile.no_loads_runs_us = {no_loads_us, no_loads_us, 10 * no_loads_us};
+  return profile;
+}
+
+// The same with ablations at depth 0, a baseline that only judges at 512, and a prefill test.
+inline Report example_diagnosed_report() {
+  Report r = example_report();
+  r.cases[0].engines[1].profile = example_profile(770, 300);
+  r.cases[1].engines[0].timed = false;
+  r.cases[1].engines[0].samples.clear();
+  r.cases[2].name = "synthetic pp512";
+  r.cases[2].n_prompt = 512;
+  r.cases[2].depth = r.cases[2].n_gen = 0;
+  for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
+  conclude(r);
+  return r;
+}
+
 // The same on a CPU: host twin, no roofline.
 inline Report example_cpu_report() {
   Report r = example_report();

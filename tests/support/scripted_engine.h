@@ -27,6 +27,7 @@ struct Script {
   std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
   std::function<double(int decode)> event_ms;        // of the whole decode; 0 = no such clock
   std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token of all ids so far
+  bool skips = false;   // can take a depth without computing it
   float runner_up = 0;  // logit of the second-best id (the best has 10)
 };
 
@@ -89,6 +90,14 @@ class ScriptedEngine : public Engine {
     set_pending(s.pending);
   }
   int position() const override { return position_; }
+  bool skip_to(int position) override {
+    if (!script_.skips) return false;
+    reset();
+    position_ = position;
+    history_.assign(static_cast<size_t>(position) + 1, 0);
+    pending_ = 0;
+    return true;
+  }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return times_; }
   Progress progress() const override { return {position_, -1, {}}; }
