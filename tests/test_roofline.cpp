@@ -51,7 +51,7 @@ TEST_CASE("the probe reads its buffer in every pattern and refuses what does not
   CHECK(probe.has_bulk_copy());
   const double plain_ms = probe.plain_ms();
   CHECK(plain_ms > 0);
-  // Four small copies are too few to hide memory's latency, but they must all be read.
+  // A pattern may be slower than plain loads; one that is much faster did not read it all.
   for (const BulkPlan plan : {BulkPlan{12, 4096, 0}, BulkPlan{4, 8192, 700}, BulkPlan{6, 16384, 0}})
     CHECK(probe.bulk_ms(plan) > 0.8 * plain_ms);
   for (const BulkPlan plan :

@@ -1,0 +1,80 @@
+"""A quick subset of mkbench_micro on a GPU: all of it runs, and the figures are possible ones."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY = os.environ["MICRO_UNDER_TEST"]
+SUBSET = "^(read/(plain|bulk/(3x16KiB|12x4KiB)/)|exchange/|phase/(attention/context:4096|down|lm_head))"
+CANNOT = "cannot run here: "  # e.g. bulk copies before sm_90
+NO_GPU = "no usable GPU: "
+
+
+def run_subset() -> tuple[subprocess.CompletedProcess, list[dict]]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "micro.json"
+        result = subprocess.run(
+            [BINARY, f"--benchmark_filter={SUBSET}", "--benchmark_min_time=0.01",
+             f"--benchmark_out={out}"], capture_output=True, text=True, timeout=100)
+        return result, json.loads(out.read_text())["benchmarks"]
+
+
+class Figures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.result, benchmarks = RUN
+        cls.ran = {}
+        cls.refused = {}
+        for benchmark in benchmarks:
+            name = benchmark["name"].removesuffix("/manual_time")
+            if benchmark.get("error_occurred"):
+                cls.refused[name] = benchmark["error_message"]
+            else:
+                cls.ran[name] = benchmark
+
+    def of(self, prefix):
+        return {name: b for name, b in self.ran.items() if name.startswith(prefix)}
+
+    def test_nothing_failed(self):
+        self.assertEqual(self.result.returncode, 0, self.result.stdout + self.result.stderr)
+        for name, reason in self.refused.items():
+            self.assertTrue(reason.startswith(CANNOT), f"{name}: {reason}")
+        self.assertIn("read/plain", self.ran)
+        self.assertIn("phase/down", self.ran)
+
+    def test_no_phase_reads_faster_than_the_memory(self):
+        ceiling = max(b["GB/s"] for b in self.of("read/").values())
+        self.assertGreater(ceiling, 100)
+        for name, benchmark in self.of("phase/").items():
+            with self.subTest(name):
+                self.assertGreater(benchmark["GB/s"], 0.05 * ceiling)
+                # What is in L2 is read faster; the loops are four times its size.
+                self.assertLess(benchmark["GB/s"], 1.1 * ceiling)
+
+    def test_exchanges_take_microseconds(self):
+        for name, benchmark in self.of("exchange/").items():
+            with self.subTest(name):
+                # Two trips to L2 at least; a tail under a saturated memory at most.
+                self.assertGreater(benchmark["us"], 0.3)
+                self.assertLess(benchmark["us"], 50)
+                self.assertGreaterEqual(benchmark["p99_us"], benchmark["us"])
+                self.assertEqual(benchmark["SMs"], 128, "two blocks shared a multiprocessor")
+
+    def test_loads_load(self):
+        ceiling = max(b["GB/s"] for b in self.of("read/").values())
+        for name, benchmark in self.of("exchange/").items():
+            if "/load:" in name:
+                with self.subTest(name):
+                    self.assertGreater(benchmark["load_GB/s"], 0.5 * ceiling)
+
+
+if __name__ == "__main__":
+    RUN = run_subset()
+    if all(b.get("error_message", "").startswith(NO_GPU) for b in RUN[1]):
+        print("skipped:", RUN[1][0]["error_message"], file=sys.stderr)
+        sys.exit(77)
+    unittest.main()
