@@ -29,7 +29,7 @@ MKBENCH_HD constexpr unsigned fixed_arrivals(FixedWord difference) {
 // The sum of kGroups contributions, given the difference of the readings before and after them.
 // The 48-bit sum less its offset of kGroups * 2^44 = 2^47 is a sign flip of bit 47; the two halves
 // that are converted hold 32 and 16 bits, so the result is rounded once more, to fp32.
-MKBENCH_HD inline float fixed_sum(FixedWord difference) {
+MKBENCH_HD float fixed_sum(FixedWord difference) {
   static_assert(kGroups == 8, "the offsets add up to 2^47");
   const unsigned high_bits = static_cast<unsigned>(difference >> 16) ^ 0x80000000u;
   const float high = static_cast<float>(static_cast<int>(high_bits));

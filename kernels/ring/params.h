@@ -31,6 +31,9 @@ struct PaceRange {
 };
 inline constexpr int kPaceRanges = 8;
 
+// Copies of each residual accumulator, read by a quarter of the blocks each.
+inline constexpr int kReplicas = 4;
+
 // All pointers are device memory, but for `status`. bf16 values travel as 16 raw bits.
 struct LaunchParams {
   const char* stream;              // weights, see slot_offset()

@@ -3,33 +3,10 @@
 // Writes outputs[step - 1 - first_output], by block 0. Every block computes the same id.
 #pragma once
 
+#include "kernels/best_key.cuh"
 #include "kernels/plain/block.cuh"
 
 namespace mkbench::plain {
-
-// A NaN logit must not lose silently: it makes this key, which beats all others and means "no
-// token".
-inline constexpr unsigned long long kNanKey = ~0ull;
-
-// Larger logits give larger keys; among equal logits the lowest row has the largest.
-__device__ __forceinline__ unsigned long long best_key(float logit, int row) {
-  if (logit != logit) return kNanKey;
-  const unsigned bits = __float_as_uint(logit + 0.0f);  // -0 becomes +0: they are equal
-  const unsigned ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(ordered) << 32 | ~static_cast<unsigned>(row);
-}
-
-__device__ __forceinline__ unsigned long long max_key(unsigned long long a, unsigned long long b) {
-  return a > b ? a : b;
-}
-
-__device__ __forceinline__ unsigned long long warp_max_key(unsigned long long key) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) {
-    key = max_key(key, __shfl_xor_sync(~0u, key, offset));
-  }
-  return key;
-}
 
 // The id that step `step` embeds; -1 when the step before had a NaN logit. Call after the wait for
 // the LM head.

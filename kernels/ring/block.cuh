@@ -1,0 +1,143 @@
+// A block of the ring megakernel: its warps' roles, its shared memory, its named barriers, and the
+// splitting of activations that lets bf16 tensor cores multiply fp32 vectors.
+#pragma once
+
+#include "kernels/ptx.cuh"
+#include "kernels/ptx_sm90.cuh"
+#include "kernels/ring/params.h"
+
+namespace mkbench::ring {
+
+// Roles: warps 0-3 publish, load, keep statistics and idle (a warpgroup, because registers are
+// reallocated by warpgroup); warps 4-19 consume weights.
+inline constexpr int kRoleWarps = 4;
+inline constexpr int kThreads = (kRoleWarps + kConsumerWarps) * 32;
+inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
+inline constexpr int kRoleRegisters = 64, kConsumerRegisters = 104;
+inline constexpr int kConsumerThreads = kConsumerWarps * 32;
+inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
+inline constexpr int kTwoMore = kConsumerThreads + 64;
+
+// Named barriers. Each pairs the same two parties every time; kPartials is two barriers, used in
+// turn.
+enum Barrier : int {
+  kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
+  kHeadVectors = 3,   // q, k, v of the layer are in shared memory: consumers -> statistics
+  kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
+  kConsumers = 5,     // among consumers
+  kRowWritten = 6,    // the token's K and V rows are in memory: statistics -> publisher
+  kPartialsRead = 7,  // publisher has read the partial sums: publisher -> consumers
+};
+
+// Elements from one vector of a head to the next in shared memory: 128 would put two heads that a
+// warp reads together on the same banks.
+inline constexpr int kHeadStride = 160;
+enum HeadVector : int { kQuery0, kQuery1, kKey, kValue, kHeadVectors_ };
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+inline constexpr int kRingSlots = 3;  // 99 KiB a block
+#else
+inline constexpr int kRingSlots = 10;  // more did not help (H200)
+#endif
+
+// fp32 vectors as two bf16 planes: x = high + low to 16 bits of mantissa.
+struct SplitPlane {
+  unsigned short high[kHeadVectors_ * kHeadStride];
+  unsigned short low[kHeadVectors_ * kHeadStride];
+};
+
+struct Statistics {
+  // By query head: factor from dot product to log2 units, and the exponent's reference.
+  float scale0, reference0, scale1, reference1;
+  float current0, current1;  // score of the current position, less the reference
+  int slow;                  // the reference is not safe: find the maximum
+  int pad;
+};
+
+struct Shared {
+  alignas(16) float partials[2][kOutRows][20];              // [row][warp], 20: no bank conflicts
+  alignas(16) float squares[2][kConsumerWarps];             // RMSNorm
+  alignas(16) unsigned activations[kConsumerWarps][2][32];  // a warp's 64 columns, high and low
+  alignas(16) float head_input[kHidden];                    // LM head
+  alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];  // [turn][high, low]: A fragments
+  alignas(16) float denominators[2][kConsumerWarps];
+  alignas(16) float maxima[2][2][kConsumerWarps];  // slow path: [turn][head][warp]
+  alignas(16) SplitPlane rotated[2];               // [layer % 2] q, k after RoPE, v
+  alignas(16) SplitPlane raw[2];                   // q, k before norm and RoPE
+  alignas(16) Statistics statistics;
+  alignas(16) ulonglong2 seen[2][kConsumerThreads];  // exchange: last values of the accumulators
+  float2 residual[kConsumerThreads];                 // two elements a consumer thread
+  float key_maxima[kMaxLayers];                      // largest |k| of this kv head
+  alignas(8) unsigned long long full[kRingSlots], empty[kRingSlots], statistics_ready;
+  int token;                // next input id; -1 ends the launch
+  volatile int boundaries;  // tokens whose boundary the publisher has acquired; kEnd: no more
+};
+inline constexpr int kEnd = 0x7fffffff;
+
+struct Block {
+  int index, group, member;  // index = group * kMembers + member
+};
+
+__device__ __forceinline__ Block this_block() {
+  const int b = static_cast<int>(blockIdx.x);
+  const int group = group_of(b), member = member_of(b);
+  return {group * kMembers + member, group, member};
+}
+
+// Who a thread is among its kind. `row` and `j` are its coordinates in mma's fragments. Asked anew
+// in each phase through an opaque copy, or the compiler computes all phases' addresses ahead of the
+// layer loop and spills them.
+struct Lane {
+  int warp, lane, row, j;
+};
+
+__device__ __forceinline__ Lane consumer_lane() {
+  int t = static_cast<int>(threadIdx.x) - kRoleWarps * 32;
+  asm volatile("" : "+r"(t));
+  return {t >> 5, t & 31, (t & 31) >> 2, t & 3};
+}
+
+__device__ __forceinline__ int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+__device__ __forceinline__ float low_bf16(unsigned pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_bf16(unsigned pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+
+// What `pair` = bf16_pair(a, b) lost, as a pair.
+__device__ __forceinline__ unsigned bf16_rest(float a, float b, unsigned pair) {
+  return ptx::bf16_pair(a - low_bf16(pair), b - high_bf16(pair));
+}
+
+__device__ __forceinline__ float shuffle_xor(float x, int mask) {
+  return __shfl_xor_sync(~0u, x, mask);
+}
+
+// One of four values by j, without a runtime-indexed array (that would be local memory).
+__device__ __forceinline__ float select4(int j, float a, float b, float c, float d) {
+  const float low = (j & 1) != 0 ? b : a, high = (j & 1) != 0 ? d : c;
+  return (j & 2) != 0 ? high : low;
+}
+
+// B operands of a warp's 64 columns: mma's column n takes the high plane where n is even, the low
+// one where it is odd, so that one mma multiplies both and columns 2j and 2j + 1 of the result add
+// up to the fp32 product. Lane j of a row holds 16 neighbouring columns: k step i is {b[i / 2]}'s
+// words 2 * (i % 2) and 2 * (i % 2) + 1.
+__device__ __forceinline__ void warp_activations(const Lane& me, Shared& s, float x0, float x1,
+                                                 uint4 (&b)[2]) {
+  unsigned* high = s.activations[me.warp][0];
+  unsigned* low = s.activations[me.warp][1];
+  const unsigned pair = ptx::bf16_pair(x0, x1);
+  high[me.lane] = pair;
+  low[me.lane] = bf16_rest(x0, x1, pair);
+  __syncwarp();
+  const uint4* q = reinterpret_cast<const uint4*>((me.row & 1) != 0 ? low : high) + 2 * me.j;
+  b[0] = q[0];
+  b[1] = q[1];
+  __syncwarp();
+}
+
+}  // namespace mkbench::ring

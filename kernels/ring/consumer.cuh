@@ -1,0 +1,55 @@
+// What a consumer warp carries from phase to phase.
+#pragma once
+
+#include "kernels/ring/context_share.cuh"
+#include "kernels/ring/weight_ring.cuh"
+
+namespace mkbench::ring {
+
+template <RingAblation kAblation>
+struct Consumer {
+  const LaunchParams& p;
+  Shared& s;
+  const Block block;
+  RingReader<kAblation> ring;
+  int step = 0;
+  unsigned epoch = 0;  // of the running layer
+
+  __device__ __forceinline__ int position() const { return p.position + opaque(step); }
+  // Which of the two sets of partial sums a phase writes: the publisher takes them in turn, 4 a
+  // layer and one a token.
+  __device__ __forceinline__ int even_turn() const { return step & 1; }
+  __device__ __forceinline__ int odd_turn() const { return (step & 1) ^ 1; }
+};
+
+// A bf16 pair of a vector that no block writes in the launch.
+__device__ __forceinline__ float2 load_pair(const unsigned short* p) {
+  const unsigned pair = __ldg(reinterpret_cast<const unsigned*>(p));
+  return make_float2(low_bf16(pair), high_bf16(pair));
+}
+
+// Two elements of the residual: multiplied by the norm weight they are the warp's activations; the
+// sum of their squares is left for the publisher, which scales the dot products by 1 / rms.
+struct NormInput {
+  uint4 b[2];     // see warp_activations()
+  float squares;  // of lanes lane and lane ^ 16
+};
+
+__device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared& s, float2 h,
+                                                     float2 weight) {
+  NormInput x;
+  x.squares = h.x * h.x + h.y * h.y;
+  x.squares += shuffle_xor(x.squares, 16);
+  warp_activations(me, s, h.x * weight.x, h.y * weight.y, x.b);
+  return x;
+}
+
+// B operands of k step i of the warp's 64 columns.
+__device__ __forceinline__ unsigned first_operand(const uint4 (&b)[2], int i) {
+  return (i & 1) != 0 ? b[i >> 1].z : b[i >> 1].x;
+}
+__device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
+  return (i & 1) != 0 ? b[i >> 1].w : b[i >> 1].y;
+}
+
+}  // namespace mkbench::ring

@@ -1,0 +1,32 @@
+// Device translation unit: the instances of the ring megakernel.
+#include "kernels/ring/kernel.cuh"
+
+namespace mkbench::ring {
+
+template __global__ void ring_decode<RingAblation::kNone>(const __grid_constant__ LaunchParams);
+template __global__ void ring_decode<RingAblation::kNoWaits>(const __grid_constant__ LaunchParams);
+template __global__ void ring_decode<RingAblation::kNoLoads>(const __grid_constant__ LaunchParams);
+
+}  // namespace mkbench::ring
+
+#ifndef __CUDACC_RTC__
+#include "kernels/ring/instances.h"
+
+namespace mkbench::ring {
+
+const void* kernel_for(RingAblation ablation) {
+  switch (ablation) {
+    case RingAblation::kNone:
+      return reinterpret_cast<const void*>(&ring_decode<RingAblation::kNone>);
+    case RingAblation::kNoWaits:
+      return reinterpret_cast<const void*>(&ring_decode<RingAblation::kNoWaits>);
+    case RingAblation::kNoLoads:
+      return reinterpret_cast<const void*>(&ring_decode<RingAblation::kNoLoads>);
+  }
+  return nullptr;
+}
+
+int threads_per_block() { return kThreads; }
+
+}  // namespace mkbench::ring
+#endif

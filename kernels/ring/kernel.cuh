@@ -1,0 +1,88 @@
+// The ring megakernel: one cooperative launch decodes p.steps tokens. Read weight_ring.cuh and
+// exchange.cuh first; a layer is four phases of the consumers, each summed up and handed on by the
+// publisher.
+#pragma once
+
+#include "kernels/ring/phases/down.cuh"
+#include "kernels/ring/phases/gate_up.cuh"
+#include "kernels/ring/phases/lm_head.cuh"
+#include "kernels/ring/phases/o_proj.cuh"
+#include "kernels/ring/phases/qkv.cuh"
+#include "kernels/ring/roles/loader.cuh"
+#include "kernels/ring/roles/publisher.cuh"
+#include "kernels/ring/roles/statistics.cuh"
+
+namespace mkbench::ring {
+
+// False when the launch has ended.
+template <bool kSplit, RingAblation kAblation>
+__device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
+#pragma unroll 1
+  for (int layer = 0; layer < c.p.layers; ++layer) {
+    c.epoch = next_epoch(c.epoch);
+    if (!phase_qkv(c, layer)) return false;
+    phase_attention_out<kSplit>(c, layer);
+    phase_gate_up(c, layer);
+    phase_down(c, layer);
+  }
+  return true;
+}
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, const char* slots,
+                                              const Block& block) {
+  Consumer<kAblation> c{
+      p, s, block, {p, slots, ptx::shared_address(s.full), ptx::shared_address(s.empty), {}}};
+#pragma unroll 1
+  for (; c.step < p.steps; ++c.step) {
+    const bool more =
+        p.position + c.step >= p.split_from ? consume_layers<true>(c) : consume_layers<false>(c);
+    if (!more) return;
+    phase_lm_head(c);
+  }
+  ptx::named_sync<kTwoMore>(kTokenDone);
+}
+
+__device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, const Block& block) {
+  const int t = static_cast<int>(threadIdx.x);
+  if (t == 0) {
+    for (int i = 0; i < kRingSlots; ++i) {
+      ptx::barrier_init(ptx::shared_address(&s.full[i]), 1);
+      ptx::barrier_init(ptx::shared_address(&s.empty[i]), kConsumerWarps);
+    }
+    ptx::barrier_init(ptx::shared_address(&s.statistics_ready), 1);
+    ptx::barrier_init_fence();
+    s.boundaries = 0;
+    s.token = __ldg(p.inputs);
+  }
+  for (int i = t; i < 2 * kConsumerThreads; i += kThreads) {
+    (&s.seen[0][0])[i] = make_ulonglong2(0, 0);
+  }
+  for (int i = t; i < p.layers; i += kThreads) {
+    s.key_maxima[i] = p.key_maxima[i * kGroups + block.group];
+  }
+  __syncthreads();
+}
+
+template <RingAblation kAblation>
+__global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant__ LaunchParams p) {
+  extern __shared__ __align__(1024) char shared[];
+  char* slots = shared;
+  Shared& s = *reinterpret_cast<Shared*>(shared + kRingSlots * kSlotBytes);
+  const Block block = this_block();
+  initialise(p, s, block);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (warp >= kRoleWarps) {
+    ptx::grow_registers<kConsumerRegisters>();
+    run_consumers<kAblation>(p, s, slots, block);
+    return;
+  }
+  ptx::shrink_registers<kRoleRegisters>();
+  if (warp == kPublisherWarp) run_publisher<kAblation>(p, s, block);
+  if (warp == kLoaderWarp && threadIdx.x % 32 == 0 && kAblation != RingAblation::kNoLoads) {
+    run_loader(p, s, slots, block);
+  }
+  if (warp == kStatisticsWarp) run_statistics<kAblation>(p, s, block);
+}
+
+}  // namespace mkbench::ring

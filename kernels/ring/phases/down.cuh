@@ -1,0 +1,45 @@
+// Down: h += W_down swiglu, over the group's 384 columns; the groups' contributions meet in
+// mlp_out. Reads  swiglu words (kBlocks, 32) of the group's 16 blocks. Writes Shared::partials [64
+// rows][16 warps]; the publisher adds them to mlp_out. A warp takes all 64 rows x the 24 columns
+// that one block of the group computed.
+#pragma once
+
+#include "kernels/ring/consumer.cuh"
+
+namespace mkbench::ring {
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
+  const Lane me = consumer_lane();
+  const Site site{Phase::kDown, layer, c.position()};
+  uint4 w[2 * kDownSlots];
+  ptx::named_sync<kOneMore>(kPartialsRead);
+  c.ring.fetch(site, me, w);
+  // Lanes 0-11 hold two columns each; lanes 16-27 hold the same and make their low plane.
+  const int pair = me.lane & 15;
+  const float2 x = await_words<kAblation>(
+      c.p, site,
+      c.p.swiglu + (c.block.group * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0), c.epoch);
+  unsigned plane = ptx::bf16_pair(x.x, x.y);
+  if (me.lane >= 16) plane = bf16_rest(x.x, x.y, plane);
+  const int from = (me.row & 1) * 16;
+  const unsigned b0 = __shfl_sync(~0u, plane, from + 2 * me.j);
+  const unsigned b1 = __shfl_sync(~0u, plane, from + 2 * me.j + 1);
+  const unsigned b2 = __shfl_sync(~0u, plane, from + 8 + me.j);
+  float d[4][4] = {};
+#pragma unroll
+  for (int m = 0; m < 4; ++m) ptx::mma_k16(d[m], w[m], b0, b1);
+  ptx::mma_k8(d[0], w[4].x, w[4].y, b2);
+  ptx::mma_k8(d[1], w[4].z, w[4].w, b2);
+  ptx::mma_k8(d[2], w[5].x, w[5].y, b2);
+  ptx::mma_k8(d[3], w[5].z, w[5].w, b2);
+  const int turn = c.odd_turn();
+  float(*rows)[20] = c.s.partials[turn];
+  rows[16 * me.j + me.row][me.warp] =
+      select4(me.j, d[0][0] + d[0][1], d[1][0] + d[1][1], d[2][0] + d[2][1], d[3][0] + d[3][1]);
+  rows[16 * me.j + 8 + me.row][me.warp] =
+      select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], d[3][2] + d[3][3]);
+  ptx::named_arrive<kOneMore>(kPartials + turn);
+}
+
+}  // namespace mkbench::ring

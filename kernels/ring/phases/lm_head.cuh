@@ -1,0 +1,106 @@
+// LM head: logits = W_head RMSNorm(h), fp32; the block keeps the best of its rows.
+// Reads  mlp_out (hidden); norms (2 layers, hidden); rows of the stream.
+// Writes Shared::partials rows 0 and 1: best logit and row of each warp; logits (vocab) when asked
+//        for.
+// Half of the warps take even slots, half odd ones; a warp takes one row of a slot, by fp32
+// multiply-adds: a tensor core would have 15 of 16 rows' worth of work to throw away.
+#pragma once
+
+#include "kernels/ring/consumer.cuh"
+
+namespace mkbench::ring {
+
+__device__ __forceinline__ float dot8(uint4 w, const float* a, float sum) {
+  const unsigned q[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum = fmaf(low_bf16(q[i]), a[2 * i], sum);
+    sum = fmaf(high_bf16(q[i]), a[2 * i + 1], sum);
+  }
+  return sum;
+}
+
+// The final norm's input into shared memory; returns 1 / rms, the same in all threads.
+template <RingAblation kAblation>
+__device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& me,
+                                            const Site& site, int turn) {
+  const int t = me.warp * 32 + me.lane;
+  const float2 h = await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
+  if (c.p.hidden != nullptr && c.block.index == 0) {
+    reinterpret_cast<float2*>(c.p.hidden)[(c.p.layers - 1) * (kHidden / 2) + t] = h;
+  }
+  const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * c.p.layers) * kHidden + 2 * t);
+  *reinterpret_cast<float2*>(&c.s.head_input[2 * t]) = make_float2(h.x * norm.x, h.y * norm.y);
+  float squares = h.x * h.x + h.y * h.y;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset >>= 1) squares += shuffle_xor(squares, offset);
+  if (me.lane == 0) c.s.squares[turn][me.warp] = squares;
+  ptx::named_sync<kConsumerThreads>(kConsumers);
+  const float4* q = reinterpret_cast<const float4*>(c.s.squares[turn]);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
+  return rsqrtf(sum * (1.0f / kHidden) + c.p.eps);
+}
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void phase_lm_head(Consumer<kAblation>& c) {
+  const Lane me = consumer_lane();
+  const Site site{Phase::kLmHead, c.p.layers, c.position()};
+  const int turn = c.even_turn();
+  ptx::named_sync<kOneMore>(kPartialsRead);
+  const float scale = head_input(c, me, site, turn);
+  float best = -INFINITY;
+  int best_row = 0x7fffffff;
+  if (c.step >= c.p.first_output) {
+    float a[32];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      *reinterpret_cast<float4*>(&a[8 * i]) =
+          *reinterpret_cast<const float4*>(&c.s.head_input[i * 256 + me.lane * 8]);
+      *reinterpret_cast<float4*>(&a[8 * i + 4]) =
+          *reinterpret_cast<const float4*>(&c.s.head_input[i * 256 + me.lane * 8 + 4]);
+    }
+    const int slots = head_slots(c.p.vocab), rows = head_rows(c.p.vocab);
+    const int in_slot = (me.warp >> 3) * 4 + (me.warp & 3), odd = (me.warp >> 2) & 1;
+    const int first_row = c.block.index * rows;
+    const int row_end = min(first_row + rows, c.p.vocab);
+    float* logits = c.p.logits == nullptr
+                        ? nullptr
+                        : c.p.logits + static_cast<size_t>(c.step - c.p.first_output) * c.p.vocab;
+    if (odd != 0 && slots > 0) c.ring.at.advance();
+#pragma unroll 1
+    for (int k = odd; k < slots; k += 2) {
+      c.ring.await(site, c.ring.at);
+      const uint4* q =
+          reinterpret_cast<const uint4*>(c.ring.data(c.ring.at)) + in_slot * 128 + me.lane;
+      uint4 w[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) w[i] = q[32 * i];
+      __syncwarp();
+      if (me.lane == 0) c.ring.release(c.ring.at, 2);
+      c.ring.at.advance();
+      if (k + 1 < slots) c.ring.at.advance();
+      float x = (dot8(w[0], a, 0.0f) + dot8(w[1], a + 8, 0.0f)) +
+                (dot8(w[2], a + 16, 0.0f) + dot8(w[3], a + 24, 0.0f));
+#pragma unroll
+      for (int offset = 16; offset > 0; offset >>= 1) x += shuffle_xor(x, offset);
+      x *= scale;
+      const int row = first_row + k * kRowsPerSlot + in_slot;
+      if (row < row_end) {
+        if (logits != nullptr && me.lane == 0) logits[row] = x;
+        if (x > best || x != x) {  // a NaN stays: nothing is larger
+          best = x;
+          best_row = row;
+        }
+      }
+    }
+  }
+  if (me.lane == 0) {
+    c.s.partials[turn][0][me.warp] = best;
+    c.s.partials[turn][1][me.warp] = __int_as_float(best_row);
+  }
+  ptx::named_arrive<kOneMore>(kPartials + turn);
+}
+
+}  // namespace mkbench::ring

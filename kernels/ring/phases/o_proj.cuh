@@ -1,0 +1,149 @@
+// Attention and O: h += W_o attention, over the group's two heads; the groups' contributions meet
+// in attention_out.
+// Reads  what attention.cuh reads; in split mode the partials of the group's 16 blocks.
+// Writes partials (split mode); Shared::partials [64 rows][16 warps], which the publisher adds to
+//        attention_out.
+// A warp takes all 64 rows x the 8 dimensions of both heads that its part of V gave it.
+#pragma once
+
+#include "kernels/ring/phases/attention.cuh"
+#include "kernels/ring/phases/attention_slow.cuh"
+
+namespace mkbench::ring {
+
+// The attention result as B operands: head 0's dimensions are k 0-7, head 1's k 8-15; even columns
+// take the high plane, odd ones the low plane.
+struct OutInput {
+  unsigned b0, b1;
+};
+
+__device__ __forceinline__ OutInput out_input(const Lane& me, const Attended& a) {
+  const float mine = __fdividef(1.0f, a.denominator), other = shuffle_xor(mine, 1);
+  const float scale0 = (me.j & 1) != 0 ? other : mine, scale1 = (me.j & 1) != 0 ? mine : other;
+  const float x0 = a.numerators[0] * scale0, x1 = a.numerators[1] * scale0;
+  const float y0 = a.numerators[2] * scale1, y1 = a.numerators[3] * scale1;
+  const unsigned high0 = ptx::bf16_pair(x0, x1), high1 = ptx::bf16_pair(y0, y1);
+  if ((me.row & 1) == 0) return {high0, high1};
+  return {bf16_rest(x0, x1, high0), bf16_rest(y0, y1, high1)};
+}
+
+// The same from partials that still differ by row (= source block): their sum over the 8 rows, each
+// lane ending with one of the four numerators.
+__device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Partial& a) {
+  const bool second_head = (me.row & 4) != 0, second = (me.row & 2) != 0;
+  float z = a.denominator;
+  const float* n = a.numerators;
+  float keep0 = second_head ? n[2] : n[0], keep1 = second_head ? n[3] : n[1];
+  keep0 += shuffle_xor(second_head ? n[0] : n[2], 16);
+  keep1 += shuffle_xor(second_head ? n[1] : n[3], 16);
+  z += shuffle_xor(z, 16);
+  float x = second ? keep1 : keep0;
+  x += shuffle_xor(second ? keep0 : keep1, 8);
+  z += shuffle_xor(z, 8);
+  x += shuffle_xor(x, 4);
+  z += shuffle_xor(z, 4);
+  const float mine = __fdividef(1.0f, z), other = shuffle_xor(mine, 1);
+  x *= second_head == ((me.j & 1) != 0) ? mine : other;
+  const unsigned high = ptx::bf16_pair(x, 0.0f);
+  const unsigned plane = (me.row & 1) == 0 ? high : ptx::bf16_pair(x - low_bf16(high), 0.0f);
+  const unsigned neighbour = __shfl_xor_sync(~0u, plane, 8);
+  const unsigned pair =
+      second ? __byte_perm(neighbour, plane, 0x5410) : __byte_perm(plane, neighbour, 0x5410);
+  const unsigned other_head = __shfl_xor_sync(~0u, pair, 16);
+  return second_head ? OutInput{other_head, pair} : OutInput{pair, other_head};
+}
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane& me,
+                                             const uint4 (&w)[2 * kOutSlots], const OutInput& x) {
+  float d[4][4];
+#pragma unroll
+  for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
+  const int turn = c.odd_turn();
+  float(*rows)[20] = c.s.partials[turn];
+  rows[16 * me.j + me.row][me.warp] =
+      select4(me.j, d[0][0] + d[0][1], d[1][0] + d[1][1], d[2][0] + d[2][1], d[3][0] + d[3][1]);
+  rows[16 * me.j + 8 + me.row][me.warp] =
+      select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], d[3][2] + d[3][3]);
+  ptx::named_arrive<kOneMore>(kPartials + turn);
+}
+
+// All turns over the block's rows; K (and in redundant mode V) of the first are in registers.
+template <bool kSplit, RingAblation kAblation>
+__device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
+  constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
+  Consumer<kAblation>& c = a.c;
+  const Lane me = consumer_lane();
+  a.clear();
+  float s[4] = {};
+  if ((me.warp >> 2) < min(a.tiles, kTiles)) a.scores(me, layer, s);
+  if (kSplit) a.load_v(0);
+  wait_barrier(c.p, a.site, ptx::shared_address(&c.s.statistics_ready), layer & 1);
+  if (c.s.statistics.slow != 0) return slow_attention(a, layer, s);
+  Attended r{};
+  if (a.tiles > 0) {
+    a.fast_turn(me, 0, s);
+#pragma unroll 1
+    for (int first = kTiles; first < a.tiles; first += kTiles) {
+      a.load_k(first);
+      if ((me.warp >> 2) < min(a.tiles - first, kTiles)) a.scores(me, layer, s);
+      a.load_v(first);
+      a.fast_turn(me, first, s);
+    }
+    a.collect(r);
+    r.denominator = a.collect_denominator(me);
+  }
+  if (a.adds_current()) {
+    const float2 current = *reinterpret_cast<const float2*>(&c.s.statistics.current0);
+    a.add_current(me, layer, ptx::exp2_approx(current.x), ptx::exp2_approx(current.y), r);
+  }
+  return r;
+}
+
+template <bool kSplit, RingAblation kAblation>
+__device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
+  const Site site{Phase::kAttention, layer, c.position()};
+  float weight = 1.0f;
+  RopePair angle{1.0f, 0.0f};
+  {
+    const Lane me = consumer_lane();
+    const int d = 16 * (me.warp & 3) + (me.lane & 15);
+    if (me.warp < 12) {
+      const unsigned bits =
+          __ldg(c.p.qk_norms + (layer * 2 + (me.warp >> 3)) * kHeadDim + d + 64 * (me.lane >> 4));
+      weight = low_bf16(bits);
+    }
+    const float2 pair = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
+                              static_cast<size_t>(c.position()) * (kHeadDim / 2) + d);
+    angle = {pair.x, pair.y};
+  }
+  ptx::named_sync<kOneMore>(kPartialsRead);
+  uint4 w[2 * kOutSlots];
+  Attention<kSplit, kAblation> a(c, layer);
+  if (!kSplit) c.ring.fetch(site, consumer_lane(), w);
+  // Without rows too: arrays that a path leaves undefined would be carried from layer to layer, in
+  // 64 registers.
+  a.load_k(0);
+  if (!kSplit) a.load_v(0);
+  warp_head_vectors(c, site, layer, weight, angle);
+  const Attended r = attend(a, layer);
+  const Lane me = consumer_lane();
+  if (!kSplit) {
+    multiply_out(c, me, w, out_input(me, r));
+    return;
+  }
+  // [reader warp][source member][j], 16 bytes each: this warp's readers want the same dimensions.
+  unsigned* words = c.p.partials + (c.block.group * kConsumerWarps + me.warp) * kMembers * 16;
+  if (me.row == 0) {
+    publish_partial(
+        words + c.block.member * 16 + 4 * me.j,
+        {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
+        c.epoch);
+  }
+  c.ring.fetch(site, me, w);
+  const Partial sum =
+      await_partials<kAblation>(c.p, site, words + 4 * me.lane, words + 128 + 4 * me.lane, c.epoch);
+  multiply_out(c, me, w, combined_out_input(me, sum));
+}
+
+}  // namespace mkbench::ring

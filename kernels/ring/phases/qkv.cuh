@@ -1,0 +1,62 @@
+// QKV: q, k, v = W_qkv RMSNorm(h); in layer 0 h is the token's embedding.
+// Reads  mlp_out (hidden) of the layer before, or embed (vocab, hidden); norms (2 layer, hidden).
+// Writes Shared::partials [32 rows][16 warps] and squares; the publisher makes the qkv words.
+// A block has 32 rows: of q head 0, q head 1, k or v of its group, dimensions d and d + 64 of a
+// sixteenth. A warp takes all 32 rows x 64 columns.
+#pragma once
+
+#include "kernels/ring/consumer.cuh"
+
+namespace mkbench::ring {
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void embed_token(Consumer<kAblation>& c, const Lane& me, float2& h) {
+  const int t = me.warp * 32 + me.lane;
+  h = load_pair(c.p.embed + static_cast<size_t>(c.s.token) * kHidden + 2 * t);
+  c.s.residual[t] = h;
+}
+
+// False when the launch has ended.
+template <RingAblation kAblation>
+__device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
+  const Lane me = consumer_lane();
+  const Site site{Phase::kQkv, layer, c.position()};
+  const int t = me.warp * 32 + me.lane;
+  uint4 w[2 * kQkvSlots];
+  if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
+  c.ring.fetch(site, me, w);
+  const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
+  float2 h;
+  if (layer == 0) {
+    if (c.step > 0) {
+      ptx::named_sync<kTwoMore>(kTokenDone);
+      if (c.s.token < 0) return false;
+    }
+    embed_token(c, me, h);
+  } else {
+    h = await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
+    if (c.p.hidden != nullptr && c.block.index == 0) {
+      reinterpret_cast<float2*>(c.p.hidden)[(layer - 1) * (kHidden / 2) + t] = h;
+    }
+  }
+  NormInput x = warp_norm_input(me, c.s, h, norm);
+  float d[2][2][4] = {};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const unsigned b0 = first_operand(x.b, k), b1 = second_operand(x.b, k);
+    ptx::mma_k16(d[0][k & 1], w[2 * k], b0, b1);
+    ptx::mma_k16(d[1][k & 1], w[2 * k + 1], b0, b1);
+    x.squares += shuffle_xor(x.squares, 8 >> k);
+  }
+  const int turn = c.even_turn();
+  if (me.lane == 0) c.s.squares[turn][me.warp] = x.squares;
+  auto both = [&](int tile, int i) {  // planes' columns, both accumulators
+    return (d[tile][0][i] + d[tile][0][i + 1]) + (d[tile][1][i] + d[tile][1][i + 1]);
+  };
+  c.s.partials[turn][8 * me.j + me.row][me.warp] =
+      select4(me.j, both(0, 0), both(0, 2), both(1, 0), both(1, 2));
+  ptx::named_arrive<kOneMore>(kPartials + turn);
+  return true;
+}
+
+}  // namespace mkbench::ring

@@ -1,0 +1,154 @@
+// The publisher: one warp that sums the consumers' partial results, hands them to other blocks, and
+// chooses the token. Apart from the consumers, so that they fetch the next weights meanwhile.
+// Reads   Shared::partials, squares; best.
+// Writes  qkv, swiglu, attention_out, mlp_out, best; by block 0 outputs, token_ns, progress.
+#pragma once
+
+#include "kernels/best_key.cuh"
+#include "kernels/ring/exchange.cuh"
+
+namespace mkbench::ring {
+
+// The sum of a row's 16 partials.
+__device__ __forceinline__ float row_sum(const Shared& s, int turn, int row) {
+  const float4* q = reinterpret_cast<const float4*>(s.partials[turn][row]);
+  const float4 a = q[0], b = q[1], c = q[2], d = q[3];
+  return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) +
+         (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
+}
+
+__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
+  const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
+  return sum;
+}
+
+// 1 / rms of the vector whose squares the consumers left: the norm's scale, after the dot product.
+__device__ __forceinline__ float norm_scale(const LaunchParams& p, const Shared& s, int turn) {
+  return rsqrtf(square_sum(s, turn) * (1.0f / kHidden) + p.eps);
+}
+
+__device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
+                                                   const Block& block, int lane, int layer,
+                                                   int position, unsigned epoch, int& turn) {
+  const bool stalls = static_cast<int>(blockIdx.x) == p.stall_block;
+  auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
+  auto partials_read = [&] {
+    ptx::named_arrive<kOneMore>(kPartialsRead);
+    turn ^= 1;
+  };
+  const int first_row = kOutRows * block.member + lane;
+
+  begin();  // q, k, v rows
+  const float x = row_sum(s, turn, lane) * norm_scale(p, s, turn);
+  partials_read();
+  if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, x, epoch);
+
+  begin();  // O
+  const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
+  partials_read();
+  publish_contribution(p, {Phase::kOProj, layer, position}, p.attention_out, first_row, o0,
+                       first_row + 32, o1);
+
+  begin();  // gate and up
+  const int unit = lane < kUnits ? lane : 0;
+  const float scale = norm_scale(p, s, turn);
+  const float gate = row_sum(s, turn, unit) * scale;
+  const float up = row_sum(s, turn, kUnits + unit) * scale;
+  partials_read();
+  const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
+  if (lane < kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
+
+  begin();  // down
+  const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
+  partials_read();
+  publish_contribution(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0, first_row + 32,
+                       d1);
+}
+
+// The token boundary: blocks exchange their best rows, and with them the promise that the step's KV
+// rows are written. Returns the next input id, or -1 to end the launch.
+template <RingAblation kAblation>
+__device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& s,
+                                                 const Block& block, int lane, int step, int turn) {
+  ptx::named_sync<kOneMore>(kPartials + turn);
+  unsigned long long key = 0;
+  if (step >= p.first_output && lane < kConsumerWarps) {
+    key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
+  }
+  key = warp_max_key(key);
+  ptx::named_sync<64>(kRowWritten);
+  __threadfence();  // the statistics warp's rows, cumulatively
+  const unsigned epoch = static_cast<unsigned>(step) + 1;
+  if (lane == 0) {
+    ptx::store_relaxed16(
+        p.best + 4 * block.index,
+        make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32), epoch, 0));
+  }
+  key = 0;
+#pragma unroll
+  for (int i = 0; i < kBlocks / 32; ++i) {
+    uint4 v;
+    wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+      v = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
+      seen = v.z;
+      return v.z == epoch || kAblation == RingAblation::kNoWaits;
+    });
+    key = max_key(key, static_cast<unsigned long long>(v.y) << 32 | v.x);
+  }
+  __syncwarp();
+  key = warp_max_key(key);
+  __threadfence();
+  int token = key == kNanKey ? -1 : static_cast<int>(~static_cast<unsigned>(key));
+  // Without logits that mean something: any row, so that the ablations run.
+  if (kAblation != RingAblation::kNone)
+    token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
+  const bool aborted = ptx::load_relaxed(p.abort) != 0;
+  if (aborted) token = -1;
+  if (block.index == 0 && lane == 0 && step >= p.first_output) {
+    p.outputs[step - p.first_output] = token;
+  }
+  if (step + 1 < p.input_count && !aborted) {
+    token = __ldg(p.inputs + step + 1);
+  }
+  return token;
+}
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
+                                              const Block& block) {
+  int lane = static_cast<int>(threadIdx.x) & 31;
+  asm volatile("" : "+r"(lane));
+  const bool keeps_time = block.index == 0 && lane == 0;
+  if (keeps_time) p.cycles[0] = ptx::sm_cycles();
+  int turn = 0;
+  unsigned epoch = 0;
+#pragma unroll 1
+  for (int step = 0; step < p.steps; ++step) {
+    if (keeps_time) {
+      p.token_ns[step] = ptx::global_ns();
+      ptx::store_system(&p.status->progress_position, p.position + step);
+    }
+#pragma unroll 1
+    for (int layer = 0; layer < p.layers; ++layer) {
+      epoch = next_epoch(epoch);
+      warp_publish_layer(p, s, block, lane, layer, p.position + step, epoch, turn);
+    }
+    const int token = warp_choose_token<kAblation>(p, s, block, lane, step, turn);
+    turn ^= 1;
+    if (lane == 0) {
+      s.token = token;
+      s.boundaries = token < 0 ? kEnd : step + 1;
+    }
+    ptx::named_sync<kTwoMore>(kTokenDone);
+    if (token < 0) break;
+  }
+  if (keeps_time) {
+    p.token_ns[p.steps] = ptx::global_ns();
+    p.cycles[1] = ptx::sm_cycles();
+  }
+}
+
+}  // namespace mkbench::ring

@@ -1,0 +1,151 @@
+// The statistics warp: norms and current scores of q and k beside the consumers' work, and the new
+// row of the KV cache, off the critical path.
+//
+// Computes, for each layer, from the group's q (2 heads), k and v of the current position:
+//   s_h = 1 / rms(q_h) / sqrt(head_dim) * log2(e), s_k = 1 / rms(k)
+//   c_h = (q_h . k) s_h s_k            the current position's score in log2 units
+//   R_h = max(c_h, |q_h| max|k| - 100) the exponents' reference: no running maximum is needed
+// Reads   Shared::raw, rotated (written by the consumers), key_maxima.
+// Writes  Shared::statistics; rows `position` of kv, by one member of the group.
+#pragma once
+
+#include "kernels/ring/exchange.cuh"
+
+namespace mkbench::ring {
+
+// log2(e): exponentials are taken by ex2.
+inline constexpr float kLog2E = 1.4426950408889634f;
+// R may lie this far below the bound: 2^100 and sums of it stay finite in fp32.
+inline constexpr float kReferenceMargin = 100.0f;
+// Beyond this distance from bound to current score everything below might underflow.
+inline constexpr float kFastLimit = 200.0f;
+// Keys in the cache are rounded to bf16, whose largest growth is 2^-9.
+inline constexpr float kKeyMargin = 1.01f;
+
+// Scalar products of the six vectors raw q0, q1, k and rotated q0, q1, k, by tensor cores: rows 0-5
+// of A are their high planes and rows 8-13 their low planes, columns 0-5 of B the high planes.
+// high[i]: this lane's products (row, 2j + i) of high planes; low[i]: of low row and high column.
+struct Gram {
+  float high[2], low[2];
+};
+
+__device__ __forceinline__ Gram warp_gram(const SplitPlane& raw, const SplitPlane& rotated, int row,
+                                          int j) {
+  const SplitPlane& plane = row < 3 ? raw : rotated;
+  const int at = (row < 3 ? row : min(row - 3, 2)) * kHeadStride + 8 * j;
+  float f[4][4] = {};
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const uint4 h = *reinterpret_cast<const uint4*>(plane.high + at + 32 * c);
+    const uint4 l = *reinterpret_cast<const uint4*>(plane.low + at + 32 * c);
+    ptx::mma_k16(f[2 * (c & 1)], make_uint4(h.x, l.x, h.y, l.y), h.x, h.y);
+    ptx::mma_k16(f[2 * (c & 1) + 1], make_uint4(h.z, l.z, h.w, l.w), h.z, h.w);
+  }
+  float sum[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] = (f[0][i] + f[1][i]) + (f[2][i] + f[3][i]);
+  return {{sum[0], sum[1]}, {sum[2], sum[3]}};
+}
+
+__device__ __forceinline__ float from_lane(float x, int lane) { return __shfl_sync(~0u, x, lane); }
+
+struct KeyScale {
+  float scale;  // 1 / rms(k)
+  float norm;   // |k| after norm and RoPE
+};
+
+// Publishes the layer's statistics to the consumers. (row, column) of a product is lane
+// 4 * row + column / 2, entry column % 2.
+__device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Shared& s, int layer,
+                                                    int lane) {
+  const Gram g = warp_gram(s.raw[layer & 1], s.rotated[layer & 1], lane >> 2, lane & 3);
+  // Squares count the low plane twice: (h + l)^2 = hh + 2 hl, and l^2 is below 2^-16.
+  const float square0 = g.high[0] + 2 * g.low[0], square1 = g.high[1] + 2 * g.low[1];
+  const float product1 = g.high[1] + g.low[1];
+  constexpr float kPerDim = 1.0f / kHeadDim;
+  const float to_log2 = kLog2E * 0.08838834764831845f;  // 1 / sqrt(head_dim)
+  const float key = ptx::rsqrt_approx(from_lane(square0, 9) * kPerDim + p.eps);
+  const float scale0 = ptx::rsqrt_approx(from_lane(square0, 0) * kPerDim + p.eps) * to_log2;
+  const float scale1 = ptx::rsqrt_approx(from_lane(square1, 4) * kPerDim + p.eps) * to_log2;
+  const float current0 = (from_lane(product1, 14) + from_lane(g.low[1], 21)) * key * scale0;
+  const float current1 = (from_lane(product1, 18) + from_lane(g.low[0], 22)) * key * scale1;
+  const float longest = s.key_maxima[layer] * kKeyMargin;
+  const float bound0 = ptx::sqrt_approx(from_lane(square1, 13)) * scale0 * longest;
+  const float bound1 = ptx::sqrt_approx(from_lane(square0, 18)) * scale1 * longest;
+  const float reference0 = fmaxf(current0, bound0 - kReferenceMargin);
+  const float reference1 = fmaxf(current1, bound1 - kReferenceMargin);
+  const bool slow = bound0 - current0 >= kFastLimit || bound1 - current1 >= kFastLimit;
+  if (lane == 0) {
+    *reinterpret_cast<float4*>(&s.statistics.scale0) =
+        make_float4(scale0, reference0, scale1, reference1);
+    *reinterpret_cast<float4*>(&s.statistics.current0) =
+        make_float4(current0 - reference0, current1 - reference1,
+                    __int_as_float(slow || p.slow_attention != 0 ? 1 : 0), 0.0f);
+    ptx::barrier_arrive(ptx::shared_address(&s.statistics_ready));
+  }
+  return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
+}
+
+// Row `position` of this kv head: K scaled and rounded, V rounded.
+__device__ __forceinline__ void warp_write_row(const LaunchParams& p, const SplitPlane& rotated,
+                                               char* head, int position, float key_scale,
+                                               int lane) {
+  const int d = 4 * lane, row = tile_row(position);
+  const size_t tile = tile_offset(position / kRoundPositions, tile_member(position), 0);
+  auto widen2 = [&](HeadVector v, int i) {
+    const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);
+    const unsigned l = *reinterpret_cast<const unsigned*>(rotated.low + v * kHeadStride + d + i);
+    return make_float2(low_bf16(h) + low_bf16(l), high_bf16(h) + high_bf16(l));
+  };
+  char* k = head + tile;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const float2 x = widen2(kKey, i);
+    *reinterpret_cast<unsigned*>(k + k_offset(row, d + i)) =
+        ptx::bf16_pair(x.x * key_scale, x.y * key_scale);
+  }
+  char* v = head + tile_offset(position / kRoundPositions, tile_member(position), 1);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    *reinterpret_cast<unsigned short*>(v + v_offset(row, d + i)) =
+        rotated.high[kValue * kHeadStride + d + i];
+  }
+  // Before the token's boundary: to other blocks' bulk copies.
+  ptx::proxy_fence();
+  __threadfence();
+}
+
+template <RingAblation kAblation>
+__device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
+                                               const Block& block) {
+  int lane = static_cast<int>(threadIdx.x) & 31;
+  asm volatile("" : "+r"(lane));
+  const size_t head_bytes = kv_head_bytes(p.max_context);
+#pragma unroll 1
+  for (int step = 0; step < p.steps; ++step) {
+    const int position = p.position + step;
+    char* head = p.kv + static_cast<size_t>(block.group) * head_bytes;
+#pragma unroll 1
+    for (int layer = 0; layer < p.layers; ++layer) {
+      ptx::named_sync<kOneMore>(kHeadVectors);
+      const KeyScale key = warp_statistics(p, s, layer, lane);
+      // Read again by this warp alone, in the next step.
+      if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
+      if (block.member == position % kMembers && kAblation != RingAblation::kNoLoads) {
+        warp_write_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
+      }
+      __syncwarp();
+      head += kGroups * head_bytes;
+    }
+    ptx::named_arrive<64>(kRowWritten);
+    ptx::named_sync<kTwoMore>(kTokenDone);
+    if (s.token < 0) break;
+  }
+  if (block.member == 0) {
+    for (int layer = lane; layer < p.layers; layer += 32) {
+      p.key_maxima[layer * kGroups + block.group] = s.key_maxima[layer];
+    }
+  }
+}
+
+}  // namespace mkbench::ring
