@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "kernels/phase.h"
+#include "kernels/prefill/prefill.h"
 
 namespace mkbench {
 
@@ -58,7 +59,11 @@ void LaunchEngine::prefill(std::span<const int32_t> ids) {
   inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
   check_room(static_cast<int64_t>(inputs.size()));
   const int steps = static_cast<int>(inputs.size());
-  if (steps > 0) launch(inputs, steps, steps, nullptr);
+  if (steps >= prefill::kLeastRows) {
+    append(inputs);
+  } else if (steps > 0) {
+    launch(inputs, steps, steps, nullptr);
+  }
   pending_ = ids.back();
 }
 
@@ -222,6 +227,14 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   if (logits_out != nullptr) {
     MKBENCH_CUDA(cudaMemcpy(logits_out, logits_.get(), 4 * logits, cudaMemcpyDeviceToHost));
   }
+}
+
+void LaunchEngine::append(const std::vector<int32_t>& inputs) {
+  timed_steps_ = 0;
+  hidden_kept_ = false;
+  launches_ += append_rows(
+      inputs, [this](int position) { status_.host()->progress_position = position - 1; });
+  position_ += static_cast<int>(inputs.size());
 }
 
 void LaunchEngine::check_fault() {

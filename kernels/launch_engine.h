@@ -3,6 +3,7 @@
 // and its KV cache.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ class LaunchEngine : public Engine {
   // The kernel's only argument, valid until the next call. Called on the clock; may queue what
   // the launch needs before it.
   virtual void* prepare(const Request& request) = 0;
+  // KV rows of many ids from position() on, by kernels made for that. `reached` hears the position
+  // after each chunk of rows. Returns the number of launches.
+  virtual int64_t append_rows(std::span<const int32_t> ids,
+                              const std::function<void(int)>& reached) = 0;
   // All bits set in everything that a launch writes but the KV cache, and in KV rows at and above
   // `position`.
   virtual void poison_scratch() = 0;
@@ -97,10 +102,13 @@ class LaunchEngine : public Engine {
     p.steps = r.steps;
     p.input_count = r.input_count;
     p.first_output = r.first_output;
-    p.context_bias = traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
+    p.context_bias = context_bias();
     p.stall_block = traits_.stall_block;
     p.eps = static_cast<float>(config_.rms_norm_eps);
   }
+
+  // Added to the positions that a step attends to.
+  int context_bias() const { return traits_.fault == PlantedFault::kCacheLength ? -1 : 0; }
 
   // Another kernel from now on; its grid fits.
   void set_launch(const LaunchConfig& launch) { launch_ = launch; }
@@ -112,6 +120,7 @@ class LaunchEngine : public Engine {
   void check_id(int32_t id) const;
   void check_room(int64_t steps) const;
   void launch(const std::vector<int32_t>& inputs, int steps, int first_output, float* logits_out);
+  void append(const std::vector<int32_t>& inputs);
   void check_fault();
   // No token came out of a step: its own row is the last of the sequence.
   void end_without_token(std::vector<int32_t>& ids, size_t step);

@@ -8,6 +8,7 @@
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
 #include "kernels/plain/scratch.h"
+#include "kernels/prefill/prefill.h"
 
 namespace mkbench {
 namespace {
@@ -55,6 +56,7 @@ class PlainEngine final : public LaunchEngine {
         k_cache_(cache_elements()),
         v_cache_(cache_elements()),
         scratch_(ScratchSizes(weights.config.shape, launch.blocks)),
+        prefill_scratch_(weights.config.shape),
         control_(kControlWords) {
     poison();
   }
@@ -63,7 +65,8 @@ class PlainEngine final : public LaunchEngine {
     const int blocks = options.blocks > 0 ? options.blocks : kMostBlocks;
     return device_model_bytes(model, options.max_context) +
            model.shape.kv_bytes_per_position() * options.max_context +
-           ScratchSizes(model.shape, blocks).bytes() + 4 * kControlWords + fixed_bytes(model.shape);
+           ScratchSizes(model.shape, blocks).bytes() + prefill::PrefillScratch::bytes(model.shape) +
+           4 * kControlWords + fixed_bytes(model.shape);
   }
 
  private:
@@ -74,7 +77,21 @@ class PlainEngine final : public LaunchEngine {
            static_cast<size_t>(traits().max_context);
   }
 
-  void poison_scratch() override { scratch_.poison(); }
+  int64_t append_rows(std::span<const int32_t> ids,
+                      const std::function<void(int)>& reached) override {
+    const auto bits = [](const DeviceBuffer<Bf16>& b) {
+      return reinterpret_cast<unsigned short*>(b.get());
+    };
+    const prefill::PlainKv kv{bits(k_cache_), bits(v_cache_), config().shape.kv_heads,
+                              traits().max_context};
+    return prefill::prefill_rows(prefill::prefill_model(model_, config(), context_bias()), kv,
+                                 prefill_scratch_, ids, position(), reached);
+  }
+
+  void poison_scratch() override {
+    scratch_.poison();
+    prefill_scratch_.poison();
+  }
 
   void poison_rows(int position) override {
     const ModelShape& s = config().shape;
@@ -154,6 +171,7 @@ class PlainEngine final : public LaunchEngine {
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)
   Scratch scratch_;
+  prefill::PrefillScratch prefill_scratch_;
   DeviceBuffer<unsigned> control_;
   LaunchParams params_{};
 };

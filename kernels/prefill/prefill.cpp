@@ -9,19 +9,19 @@
 namespace mkbench::prefill {
 namespace {
 
-size_t at_least_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t align_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-void check(const PrefillModel& model, int kv_heads, int max_context, const PrefillScratch& scratch,
-           size_t count, int position) {
-  if (!supports(model.shape) || kv_heads != model.shape.kv_heads) {
+void check(const PrefillModel& model, int kv_heads, int max_context, size_t count, int position) {
+  const ModelShape& s = model.shape;
+  if (!supports(s) || kv_heads != s.kv_heads) {
     throw Error(ErrorKind::kBadInput,
-                "prefill: head_dim found " + std::to_string(model.shape.head_dim) +
-                    " wanted 128, hidden_size " + std::to_string(model.shape.hidden) +
-                    " and intermediate_size " + std::to_string(model.shape.intermediate) +
-                    " wanted multiples of 64, query and KV heads together an even count");
+                "prefill: head_dim found " + std::to_string(s.head_dim) +
+                    " wanted 128, hidden_size " + std::to_string(s.hidden) +
+                    " and intermediate_size " + std::to_string(s.intermediate) +
+                    " wanted multiples of 64, num_key_value_heads " + std::to_string(s.kv_heads) +
+                    " wanted " + std::to_string(kv_heads));
   }
-  if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context ||
-      scratch.rows() < 1) {
+  if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context) {
     throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +
                                           std::to_string(count) + " ids > " +
                                           std::to_string(max_context) + " positions");
@@ -72,12 +72,12 @@ template <class Kv>
 int64_t run(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
             std::span<const int32_t> ids, int position,
             const std::function<void(int)>& after_chunk) {
-  check(model, kv.kv_heads, kv.max_context, scratch, ids.size(), position);
+  check(model, kv.kv_heads, kv.max_context, ids.size(), position);
   prepare_gemm();
   prepare_attention();
   int64_t launches = 0;
   while (!ids.empty()) {
-    const size_t count = std::min(ids.size(), static_cast<size_t>(scratch.rows()));
+    const size_t count = std::min(ids.size(), static_cast<size_t>(kChunkRows));
     launches += run_chunk(model, kv, scratch, ids.first(count), position);
     MKBENCH_CUDA(cudaDeviceSynchronize());
     ids = ids.subspan(count);
@@ -89,34 +89,43 @@ int64_t run(const PrefillModel& model, const Kv& kv, const PrefillScratch& scrat
 
 }  // namespace
 
-PrefillScratch::Layout PrefillScratch::layout(const ModelShape& s, int rows) {
+PrefillScratch::Layout PrefillScratch::layout(const ModelShape& s) {
   const size_t hidden = 2 * static_cast<size_t>(s.hidden), q = 2 * static_cast<size_t>(s.q_width()),
                mlp = 2 * static_cast<size_t>(s.intermediate);
   const size_t row_bytes[kParts] = {
       4, 2 * hidden, 4 * static_cast<size_t>(s.qkv_width()), hidden, hidden, q, q, q, q, mlp, mlp};
   Layout at{};
   for (int i = 0; i < kParts; ++i) {
-    at.begin[i + 1] = at.begin[i] + at_least_256(row_bytes[i] * static_cast<size_t>(rows));
+    at.begin[i + 1] = at.begin[i] + align_256(row_bytes[i] * static_cast<size_t>(kChunkRows));
   }
   return at;
 }
 
-PrefillScratch::PrefillScratch(const ModelShape& shape, int max_context)
-    : rows_(std::min(kChunkRows, max_context)),
-      layout_(layout(shape, rows_)),
-      memory_(layout_.begin[kParts]) {}
+PrefillScratch::PrefillScratch(const ModelShape& shape)
+    : layout_(layout(shape)), memory_(layout_.begin[kParts]) {}
 
-int64_t PrefillScratch::bytes(const ModelShape& shape, int max_context) {
-  return static_cast<int64_t>(layout(shape, std::min(kChunkRows, max_context)).begin[kParts]);
+int64_t PrefillScratch::bytes(const ModelShape& shape) {
+  return static_cast<int64_t>(layout(shape).begin[kParts]);
 }
 
-void PrefillScratch::poison() {
+void PrefillScratch::poison() const {
   MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0xff, memory_.bytes()));
 }
 
+PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, int context_bias) {
+  const auto bits = [](const DeviceBuffer<Bf16>& b) {
+    return reinterpret_cast<const unsigned short*>(b.get());
+  };
+  return {.shape = config.shape,
+          .layers = bits(model.layers),
+          .embed = bits(model.embed),
+          .rope = model.rope.get(),
+          .eps = static_cast<float>(config.rms_norm_eps),
+          .context_bias = context_bias};
+}
+
 bool supports(const ModelShape& s) {
-  return s.head_dim == 128 && s.hidden % 64 == 0 && s.intermediate % 64 == 0 &&
-         s.qkv_width() % 128 == 0;
+  return s.head_dim == 128 && s.hidden % 64 == 0 && s.intermediate % 64 == 0;
 }
 
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,

@@ -13,15 +13,14 @@
 #include <functional>
 #include <span>
 
-#include "kernels/device_buffer.h"
+#include "kernels/device_model.h"
 #include "kernels/prefill/inputs.h"
-#include "references/qwen3.h"
 
 namespace mkbench::prefill {
 
 // Rows of one pass over the model: enough for every weight to be read once per 512 ids.
 inline constexpr int kChunkRows = 512;
-// From this many rows on a batched pass is quicker than single steps of a persistent kernel.
+// Fewer rows than this are left to single steps of the persistent kernels.
 inline constexpr int kLeastRows = 16;
 
 // The model in device memory. bf16 values travel as 16 raw bits.
@@ -34,17 +33,18 @@ struct PrefillModel {
   int context_bias;  // 0; -1 plants the fault "newest row dropped"
 };
 
-// What the kernels of a pass hand to each other: one allocation, rows of a chunk each.
+// The rows of `model`, which must outlive the result.
+PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, int context_bias);
+
+// What the kernels of a pass hand to each other: one allocation; `rows` is kChunkRows.
 class PrefillScratch {
  public:
-  // `max_context`: a chunk never has more rows than the KV cache.
-  PrefillScratch(const ModelShape& shape, int max_context);
+  explicit PrefillScratch(const ModelShape& shape);
   // Bytes of device memory that it takes.
-  static int64_t bytes(const ModelShape& shape, int max_context);
+  static int64_t bytes(const ModelShape& shape);
   // All bits set: NaN in every format. Asynchronous.
-  void poison();
+  void poison() const;
 
-  int rows() const { return rows_; }
   int* ids() const { return part<int>(0); }           // (rows)
   float* residual() const { return part<float>(1); }  // (rows, hidden)
   float* qkv() const { return part<float>(2); }       // (rows, qkv_width)
@@ -58,26 +58,25 @@ class PrefillScratch {
   struct Layout {
     size_t begin[kParts + 1];  // bytes; the last is the end
   };
-  static Layout layout(const ModelShape& shape, int rows);
+  static Layout layout(const ModelShape& shape);
   template <typename T>
   T* part(int i) const {
     return reinterpret_cast<T*>(memory_.get() + layout_.begin[i]);
   }
   SplitRows split(int i) const { return {part<unsigned short>(i), part<unsigned short>(i + 1)}; }
 
-  int rows_;
   Layout layout_;
   DeviceBuffer<char> memory_;
 };
 
-// Whether the kernels' tiles divide this shape (head_dim 128; widths multiples of 64 or 128).
+// Whether the kernels' tiles divide this shape: head_dim 128, widths multiples of 64.
 bool supports(const ModelShape& shape);
 
 // Appends the KV rows of `ids` at positions [position, position + ids.size()); rows below must be
 // there. `after_chunk`, if given, hears the position reached each time that a chunk's rows are
 // complete. Synchronous; returns the number of kernel launches. Throws Error(kBadInput) for a shape
-// that is not supported or rows beyond the KV cache's room, Error(kCuda). The caller
-// has checked the ids.
+// that is not supported or rows beyond the KV cache's room, Error(kCuda). The caller has checked
+// the ids.
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,
                      std::span<const int32_t> ids, int position,
                      const std::function<void(int)>& after_chunk = {});

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/launch_engine.h"
+#include "kernels/prefill/prefill.h"
 #include "kernels/ring/instances.h"
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/repack.h"
@@ -88,7 +89,8 @@ class RingEngine final : public LaunchEngine {
         model_(upload_model(weights, options.max_context, options.fault)),
         streamed_(ring::repack(model_, weights.config.shape)),
         kv_memory_(cache().bytes()),
-        key_maxima_(static_cast<size_t>(weights.config.shape.layers) * ring::kGroups) {
+        key_maxima_(static_cast<size_t>(weights.config.shape.layers) * ring::kGroups),
+        prefill_scratch_(weights.config.shape) {
     MKBENCH_CUDA(cudaMemset(key_maxima_.get(), 0, key_maxima_.bytes()));
     poison();
   }
@@ -98,7 +100,7 @@ class RingEngine final : public LaunchEngine {
     return device_model_bytes(model, options.max_context) +
            ring::streamed_model_bytes(model.shape) + static_cast<int64_t>(cache.bytes()) +
            4LL * model.shape.layers * ring::kGroups + ring::ExchangeWords::bytes() +
-           fixed_bytes(model.shape);
+           prefill::PrefillScratch::bytes(model.shape) + fixed_bytes(model.shape);
   }
 
   void retune(const RingOptions& options) {
@@ -117,7 +119,18 @@ class RingEngine final : public LaunchEngine {
     return {kv_memory_.get(), config().shape.layers, options_.max_context};
   }
 
-  void poison_scratch() override { words_.poison(); }
+  int64_t append_rows(std::span<const int32_t> ids,
+                      const std::function<void(int)>& reached) override {
+    const prefill::RingKv kv{kv_memory_.get(), key_maxima_.get(), ring::kGroups,
+                             options_.max_context};
+    return prefill::prefill_rows(prefill::prefill_model(model_, config(), context_bias()), kv,
+                                 prefill_scratch_, ids, position(), reached);
+  }
+
+  void poison_scratch() override {
+    words_.poison();
+    prefill_scratch_.poison();
+  }
   void poison_rows(int position) override { ring::poison_rows(cache(), position); }
   void zero_rows() override { MKBENCH_CUDA(cudaMemset(kv_memory_.get(), 0, kv_memory_.bytes())); }
   uint64_t checksum(int positions) const override { return ring::kv_checksum(cache(), positions); }
@@ -185,10 +198,11 @@ class RingEngine final : public LaunchEngine {
   RingOptions options_;
   const int compute_major_;
   const ring::Tuning& tuning_;
-  const DeviceModel model_;  // row-major: embeddings, and what the stream was made from
+  const DeviceModel model_;  // row-major: embeddings, prefill, and what the stream was made from
   const ring::StreamedModel streamed_;
   DeviceBuffer<char> kv_memory_;
   DeviceBuffer<float> key_maxima_;  // (layers, kv_heads)
+  prefill::PrefillScratch prefill_scratch_;
   ring::ExchangeWords words_;
   LaunchParams params_{};
 };
