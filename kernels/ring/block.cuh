@@ -34,10 +34,15 @@ enum Barrier : int {
 inline constexpr int kHeadStride = 160;
 enum HeadVector : int { kQuery0, kQuery1, kKey, kValue, kHeadVectors_ };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-inline constexpr int kRingSlots = 3;  // 99 KiB a block
+// More than 10 slots did not help on an H200; from sm_120 on a block has 99 KiB, not 227.
+inline constexpr int kMostRingSlots = 10, kSmallRingSlots = 3;
+MKBENCH_HD constexpr int ring_slots(int compute_major) {
+  return compute_major >= 12 ? kSmallRingSlots : kMostRingSlots;
+}
+#ifdef __CUDA_ARCH__
+inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
 #else
-inline constexpr int kRingSlots = 10;  // more did not help (H200)
+inline constexpr int kRingSlots = kMostRingSlots;
 #endif
 
 // fp32 vectors as two bf16 planes: x = high + low to 16 bits of mantissa.
@@ -58,8 +63,10 @@ struct Shared {
   alignas(16) float partials[2][kOutRows][20];              // [row][warp], 20: no bank conflicts
   alignas(16) float squares[2][kConsumerWarps];             // RMSNorm
   alignas(16) unsigned activations[kConsumerWarps][2][32];  // a warp's 64 columns, high and low
-  alignas(16) float head_input[kHidden];                    // LM head
-  alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];  // [turn][high, low]: A fragments
+  union {
+    alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];  // [turn][high, low]: A operands
+    alignas(16) float head_input[kHidden];                          // LM head
+  };
   alignas(16) float denominators[2][kConsumerWarps];
   alignas(16) float maxima[2][2][kConsumerWarps];  // slow path: [turn][head][warp]
   alignas(16) SplitPlane rotated[2];               // [layer % 2] q, k after RoPE, v
@@ -68,11 +75,18 @@ struct Shared {
   alignas(16) ulonglong2 seen[2][kConsumerThreads];  // exchange: last values of the accumulators
   float2 residual[kConsumerThreads];                 // two elements a consumer thread
   float key_maxima[kMaxLayers];                      // largest |k| of this kv head
-  alignas(8) unsigned long long full[kRingSlots], empty[kRingSlots], statistics_ready;
+  alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots], statistics_ready;
   int token;                // next input id; -1 ends the launch
   volatile int boundaries;  // tokens whose boundary the publisher has acquired; kEnd: no more
 };
 inline constexpr int kEnd = 0x7fffffff;
+
+// A block's dynamic shared memory: the ring, then Shared.
+MKBENCH_HD constexpr int shared_bytes(int compute_major) {
+  return ring_slots(compute_major) * kSlotBytes + static_cast<int>(sizeof(Shared));
+}
+static_assert(shared_bytes(9) <= 227 * 1024, "sm_90, sm_100");
+static_assert(shared_bytes(12) <= 99 * 1024, "sm_120");
 
 struct Block {
   int index, group, member;  // index = group * kMembers + member

@@ -10,6 +10,7 @@ template __global__ void ring_decode<RingAblation::kNoLoads>(const __grid_consta
 }  // namespace mkbench::ring
 
 #ifndef __CUDACC_RTC__
+#include "kernels/cuda_check.h"
 #include "kernels/ring/instances.h"
 
 namespace mkbench::ring {
@@ -27,6 +28,13 @@ const void* kernel_for(RingAblation ablation) {
 }
 
 int threads_per_block() { return kThreads; }
+
+int shared_bytes() {
+  int device = 0, major = 0;
+  MKBENCH_CUDA(cudaGetDevice(&device));
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return shared_bytes(major);
+}
 
 }  // namespace mkbench::ring
 #endif

@@ -79,7 +79,9 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   if ((me.warp >> 2) < min(a.tiles, kTiles)) a.scores(me, layer, s);
   if (kSplit) a.load_v(0);
   wait_barrier(c.p, a.site, ptx::shared_address(&c.s.statistics_ready), layer & 1);
-  if (c.s.statistics.slow != 0) return slow_attention(a, layer, s);
+  if (kAblation == RingAblation::kNone && c.s.statistics.slow != 0) {
+    return slow_attention(a, layer, s);
+  }
   Attended r{};
   if (a.tiles > 0) {
     a.fast_turn(me, 0, s);
