@@ -1,6 +1,8 @@
 // Where tensors lie in device memory in their row-major form. Shared by host and device.
 #pragma once
 
+#include <cstddef>
+
 #include "references/qwen3.h"
 
 namespace mkbench {

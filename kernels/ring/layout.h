@@ -8,6 +8,8 @@
 // multiply stay inside the group.
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/partition.h"
 #include "references/qwen3.h"
 

@@ -1,0 +1,150 @@
+// What the ring megakernel's host side says and tells without a GPU.
+#include <cuda_runtime_api.h>
+
+#include <climits>
+
+#include "kernels/ring/megakernel.h"
+#include "kernels/ring/scratch.h"
+#include "kernels/ring/tuning.h"
+#include "references/error.h"
+#include "references/snapshot.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+ModelConfig config_of(const ModelShape& shape) {
+  return {.shape = shape,
+          .rope_theta = 1e6,
+          .rope_theta_key = "rope_theta",
+          .rms_norm_eps = 1e-6,
+          .tie_word_embeddings = true,
+          .max_positions = 40960};
+}
+
+ModelShape with_layers(int layers) {
+  ModelShape shape = kQwen3_0_6B;
+  shape.layers = layers;
+  return shape;
+}
+
+TEST_CASE("another layer shape is refused with every difference, before any GPU is asked",
+          "[ring]") {
+  try {
+    make_ring(load_folder(data_dir() / "tiny", "tiny"));
+    FAIL("no error");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    INFO(text);
+    REQUIRE(error.kind() == ErrorKind::kBadInput);
+    REQUIRE(text.find("hidden_size found 128 wanted 1024") != std::string::npos);
+    REQUIRE(text.find("intermediate_size found 384 wanted 3072") != std::string::npos);
+    REQUIRE(text.find("num_attention_heads found 4 wanted 16") != std::string::npos);
+    REQUIRE(text.find("num_key_value_heads found 2 wanted 8") != std::string::npos);
+    REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
+  }
+}
+
+TEST_CASE("odd and too many layers are refused", "[ring]") {
+  for (const int layers : {0, 1, 3, 27, 66}) {
+    const std::string text = ring_obstacle(config_of(with_layers(layers)), 0);
+    INFO(text);
+    REQUIRE_THAT(text, ContainsText("num_hidden_layers found " + std::to_string(layers)));
+  }
+  for (const int layers : {2, 28, 64}) {
+    REQUIRE(ring_obstacle(config_of(with_layers(layers)), 0).find("num_hidden_layers") ==
+            std::string::npos);
+  }
+}
+
+TEST_CASE("weights that do not fit the config are refused by name", "[ring]") {
+  ModelWeights w;
+  w.config = config_of(with_layers(2));
+  w.layers.resize(2);
+  try {
+    make_ring(w);
+    FAIL("no error");
+  } catch (const Error& error) {
+    REQUIRE(error.kind() == ErrorKind::kBadInput);
+    REQUIRE_THAT(error.what(), ContainsText("model.embed_tokens.weight is [0, 0]"));
+  }
+}
+
+TEST_CASE("without a GPU ring says so", "[ring]") {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) SKIP_TEST("there is a GPU");
+  REQUIRE_THAT(ring_obstacle(config_of(kQwen3_0_6B), 0), ContainsText("no GPU 0"));
+}
+
+TEST_CASE("memory is told before it is taken", "[ring]") {
+  const ModelConfig config = config_of(kQwen3_0_6B);
+  const auto bytes = [&](int context) {
+    return ring_device_bytes(config, {.max_context = context});
+  };
+  // The row-major weights and the stream: the LM head is in both.
+  REQUIRE(bytes(1) > 4 * kQwen3_0_6B.parameters(true));
+  REQUIRE(bytes(1) < 4 * kQwen3_0_6B.parameters(true) + (256 << 20));
+  // KV rows come in rounds of 1,024 positions.
+  REQUIRE(bytes(1024) - bytes(1) == 1023 * 64 * 8);
+  REQUIRE(bytes(1025) - bytes(1024) == 1024 * kQwen3_0_6B.kv_bytes_per_position() + 64 * 8);
+  REQUIRE(ring::kv_head_bytes(1024) == 1024u * 2 * 2 * 128);
+}
+
+TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at least", "[ring]") {
+  constexpr ring::ExchangeLayout at = ring::exchange_layout();
+  const size_t starts[] = {at.qkv,           at.swiglu,  at.partials, at.score_maxima, at.best,
+                           at.attention_out, at.mlp_out, at.abort,    at.bytes};
+  // Bytes that the kernel indexes, from the shapes in LaunchParams.
+  const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16, 8 * 16 * 16,
+                          128 * 16,     4 * 1024 * 8, 4 * 1024 * 8,         4};
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    REQUIRE(starts[i] % 256 == 0);
+    REQUIRE(starts[i + 1] >= starts[i] + sizes[i]);
+  }
+}
+
+TEST_CASE("every card has a row of the tuning table that its ring can hold", "[ring][tuning]") {
+  struct Card {
+    const char* name;
+    int major;
+  };
+  const auto& unknown = ring::tuning_for("NVIDIA Something", 10);
+  for (const Card& card :
+       {Card{"NVIDIA H200", 9}, Card{"NVIDIA H100 80GB HBM3", 9}, Card{"NVIDIA GH200 480GB", 9},
+        Card{"NVIDIA B200", 10}, Card{"NVIDIA GeForce RTX 5090", 12}}) {
+    INFO(card.name);
+    const ring::Tuning& row = ring::tuning_for(card.name, card.major);
+    ring::LaunchParams p{};
+    ring::apply_tuning(row, p);
+    REQUIRE(p.split_from >= 0);
+    REQUIRE(p.split_from <= ring::kMostRedundant);
+    int before = 0;
+    for (const ring::PaceRange& range : p.paces) {
+      REQUIRE(range.until >= before);
+      before = range.until;
+      REQUIRE(range.pace.copies_in_flight >= 1);
+      REQUIRE(range.pace.copies_in_flight <= ring::most_copies_in_flight(card.major));
+      REQUIRE(range.pace.gap_cycles >= 0);
+    }
+    REQUIRE(before == INT_MAX);
+    REQUIRE(p.head_pace.copies_in_flight <= ring::most_copies_in_flight(card.major));
+    REQUIRE_FALSE(row.chosen_by.empty());
+  }
+  REQUIRE(&ring::tuning_for("NVIDIA GH200 480GB", 9) == &unknown);  // not an H200
+  REQUIRE(&ring::tuning_for("NVIDIA H200", 9) != &unknown);
+}
+
+TEST_CASE("a row prints as the table writes it", "[ring][tuning]") {
+  const ring::Tuning row{.card = "NVIDIA X",
+                         .compute_major = 9,
+                         .paces = {{128, {3, 700}}, {INT_MAX, {4, 0}}},
+                         .head_pace = {4, 0},
+                         .split_from = 96,
+                         .chosen_by = "a sweep"};
+  REQUIRE(ring::tuning_row(row) ==
+          "{.card = \"NVIDIA X\", .compute_major = 9, .paces = {{128, {3, 700}}, {kEver, {4, 0}}}, "
+          ".head_pace = {4, 0}, .split_from = 96, .chosen_by = \"a sweep\"},");
+}
+
+}  // namespace
+}  // namespace mkbench
