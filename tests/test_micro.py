@@ -16,11 +16,16 @@ PROTOCOLS = ("counter", "epoch64", "epoch32_group16", "partial128_group16",
 LOADS = ("idle", "load:paced", "load:unpaced")
 PHASES = ("qkv", "attention/context:1024", "attention/context:4096", "attention/context:16384",
           "o_proj", "gate_up", "down", "lm_head")
+RING_CONTEXTS = ("0", "512", "4096")
+ABLATIONS = ("", "/no_waits", "/no_loads")
 NAMES = {
     "read/plain",
     *(f"read/bulk/{pattern}/gap:{gap}" for pattern, gap in itertools.product(PATTERNS, (0, 700))),
     *(f"exchange/{protocol}/{load}" for protocol, load in itertools.product(PROTOCOLS, LOADS)),
     *(f"phase/{phase}" for phase in PHASES),
+    *(f"ring/layers/context:{context}{ablation}"
+      for context, ablation in itertools.product(RING_CONTEXTS, ABLATIONS)),
+    "ring/lm_head",
 }
 
 

@@ -52,5 +52,6 @@ double median(std::vector<double> values);
 void add_bandwidth(Bench& bench);
 void add_exchanges(Bench& bench);
 void add_phases(Bench& bench);
+void add_ring(Bench& bench);
 
 }  // namespace mkbench::micro

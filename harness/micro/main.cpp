@@ -18,6 +18,7 @@ int run(int argc, char** argv) {
   mkbench::micro::add_bandwidth(bench);
   mkbench::micro::add_exchanges(bench);
   mkbench::micro::add_phases(bench);
+  mkbench::micro::add_ring(bench);
   benchmark::AddCustomContext("gpu", bench.obstacle().empty() ? bench.gpu().name : "none");
   if (!bench.obstacle().empty()) {
     std::fprintf(stderr, "mkbench_micro: every benchmark is skipped: %s\n",
