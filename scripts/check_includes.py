@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-from tracked_files import ROOT, tracked_files
+from tracked_files import ROOT, check_files, show
 
 # Folder -> the folders whose headers it may include.
 MAY_INCLUDE = {
@@ -59,21 +59,11 @@ def check_file(path: str, text: str) -> list[str]:
 
 def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
     """All violations under root, and the number of source files read."""
-    violations = []
-    count = 0
-    for path in tracked_files(root):
-        if pathlib.PurePosixPath(path).suffix in SOURCE_SUFFIXES:
-            count += 1
-            violations += check_file(path, (root / path).read_text(encoding="utf-8"))
-    return violations, count
+    return check_files(check_file, root, SOURCE_SUFFIXES)
 
 
 def main() -> int:
-    violations, count = check_tree()
-    for line in violations:
-        print(line)
-    print(f"{count} source files, {len(violations)} violations of the include arrows")
-    return 1 if violations or count == 0 else 0
+    return show(*check_tree(), "{count} source files, {findings} violations of the include arrows")
 
 
 if __name__ == "__main__":

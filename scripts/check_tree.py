@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-from tracked_files import ROOT, tracked_files
+from tracked_files import ROOT, check_files, show
 
 # Character classes keep this file from finding itself.
 MACHINE_PATH = re.compile(r"(?<![\w.$}{-])/(?:wor[k]|roo[t]|hom[e]|User[s]|mn[t])/[\w.-]+")
@@ -43,24 +43,11 @@ def check_text(path: str, text: str) -> list[str]:
 
 def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
     """All findings under root, and the number of text files read."""
-    findings = []
-    count = 0
-    for path in tracked_files(root):
-        try:
-            text = (root / path).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue  # weights, pictures
-        count += 1
-        findings += check_text(path, text)
-    return findings, count
+    return check_files(check_text, root)
 
 
 def main() -> int:
-    findings, count = check_tree()
-    for line in findings:
-        print(line)
-    print(f"{count} text files, {len(findings)} findings")
-    return 1 if findings or count == 0 else 0
+    return show(*check_tree(), "{count} text files, {findings} findings")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The files of this tree that git tracks, for the checks beside this file.
+"""The files of this tree that git tracks, and how the checks beside this file walk them.
 
 In a tree without git's index (an exported archive, a copied tree) every file counts, except what builds and
 runs leave behind.
@@ -7,6 +7,7 @@ runs leave behind.
 import os
 import pathlib
 import subprocess
+from collections.abc import Callable, Collection
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git")
@@ -29,3 +30,34 @@ def tracked_files(root: pathlib.Path = ROOT) -> list[str]:
             here = pathlib.Path(folder).relative_to(root)
             found += [(here / name).as_posix() for name in files if not name.endswith(".pyc")]
     return sorted(found, key=os.fsencode)
+
+
+def check_files(check: Callable[[str, str], list[str]], root: pathlib.Path = ROOT,
+                suffixes: Collection[str] | None = None) -> tuple[list[str], int]:
+    """What check(path, text) finds in the tracked text files under root, and how many it read.
+
+    With suffixes only files that end in one of them, and then all of these must be text; without, files that
+    are no text (weights, pictures) are left out.
+    """
+    findings = []
+    count = 0
+    for path in tracked_files(root):
+        if suffixes is not None and pathlib.PurePosixPath(path).suffix not in suffixes:
+            continue
+        try:
+            text = (root / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            if suffixes is not None:
+                findings.append(f"{path}: not UTF-8")
+            continue
+        count += 1
+        findings += check(path, text)
+    return findings, count
+
+
+def show(findings: list[str], count: int, summary: str) -> int:
+    """Prints the findings, then the summary with both numbers put in; the exit code. Nothing read is a failure."""
+    for line in findings:
+        print(line)
+    print(summary.format(count=count, findings=len(findings)))
+    return 1 if findings or count == 0 else 0

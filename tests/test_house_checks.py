@@ -1,5 +1,7 @@
 """The checks of the tree hold on this tree, and each of them can fail: violations are planted."""
 
+import contextlib
+import io
 import json
 import pathlib
 import subprocess
@@ -120,6 +122,33 @@ class TemporaryTree(unittest.TestCase):
 
     def track(self):
         subprocess.run(["git", "add", "."], cwd=self.root, check=True)
+
+
+class CheckFiles(TemporaryTree):
+    @staticmethod
+    def quote(path, text):
+        return [f"{path}: {text}"]
+
+    def test_tracked_text_only(self):
+        (self.root / "weights.bin").write_bytes(b"\xff\xfe")
+        self.track()
+        self.write("README-draft.md", "not tracked")
+        findings, count = tracked_files.check_files(self.quote, self.root)
+        self.assertEqual(count, 3)
+        self.assertEqual(findings, ["CMakeLists.txt: project", "README.md: words", "kernels/plain/a.cu: kernel"])
+
+    def test_chosen_files_must_be_text(self):
+        (self.root / "kernels/b.cu").write_bytes(b"\xff\xfe")
+        self.track()
+        findings, count = tracked_files.check_files(self.quote, self.root, {".cu"})
+        self.assertEqual((findings, count), (["kernels/b.cu: not UTF-8", "kernels/plain/a.cu: kernel"], 1))
+
+    def test_exit_code(self):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertEqual(tracked_files.show([], 3, "{count} read, {findings} found"), 0)
+            self.assertEqual(tracked_files.show(["a: b"], 3, ""), 1)
+            self.assertEqual(tracked_files.show([], 0, ""), 1)
+        self.assertTrue(printed.getvalue().startswith("3 read, 0 found\na: b\n"))
 
 
 class SourceHash(TemporaryTree):
