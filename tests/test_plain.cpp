@@ -238,6 +238,26 @@ TEST_CASE("a NaN logit gives no token, and the sequence ends there", "[plain]") 
   e->reset();
   e->prefill(corpus_ids(10));
   REQUIRE(e->position() == 9);
+  const auto forced = corpus_ids(4);  // inputs that are given do not bring it back to life
+  REQUIRE(e->decode(4, forced.data()) == std::vector<int32_t>(4, -1));
+  REQUIRE(e->position() == 10);
+  REQUIRE_FALSE(e->hidden(0).has_value());
+}
+
+TEST_CASE("plain skips to a depth for diagnostics", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const auto e = make_plain(tiny(), {.max_context = 512});
+  e->prefill(corpus_ids(20));
+  REQUIRE(e->skip_to(300));
+  REQUIRE(e->position() == 300);
+  for (const int position : {0, 299}) {
+    const auto row = e->kv_row(3, position).value();
+    REQUIRE(std::all_of(row.begin(), row.end(), [](float x) { return x == 0; }));
+  }
+  REQUIRE(e->decode(8).size() == 8);
+  REQUIRE(e->position() == 308);
+  REQUIRE_THROWS_AS(e->skip_to(513), Error);
+  REQUIRE_THROWS_AS(e->skip_to(-1), Error);
 }
 
 TEST_CASE("plain refuses what it cannot do and never clamps", "[plain]") {
