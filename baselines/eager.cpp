@@ -1,7 +1,6 @@
 #include "baselines/eager.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/DeviceGuard.h>
@@ -113,6 +112,7 @@ class EagerEngine final : public Engine {
   uint64_t kv_checksum(int rows) const;
 
   EagerOptions options_;
+  CpuThreads threads_;
   ModelShape shape_;
   at::Device device_;
   at::TensorOptions ids_;        // int64 on the device
@@ -128,6 +128,7 @@ class EagerEngine final : public Engine {
 
 EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& options)
     : options_(options),
+      threads_(options.threads),
       shape_(weights.config.shape),
       device_(options.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options.gpu))
                            : at::Device(at::kCPU)),
@@ -378,7 +379,6 @@ std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptio
     refuse("head_dim is " + std::to_string(config.shape.head_dim) + ", wanted a multiple of 4");
   }
   pin_torch_settings();
-  if (options.threads > 0) at::set_num_threads(options.threads);
   if (options.cuda) {
     const int found = translate_errors([] { return static_cast<int>(at::cuda::device_count()); });
     if (options.gpu < 0 || options.gpu >= found) {

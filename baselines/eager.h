@@ -17,7 +17,9 @@ struct EagerOptions {
   bool fp32 = false;       // T: weights widened to fp32, TF32 off
   bool head_fp32 = false;  // B': the last matmul alone in fp32
   int max_context = 4096;
-  int threads = 0;  // CPU threads, 0 = libtorch's choice
+  // CPU threads while the engine lives, 0 = libtorch's choice. One number for the whole process:
+  // of several engines the newest decides.
+  int threads = 0;
   PlantedFault fault = PlantedFault::kNone;
 };
 

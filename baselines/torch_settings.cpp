@@ -45,6 +45,12 @@ bool allows_reduced_precision(T value) {
   }
 }
 
+// Oldest first; in front of them what libtorch had before.
+std::list<int>& thread_wishes() {
+  static std::list<int> wishes;
+  return wishes;
+}
+
 // "13.0" out of "... CUDA_VERSION=13.0, ..."; empty in a build without CUDA.
 std::string cuda_version_in(const std::string& build_description) {
   std::smatch match;
@@ -66,6 +72,22 @@ void pin_torch_settings() {
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
   // On, it would add a fill kernel to every allocation and flatter whatever eager is compared with.
   context.setDeterministicFillUninitializedMemory(false);
+}
+
+CpuThreads::CpuThreads(int threads) : held_(threads > 0) {
+  if (!held_) return;
+  std::list<int>& wishes = thread_wishes();
+  if (wishes.empty()) wishes.push_back(at::get_num_threads());
+  wish_ = wishes.insert(wishes.end(), threads);
+  at::set_num_threads(threads);
+}
+
+CpuThreads::~CpuThreads() {
+  if (!held_) return;
+  std::list<int>& wishes = thread_wishes();
+  wishes.erase(wish_);
+  if (wishes.back() != at::get_num_threads()) at::set_num_threads(wishes.back());
+  if (wishes.size() == 1) wishes.clear();
 }
 
 std::string eager_settings() {

@@ -88,6 +88,34 @@ TEST_CASE("the pinned settings are in force and are reported") {
   }
 }
 
+// "cpu_threads=2" out of the settings.
+std::string cpu_threads() {
+  const std::string settings = eager_settings();
+  return settings.substr(settings.find("cpu_threads="));
+}
+
+TEST_CASE("a number of CPU threads holds as long as an engine that asked for it") {
+  const auto make = [weights = load_case("tiny").weights](int threads) {
+    EagerOptions options;
+    options.max_context = 16;
+    options.threads = threads;
+    return make_eager(weights, options);
+  };
+  const std::string before = cpu_threads();
+  REQUIRE(before != "cpu_threads=5");
+  REQUIRE(before != "cpu_threads=7");
+  auto five = make(5);
+  CHECK(cpu_threads() == "cpu_threads=5");
+  auto any = make(0);
+  CHECK(cpu_threads() == "cpu_threads=5");
+  auto seven = make(7);
+  CHECK(cpu_threads() == "cpu_threads=7");
+  five.reset();  // not the newest
+  CHECK(cpu_threads() == "cpu_threads=7");
+  seven.reset();
+  CHECK(cpu_threads() == before);
+}
+
 TEST_CASE("CUDA without a usable GPU is refused, never replaced") {
   const TorchFacts facts = torch_facts();
   CHECK(facts.version.find('.') != std::string::npos);
