@@ -16,7 +16,7 @@ enum Control : size_t { kArrivals = 0, kAbort = 32, kWrong = 64, kEndLoad = 96, 
 constexpr size_t kControlWords = 160;
 
 constexpr unsigned kSpinLimitUs = 200'000;  // an exchange takes microseconds
-constexpr unsigned long long kLoadLimitNs = 2'000'000'000;
+constexpr unsigned long long kLoadLimitNs = 500'000'000;
 constexpr auto kStartLimit = std::chrono::seconds(2);
 
 // More than half of a multiprocessor's shared memory: one block of the load on each.

@@ -64,7 +64,10 @@ double launch_ms(Engine& engine, int context) {
   if (!engine.skip_to(context))
     throw Error(ErrorKind::kRuntime, "ring: cannot take a depth without computing it");
   engine.decode(kTokens);
-  return engine.last_times().event_ms;
+  const DecodeTimes times = engine.last_times();
+  if (times.per_token_ms.size() != kTokens)  // a NaN logit ends a launch
+    throw Error(ErrorKind::kIntegrity, "ring: the launch ended before its last step");
+  return times.event_ms;
 }
 
 // What kTokens steps from `context` rows on must read in `layers` layers.
