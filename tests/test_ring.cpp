@@ -74,12 +74,22 @@ TEST_CASE("ring's KV rows are the oracle's across the edges of tiles and rounds"
     }
   }
   const auto e = make_ring(w, {.max_context = 1100});
-  e->prefill(ids);
-  REQUIRE(e->position() == 1099);
-  for (int layer = 0; layer < 2; ++layer) {
-    for (const int position : {0,   1,   15,  16,  31,   32,   63,   64,   127,  128,
-                               479, 480, 511, 512, 1022, 1023, 1024, 1025, 1055, 1098}) {
-      require_row_close(*e, oracle, layer, position);
+  for (const bool prefilled : {false, true}) {  // by the ring's own steps, and in batches
+    e->reset();
+    e->poison();
+    if (prefilled) {
+      e->prefill(ids);
+    } else {
+      e->set_pending(ids[0]);
+      e->decode(1099, ids.data());
+    }
+    REQUIRE(e->position() == 1099);
+    for (int layer = 0; layer < 2; ++layer) {
+      for (const int position : {0,   1,   15,  16,  31,   32,   63,   64,   127,  128,
+                                 479, 480, 511, 512, 1022, 1023, 1024, 1025, 1055, 1098}) {
+        INFO("prefilled " << prefilled);
+        require_row_close(*e, oracle, layer, position);
+      }
     }
   }
   REQUIRE_FALSE(e->kv_row(0, 1099).has_value());
