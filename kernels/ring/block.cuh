@@ -25,7 +25,6 @@ enum Barrier : int {
   kHeadVectors = 3,   // q, k, v of the layer are in shared memory: consumers -> statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
   kConsumers = 5,     // among consumers
-  kRowWritten = 6,    // the token's K and V rows are in memory: statistics -> publisher
   kPartialsRead = 7,  // publisher has read the partial sums: publisher -> consumers
 };
 
@@ -77,9 +76,9 @@ struct Shared {
   float key_maxima[kMaxLayers];                      // largest |k| of this kv head
   alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots], statistics_ready;
   int token;                // next input id; -1 ends the launch
-  volatile int boundaries;  // tokens whose boundary the publisher has acquired; kEnd: no more
+  volatile int rows_seen;  // KV rows of this many steps are visible to the loader's copies
+  volatile int ended;      // 1: no step follows
 };
-inline constexpr int kEnd = 0x7fffffff;
 
 // A block's dynamic shared memory: the ring, then Shared.
 MKBENCH_HD constexpr int shared_bytes(int compute_major) {
@@ -88,14 +87,16 @@ MKBENCH_HD constexpr int shared_bytes(int compute_major) {
 static_assert(shared_bytes(9) <= 227 * 1024, "sm_90, sm_100");
 static_assert(shared_bytes(12) <= 99 * 1024, "sm_120");
 
+// A block's number among all, its group and its place in the group; one register.
 struct Block {
-  int index, group, member;  // index = group * kMembers + member
+  int index;  // group * kMembers + member
+  __device__ __forceinline__ int group() const { return index / kMembers; }
+  __device__ __forceinline__ int member() const { return index % kMembers; }
 };
 
 __device__ __forceinline__ Block this_block() {
   const int b = static_cast<int>(blockIdx.x);
-  const int group = group_of(b), member = member_of(b);
-  return {group * kMembers + member, group, member};
+  return {group_of(b) * kMembers + member_of(b)};
 }
 
 // Who a thread is among its kind. `row` and `j` are its coordinates in mma's fragments. Asked anew

@@ -165,6 +165,7 @@ __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const S
 // --- the residual stream
 
 // Adds one lane's two rows to all replicas. The check follows the publication: nobody waits for it.
+template <RingAblation kAblation>
 __device__ __forceinline__ void publish_contribution(const LaunchParams& p, const Site& at,
                                                      FixedWord* accumulator, int row0, float x0,
                                                      int row1, float x1) {
@@ -175,7 +176,9 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
     ptx::add_relaxed(accumulator + r * kHidden + row0, a);
     ptx::add_relaxed(accumulator + r * kHidden + row1, b);
   }
-  if (!(fabsf(x0) < kFixedLimit && fabsf(x1) < kFixedLimit)) raise(p, kRaisedRange, at, 0, 0);
+  if (kAblation == RingAblation::kNone && !(fabsf(x0) < kFixedLimit && fabsf(x1) < kFixedLimit)) {
+    raise(p, kRaisedRange, at, 0, 0);
+  }
 }
 
 // Waits for the group contributions to this thread's two elements and adds them to its residual.

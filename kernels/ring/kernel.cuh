@@ -43,7 +43,9 @@ __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, 
   ptx::named_sync<kTwoMore>(kTokenDone);
 }
 
-__device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, const Block& block) {
+template <RingAblation kAblation>
+__device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, char* slots,
+                                           const Block& block) {
   const int t = static_cast<int>(threadIdx.x);
   if (t == 0) {
     for (int i = 0; i < kRingSlots; ++i) {
@@ -52,14 +54,20 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, con
     }
     ptx::barrier_init(ptx::shared_address(&s.statistics_ready), 1);
     ptx::barrier_init_fence();
-    s.boundaries = 0;
+    s.rows_seen = 0;
+    s.ended = 0;
     s.token = __ldg(p.inputs);
+  }
+  if (kAblation == RingAblation::kNoLoads) {  // what is consumed all the same must be finite
+    for (int i = t; i < kRingSlots * kSlotBytes / 16; i += kThreads) {
+      reinterpret_cast<uint4*>(slots)[i] = make_uint4(0, 0, 0, 0);
+    }
   }
   for (int i = t; i < 2 * kConsumerThreads; i += kThreads) {
     (&s.seen[0][0])[i] = make_ulonglong2(0, 0);
   }
   for (int i = t; i < p.layers; i += kThreads) {
-    s.key_maxima[i] = p.key_maxima[i * kGroups + block.group];
+    s.key_maxima[i] = p.key_maxima[i * kGroups + block.group()];
   }
   __syncthreads();
 }
@@ -70,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant
   char* slots = shared;
   Shared& s = *reinterpret_cast<Shared*>(shared + kRingSlots * kSlotBytes);
   const Block block = this_block();
-  initialise(p, s, block);
+  initialise<kAblation>(p, s, slots, block);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp >= kRoleWarps) {
     ptx::grow_registers<kConsumerRegisters>();

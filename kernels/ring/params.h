@@ -50,6 +50,7 @@ struct LaunchParams {
   unsigned* partials;                 // (groups, warps, members, 4 lanes) of 16 bytes
   unsigned* score_maxima;             // (groups, members) of 16 bytes: the slow path's
   unsigned* best;                     // (kBlocks) of 16 bytes
+  unsigned* rows_written;             // (groups, members) steps whose KV rows are in memory
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators
   unsigned long long* mlp_out;        // (kReplicas, hidden)
 

@@ -9,7 +9,7 @@ namespace mkbench::ring {
 // One allocation, because payloads, epochs and what readers saw last must start together: every
 // launch begins with all of it zero. Arrays start on 256 bytes; shapes in LaunchParams.
 struct ExchangeLayout {
-  size_t qkv, swiglu, partials, score_maxima, best, attention_out, mlp_out, abort, bytes;
+  size_t qkv, swiglu, partials, score_maxima, best, rows_written, attention_out, mlp_out, abort, bytes;
 };
 
 constexpr ExchangeLayout exchange_layout() {
@@ -26,6 +26,7 @@ constexpr ExchangeLayout exchange_layout() {
   at.partials = place(size_t{kGroups} * kConsumerWarps * kMembers * 4 * kWide);
   at.score_maxima = place(size_t{kGroups} * kMembers * kWide);
   at.best = place(size_t{kBlocks} * kWide);
+  at.rows_written = place(size_t{kGroups} * kMembers * 4);
   at.attention_out = place(size_t{kReplicas} * kHidden * 8);
   at.mlp_out = place(size_t{kReplicas} * kHidden * 8);
   at.abort = place(4);
@@ -49,6 +50,7 @@ class ExchangeWords {
     p.partials = at<unsigned>(kLayout.partials);
     p.score_maxima = at<unsigned>(kLayout.score_maxima);
     p.best = at<unsigned>(kLayout.best);
+    p.rows_written = at<unsigned>(kLayout.rows_written);
     p.attention_out = at<unsigned long long>(kLayout.attention_out);
     p.mlp_out = at<unsigned long long>(kLayout.mlp_out);
     p.abort = at<unsigned>(kLayout.abort);

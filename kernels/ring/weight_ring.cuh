@@ -92,7 +92,7 @@ struct RingWriter {
     if (ptx::barrier_try_wait(barrier, parity)) return;
     wait_until(p, site, parity, [&](unsigned&) {
       if (ptx::barrier_try_wait(barrier, parity)) return true;
-      ended = s.boundaries == kEnd;
+      ended = s.ended != 0;
       return ended;
     });
   }

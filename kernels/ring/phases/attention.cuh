@@ -28,7 +28,7 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
                                                   int layer, float weight, RopePair angle) {
   const Lane me = consumer_lane();
   const float x = await_word<kAblation>(
-      c.p, site, c.p.qkv + (c.block.group * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
+      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
   float y = x;
@@ -62,7 +62,7 @@ struct Attention {
 
   __device__ __forceinline__ Attention(Consumer<kAblation>& consumer, int layer)
       : c(consumer),
-        share{consumer.position(), consumer.block.member},
+        share{consumer.position(), consumer.block.member()},
         tiles(share.tiles()),
         halves(share.halves()),
         site{Phase::kAttention, layer, consumer.position()} {}
@@ -256,7 +256,7 @@ struct Attention {
   // Whether this block adds the current position. The planted fault drops it, but never the only
   // one.
   __device__ __forceinline__ bool adds_current() const {
-    const bool mine = !kSplit || c.block.member == share.context % kMembers;
+    const bool mine = !kSplit || c.block.member() == share.context % kMembers;
     return mine && (c.p.context_bias == 0 || share.context == 0);
   }
 };

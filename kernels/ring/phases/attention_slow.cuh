@@ -83,10 +83,10 @@ template <RingAblation kAblation>
 __device__ __forceinline__ float2 group_maximum(const Consumer<kAblation>& c, const Lane& me,
                                                 const Site& site, const SlowState& state) {
   const unsigned epoch = static_cast<unsigned>(c.step * c.p.layers + site.layer) + 1;
-  unsigned* words = c.p.score_maxima + c.block.group * kMembers * 4;
+  unsigned* words = c.p.score_maxima + c.block.group() * kMembers * 4;
   if (me.warp == 0 && me.lane == 0) {
     ptx::store_relaxed16(
-        words + 4 * c.block.member,
+        words + 4 * c.block.member(),
         make_uint4(__float_as_uint(state.maximum[0]), __float_as_uint(state.maximum[1]), epoch, 0));
   }
   uint4 v;

@@ -19,7 +19,7 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   const int pair = me.lane & 15;
   const float2 x = await_words<kAblation>(
       c.p, site,
-      c.p.swiglu + (c.block.group * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0), c.epoch);
+      c.p.swiglu + (c.block.group() * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0), c.epoch);
   unsigned plane = ptx::bf16_pair(x.x, x.y);
   if (me.lane >= 16) plane = bf16_rest(x.x, x.y, plane);
   const int from = (me.row & 1) * 16;

@@ -74,10 +74,10 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
   Consumer<kAblation>& c = a.c;
   const Lane me = consumer_lane();
-  a.clear();
   float s[4] = {};
   if ((me.warp >> 2) < min(a.tiles, kTiles)) a.scores(me, layer, s);
   if (kSplit) a.load_v(0);
+  a.clear();
   wait_barrier(c.p, a.site, ptx::shared_address(&c.s.statistics_ready), layer & 1);
   if (kAblation == RingAblation::kNone && c.s.statistics.slow != 0) {
     return slow_attention(a, layer, s);
@@ -135,10 +135,10 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
     return;
   }
   // [reader warp][source member][j], 16 bytes each: this warp's readers want the same dimensions.
-  unsigned* words = c.p.partials + (c.block.group * kConsumerWarps + me.warp) * kMembers * 16;
+  unsigned* words = c.p.partials + (c.block.group() * kConsumerWarps + me.warp) * kMembers * 16;
   if (me.row == 0) {
     publish_partial(
-        words + c.block.member * 16 + 4 * me.j,
+        words + c.block.member() * 16 + 4 * me.j,
         {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
         c.epoch);
   }

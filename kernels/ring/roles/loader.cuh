@@ -48,9 +48,9 @@ __device__ __forceinline__ bool load_layers(RingWriter& ring, const LaunchParams
                                             const Block& block, int step, const char*& from) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
   constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
-  const ContextShare<kSplit> share{p.position + step, block.member};
+  const ContextShare<kSplit> share{p.position + step, block.member()};
   const size_t head_bytes = kv_head_bytes(p.max_context);
-  const char* head = p.kv + static_cast<size_t>(block.group) * head_bytes;
+  const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
 #pragma unroll 1
   for (int layer = 0; layer < p.layers; ++layer) {
 #pragma unroll 1
@@ -58,10 +58,12 @@ __device__ __forceinline__ bool load_layers(RingWriter& ring, const LaunchParams
       if (!ring.load_slot(from)) return false;
     }
     if (layer == 0 && step > 0 && share.context > 0) {
-      // The last step's rows: written by a block whose boundary word this block must have seen.
       const Site site{Phase::kAttention, 0, p.position + step};
-      wait_until(p, site, step, [&](unsigned&) { return ring.s.boundaries >= step; });
-      ring.ended = ring.s.boundaries == kEnd;
+      wait_until(p, site, step, [&](unsigned& seen) {
+        seen = ring.s.rows_seen;
+        return ring.s.rows_seen >= step || ring.s.ended != 0;
+      });
+      ring.ended = ring.s.ended != 0;
       if (ring.ended) return false;
       ptx::proxy_fence();
     }

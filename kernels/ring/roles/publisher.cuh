@@ -30,6 +30,7 @@ __device__ __forceinline__ float norm_scale(const LaunchParams& p, const Shared&
   return rsqrtf(square_sum(s, turn) * (1.0f / kHidden) + p.eps);
 }
 
+template <RingAblation kAblation>
 __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
                                                    const Block& block, int lane, int layer,
                                                    int position, unsigned epoch, int& turn) {
@@ -39,7 +40,7 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
     ptx::named_arrive<kOneMore>(kPartialsRead);
     turn ^= 1;
   };
-  const int first_row = kOutRows * block.member + lane;
+  const int first_row = kOutRows * block.member() + lane;
 
   begin();  // q, k, v rows
   const float x = row_sum(s, turn, lane) * norm_scale(p, s, turn);
@@ -49,7 +50,7 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   begin();  // O
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
   partials_read();
-  publish_contribution(p, {Phase::kOProj, layer, position}, p.attention_out, first_row, o0,
+  publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row, o0,
                        first_row + 32, o1);
 
   begin();  // gate and up
@@ -64,12 +65,12 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   begin();  // down
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
   partials_read();
-  publish_contribution(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0, first_row + 32,
+  publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0, first_row + 32,
                        d1);
 }
 
-// The token boundary: blocks exchange their best rows, and with them the promise that the step's KV
-// rows are written. Returns the next input id, or -1 to end the launch.
+// The token boundary: blocks exchange their best rows. Returns the next input id, or -1 to end the
+// launch.
 template <RingAblation kAblation>
 __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& s,
                                                  const Block& block, int lane, int step, int turn) {
@@ -79,28 +80,33 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
     key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
   }
   key = warp_max_key(key);
-  ptx::named_sync<64>(kRowWritten);
-  __threadfence();  // the statistics warp's rows, cumulatively
   const unsigned epoch = static_cast<unsigned>(step) + 1;
   if (lane == 0) {
-    ptx::store_relaxed16(
-        p.best + 4 * block.index,
-        make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32), epoch, 0));
+    ptx::store_relaxed16(p.best + 4 * block.index,
+                         make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32),
+                                    epoch, 0));
   }
+  // All words at once: one after the other they would cost a round trip each.
+  constexpr int kWords = kBlocks / 32;
+  uint4 v[kWords];
+  wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) v[i] = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
+    bool ready = true;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      ready = ready && v[i].z == epoch;
+      seen = v[i].z;
+    }
+    return ready || kAblation == RingAblation::kNoWaits;
+  });
+  __syncwarp();
   key = 0;
 #pragma unroll
-  for (int i = 0; i < kBlocks / 32; ++i) {
-    uint4 v;
-    wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
-      v = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
-      seen = v.z;
-      return v.z == epoch || kAblation == RingAblation::kNoWaits;
-    });
-    key = max_key(key, static_cast<unsigned long long>(v.y) << 32 | v.x);
+  for (int i = 0; i < kWords; ++i) {
+    key = max_key(key, static_cast<unsigned long long>(v[i].y) << 32 | v[i].x);
   }
-  __syncwarp();
   key = warp_max_key(key);
-  __threadfence();
   int token = key == kNanKey ? -1 : static_cast<int>(~static_cast<unsigned>(key));
   // Without logits that mean something: any row, so that the ablations run.
   if (kAblation != RingAblation::kNone)
@@ -134,13 +140,13 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       epoch = next_epoch(epoch);
-      warp_publish_layer(p, s, block, lane, layer, p.position + step, epoch, turn);
+      warp_publish_layer<kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn);
     }
     const int token = warp_choose_token<kAblation>(p, s, block, lane, step, turn);
     turn ^= 1;
     if (lane == 0) {
       s.token = token;
-      s.boundaries = token < 0 ? kEnd : step + 1;
+      if (token < 0) s.ended = 1;
     }
     ptx::named_sync<kTwoMore>(kTokenDone);
     if (token < 0) break;

@@ -110,9 +110,25 @@ __device__ __forceinline__ void warp_write_row(const LaunchParams& p, const Spli
     *reinterpret_cast<unsigned short*>(v + v_offset(row, d + i)) =
         rotated.high[kValue * kHeadStride + d + i];
   }
-  // Before the token's boundary: to other blocks' bulk copies.
+  // To other blocks' bulk copies, which follow the step's word in rows_written.
   ptx::proxy_fence();
   __threadfence();
+}
+
+// Lets this block's loader copy what the group's writer of this step has written.
+template <RingAblation kAblation>
+__device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s,
+                                               const Block& block, int step, int lane) {
+  unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
+  const unsigned epoch = static_cast<unsigned>(step) + 1;
+  __syncwarp();
+  if (lane != 0) return;
+  if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
+  wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+    seen = ptx::load_acquire(word);
+    return seen == epoch || kAblation == RingAblation::kNoWaits;
+  });
+  s.rows_seen = step + 1;
 }
 
 template <RingAblation kAblation>
@@ -124,26 +140,26 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     const int position = p.position + step;
-    char* head = p.kv + static_cast<size_t>(block.group) * head_bytes;
+    char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       ptx::named_sync<kOneMore>(kHeadVectors);
       const KeyScale key = warp_statistics(p, s, layer, lane);
       // Read again by this warp alone, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
-      if (block.member == position % kMembers && kAblation != RingAblation::kNoLoads) {
+      if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
         warp_write_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
       }
       __syncwarp();
       head += kGroups * head_bytes;
     }
-    ptx::named_arrive<64>(kRowWritten);
+    warp_pass_rows<kAblation>(p, s, block, step, lane);
     ptx::named_sync<kTwoMore>(kTokenDone);
     if (s.token < 0) break;
   }
-  if (block.member == 0) {
+  if (block.member() == 0) {
     for (int layer = lane; layer < p.layers; layer += 32) {
-      p.key_maxima[layer * kGroups + block.group] = s.key_maxima[layer];
+      p.key_maxima[layer * kGroups + block.group()] = s.key_maxima[layer];
     }
   }
 }
