@@ -41,6 +41,12 @@ __device__ __forceinline__ bool keep_pair(Shared& s, unsigned first, unsigned se
   return found.x == check_value(first, round) && found.y == check_value(second, round);
 }
 
+// Where a block is in the ring's grid.
+struct Place {
+  int group = ring::group_of(static_cast<int>(blockIdx.x));
+  int member = ring::member_of(static_cast<int>(blockIdx.x));
+};
+
 __device__ __forceinline__ Range share_of_vector() {
   return partition(kVectorSize, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
 }
@@ -90,7 +96,7 @@ struct Epoch64Exchange {
 // The ring's q, k, v: a block publishes 32 rows, the 16 blocks of its group read the 512.
 struct Epoch32Exchange {
   __device__ __forceinline__ bool round(const ExchangeParams& p, Shared& s, unsigned r) {
-    const ring::Block block = ring::this_block();
+    const Place block;
     unsigned* group = array_of<unsigned>(p, r) + block.group * kExchangeThreads;
     if (threadIdx.x < ring::kQkvRows) {
       const unsigned e = static_cast<unsigned>(block.member) * ring::kQkvRows + threadIdx.x;
@@ -109,7 +115,7 @@ struct Partial128Exchange {
   static constexpr int kWordsOfMember = 4;  // for one warp
 
   __device__ __forceinline__ bool round(const ExchangeParams& p, Shared& s, unsigned r) {
-    const ring::Block block = ring::this_block();
+    const Place block;
     const int t = static_cast<int>(threadIdx.x);
     unsigned* group = array_of<unsigned>(p, r) + 4 * word_index(block.group * 16, 0, 0);
     if (t < ring::kConsumerWarps * kWordsOfMember) {
@@ -141,10 +147,10 @@ struct FixedPointExchange {
   ulonglong2 before{0, 0}, before_of_other{0, 0};
 
   __device__ __forceinline__ bool round(const ExchangeParams& p, Shared& s, unsigned r) {
-    const ring::Block block = ring::this_block();
+    const Place block;
     ring::FixedWord* words = array_of<ring::FixedWord>(p, r);
     if (threadIdx.x < 32) publish(p, words, block, r);
-    const ring::FixedWord* mine = words + block.index % kCopies * kVectorSize + 2 * threadIdx.x;
+    const ring::FixedWord* mine = words + block.member % kCopies * kVectorSize + 2 * threadIdx.x;
     ulonglong2 now;
     ring::wait_until(p.ring, site_of(r), ring::kGroups, [&](unsigned& seen) {
       now = ptx::load_relaxed2(mine);
@@ -163,13 +169,14 @@ struct FixedPointExchange {
  private:
   // A lane's two of the block's 64 rows.
   static __device__ __forceinline__ void publish(const ExchangeParams& p, ring::FixedWord* words,
-                                                 const ring::Block& block, unsigned r) {
+                                                 const Place& block, unsigned r) {
     const int row0 = block.member * ring::kOutRows + static_cast<int>(threadIdx.x);
     const int row1 = row0 + 32;
     const float x0 = check_value(static_cast<unsigned>(row0), r);
     const float x1 = check_value(static_cast<unsigned>(row1), r);
     if (kCopies == ring::kReplicas) {
-      ring::publish_contribution(p.ring, site_of(r), words, row0, x0, row1, x1);
+      ring::publish_contribution<RingAblation::kNone>(p.ring, site_of(r), words, row0, x0, row1,
+                                                      x1);
       return;
     }
     const auto contribution = [](float x) {
