@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import check_evidence  # noqa: E402
+import evidence_lines  # noqa: E402
 import check_includes  # noqa: E402
 import check_torch_architectures  # noqa: E402
 import check_tree  # noqa: E402
@@ -209,9 +210,13 @@ class SourceHash(TemporaryTree):
 
 class Evidence(TemporaryTree):
     def evidence(self, **changes):
-        fields = {"state": "fresh", "reason": "", "gpu": "NVIDIA H200", "files": ["report.json"],
-                  "source_hash": source_hash.source_hash(self.root), **changes}
         self.write("reports/evidence/h200/report.json", "{}")
+        folder = self.root / "reports/evidence/h200"
+        # An empty report fails every line, and says so.
+        fields = {"state": "fresh", "reason": "nothing was measured", "gpu": "NVIDIA H200",
+                  "files": ["report.json"], "source_hash": source_hash.source_hash(self.root),
+                  "table": evidence_lines.share_table(evidence_lines.load_report(folder / "report.json")),
+                  "unmet": evidence_lines.check_files(folder).failed(), **changes}
         self.write("reports/evidence/h200/evidence.json", json.dumps(fields))
 
     def findings(self):
@@ -228,8 +233,14 @@ class Evidence(TemporaryTree):
         self.write("kernels/plain/a.cu", "changed since")
         self.assertIn("state is fresh, but", self.findings())
 
+    def test_fresh_owns_up_to_what_fails(self):
+        self.evidence(reason="")
+        self.assertIn("lines are unmet and no reason", self.findings())
+        self.evidence(unmet=[])
+        self.assertIn("fails and is not listed as unmet: full size: verdict", self.findings())
+
     def test_stale_needs_a_reason(self):
-        self.evidence(state="stale", source_hash="0" * 64)
+        self.evidence(state="stale", source_hash="0" * 64, reason="")
         self.assertIn("no reason", self.findings())
         self.evidence(state="stale", source_hash="0" * 64, reason="comments changed in kernels/")
         self.assertEqual(self.findings(), "")

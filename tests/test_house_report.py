@@ -1,4 +1,5 @@
-"""scripts/check_report.py: a good run passes, and each thing that must hold can fail it."""
+"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each thing that must
+hold can fail it."""
 
 import copy
 import json
@@ -6,37 +7,70 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import check_evidence  # noqa: E402
 import check_report  # noqa: E402
-import source_hash  # noqa: E402
+import evidence_lines  # noqa: E402
+
+CEILING = 4700.0
+HASH = "5" * 64  # of a tree that does not change while the tests run
+ROLES = {"eager": "baseline", "ring": "candidate", "plain": "candidate"}
+NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed (--compare none)",
+              "verdict": "INCONCLUSIVE"}
 
 
-def engine(role, ms_per_tok, fraction):
+def engine(name, ms_per_tok=0.3, bytes_per_token=1.2e9, tokens=64, judged_in="", timed=True):
+    per_token = [ms_per_tok + 0.02] + [ms_per_tok] * (tokens - 1)
+    samples = [{"tokens": tokens, "valid": True, "ids": list(range(tokens)),
+                "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for _ in range(3)]
     return {
-        "name": role, "resolved_name": "plain" if role == "candidate" else "eager", "role": role,
-        "verdict": "PASS", "tok_per_s": 1000 / ms_per_tok, "ms_per_tok": {"median": ms_per_tok},
-        "roofline_fraction": fraction, "receipts_checked": 256, "receipts_wrong": 0,
-        "parity": {"verdict": "PASS", "strict_steps": 64, "strict_matched": 64,
-                   "reference_sha256": "a" * 64},
-        "samples": [{"tokens": 128}, {"tokens": 128}],
+        "name": name, "resolved_name": name, "role": ROLES.get(name, "candidate"), "verdict": "PASS",
+        "timed": timed, "tok_per_s": 1000 / ms_per_tok, "host_ms": ms_per_tok * tokens,
+        "ms_per_tok": {"median": ms_per_tok} if timed else None,
+        "roofline": {"bytes_per_token": bytes_per_token, "ceiling_gb_per_s": CEILING},
+        "receipts_checked": 3 * tokens if timed else 0, "receipts_wrong": 0,
+        "parity": {"verdict": "PASS", "strict_steps": 64, "strict_matched": 64, "judged_in": judged_in,
+                   "reference_sha256": "a" * 64, "r_rms": 0.06},
+        "profile": {"full_us": 300.0, "no_waits_us": 280.0, "no_loads_us": 200.0, "binds": "both"}
+        if name == "ring" else None,
+        "samples": samples if timed else [],
     }
 
 
-def case(model, depth, check, ms_per_tok=0.8, fraction=0.5):
+def case(model, depth, check, engines, n_prompt=0, tokens=64, comparisons=()):
     return {
-        "name": f"{model} d={depth}", "model": {"name": model}, "axes": {"depth": depth},
-        "reference": {"timed_check": check},
-        "engines": [engine("baseline", 4.0, 0.1), engine("candidate", ms_per_tok, fraction)],
+        "name": f"{model} pp{n_prompt}" if n_prompt else f"{model} d={depth} n={tokens}",
+        "model": {"name": model}, "axes": {"depth": depth, "n_gen": tokens, "n_prompt": n_prompt},
+        "reference": {"timed_check": check}, "engines": engines, "comparisons": list(comparisons),
     }
 
 
 def report(cases):
-    return {"cases": cases, "env": {"gpu": {"name": "NVIDIA H200"}},
-            "verdict": {"status": "PASS", "exit_code": 0}}
+    return {"cases": cases, "env": {"gpu": {"name": "NVIDIA H200"}}, "meta": {"argv": ["mkbench"]},
+            "calibration": {"read_gb_per_s": CEILING},
+            "verdict": {"status": "PASS", "exit_code": 0, "reasons": [], "interrupted": False}}
+
+
+def synthetic(depth, alone, judged_in):
+    """A case at one depth in which ring reaches 97 % of the ceiling."""
+    moved = 1.2e9 + 114688 * depth
+    ring = engine("ring", moved / (CEILING * 1e6) / 0.97, moved, judged_in=judged_in)
+    if alone:
+        return case("synthetic", depth, "closed form",
+                    [engine("eager", timed=False, judged_in=judged_in), ring],
+                    comparisons=[{"candidate": "ring", **NO_SPEEDUP}])
+    others = [engine("eager", 17.0, moved, judged_in=judged_in), engine("plain", 0.6, moved, judged_in=judged_in)]
+    return case("synthetic", depth, "closed form", [others[0], ring, others[1]],
+                comparisons=[{"candidate": n, "speedup": 40.0, "verdict": "FASTER"} for n in ("ring", "plain")])
+
+
+def prefill(length, judged_in):
+    engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
+    return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)
 
 
 class Folder(unittest.TestCase):
@@ -50,36 +84,37 @@ class Folder(unittest.TestCase):
         (self.out / path).parent.mkdir(parents=True, exist_ok=True)
         (self.out / path).write_text(content if isinstance(content, str) else json.dumps(content))
 
-    def failed(self, check):
-        return [line["what"] for line in check(self.out).lines if not line["holds"]]
-
 
 class Cpu(Folder):
     def good(self):
-        self.report = report([case("tiny", 0, "committed"), case("tiny-untied", 0, "committed")])
+        self.report = report([case(m, 0, "committed", [engine("eager"), engine("host-twin")])
+                              for m in ("tiny", "tiny-untied")])
         self.put("report.json", self.report)
         for name in ("tok_per_s.svg", "tok_per_s.png"):
             self.put(f"plots/{name}", "x" * 2000)
 
+    def failed(self):
+        return check_report.check_cpu(self.out).failed()
+
     def test_good(self):
-        self.assertEqual(self.failed(check_report.check_cpu), [])
+        self.assertEqual(self.failed(), [])
 
     def test_no_report(self):
         (self.out / "report.json").unlink()
-        self.assertTrue(self.failed(check_report.check_cpu))
+        self.assertTrue(self.failed())
 
     def test_missing_case_plot_or_rate(self):
         changed = copy.deepcopy(self.report)
         del changed["cases"][1]
         self.put("report.json", changed)
-        self.assertEqual(self.failed(check_report.check_cpu), ["cases of tiny-untied"])
+        self.assertEqual(self.failed(), ["cases of tiny-untied"])
         changed = copy.deepcopy(self.report)
         changed["cases"][0]["engines"][1]["tok_per_s"] = None
         self.put("report.json", changed)
-        self.assertEqual(self.failed(check_report.check_cpu), ["tiny d=0: tok/s of the candidate"])
+        self.assertEqual(self.failed(), ["tiny d=0 n=64: tok/s of the candidate"])
         self.put("report.json", self.report)
         (self.out / "plots" / "tok_per_s.png").unlink()
-        self.assertEqual(self.failed(check_report.check_cpu), ["plots as png"])
+        self.assertEqual(self.failed(), ["plots as png"])
 
     def test_parity(self):
         for change in ({"strict_matched": 63}, {"strict_steps": 0, "strict_matched": 0},
@@ -87,92 +122,255 @@ class Cpu(Folder):
             changed = copy.deepcopy(self.report)
             changed["cases"][0]["engines"][1]["parity"].update(change)
             self.put("report.json", changed)
-            failed = self.failed(check_report.check_cpu)
+            failed = self.failed()
             self.assertEqual(len(failed), 1, change)
-            self.assertIn("parity of plain", failed[0])
+            self.assertIn("parity of host-twin", failed[0])
+
+
+CLEAN = "========= ERROR SUMMARY: 0 errors\n"
+RAN = "All tests passed (12 assertions in 1 test case)\n"
+SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in ("test_plain", "test_ring"))
 
 
 class Gpu(Folder):
-    RAN = "All tests passed (12 assertions in 1 test case)\n"
-    MEMCHECK = RAN + "========= ERROR SUMMARY: 0 errors\nexit status 0\n"
-    JUNIT = '<testsuite name="x" tests="9" failures="0" disabled="0" skipped="0"/>'
+    JUNIT = ('<testsuite name="x" tests="2" failures="0" disabled="0" skipped="0">'
+             '<testcase name="test_ring" status="run"/><testcase name="test_plain" status="run"/></testsuite>')
+    LOG = "== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
 
     def good(self):
-        self.full = report([case("synthetic", 0, "closed form", 0.8, 0.33),
-                            case("synthetic", 512, "closed form", 0.9, 0.3),
-                            case("synthetic", 4096, "closed form", 1.3, 0.25)])
-        self.put("full/report.json", self.full)
-        self.put("full/report.md", "# report")
-        self.put("full/plots/a.svg", "<svg/>")
-        self.put("tiny/report.json", report([case("tiny", 0, "x"), case("tiny-untied", 0, "x")]))
-        self.put("memcheck.log", self.MEMCHECK)
+        depths = list(evidence_lines.SHARE_BARS)
+        compared = [synthetic(d, False, "synthetic pp512") for d in depths if d in evidence_lines.COMPARED_DEPTHS]
+        self.full = report([prefill(512, ""), prefill(2048, "synthetic pp512"), *compared])
+        alone = [d for d in depths if d not in evidence_lines.COMPARED_DEPTHS]
+        self.deep = report([synthetic(d, True, "" if d == 32 else "synthetic d=32 n=64") for d in alone])
+        for name, content in (("full", self.full), ("deep", self.deep)):
+            self.put(f"{name}/report.json", content)
+            self.put(f"{name}/report.md", "# report")
+        tiny = [case(m, 0, "x", [engine("eager"), engine("plain")]) for m in ("tiny", "tiny-untied")]
+        self.put("tiny/report.json", report(tiny))
+        self.put("memcheck.log", SANITIZED)
+        self.put("synccheck.log", SANITIZED)
         self.put("gpu-tests.xml", self.JUNIT)
-        self.put("gpu_check.log", "log")
+        self.put("gpu_check.log", self.LOG)
+
+    def collect(self):
+        # Plots have tests of their own, and these reports have nothing to plot.
+        with unittest.mock.patch.multiple(check_report, draw_plots=lambda _: None, source_hash=lambda: HASH):
+            check_report.collect(self.out)
+        return self.out / "evidence"
+
+    def failed(self):
+        return check_evidence.check_path(self.collect(), HASH).failed()
+
+    def expect_failure(self, *parts):
+        """One failing line for each part, in any order, and none beside them."""
+        failed = self.failed()
+        self.assertEqual(len(failed), len(parts), failed)
+        for part in parts:
+            self.assertTrue([line for line in failed if part in line], f"{part} is not in {failed}")
+        # The evidence owns up to them, and CI asks for a reason.
+        findings = check_evidence.check_folder(self.out / "evidence", HASH)
+        self.assertEqual(findings, ["evidence/evidence.json: lines are unmet and no reason is given"])
+
+    def change(self, run, where, name, **fields):
+        """Fields of an engine in the case of `run` whose name holds `where`."""
+        changed = copy.deepcopy(getattr(self, run))
+        found = next(c for c in changed["cases"] if where in c["name"])
+        found = found if name is None else next(e for e in found["engines"] if e["name"] == name)
+        for field, value in fields.items():
+            if isinstance(value, dict) and isinstance(found.get(field), dict):
+                found[field].update(value)
+            else:
+                found[field] = value
+        self.put(f"{run}/report.json", changed)
+
+    def slower(self, run, where, factor):
+        samples = copy.deepcopy(next(
+            c for c in getattr(self, run)["cases"] if where in c["name"])["engines"][1]["samples"])
+        for sample in samples:
+            sample["times"]["host_ms"] *= factor
+        self.change(run, where, "ring", samples=samples)
 
     def test_good_writes_evidence_that_its_check_takes(self):
-        self.assertEqual(self.failed(check_report.check_gpu), [])
+        self.assertEqual(self.failed(), [])
         evidence = self.out / "evidence"
-        self.assertEqual(check_evidence.check_folder(evidence, source_hash.source_hash()), [])
-        self.assertLessEqual(len(list(evidence.iterdir())), 8)
-        self.assertEqual(json.loads((evidence / "evidence.json").read_text())["gpu"], "NVIDIA H200")
+        self.assertEqual(check_evidence.check_folder(evidence, HASH), [])
+        written = json.loads((evidence / "evidence.json").read_text())
+        self.assertEqual((written["gpu"], written["unmet"]), ("NVIDIA H200", []))
+        self.assertEqual([row["depth"] for row in written["table"]], list(evidence_lines.SHARE_BARS))
+        self.assertEqual({row["H100"]["share"] for row in written["table"]}, {"not measured"})
+        self.assertAlmostEqual(written["table"][0]["H200"]["share"], 0.97)
+        merged = json.loads((evidence / "report.json").read_text())
+        self.assertEqual(len(merged["cases"]), 14)
+        self.assertEqual(len(merged["calibration"]["runs"]), 2)
 
-    def expect_failure(self, part):
-        failed = self.failed(check_report.check_gpu)
-        self.assertEqual(len(failed), 1, failed)
-        self.assertIn(part, failed[0])
-        self.assertFalse((self.out / "evidence").exists())
+    def test_every_row_of_the_table_can_fail(self):
+        for depth, (bar, _) in evidence_lines.SHARE_BARS.items():
+            run = "full" if depth in evidence_lines.COMPARED_DEPTHS else "deep"
+            where = f"d={depth} "
+            self.slower(run, where, 0.97 / (bar - 0.002))
+            self.expect_failure(f"depth {depth}: ring reaches")
+            self.slower(run, where, 0.97 / (bar + 0.002))
+            self.assertEqual(self.failed(), [], depth)
+            self.slower(run, where, 0.97 / 1.04)  # faster than what can be read
+            self.expect_failure(f"depth {depth}: ring reaches")
+            self.put(f"{run}/report.json", getattr(self, run))
 
-    def change(self, at, role, **fields):
-        changed = copy.deepcopy(self.full)
-        changed["cases"][at]["engines"][role].update(fields)
-        self.put("full/report.json", changed)
+    def test_a_failing_row_does_not_hide_the_others(self):
+        self.slower("full", "d=0 ", 1.2)
+        lines = check_evidence.check_path(self.collect(), HASH).lines
+        rows = [line for line in lines if "ring reaches" in line["what"]]
+        self.assertEqual([row["holds"] for row in rows], [False] + [True] * 11)
 
-    def test_speed_bars(self):
-        self.change(0, 1, ms_per_tok={"median": 0.9})
-        self.expect_failure("d=0: plain under 900 us")
-        self.change(2, 1, ms_per_tok={"median": 1.41})
-        self.expect_failure("d=4096: plain under 1400 us")
-        self.change(0, 1, ms_per_tok=None)
-        self.expect_failure("d=0: plain under 900 us")
-
-    def test_receipts(self):
-        for fields in ({"receipts_checked": 255}, {"receipts_wrong": 1},
-                       {"samples": [], "receipts_checked": 0}):
-            self.change(1, 1, **fields)
-            self.expect_failure("d=512: every timed token of plain")
-        changed = copy.deepcopy(self.full)
-        changed["cases"][1]["reference"]["timed_check"] = "live"
-        self.put("full/report.json", changed)
-        self.assertEqual(len(self.failed(check_report.check_gpu)), 2)
-
-    def test_roofline(self):
-        for share in (None, 0.0, 1.04):
-            self.change(1, 0, roofline_fraction=share)
-            self.expect_failure("d=512: share of the roofline of eager")
+    def test_the_other_cards_bars(self):
+        for run in ("full", "deep"):
+            changed = copy.deepcopy(getattr(self, run))
+            changed["env"]["gpu"]["name"] = "NVIDIA H100 80GB HBM3"
+            self.put(f"{run}/report.json", changed)
+        self.assertEqual(self.failed(), [])
+        table = json.loads((self.out / "evidence" / "evidence.json").read_text())["table"]
+        self.assertEqual({row["H200"]["share"] for row in table}, {"not measured"})
+        self.assertNotIn("not measured", {row["H100"]["share"] for row in table})
 
     def test_missing_depth(self):
+        changed = copy.deepcopy(self.deep)
+        del changed["cases"][-1]
+        self.put("deep/report.json", changed)
+        self.expect_failure("depth 32704: ring reaches", "synthetic at depth 32704")
+        (self.out / "deep/report.json").unlink()
+        self.assertGreater(len(self.failed()), 18)
+
+    def test_another_length_is_no_row(self):
+        self.change("full", "d=0 ", None, axes={"n_gen": 128})
+        self.expect_failure("depth 0: ring reaches", "synthetic at depth 0")
+
+    def test_wrong_hash(self):
+        evidence = self.collect()
+        self.assertEqual(check_evidence.check_path(evidence, "0" * 64).failed(), ["measured on this code"])
+        self.assertIn("state is fresh, but", check_evidence.check_folder(evidence, "0" * 64)[0])
+
+    def test_evidence_that_was_touched_up(self):
+        evidence = self.collect()
+        written = json.loads((evidence / "evidence.json").read_text())
+        for field, value, part in (("table", [], "table:"), ("unmet", ["tiny: verdict"], "and holds"),
+                                   ("unmet", None, "unmet: found None")):
+            (evidence / "evidence.json").write_text(json.dumps({**written, field: value, "reason": "none"}))
+            findings = check_evidence.check_folder(evidence, HASH)
+            self.assertEqual(len(findings), 1, findings)
+            self.assertIn(part, findings[0])
+        (evidence / "evidence.json").write_text(json.dumps(written))
+        merged = json.loads((evidence / "report.json").read_text())
+        merged["cases"][0]["engines"][1]["receipts_wrong"] = 1
+        (evidence / "report.json").write_text(json.dumps(merged))
+        self.assertIn("not listed as unmet", check_evidence.check_folder(evidence, HASH)[0])
+
+    def test_r_rms(self):
+        self.change("full", "pp512", "ring", parity={"r_rms": 0.067})
+        self.expect_failure("R_rms of ring")
+        self.change("full", "pp512", "ring", parity={"r_rms": 0.0655})
+        self.assertEqual(self.failed(), [])
+        self.change("full", "pp512", "ring", parity={"r_rms": float("nan")})
+        self.expect_failure("R_rms of ring")
+
+    def test_parity_in_the_same_report(self):
+        self.change("full", "pp512", "plain", parity={"judged_in": "another run"})
+        self.expect_failure("judged in the same report")
+        self.put("full/report.json", self.full)
+        self.change("deep", "d=960", "ring", parity={"strict_matched": 63})
+        self.expect_failure("d=960 n=64: parity of ring")
+
+    def test_receipts(self):
+        for fields in ({"receipts_checked": 191}, {"receipts_wrong": 1}):
+            self.change("deep", "d=8128", "ring", **fields)
+            self.expect_failure("d=8128 n=64: every timed token of ring")
+        self.change("deep", "d=8128", None, reference={"timed_check": "live"})
+        self.expect_failure("d=8128 n=64: every timed token of ring")
+
+    def test_launches_that_differ(self):
+        samples = copy.deepcopy(self.full["cases"][2]["engines"][1]["samples"])
+        samples[2]["ids"][63] += 1
+        self.change("full", "d=0 ", "ring", samples=samples)
+        self.expect_failure("d=0 n=64: equal tokens in every launch of ring")
+
+    def test_first_token(self):
+        for step, fails in ((0.029, False), (0.031, True), (-0.031, True)):
+            samples = copy.deepcopy(self.deep["cases"][0]["engines"][1]["samples"])
+            for sample in samples:
+                sample["times"]["per_token_ms"][0] = sample["times"]["per_token_ms"][1] + step
+            self.change("deep", "d=32 ", "ring", samples=samples)
+            if fails:
+                self.expect_failure("d=32 n=64: first token of ring")
+            else:
+                self.assertEqual(self.failed(), [])
+
+    def test_profile(self):
+        self.change("deep", "d=64 ", "ring", profile=None)
+        self.expect_failure("d=64 n=64: both ablations of ring")
+
+    def test_prefill(self):
+        self.change("full", "pp2048", "ring", host_ms=1.51 * 0.01 * 2048)
+        self.expect_failure("pp2048: prefill of ring")
+        self.change("full", "pp2048", "ring", receipts_wrong=1)
+        self.expect_failure("pp2048: prefill of ring")
         changed = copy.deepcopy(self.full)
         del changed["cases"][1]
         self.put("full/report.json", changed)
-        self.expect_failure("synthetic at depth 512")
+        self.expect_failure("pp2048: prefill of ring")
 
-    def test_memcheck(self):
-        for text in ("", self.RAN + "exit status 0\n", "ERROR SUMMARY: 0 errors\nexit status 0\n",
-                     self.RAN + "ERROR SUMMARY: 3 errors\nexit status 99\n",
-                     self.RAN + "ERROR SUMMARY: 0 errors\nexit status 77\n"):
-            self.put("memcheck.log", text)
-            self.expect_failure("memcheck")
+    def test_speed_of_plain(self):
+        self.change("full", "d=0 ", "plain", ms_per_tok={"median": 0.9})
+        self.expect_failure("d=0 n=64: plain under 900 us")
+        self.put("full/report.json", self.full)
+        self.change("full", "d=4032", "plain", ms_per_tok={"median": 1.41})
+        self.expect_failure("d=4032 n=64: plain under 1400 us")
+
+    def test_ceiling_of_another_run(self):
+        changed = copy.deepcopy(self.deep)
+        changed["calibration"]["read_gb_per_s"] = CEILING - 1
+        self.put("deep/report.json", changed)
+        self.assertEqual(self.failed(), [])  # one of the runs measured it
+        changed["cases"][0]["engines"][1]["roofline"]["ceiling_gb_per_s"] = CEILING - 2
+        self.put("deep/report.json", changed)
+        self.expect_failure("read bandwidth measured in each run")
+
+    def test_speedup_where_nobody_was_timed(self):
+        self.change("deep", "d=960", None, comparisons=[{"candidate": "ring", "speedup": 40.0, "verdict": "FASTER"}])
+        self.expect_failure("d=960 n=64: ring alone")
+
+    def test_sanitizers(self):
+        ring = "== test_ring\n"
+        for tool in ("memcheck", "synccheck"):
+            for text in (SANITIZED.replace(ring + RAN, ring),
+                         SANITIZED.split(ring)[0],
+                         SANITIZED.split(ring)[0] + ring + RAN + "exit status 0\n",
+                         SANITIZED.split(ring)[0] + ring + RAN
+                         + "ERROR SUMMARY: 3 errors\nexit status 99\n",
+                         SANITIZED.split(ring)[0] + ring + RAN + CLEAN + "exit status 77\n"):
+                self.put(f"{tool}.log", text)
+                self.expect_failure(f"{tool} of test_ring")
+            self.put(f"{tool}.log", SANITIZED)
 
     def test_gpu_tests(self):
-        for junit in ("", self.JUNIT.replace('failures="0"', 'failures="1"'),
+        for junit in (self.JUNIT.replace('failures="0"', 'failures="1"'),
                       self.JUNIT.replace('skipped="0"', 'skipped="1"'),
-                      self.JUNIT.replace('tests="9"', 'tests="0"')):
+                      self.JUNIT.replace('tests="2"', 'tests="0"'), ""):
             self.put("gpu-tests.xml", junit)
             self.expect_failure("tests with the label gpu")
+        self.put("gpu-tests.xml", self.JUNIT.replace('"test_ring" status="run"', '"test_ring" status="notrun"'))
+        self.expect_failure("test_ring ran")
 
-    def test_parity_of_the_baseline_counts(self):
-        self.change(0, 0, verdict="FAIL_TOKEN")
-        self.expect_failure("d=0: parity of eager")
+    def test_steps_and_planted_faults(self):
+        self.put("gpu_check.log", self.LOG.replace("passed", "FAILED (1)"))
+        self.expect_failure("every step")
+        self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
+        self.expect_failure("planted faults")
+
+    def test_a_report_that_is_none(self):
+        for content in ("{}", "[]", "", '{"cases": [{}], "env": {}, "verdict": {"status": "x", "exit_code": 0}}'):
+            self.collect()
+            self.put("evidence/report.json", content)
+            failed = check_evidence.check_path(self.out / "evidence", HASH).failed()
+            self.assertTrue(failed, content)
 
 
 if __name__ == "__main__":

@@ -285,7 +285,7 @@ class Run {
       for (const CaseReport& c : report_.cases) {
         for (const EngineReport& e : c.engines) {
           // A failed one is in the report's own text already.
-          if (!e.parity || exit_code(e.parity->verdict) != 0) continue;
+          if (!e.parity || exit_code(e.parity->verdict) != 0 || e.parity->rows.empty()) continue;
           fmt::print("\nParity table of {}, {}:\n\n{}", e.name, c.name,
                      render_parity_table(*e.parity));
         }

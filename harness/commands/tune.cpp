@@ -10,10 +10,12 @@
 
 #include "harness/commands/commands.h"
 #include "harness/commands/launch.h"
+#include "harness/device/device_info.h"
 #include "harness/report/verdict.h"
 #include "harness/worker/machine.h"
 #include "harness/worker/services.h"
 #include "kernels/ring/megakernel.h"
+#include "kernels/ring/tuning.h"
 #include "references/error.h"
 #include "references/synthetic.h"
 
@@ -62,9 +64,10 @@ int deepest(const CaseJob& job, const ModelConfig& config) {
   return most;
 }
 
-Json sweep_paces(Engine& engine, RingOptions options, int depth) {
+Json sweep_paces(Engine& engine, RingOptions options, int depth, int most_in_flight) {
   Json rows = Json::array();
   for (const int in_flight : kInFlight) {
+    if (in_flight > most_in_flight) break;
     for (const int gap : kGapCycles) {
       options.pace = {in_flight, gap};
       retune_ring(engine, options);
@@ -78,10 +81,6 @@ Json sweep_paces(Engine& engine, RingOptions options, int depth) {
 const Json& quickest(const Json& rows) {
   return *std::min_element(rows.begin(), rows.end(),
                            [](const Json& a, const Json& b) { return a["us"] < b["us"]; });
-}
-
-std::string until_text(int until) {
-  return until == std::numeric_limits<int>::max() ? "INT_MAX" : std::to_string(until);
 }
 
 void print_sweep(const Json& sweep) {
@@ -100,17 +99,22 @@ void print_sweep(const Json& sweep) {
   fmt::print("\n");
 }
 
-// What is pasted into the table: the quickest pace of each range, and the quickest split.
+// What is pasted into the table: the quickest pace of each range, and the quickest split. The pace
+// of the LM head, which waits for nobody, stays the one that the sweep ran with.
 std::string table_row(const Json& result) {
-  std::string ranges;
+  const std::string card = result["gpu"];
+  ring::Tuning tuning;
+  tuning.card = card;
+  tuning.compute_major = result["compute_major"];
+  int ranges = 0;
   for (const Json& sweep : result["sweeps"]) {
     const Json& best = quickest(sweep["rows"]);
-    ranges +=
-        fmt::format("{}{{{}, {{{}, {}}}}}", ranges.empty() ? "" : ", ", until_text(sweep["until"]),
-                    best["in_flight"].get<int>(), best["gap"].get<int>());
+    tuning.paces[ranges++] = {sweep["until"], {best["in_flight"], best["gap"]}};
   }
-  return fmt::format("{{\"{}\", {}, {{{}}}}},", result["gpu"].get<std::string>(),
-                     quickest(result["splits"])["split_from"].get<int>(), ranges);
+  tuning.head_pace = ring::tuning_for(card, tuning.compute_major).head_pace;
+  tuning.split_from = quickest(result["splits"])["split_from"];
+  tuning.chosen_by = "mkbench tune";
+  return ring::tuning_row(tuning);
 }
 
 }  // namespace
@@ -119,6 +123,8 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
   const ModelConfig config = model_config(job.model);
   const std::string obstacle = ring_obstacle(config, job.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
+  const DeviceInfo device = list_devices().devices.at(static_cast<size_t>(job.gpu));
+  const int most_in_flight = ring::most_copies_in_flight(device.sm_major);
   const int most = deepest(job, config);
   RingOptions options;
   options.gpu = job.gpu;
@@ -131,7 +137,7 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
         {{"type", "progress"}, {"stage", fmt::format("depth {}", range.depth)}, {"engine", ""}});
     sweeps.push_back({{"depth", range.depth},
                       {"until", range.until},
-                      {"rows", sweep_paces(*engine, options, range.depth)}});
+                      {"rows", sweep_paces(*engine, options, range.depth, most_in_flight)}});
   }
   // The last range that was measured holds for all positions beyond.
   sweeps.back()["until"] = std::numeric_limits<int>::max();
@@ -143,9 +149,9 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
     splits.push_back(
         {{"split_from", split}, {"us", time_launches(*engine, kSplitDepth, kSplitTokens)}});
   }
-  const std::string device = engine->capabilities().device;
   sink.send({{"type", "tune"},
-             {"gpu", device.substr(device.find(' ') + 1)},
+             {"gpu", device.name},
+             {"compute_major", device.sm_major},
              {"sweeps", sweeps},
              {"splits", splits}});
 }

@@ -244,6 +244,8 @@ Json parity_memo(const CaseReport& c) {
       return nullptr;
     ParityReport parity = *e.parity;
     if (parity.judged_in.empty()) parity.judged_in = c.name;
+    parity.rows.clear();  // the table stands where it was judged
+    parity.first_divergence.reset();
     engines[e.resolved_name] = {
         {{"type", "engine"},
          {"engine", e.resolved_name},

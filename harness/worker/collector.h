@@ -45,9 +45,9 @@ class CaseCollector {
   bool done_ = false, interrupted_ = false;
 };
 
-// What a finished case has found about the parity of its engines, for CaseJob::judged of later
-// cases of the same model in the same run; null unless every engine passed against committed
-// references.
+// What a finished case has found about the parity of its engines, without the table, for
+// CaseJob::judged of later cases of the same model in the same run; null unless every engine passed
+// against committed references.
 nlohmann::json parity_memo(const CaseReport& c);
 
 // "tiny d=0 n=128", "synthetic:deep pp512"

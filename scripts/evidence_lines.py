@@ -1,0 +1,377 @@
+"""What the GPU check must show, line by line, from the files of one folder of evidence.
+
+The folder is what scripts/check_report.py collects: report.json (all cases of the full-size runs),
+tiny-report.json, gpu-tests.xml, memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench
+concluded is taken on trust where the samples allow to compute it again.
+"""
+
+import json
+import pathlib
+import re
+import statistics
+import xml.etree.ElementTree
+
+# Least share of the read bandwidth measured in the same run, full size, TOKENS tokens from each depth.
+CARDS = ("H200", "H100")
+SHARE_BARS = {
+    # depth: (H200, H100)
+    0: (0.94, 0.95),
+    32: (0.92, 0.94),
+    64: (0.91, 0.92),
+    128: (0.85, 0.88),
+    256: (0.85, 0.88),
+    512: (0.85, 0.88),
+    960: (0.88, 0.90),
+    1984: (0.91, 0.90),
+    4032: (0.93, 0.93),
+    8128: (0.95, 0.95),
+    16320: (0.95, 0.95),
+    32704: (0.95, 0.95),
+}
+TOKENS = 64
+NOT_MEASURED = "not measured"
+# Where ring is compared with others; beyond, it runs alone.
+COMPARED_DEPTHS = (0, 512, 4032)
+# Microseconds a token of the plain megakernel: well under the best public kernel for this model (970 at
+# depth 0 and 4,109 at 1,900 on an H200).
+PLAIN_BARS_US = {0: 900.0, 4032: 1400.0}
+# Logit error of ring over that of plain: its fixed-point sums may cost this much.
+MAX_R_RMS_RATIO = 1.10
+MAX_FIRST_TOKEN_US = 30.0
+PROMPTS = (512, 2048)
+MAX_PREFILL_RATIO = 1.5
+# Above this share of the measured ceiling a time is not believed.
+MAX_ROOFLINE = 1.03
+SANITIZED_TESTS = ("test_plain", "test_ring")
+
+
+class Lines:
+    """The list of what must hold, filled one line at a time."""
+
+    def __init__(self):
+        self.lines = []
+
+    def add(self, what: str, holds: bool, found) -> None:
+        self.lines.append({"what": what, "holds": bool(holds), "found": str(found)})
+
+    def all_hold(self) -> bool:
+        return bool(self.lines) and all(line["holds"] for line in self.lines)
+
+    def failed(self) -> list[str]:
+        return [line["what"] for line in self.lines if not line["holds"]]
+
+    def show(self) -> None:
+        for line in self.lines:
+            print(f"{'ok    ' if line['holds'] else 'FAILED'}  {line['what']}: {line['found']}")
+        print(f"{len(self.lines)} lines, {len(self.failed())} failed")
+
+
+def load_report(path: pathlib.Path) -> dict:
+    """A report, or an empty one where there is none: then no line can hold."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        missing = [k for k in ("cases", "env", "verdict") if k not in report]
+        if not missing:
+            return report
+        print(f"{path}: no report: {', '.join(missing)} missing")
+    except (OSError, ValueError, TypeError) as error:
+        print(f"{path}: {error}")
+    return {"cases": [], "env": {}, "verdict": {"status": "no report", "exit_code": 1}}
+
+
+def cases_of(report: dict, model: str) -> list[dict]:
+    return [c for c in report["cases"] if c["model"]["name"] == model]
+
+
+def engine_of(case: dict, name: str) -> dict:
+    """The one engine with this role or resolved name; an empty one, which passes nothing, if there is none."""
+    found = [e for e in case["engines"] if name in (e["role"], e["resolved_name"])]
+    return found[0] if len(found) == 1 else {}
+
+
+def label(engine: dict, wanted: str) -> str:
+    return engine.get("resolved_name", wanted)
+
+
+def percent(share) -> str:
+    return "none" if share is None else f"{100 * share:.1f} %"
+
+
+# ---- one engine of one case ----
+
+def check_parity(lines: Lines, case: dict, name: str) -> None:
+    engine = engine_of(case, name)
+    parity = engine.get("parity") or {}
+    steps, matched = parity.get("strict_steps", 0), parity.get("strict_matched", 0)
+    against_file = len(parity.get("reference_sha256", "")) == 64
+    lines.add(f"{case['name']}: parity of {label(engine, name)} against the committed reference",
+              engine.get("verdict") == "PASS" and parity.get("verdict") == "PASS" and against_file
+              and steps > 0 and matched == steps,
+              f"{matched} of {steps}, {engine.get('verdict')}")
+
+
+def check_receipts(lines: Lines, case: dict, name: str) -> None:
+    engine = engine_of(case, name)
+    timed = sum(s["tokens"] for s in engine.get("samples", []))
+    checked, wrong = engine.get("receipts_checked", 0), engine.get("receipts_wrong", -1)
+    held_to = case["reference"].get("timed_check")
+    lines.add(f"{case['name']}: every timed token of {label(engine, name)} against the closed form",
+              held_to == "closed form" and timed > 0 and checked == timed and wrong == 0,
+              f"{checked} of {timed} checked by {held_to}, {wrong} wrong")
+
+
+def check_repeats(lines: Lines, case: dict, name: str) -> None:
+    """Launches of the same prompt emit the same ids, every time."""
+    engine = engine_of(case, name)
+    receipts = [tuple(s["ids"]) for s in engine.get("samples", [])]
+    same = len(receipts) >= 2 and len(receipts[0]) == case["axes"]["n_gen"] and len(set(receipts)) == 1
+    lines.add(f"{case['name']}: equal tokens in every launch of {label(engine, name)}", same,
+              f"{len(receipts)} launches, {len(set(receipts))} different")
+
+
+def share_of(engine: dict):
+    """Share of the measured read bandwidth, from the samples themselves; None where they do not give it."""
+    times = [s["times"]["host_ms"] / s["tokens"] for s in engine.get("samples", [])
+             if s.get("valid") and s["tokens"] > 0]
+    roofline = engine.get("roofline") or {}
+    ceiling = roofline.get("ceiling_gb_per_s") or 0
+    if not times or engine.get("verdict") != "PASS" or not ceiling > 0:
+        return None
+    return roofline["bytes_per_token"] / (ceiling * 1e6) / statistics.median(times)
+
+
+def check_roofline(lines: Lines, case: dict, name: str) -> None:
+    engine = engine_of(case, name)
+    share = share_of(engine)
+    lines.add(f"{case['name']}: share of the roofline of {label(engine, name)}",
+              share is not None and 0 < share <= MAX_ROOFLINE, percent(share))
+
+
+def check_speed(lines: Lines, case: dict, name: str, bar_us: float) -> None:
+    engine = engine_of(case, name)
+    median = (engine.get("ms_per_tok") or {}).get("median")
+    lines.add(f"{case['name']}: {label(engine, name)} under {bar_us:.0f} us a token",
+              isinstance(median, float) and 0 < 1000 * median < bar_us,
+              "no time" if median is None else f"{1000 * median:.1f} us")
+
+
+def check_first_token(lines: Lines, case: dict) -> None:
+    """Of a launch, by the device's timer: the launch itself is not in it."""
+    tokens = [s["times"]["per_token_ms"] for s in engine_of(case, "ring").get("samples", [])]
+    what = f"{case['name']}: first token of ring within {MAX_FIRST_TOKEN_US:.0f} us of the steady one"
+    if not tokens or any(len(t) < 2 for t in tokens):
+        lines.add(what, False, "no times of single tokens")
+        return
+    first = 1000 * statistics.median(t[0] for t in tokens)
+    steady = 1000 * statistics.median(ms for t in tokens for ms in t[1:])
+    lines.add(what, first > 0 and abs(first - steady) <= MAX_FIRST_TOKEN_US,
+              f"{first:.1f} us, steady {steady:.1f} us")
+
+
+def check_profile(lines: Lines, case: dict) -> None:
+    profile = engine_of(case, "ring").get("profile") or {}
+    values = [profile.get(k) for k in ("full_us", "no_waits_us", "no_loads_us")]
+    complete = all(isinstance(v, float) and v > 0 for v in values) and profile.get("binds") in (
+        "memory", "chain", "both")
+    found = "none" if not complete else (
+        f"{values[0]:.1f} us; without waits {values[1]:.1f}, without loads {values[2]:.1f}: "
+        f"{profile['binds']}")
+    lines.add(f"{case['name']}: both ablations of ring", complete, found)
+
+
+# ---- the full-size report ----
+
+def decode_case(report: dict, depth: int):
+    """The one case of TOKENS tokens at a depth, or None."""
+    found = [c for c in cases_of(report, "synthetic")
+             if c["axes"]["n_prompt"] == 0 and c["axes"]["depth"] == depth and c["axes"]["n_gen"] == TOKENS]
+    return found[0] if len(found) == 1 else None
+
+
+def card_of(report: dict):
+    """Which column of the table the report was measured for, or None."""
+    name = str((report["env"].get("gpu") or {}).get("name", ""))
+    found = [card for card in CARDS if card in name]
+    return found[0] if len(found) == 1 else None
+
+
+def share_table(report: dict) -> list[dict]:
+    """The table of SHARE_BARS with what this report measured; the other card's column says so."""
+    card, rows = card_of(report), []
+    for depth, bars in SHARE_BARS.items():
+        case = decode_case(report, depth)
+        share = share_of(engine_of(case, "ring")) if case else None
+        row = {"depth": depth}
+        for column, bar in zip(CARDS, bars):
+            measured = column == card and share is not None
+            row[column] = {"bar": bar, "share": round(share, 4) if measured else NOT_MEASURED}
+        rows.append(row)
+    return rows
+
+
+def check_table(lines: Lines, report: dict) -> None:
+    card = card_of(report)
+    lines.add(f"the card is one of {' and '.join(CARDS)}", card is not None,
+              (report["env"].get("gpu") or {}).get("name"))
+    for row in share_table(report):
+        column = row.get(card) or {"bar": max(SHARE_BARS[row["depth"]]), "share": NOT_MEASURED}
+        share, bar = column["share"], column["bar"]
+        others = ", ".join(f"{c} {NOT_MEASURED}" for c in CARDS if c != card)
+        measured = share != NOT_MEASURED
+        lines.add(f"depth {row['depth']}: ring reaches {100 * bar:.0f} % of the read bandwidth",
+                  measured and bar <= share <= MAX_ROOFLINE,
+                  f"{percent(share) if measured else share} ({others})")
+
+
+def check_ceilings(lines: Lines, report: dict) -> None:
+    """Every share is of a bandwidth that the same run measured."""
+    runs = (report.get("calibration") or {}).get("runs") or []
+    measured = {r.get("read_gb_per_s") for r in runs if r}
+    used = {e["roofline"]["ceiling_gb_per_s"] for c in cases_of(report, "synthetic") for e in c["engines"]
+            if e["ms_per_tok"] is not None and c["axes"]["n_prompt"] == 0}
+    lines.add("read bandwidth measured in each run", bool(used) and used <= measured and None not in measured,
+              ", ".join(f"{v:,.0f} GB/s" for v in sorted(used)) or "none")
+
+
+def check_depth(lines: Lines, report: dict, depth: int) -> None:
+    case = decode_case(report, depth)
+    lines.add(f"synthetic at depth {depth}, {TOKENS} tokens", case is not None,
+              case["name"] if case else "no such case, or several")
+    if case is None:
+        return
+    compared = depth in COMPARED_DEPTHS
+    for name in ("eager", "ring", "plain") if compared else ("ring",):
+        check_parity(lines, case, name)
+        check_receipts(lines, case, name)
+        check_repeats(lines, case, name)
+        if name != "ring":
+            check_roofline(lines, case, name)
+    check_first_token(lines, case)
+    check_profile(lines, case)
+    if depth in PLAIN_BARS_US:
+        check_speed(lines, case, "plain", PLAIN_BARS_US[depth])
+    speedups = [c for c in case["comparisons"] if c["candidate"] == engine_of(case, "ring").get("name")]
+    if compared:
+        lines.add(f"{case['name']}: ring is faster than eager",
+                  len(speedups) == 1 and speedups[0]["verdict"] == "FASTER",
+                  ", ".join(f"{c['speedup']}" for c in speedups) or "not compared")
+    else:
+        lines.add(f"{case['name']}: ring alone, without a speed-up",
+                  len(speedups) == 1 and speedups[0]["speedup"] is None
+                  and bool(speedups[0].get("speedup_reason")),
+                  ", ".join(c.get("speedup_reason", "no reason") for c in speedups) or "not compared")
+
+
+def check_together(lines: Lines, report: dict) -> None:
+    """Parity of all engines in one report, and ring's logits beside plain's."""
+    judged, r_rms = {}, {}
+    for case in cases_of(report, "synthetic"):
+        for engine in case["engines"]:
+            parity = engine.get("parity") or {}
+            if not parity.get("judged_in") and parity.get("verdict") == "PASS":
+                judged.setdefault(engine["resolved_name"], case["name"])
+            if parity.get("r_rms") is not None:
+                values = r_rms.setdefault(engine["resolved_name"], [])
+                values.append(parity["r_rms"])
+    names = ("eager", "ring", "plain")
+    lines.add("parity of eager, ring and plain judged in the same report",
+              all(name in judged for name in names), judged)
+    ring, plain = r_rms.get("ring", [0]), r_rms.get("plain", [0])
+    positive = all(value > 0 for value in ring + plain)  # NaN is not
+    lines.add(f"R_rms of ring at most {MAX_R_RMS_RATIO:.2f} x plain's",
+              positive and max(ring) <= MAX_R_RMS_RATIO * min(plain),
+              f"{max(ring):.4f}, plain {min(plain):.4f}")
+
+
+def check_prefill(lines: Lines, report: dict) -> None:
+    for prompt in PROMPTS:
+        found = [c for c in cases_of(report, "synthetic") if c["axes"]["n_prompt"] == prompt]
+        what = f"pp{prompt}: prefill of ring at most {MAX_PREFILL_RATIO} x eager's"
+        if len(found) != 1:
+            lines.add(what, False, f"{len(found)} cases")
+            continue
+        ring, eager = engine_of(found[0], "ring"), engine_of(found[0], "eager")
+        times = [e.get("host_ms") if e.get("verdict") == "PASS" else None for e in (ring, eager)]
+        closed = found[0]["reference"].get("timed_check") == "closed form"
+        right = closed and ring.get("receipts_checked", 0) > 0 and ring.get("receipts_wrong") == 0
+        holds = right and None not in times and 0 < times[0] <= MAX_PREFILL_RATIO * times[1]
+        lines.add(what, holds, "no times" if None in times else
+                  f"{times[0]:.1f} ms, eager {times[1]:.1f} ms, {ring.get('receipts_wrong')} receipts wrong")
+
+
+# ---- the other files ----
+
+def check_tiny(lines: Lines, report: dict) -> None:
+    lines.add("tiny: verdict", report["verdict"]["exit_code"] == 0, report["verdict"]["status"])
+    for model in ("tiny", "tiny-untied"):
+        cases = cases_of(report, model)
+        lines.add(f"cases of {model}", bool(cases), len(cases))
+        for case in cases:
+            for role in ("baseline", "candidate"):
+                check_parity(lines, case, role)
+
+
+def check_gpu_tests(lines: Lines, junit: pathlib.Path) -> None:
+    """CTest's JUnit file: with a GPU no test may be skipped."""
+    try:
+        suite = xml.etree.ElementTree.parse(junit).getroot()
+        counts = {k: int(suite.get(k, "-1")) for k in ("tests", "failures", "skipped", "disabled")}
+        ran = {t.get("name") for t in suite.iter("testcase") if t.get("status") == "run"}
+    except (OSError, xml.etree.ElementTree.ParseError) as error:
+        lines.add("tests with the label gpu", False, error)
+        return
+    lines.add("tests with the label gpu: all run, none failed",
+              counts["tests"] > 0 and counts["failures"] == 0 and counts["skipped"] == 0
+              and counts["disabled"] == 0, counts)
+    # Bit-identical logits run to run, at several in-flight limits and paces, is among its cases.
+    lines.add("test_ring ran", "test_ring" in ran, "yes" if "test_ring" in ran else "no")
+
+
+def check_sanitizer(lines: Lines, log: pathlib.Path, tool: str) -> None:
+    """A section a test, each with its summary and, written by gpu_check.sh, its exit status."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    sections = dict(re.findall(r"^== (\S+)\n(.*?)(?=^== |\Z)", text, re.MULTILINE | re.DOTALL))
+    for test in SANITIZED_TESTS:
+        section = sections.get(test, "")
+        summaries = re.findall(r"ERROR SUMMARY: (\d+) errors?", section)
+        # A test that found nothing to run would be clean too.
+        ran = re.search(r"All tests passed \([1-9]\d* assertion", section)
+        clean = summaries and all(n == "0" for n in summaries) and ran and "exit status 0\n" in section
+        lines.add(f"{tool} of {test}", clean,
+                  f"errors: {', '.join(summaries) or 'no summary'}, {ran.group() if ran else 'no test ran'}")
+
+
+def check_log(lines: Lines, log: pathlib.Path) -> None:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    steps = re.findall(r"^== (.*): (passed|FAILED|not run)", text, re.MULTILINE)
+    bad = [name for name, outcome in steps if outcome != "passed"]
+    faults = re.findall(r"^planted (.*): exit 3$", text, re.MULTILINE)
+    lines.add("every step of the check passed", bool(steps) and not bad,
+              f"{len(steps)} steps" if not bad else f"failed: {', '.join(bad)}")
+    lines.add("planted faults are seen, in plain and in ring",
+              any("plain" in f for f in faults) and any("ring" in f for f in faults), ", ".join(faults))
+
+
+def check_full(lines: Lines, report: dict) -> None:
+    lines.add("full size: verdict", report["verdict"]["exit_code"] == 0, report["verdict"]["status"])
+    check_table(lines, report)
+    check_ceilings(lines, report)
+    check_together(lines, report)
+    check_prefill(lines, report)
+    for depth in SHARE_BARS:
+        check_depth(lines, report, depth)
+
+
+def check_files(folder: pathlib.Path) -> Lines:
+    """All lines of one folder of evidence."""
+    lines = Lines()
+    for name, check in (("report.json", check_full), ("tiny-report.json", check_tiny)):
+        try:
+            check(lines, load_report(folder / name))
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            lines.add(f"{name} is a complete report", False, f"{type(error).__name__}: {error}")
+    check_gpu_tests(lines, folder / "gpu-tests.xml")
+    for tool in ("memcheck", "synccheck"):
+        check_sanitizer(lines, folder / f"{tool}.log", tool)
+    check_log(lines, folder / "gpu_check.log")
+    return lines

@@ -1,0 +1,148 @@
+// The flow of a case beyond gate and clock: baselines that only judge, parity taken from an earlier
+// case, ablations, memory.
+#include <string>
+#include <vector>
+
+#include "references/error.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::kSteps;
+using testing::reason_of;
+
+TEST_CASE("a baseline that is not timed judges all the same") {
+  Bench bench;
+  bench.job.time_baselines = false;
+  const CaseReport c = bench.run();
+  const EngineReport &eager = engine_of(c, "eager"), &kernel = engine_of(c, "kernel");
+  CHECK(eager.verdict == Verdict::kPass);
+  CHECK(eager.samples.empty());
+  CHECK_FALSE(eager.ms_per_tok.has_value());
+  CHECK(holds(eager.times_withheld, "not timed"));
+  CHECK(kernel.samples.size() == 3);
+  CHECK(kernel.ms_per_tok.has_value());
+  REQUIRE(c.comparisons.size() == 1);
+  CHECK_FALSE(c.comparisons[0].speedup.value.has_value());
+  CHECK(holds(c.comparisons[0].speedup.reason, "not timed"));
+
+  bench.scripts["eager"].wrong = [](int, int position) { return position == 1; };
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kNotJudged);
+
+  Bench wrong;
+  wrong.job.time_baselines = false;
+  wrong.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  const CaseReport failed = wrong.run();
+  CHECK(engine_of(failed, "kernel").verdict == Verdict::kFailToken);
+  CHECK(engine_of(failed, "eager").samples.empty());
+}
+
+TEST_CASE("parity is judged once a run; tokens are checked in every case") {
+  Bench bench;
+  const CaseReport first = bench.run();
+  bench.job.judged = parity_memo(first);
+  REQUIRE(bench.job.judged.is_object());
+  // Wrong in the gate only: nobody looks there again.
+  const auto in_gate = [](int decode, int) { return decode == 1; };
+  bench.scripts["kernel"].wrong = [in_gate](int decode, int position) {
+    return in_gate(decode, position);
+  };
+  bench.job.warmup = 1;  // that is decode 1 now
+  const CaseReport second = bench.run();
+  const EngineReport& kernel = engine_of(second, "kernel");
+  INFO(reason_of(kernel));
+  CHECK(kernel.verdict == Verdict::kPass);
+  REQUIRE(kernel.parity.has_value());
+  CHECK(kernel.parity->judged_in == first.name);
+  CHECK(kernel.parity->strict_matched == kSteps);
+  CHECK(second.reference == first.reference);
+  CHECK(kernel.receipts_checked == 24);
+
+  // A wrong token under the clock is caught without a gate too.
+  bench.scripts["kernel"].wrong = [](int decode, int position) {
+    return decode == 3 && position == 2;
+  };
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
+
+  // A case in which an engine failed is no memo, nor is a live one.
+  Bench failed;
+  failed.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  CHECK(parity_memo(failed.run()).is_null());
+  Bench live;
+  live.references.clear();
+  live.job.ids.clear();
+  live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
+  CHECK(parity_memo(live.run()).is_null());
+}
+
+TEST_CASE("ablations come after the samples and decide nothing") {
+  Bench bench;
+  bench.job.profile = true;
+  bench.has_ablations = true;
+  bench.scripts["kernel"].skips = true;
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  CHECK(kernel.verdict == Verdict::kPass);
+  CHECK(kernel.samples.size() == 3);
+  CHECK(kernel.launches == 3);
+  REQUIRE(kernel.profile.has_value());
+  CHECK(kernel.profile->no_waits_runs_us.size() == 5);
+  CHECK(kernel.profile->no_loads_runs_us.size() == 5);
+  CHECK(kernel.profile->full_us.value.has_value());
+  CHECK_FALSE(kernel.profile->binds.empty());
+  CHECK(bench.ablations ==
+        std::vector<Ablation>{Ablation::kNoWaits, Ablation::kNoLoads, Ablation::kNone});
+  CHECK_FALSE(engine_of(c, "eager").profile.has_value());
+  size_t last_sample = 0, first_profile = 0;
+  for (size_t i = 0; i < bench.messages.size(); ++i) {
+    if (bench.messages[i]["type"] == "sample") last_sample = i;
+    if (bench.messages[i]["type"] == "profile" && first_profile == 0) first_profile = i;
+  }
+  CHECK(last_sample < first_profile);
+
+  Bench none;  // an engine without ablations
+  none.job.profile = true;
+  const CaseReport without = none.run();
+  CHECK_FALSE(engine_of(without, "kernel").profile.has_value());
+  CHECK(holds(engine_of(without, "kernel").profile_reason, "no ablations"));
+
+  Bench stuck;  // one that cannot take a depth
+  stuck.job.profile = stuck.has_ablations = true;
+  CHECK(holds(engine_of(stuck.run(), "kernel").profile_reason, "without computing"));
+
+  Bench broken;  // one that fails there has passed all the same
+  broken.job.profile = broken.has_ablations = true;
+  broken.scripts["kernel"].skips = true;
+  broken.scripts["kernel"].before = [](int decode) {
+    if (decode == 8) throw Error(ErrorKind::kHang, "wait ran out");
+  };
+  const CaseReport b = broken.run();
+  CHECK(engine_of(b, "kernel").verdict == Verdict::kPass);
+  CHECK(holds(engine_of(b, "kernel").profile_reason, "wait ran out"));
+
+  Bench unasked;
+  unasked.has_ablations = true;
+  CHECK(engine_of(unasked.run(), "kernel").profile_reason == kProfileNotAsked);
+  CHECK(unasked.ablations.empty());
+}
+
+TEST_CASE("memory counts the context that parity takes") {
+  Bench bench;
+  std::vector<int> contexts;
+  bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
+    contexts.push_back(request.max_context);
+    return int64_t{1};
+  };
+  bench.references[0].prompts[0].ids.assign(150, 3);
+  const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
+  CHECK(memory.needed == 4);
+  for (const int context : contexts) CHECK(context == 192);  // 150 + 12 steps, in steps of 64
+}
+
+}  // namespace
+}  // namespace mkbench
