@@ -4,16 +4,20 @@
 
 namespace mkbench {
 
+// What KernelStatus::raised says: a bounded wait has run out, or a value does not fit the format in
+// which blocks exchange it.
+inline constexpr int kRaisedHang = 1, kRaisedRange = 2;
+
 // Plain ints, so that device and host agree on the layout without any header of either side.
 struct KernelStatus {
   int progress_position;  // position of the step that block 0 works on; -1 before the first
-  int raised;             // 1 once a wait has run out; the fields below are complete then
-  int block;              // who waited
-  int phase;              // Phase that it could not start
+  int raised;             // 0, or one of the above; the fields below are complete then
+  int block;              // who waited, or held the value
+  int phase;              // Phase that it could not start, or that made the value
   int layer;
   int position;
-  int expected;  // arrivals it waited for (low 32 bits)
-  int seen;      // arrivals it saw last
+  int expected;  // arrivals or epoch that it waited for (low 32 bits)
+  int seen;      // and saw last
 };
 
 }  // namespace mkbench

@@ -92,11 +92,13 @@ TEST_CASE("memory is told before it is taken", "[ring]") {
 
 TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at least", "[ring]") {
   constexpr ring::ExchangeLayout at = ring::exchange_layout();
-  const size_t starts[] = {at.qkv,           at.swiglu,  at.partials, at.score_maxima, at.best,
-                           at.attention_out, at.mlp_out, at.abort,    at.bytes};
+  const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
+                           at.best,  at.rows_written, at.attention_out, at.mlp_out,
+                           at.abort, at.bytes};
   // Bytes that the kernel indexes, from the shapes in LaunchParams.
-  const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16, 8 * 16 * 16,
-                          128 * 16,     4 * 1024 * 8, 4 * 1024 * 8,         4};
+  const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16,
+                          8 * 16 * 16,  128 * 16,     8 * 16 * 4,
+                          4 * 1024 * 8, 4 * 1024 * 8, 4};
   for (size_t i = 0; i < std::size(sizes); ++i) {
     REQUIRE(starts[i] % 256 == 0);
     REQUIRE(starts[i + 1] >= starts[i] + sizes[i]);

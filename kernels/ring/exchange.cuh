@@ -30,8 +30,6 @@ struct Site {
   int layer, position;
 };
 
-inline constexpr int kRaisedHang = 1, kRaisedRange = 2;
-
 // The first block to raise writes the status word; all others only see the abort word.
 __device__ __forceinline__ void raise(const LaunchParams& p, int what, const Site& at,
                                       unsigned expected, unsigned seen) {

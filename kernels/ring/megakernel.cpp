@@ -22,7 +22,6 @@ const std::string kPrefix = "ring megakernel";
 constexpr double kSpinLimitUs = 2e6;
 // Bulk copies and barriers that count their bytes.
 constexpr int kLeastComputeMajor = 9;
-constexpr int kRaisedRange = 2;  // KernelStatus::raised, beside 1 for a wait that ran out
 
 // What the layouts do not hold, or nothing.
 std::string model_obstacle(const ModelShape& shape) {
