@@ -21,7 +21,7 @@ void launch(const AttentionInput& in, const Kv& kv) {
 
 }  // namespace
 
-void prepare_attention() {
+void load_attention() {
   allow_shared_memory<PlainKv>();
   allow_shared_memory<RingKv>();
 }

@@ -22,7 +22,7 @@ void launch(const GemmInput& in, int columns, const Finish& finish) {
 
 }  // namespace
 
-void prepare_gemm() {
+void load_gemm() {
   allow_shared_memory<WideTile, StoreRows>();
   allow_shared_memory<WideTile, SwiGluRows>();
   allow_shared_memory<NarrowTile, AddRows>();

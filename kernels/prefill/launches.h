@@ -6,10 +6,11 @@
 
 namespace mkbench::prefill {
 
-// Loads the kernels and raises their shared-memory limits, once a process and device. Throws
-// Error(kUnsupportedDevice), Error(kCuda).
-void prepare_gemm();
-void prepare_attention();
+// Load the kernels, or the first prefill would wait for it, and grant them their shared memory, on
+// the current device. Throw Error(kUnsupportedDevice) when there is no code for it, Error(kCuda).
+void load_rows();
+void load_gemm();
+void load_attention();
 
 void embed_rows(const unsigned short* embed, const int* ids, int rows, int hidden, float* residual);
 void normalize_rows(const float* residual, const unsigned short* weight, float eps, int rows,

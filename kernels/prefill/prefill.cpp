@@ -73,8 +73,6 @@ int64_t run(const PrefillModel& model, const Kv& kv, const PrefillScratch& scrat
             std::span<const int32_t> ids, int position,
             const std::function<void(int)>& after_chunk) {
   check(model, kv.kv_heads, kv.max_context, ids.size(), position);
-  prepare_gemm();
-  prepare_attention();
   int64_t launches = 0;
   while (!ids.empty()) {
     const size_t count = std::min(ids.size(), static_cast<size_t>(kChunkRows));
@@ -102,7 +100,11 @@ PrefillScratch::Layout PrefillScratch::layout(const ModelShape& s) {
 }
 
 PrefillScratch::PrefillScratch(const ModelShape& shape)
-    : layout_(layout(shape)), memory_(layout_.begin[kParts]) {}
+    : layout_(layout(shape)), memory_(layout_.begin[kParts]) {
+  load_rows();
+  load_gemm();
+  load_attention();
+}
 
 int64_t PrefillScratch::bytes(const ModelShape& shape) {
   return static_cast<int64_t>(layout(shape).begin[kParts]);

@@ -39,6 +39,8 @@ PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, 
 // What the kernels of a pass hand to each other: one allocation; `rows` is kChunkRows.
 class PrefillScratch {
  public:
+  // Also loads the kernels on the current device. Throws Error(kEnvUnfit) when memory does not
+  // suffice, Error(kUnsupportedDevice), Error(kCuda).
   explicit PrefillScratch(const ModelShape& shape);
   // Bytes of device memory that it takes.
   static int64_t bytes(const ModelShape& shape);

@@ -14,7 +14,20 @@ void launch_heads(const HeadsInput& in, const Kv& kv) {
   MKBENCH_CUDA(cudaGetLastError());
 }
 
+template <typename Kernel>
+void load(Kernel kernel) {
+  cudaFuncAttributes attributes{};
+  MKBENCH_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+}
+
 }  // namespace
+
+void load_rows() {
+  load(embed_kernel);
+  load(normalize_kernel);
+  load(heads_kernel<PlainKv>);
+  load(heads_kernel<RingKv>);
+}
 
 void embed_rows(const unsigned short* embed, const int* ids, int rows, int hidden,
                 float* residual) {
