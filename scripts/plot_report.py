@@ -11,6 +11,7 @@ Exit status: 0 written, 1 no matplotlib, 2 a report that cannot be read, 3 nothi
 
 import argparse
 import json
+import math
 import pathlib
 import re
 import sys
@@ -32,6 +33,10 @@ OTHER_STYLES = [("#56B4E9", "P"), ("#CC79A7", "X"), ("#F0E442", "h"), ("#000000"
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 
 
+# What reading a report that is JSON but not whole can raise.
+INCOMPLETE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+
+
 class BadReport(Exception):
     """A file that is not a report; the message names the file and what is wrong with it."""
 
@@ -41,7 +46,7 @@ def load_report(path: pathlib.Path) -> dict:
         report = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadReport(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadReport(f"{path}: not JSON: {error}") from None
     schema = report.get("schema") if isinstance(report, dict) else None
     if not isinstance(schema, dict) or schema.get("id") != SCHEMA_ID:
@@ -83,6 +88,9 @@ class Point:
         low, high = engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"]
         self.rate_ci = (low, high) if low is not None and high is not None else None
         self.speedup = speedup_of(case, engine)
+        for value in (self.ms, self.rate, *(self.ms_ci or ()), *(self.rate_ci or ())):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{case['name']}: {engine['name']}: a time or rate of {value}")
         self.blocks = summary["count"]
 
 
@@ -117,6 +125,8 @@ def collect(reports: list) -> list:
 def add_case(figure: Figure, case: dict, x: int) -> None:
     for engine in case["engines"]:
         label = label_of(engine)
+        if not engine.get("timed", True):  # a baseline that only judged parity
+            continue
         if engine["ms_per_tok"] is None:
             figure.withheld.append(f"{label} at {x:,}: {engine['verdict']}")
             continue
@@ -312,6 +322,13 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     return written
 
 
+def refuse_incomplete(paths: list, error: Exception) -> int:
+    names = ", ".join(str(path) for path in paths)
+    found = " ".join(str(error).split())[:200]
+    print(f"plot_report: {names}: not a complete report: {type(error).__name__}: {found}", file=sys.stderr)
+    return 2
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json")
@@ -325,9 +342,8 @@ def main() -> int:
         except BadReport as error:
             print(f"plot_report: {error}", file=sys.stderr)
             return 2
-        except (KeyError, TypeError, AttributeError) as error:
-            print(f"plot_report: {path}: not a complete report: {type(error).__name__}: {error}", file=sys.stderr)
-            return 2
+        except INCOMPLETE as error:
+            return refuse_incomplete([path], error)
     if not figures:
         print("plot_report: nothing to plot: no engine of these reports has times", file=sys.stderr)
         return 3
@@ -342,7 +358,11 @@ def main() -> int:
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     for figure in figures:
-        for path in draw(figure, arguments.out, plt):
+        try:
+            written = draw(figure, arguments.out, plt)
+        except INCOMPLETE as error:
+            return refuse_incomplete(arguments.reports, error)
+        for path in written:
             print(path)
     return 0
 

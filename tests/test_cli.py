@@ -84,6 +84,17 @@ class Usage(CliTest):
         self.assertEqual(result.stdout.count("MB needed"), 8)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_dry_run_says_where_memory_does_not_suffice(self):
+        folder = self.folder / "long"
+        folder.mkdir()
+        config = json.loads((DATA / "tiny" / "config.json").read_text())
+        config.update(max_position_embeddings=16_000_000, num_hidden_layers=400)  # 6 TB of KV rows
+        (folder / "config.json").write_text(json.dumps(config))
+        shutil.copy(DATA / "tiny" / "model.safetensors", folder / "model.safetensors")
+        result = self.mkbench("--dry-run", "--device", "cpu", "--model", str(folder), "-d", "0,15000000")
+        self.assertEqual(result.returncode, 6, result.stdout + result.stderr)
+        self.assertEqual(result.stdout.count("MB needed"), 2)
+        self.assertEqual(result.stderr.count("does not suffice"), 1)
 
     def test_a_model_named_twice_runs_once(self):
         result = self.mkbench("--dry-run", "--device", "cpu", "--model", "tiny,tiny-untied,tiny")

@@ -14,6 +14,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import plot_report  # noqa: E402
+
 EXAMPLE = os.environ.get("MKBENCH_REPORT_EXAMPLE", "")
 
 
@@ -119,6 +123,55 @@ class Plots(Files):
         self.assertEqual(done.returncode, 3)
         self.assertIn("nothing to plot", done.stderr)
         self.assertFalse((self.folder / "none").exists())
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
+    def test_untimed_baselines_are_not_withheld(self):
+        changed = copy.deepcopy(self.report)
+        for case in changed["cases"]:
+            case["engines"][0].update(timed=False, ms_per_tok=None, tok_per_s=None)
+            case["comparisons"][0]["speedup"] = None
+        self.names(self.put(changed))
+        drawn = plot_report.collect([changed])[0]
+        self.assertEqual((list(drawn.lines), drawn.withheld), (["megakernel (plain)"], []))
+
+    def test_malformed_values_never_trace_back(self):
+        """Every value that is read on the way to the figures, replaced by values that it cannot have."""
+        def places(value, path=()):
+            yield path
+            children = value.items() if isinstance(value, dict) else enumerate(value[:1]) \
+                if isinstance(value, list) else ()
+            for key, child in children:
+                yield from places(child, path + (key,))
+
+        for case in self.report["cases"]:
+            for engine in case["engines"]:
+                engine.update(samples=[], parity=None)
+        tried = 0
+        for path in list(places(self.report)):
+            for bad in (None, "text", -1, [], {}, [None]):
+                changed = copy.deepcopy(self.report)
+                if not path:
+                    continue
+                at = changed
+                for key in path[:-1]:
+                    at = at[key]
+                at[path[-1]] = bad
+                tried += 1
+                try:
+                    plot_report.collect([changed])
+                except plot_report.INCOMPLETE:
+                    pass
+        self.assertGreater(tried, 500)
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
+    def test_malformed_values_are_refused_in_one_line(self):
+        for field, value in (("tok_per_s", None), ("tok_per_s", "fast"), ("tok_per_s", float("nan"))):
+            changed = copy.deepcopy(self.report)
+            changed["cases"][0]["engines"][1][field] = value
+            done = plot(self.put(changed), out=self.folder / "plots")
+            self.assertEqual(done.returncode, 2, (field, value, done.stderr))
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn("changed.json: not a complete report", done.stderr)
 
     def test_no_matplotlib_is_said_in_one_line(self):
         (self.folder / "matplotlib.py").write_text("raise ImportError('left out for a test')\n")

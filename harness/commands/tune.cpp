@@ -44,7 +44,9 @@ double time_launches(Engine& engine, int depth, int tokens) {
     if (!engine.skip_to(depth))
       throw Error(ErrorKind::kRuntime, "tune: ring cannot take a depth without computing it");
     engine.decode(tokens);
-    us.push_back(1000 * engine.last_times().event_ms / tokens);
+    const double event_ms = engine.last_times().event_ms;
+    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch left no times");
+    us.push_back(1000 * event_ms / tokens);
   }
   std::nth_element(us.begin(), us.begin() + kLaunches / 2, us.end());
   return us[kLaunches / 2];
