@@ -60,6 +60,7 @@ step 160 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain -
 step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
   --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
   --no-plot --out deep
+step 60 "tune" "$mkbench" tune
 step 60 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
   --model tiny,tiny-untied --blocks 8 --no-plot --out tiny
 

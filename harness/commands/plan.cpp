@@ -72,7 +72,7 @@ void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan
   const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
-    if (plan.cuda && name != resolved && !obstacle.empty()) {
+    if (plan.cuda && name != resolved && resolved != "ring") {
       plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
     }
     if (std::find(job.candidates.begin(), job.candidates.end(), resolved) != job.candidates.end()) {
