@@ -94,7 +94,7 @@ sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
     { echo "there is no compute-sanitizer in $toolkit/bin or on PATH"; return 1; }
-  for test in test_plain test_ring; do
+  for test in test_plain test_prefill test_ring_state; do
     echo "== $test"
     status=0
     "$sanitizer" --tool "$1" --error-exitcode 99 "$build/tests/$test" "[memcheck]" 2>&1 || status=$?

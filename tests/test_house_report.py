@@ -4,6 +4,7 @@ hold can fail it."""
 import copy
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -129,12 +130,13 @@ class Cpu(Folder):
 
 CLEAN = "========= ERROR SUMMARY: 0 errors\n"
 RAN = "All tests passed (12 assertions in 1 test case)\n"
-SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in ("test_plain", "test_ring"))
+SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in evidence_lines.SANITIZED_TESTS)
 
 
 class Gpu(Folder):
-    JUNIT = ('<testsuite name="x" tests="2" failures="0" disabled="0" skipped="0">'
-             '<testcase name="test_ring" status="run"/><testcase name="test_plain" status="run"/></testsuite>')
+    JUNIT = ('<testsuite name="x" tests="4" failures="0" disabled="0" skipped="0">'
+             + "".join(f'<testcase name="{t}" status="run"/>' for t in ("test_plain", *evidence_lines.RING_TESTS))
+             + "</testsuite>")
     LOG = "== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
 
     def good(self):
@@ -338,7 +340,7 @@ class Gpu(Folder):
         self.expect_failure("d=960 n=64: ring alone")
 
     def test_sanitizers(self):
-        ring = "== test_ring\n"
+        ring = "== test_ring_state\n"  # the last section
         for tool in ("memcheck", "synccheck"):
             for text in (SANITIZED.replace(ring + RAN, ring),
                          SANITIZED.split(ring)[0],
@@ -347,23 +349,33 @@ class Gpu(Folder):
                          + "ERROR SUMMARY: 3 errors\nexit status 99\n",
                          SANITIZED.split(ring)[0] + ring + RAN + CLEAN + "exit status 77\n"):
                 self.put(f"{tool}.log", text)
-                self.expect_failure(f"{tool} of test_ring")
+                self.expect_failure(f"{tool} of test_ring_state")
             self.put(f"{tool}.log", SANITIZED)
 
     def test_gpu_tests(self):
         for junit in (self.JUNIT.replace('failures="0"', 'failures="1"'),
                       self.JUNIT.replace('skipped="0"', 'skipped="1"'),
-                      self.JUNIT.replace('tests="2"', 'tests="0"'), ""):
+                      self.JUNIT.replace('tests="4"', 'tests="0"'), ""):
             self.put("gpu-tests.xml", junit)
             self.expect_failure("tests with the label gpu")
-        self.put("gpu-tests.xml", self.JUNIT.replace('"test_ring" status="run"', '"test_ring" status="notrun"'))
-        self.expect_failure("test_ring ran")
+        for test in evidence_lines.RING_TESTS:
+            self.put("gpu-tests.xml", self.JUNIT.replace(f'"{test}" status="run"', f'"{test}" status="notrun"'))
+            self.expect_failure("test_ring_rows ran")
 
     def test_steps_and_planted_faults(self):
         self.put("gpu_check.log", self.LOG.replace("passed", "FAILED (1)"))
         self.expect_failure("every step")
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")
+
+    def test_the_script_runs_what_the_lines_ask_for(self):
+        script = (ROOT / "scripts" / "gpu_check.sh").read_text()
+        lists = [[int(d) for d in text.split(",")] for text in re.findall(r"--n-depth ([0-9,]+)", script)]
+        self.assertEqual(lists[0], list(evidence_lines.COMPARED_DEPTHS))
+        self.assertEqual(sorted(lists[0] + lists[1]), sorted(evidence_lines.SHARE_BARS))
+        self.assertEqual(script.count(f"--n-gen {evidence_lines.TOKENS} "), 2)
+        self.assertIn(f"--n-prompt {','.join(map(str, evidence_lines.PROMPTS))} ", script)
+        self.assertIn(f"for test in {' '.join(evidence_lines.SANITIZED_TESTS)}; do", script)
 
     def test_a_report_that_is_none(self):
         for content in ("{}", "[]", "", '{"cases": [{}], "env": {}, "verdict": {"status": "x", "exit_code": 0}}'):
