@@ -239,6 +239,7 @@ void LaunchEngine::append(const std::vector<int32_t>& inputs) {
 
 void LaunchEngine::check_fault() {
   KernelStatus* status = status_.host();
+  collect_fault(*status);
   if (status->raised == 0) return;
   const KernelStatus f = *status;
   status->raised = 0;

@@ -83,6 +83,8 @@ class LaunchEngine : public Engine {
   virtual std::vector<float> derived() const { return {}; }
   // Puts back what derived() gave at `position`; with nothing at position 0 after a reset.
   virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
+  // Completes `status` after a launch, for kernels that report a fault elsewhere.
+  virtual void collect_fault(KernelStatus& /*status*/) const {}
   // The error that a complete fault word stands for; that of an expired wait unless overridden.
   virtual Error fault_error(const KernelStatus& f) const;
 

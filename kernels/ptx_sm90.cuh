@@ -67,9 +67,7 @@ __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigne
 }
 
 // Orders this thread's ordinary accesses against bulk copies.
-__device__ __forceinline__ void proxy_fence() {
-  asm volatile("fence.proxy.async;" ::: "memory");
-}
+__device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 // --- named barriers of a block; `threads` counts those that arrive and those that wait
 

@@ -30,8 +30,8 @@ static_assert(kVectorSize == ring::kHidden);
 
 // All pointers are device memory, zero at launch, but for the two status words (host-mapped).
 struct ExchangeParams {
-  plain::LaunchParams plain;  // what the counter's waits need: arrivals, abort, status, bound
-  ring::LaunchParams ring;    // what all other waits need: abort, status, bound
+  plain::LaunchParams plain;  // what the counter's waits need: arrivals, fault word, bound
+  ring::LaunchParams ring;    // what all other waits need: fault word, bound
   char* words;                // 2 arrays of kArrayBytes
   unsigned rounds;
   unsigned* round_cycles;         // (rounds) of block 0

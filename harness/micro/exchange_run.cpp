@@ -7,13 +7,21 @@
 #include <thread>
 
 #include "kernels/launch_checks.h"
+#include "kernels/ring/fault_word.h"
 
 namespace mkbench::micro {
 namespace {
 
 // Words of control_, each on a line of its own: pollers of one do not slow the others.
-enum Control : size_t { kArrivals = 0, kAbort = 32, kWrong = 64, kEndLoad = 96, kStarted = 128 };
-constexpr size_t kControlWords = 160;
+enum Control : size_t {
+  kArrivals = 0,
+  kAbort = 32,
+  kWrong = 64,
+  kEndLoad = 96,
+  kStarted = 128,
+  kFault = 160
+};
+constexpr size_t kControlWords = 192;
 
 constexpr unsigned kSpinLimitUs = 200'000;  // an exchange takes microseconds
 constexpr unsigned long long kLoadLimitNs = 500'000'000;
@@ -118,14 +126,18 @@ void ExchangeRunner::start_load(const BulkPlan& plan, const ReadProbe& probe) {
 }
 
 void ExchangeRunner::check_outcome() const {
-  const KernelStatus status = *status_.host();
+  const std::vector<unsigned> control = fetch(control_);
+  KernelStatus status = *status_.host();
+  const ring::FaultWord fault = control[kFault] | static_cast<ring::FaultWord>(control[kFault + 1])
+                                                      << 32;
+  if (fault != 0) ring::unpack_fault(fault, status);
   if (status.raised != 0) {
     throw Error(ErrorKind::kHang,
                 "exchange: block " + std::to_string(status.block) + " waited in vain in round " +
                     std::to_string(status.position) + ": saw " + std::to_string(status.seen) +
                     ", expected " + std::to_string(status.expected));
   }
-  const unsigned wrong = fetch(control_)[kWrong];
+  const unsigned wrong = control[kWrong];
   if (wrong != 0) {
     throw Error(ErrorKind::kIntegrity,
                 "exchange: " + std::to_string(wrong) + " threads read a wrong value");
@@ -151,8 +163,9 @@ ExchangeResult ExchangeRunner::run(Protocol protocol, const std::optional<BulkPl
   clear();
   ExchangeParams p{};
   p.plain.arrivals = control_.get() + kArrivals;
-  p.plain.abort = p.ring.abort = control_.get() + kAbort;
-  p.plain.status = p.ring.status = status_.device();
+  p.plain.abort = control_.get() + kAbort;
+  p.ring.fault = reinterpret_cast<ring::FaultWord*>(control_.get() + kFault);
+  p.plain.status = status_.device();
   p.plain.stall_block = p.ring.stall_block = -1;
   p.plain.spin_limit_ns = 1000ull * kSpinLimitUs;
   p.ring.spin_limit_us = kSpinLimitUs;

@@ -67,15 +67,16 @@ struct Shared {
     alignas(16) float head_input[kHidden];                          // LM head
   };
   alignas(16) float denominators[2][kConsumerWarps];
-  alignas(16) float maxima[2][2][kConsumerWarps];  // slow path: [turn][head][warp]
-  alignas(16) SplitPlane rotated[2];               // [layer % 2] q, k after RoPE, v
-  alignas(16) SplitPlane raw[2];                   // q, k before norm and RoPE
+  alignas(16) float2 maxima[2][kConsumerWarps];  // slow path, heads 0 and 1: [turn][warp]
+  float2 running[2];                             // and of all turns so far: [turn]
+  alignas(16) SplitPlane rotated[2];             // [layer % 2] q, k after RoPE, v
+  alignas(16) SplitPlane raw[2];                 // q, k before norm and RoPE
   alignas(16) Statistics statistics;
   alignas(16) ulonglong2 seen[2][kConsumerThreads];  // exchange: last values of the accumulators
   float2 residual[kConsumerThreads];                 // two elements a consumer thread
   float key_maxima[kMaxLayers];                      // largest |k| of this kv head
   alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots], statistics_ready;
-  int token;                // next input id; -1 ends the launch
+  int token;               // next input id; -1 ends the launch
   volatile int rows_seen;  // KV rows of this many steps are visible to the loader's copies
   volatile int ended;      // 1: no step follows
 };

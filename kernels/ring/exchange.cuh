@@ -13,6 +13,7 @@
 
 #include "kernels/phase.h"
 #include "kernels/ring/block.cuh"
+#include "kernels/ring/fault_word.h"
 #include "kernels/ring/fixed_point.h"
 
 namespace mkbench::ring {
@@ -30,19 +31,16 @@ struct Site {
   int layer, position;
 };
 
-// The first block to raise writes the status word; all others only see the abort word.
+// The first to raise is the one that is heard; every wait gives up from then on.
 __device__ __forceinline__ void raise(const LaunchParams& p, int what, const Site& at,
                                       unsigned expected, unsigned seen) {
-  if (atomicCAS(p.abort, 0u, 1u) != 0) return;
-  KernelStatus* status = p.status;
-  ptx::store_system(&status->block, static_cast<int>(blockIdx.x));
-  ptx::store_system(&status->phase, static_cast<int>(at.phase));
-  ptx::store_system(&status->layer, at.layer);
-  ptx::store_system(&status->position, at.position);
-  ptx::store_system(&status->expected, static_cast<int>(expected));
-  ptx::store_system(&status->seen, static_cast<int>(seen));
-  __threadfence_system();
-  ptx::store_system(&status->raised, what);
+  atomicCAS(p.fault, FaultWord{0},
+            pack_fault(what, static_cast<int>(at.phase), at.layer, static_cast<int>(blockIdx.x),
+                       at.position, expected, seen));
+}
+
+__device__ __forceinline__ bool any_fault(const LaunchParams& p) {
+  return ptx::load_relaxed(reinterpret_cast<const unsigned*>(p.fault) + 1) != 0;  // its upper half
 }
 
 // A clock for bounds: 1.024 us a tick, wraps after 73 minutes.
@@ -50,31 +48,33 @@ __device__ __forceinline__ unsigned clock_ticks() {
   return static_cast<unsigned>(ptx::global_ns() >> 10);
 }
 
-// Repeats `poll` until it is true, looking at clock and abort word every 256 times only: the timer
-// read would double a poll. Gives up when the bound runs out or another block has: what follows is
-// garbage then, every later wait gives up too, and the launch ends at the token's end.
+// Repeats `poll` until it is true, looking at clock and fault word every 256 times only: the timer
+// read would double a poll. False when the bound runs out or another block has raised: what follows
+// is garbage then, every later wait gives up too, and the launch ends at the token's end.
 template <typename Poll>
-__device__ __forceinline__ void wait_until(const LaunchParams& p, const Site& at, unsigned expected,
+__device__ __forceinline__ bool wait_until(const LaunchParams& p, const Site& at, unsigned expected,
                                            Poll poll) {
   unsigned tries = 0, start = 0, seen = 0;
 #pragma unroll 1
   while (!poll(seen)) {
-    if ((++tries & 255u) != 0) continue;
+    if (__builtin_expect((++tries & 255u) != 0, 1)) continue;
     const unsigned now = clock_ticks();
     if (tries == 256) start = now;
-    if (ptx::load_relaxed(p.abort) != 0) return;
-    if (now - start > p.spin_limit_us) {
-      raise(p, kRaisedHang, at, expected, seen);
-      return;
-    }
+    if (any_fault(p)) return false;
+    if (now - start <= p.spin_limit_us) continue;
+    raise(p, kRaisedHang, at, expected, seen);
+    return false;
   }
+  return true;
 }
 
-// Waits in the block itself, for the ring's barriers.
-__device__ __forceinline__ void wait_barrier(const LaunchParams& p, const Site& at,
-                                             unsigned barrier, unsigned parity) {
-  if (ptx::barrier_try_wait(barrier, parity)) return;
-  wait_until(p, at, parity, [&](unsigned&) { return ptx::barrier_try_wait(barrier, parity); });
+// A consumer's wait for its own block. No clock, which would be code between the code that runs:
+// the loader's waits are bounded and end this one.
+__device__ __forceinline__ void wait_barrier(const Shared& s, unsigned barrier, unsigned parity) {
+#pragma unroll 1
+  while (!ptx::barrier_try_wait(barrier, parity)) {
+    if (s.ended != 0) return;
+  }
 }
 
 // --- 32-bit words

@@ -15,13 +15,17 @@
 namespace mkbench::ring {
 
 // False when the launch has ended.
-template <bool kSplit, RingAblation kAblation>
+template <RingAblation kAblation>
 __device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
 #pragma unroll 1
   for (int layer = 0; layer < c.p.layers; ++layer) {
     c.epoch = next_epoch(c.epoch);
     if (!phase_qkv(c, layer)) return false;
-    phase_attention_out<kSplit>(c, layer);
+    if (c.position() >= c.p.split_from) {
+      phase_attention_out<true>(c, layer);
+    } else {
+      phase_attention_out<false>(c, layer);
+    }
     phase_gate_up(c, layer);
     phase_down(c, layer);
   }
@@ -31,13 +35,10 @@ __device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
 template <RingAblation kAblation>
 __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, const char* slots,
                                               const Block& block) {
-  Consumer<kAblation> c{
-      p, s, block, {p, slots, ptx::shared_address(s.full), ptx::shared_address(s.empty), {}}};
+  Consumer<kAblation> c{p, s, block, {s, slots, {}}};
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {
-    const bool more =
-        p.position + c.step >= p.split_from ? consume_layers<true>(c) : consume_layers<false>(c);
-    if (!more) return;
+    if (!consume_layers(c)) return;
     phase_lm_head(c);
   }
   ptx::named_sync<kTwoMore>(kTokenDone);

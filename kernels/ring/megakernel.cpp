@@ -5,6 +5,7 @@
 
 #include "kernels/launch_engine.h"
 #include "kernels/prefill/prefill.h"
+#include "kernels/ring/fault_word.h"
 #include "kernels/ring/instances.h"
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/repack.h"
@@ -183,6 +184,11 @@ class RingEngine final : public LaunchEngine {
       for (ring::PaceRange& range : p.paces) range.pace = options_.pace;
     }
     return &p;
+  }
+
+  void collect_fault(KernelStatus& status) const override {
+    const ring::FaultWord word = words_.fault();
+    if (word != 0) ring::unpack_fault(word, status);
   }
 
   Error fault_error(const KernelStatus& f) const override {

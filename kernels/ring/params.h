@@ -60,7 +60,7 @@ struct LaunchParams {
   float* hidden;                 // null or (layers, hidden) of the last step
   unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
   unsigned long long* cycles;    // (2) block 0's clock at start and end
-  unsigned* abort;               // 0 at launch; 1 tells every wait to give up
+  unsigned long long* fault;     // 0 at launch; else what tells every wait to give up, fault_word.h
   KernelStatus* status;
 
   int layers;  // even

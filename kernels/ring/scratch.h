@@ -9,7 +9,8 @@ namespace mkbench::ring {
 // One allocation, because payloads, epochs and what readers saw last must start together: every
 // launch begins with all of it zero. Arrays start on 256 bytes; shapes in LaunchParams.
 struct ExchangeLayout {
-  size_t qkv, swiglu, partials, score_maxima, best, rows_written, attention_out, mlp_out, abort, bytes;
+  size_t qkv, swiglu, partials, score_maxima, best, rows_written, attention_out, mlp_out, fault,
+      bytes;
 };
 
 constexpr ExchangeLayout exchange_layout() {
@@ -29,7 +30,7 @@ constexpr ExchangeLayout exchange_layout() {
   at.rows_written = place(size_t{kGroups} * kMembers * 4);
   at.attention_out = place(size_t{kReplicas} * kHidden * 8);
   at.mlp_out = place(size_t{kReplicas} * kHidden * 8);
-  at.abort = place(4);
+  at.fault = place(8);
   at.bytes = end;
   return at;
 }
@@ -44,6 +45,14 @@ class ExchangeWords {
   // Leaves what no launch may find.
   void poison() { MKBENCH_CUDA(cudaMemset(memory_.get(), 0xff, memory_.bytes())); }
 
+  // The fault of the last launch, 0 for none.
+  unsigned long long fault() const {
+    unsigned long long word = 0;
+    MKBENCH_CUDA(cudaMemcpy(&word, at<unsigned long long>(kLayout.fault), sizeof(word),
+                            cudaMemcpyDeviceToHost));
+    return word;
+  }
+
   void fill(LaunchParams& p) const {
     p.qkv = at<unsigned>(kLayout.qkv);
     p.swiglu = at<unsigned>(kLayout.swiglu);
@@ -53,7 +62,7 @@ class ExchangeWords {
     p.rows_written = at<unsigned>(kLayout.rows_written);
     p.attention_out = at<unsigned long long>(kLayout.attention_out);
     p.mlp_out = at<unsigned long long>(kLayout.mlp_out);
-    p.abort = at<unsigned>(kLayout.abort);
+    p.fault = at<unsigned long long>(kLayout.fault);
   }
 
  private:

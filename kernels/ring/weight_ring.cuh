@@ -29,6 +29,11 @@ struct RingPosition {
       parity ^= 1;
     }
   }
+  // Where `slots` before this one lies; its parity is not known.
+  __device__ __forceinline__ RingPosition behind(int slots) const {
+    const int before = slot - slots;
+    return {before < 0 ? before + kRingSlots : before, 0};
+  }
   // `slots` ahead of this one.
   __device__ __forceinline__ RingPosition ahead(int slots) const {
     RingPosition r = *this;
@@ -41,36 +46,37 @@ struct RingPosition {
 template <RingAblation kAblation>
 struct RingReader {
   static constexpr bool kLoads = kAblation != RingAblation::kNoLoads;
-  const LaunchParams& p;
+  const Shared& s;
   const char* slots;
-  unsigned full, empty;  // addresses of the first barriers
   RingPosition at;
 
   __device__ __forceinline__ const char* data(const RingPosition& r) const {
     return slots + r.slot * kSlotBytes;
   }
-  __device__ __forceinline__ void await(const Site& site, const RingPosition& r) const {
-    if (kLoads) wait_barrier(p, site, full + 8 * r.slot, r.parity);
+  __device__ __forceinline__ void await(const RingPosition& r) const {
+    if (kLoads) wait_barrier(s, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
   // After a __syncwarp(): `shares` of the slot's 16 have been read.
   __device__ __forceinline__ void release(const RingPosition& r, unsigned shares) const {
-    if (kLoads) ptx::barrier_arrive(empty + 8 * r.slot, shares);
+    if (kLoads) ptx::barrier_arrive(ptx::shared_address(s.empty) + 8 * r.slot, shares);
   }
 
   // The warp's fragments of the next kFragments / 2 slots, into registers.
   template <int kFragments>
-  __device__ __forceinline__ void fetch(const Site& site, const Lane& me, uint4 (&w)[kFragments]) {
-    const RingPosition first = at;
+  __device__ __forceinline__ void fetch(const Lane& me, uint4 (&w)[kFragments]) {
+    constexpr int kSlots = kFragments / 2;
+    // A lane a slot: one wait, and one copy of its code.
+    if (me.lane < kSlots) await(at.ahead(me.lane));
+    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kFragments / 2; ++i) {
-      await(site, at);
+    for (int i = 0; i < kSlots; ++i) {
       const uint4* q = reinterpret_cast<const uint4*>(data(at)) + me.warp * 64 + me.lane;
       w[2 * i] = q[0];
       w[2 * i + 1] = q[32];
       at.advance();
     }
     __syncwarp();
-    if (me.lane < kFragments / 2) release(first.ahead(me.lane), 1);
+    if (me.lane < kSlots) release(at.behind(kSlots - me.lane), 1);
   }
 };
 
@@ -78,46 +84,47 @@ struct RingReader {
 struct RingWriter {
   const LaunchParams& p;
   Shared& s;
-  unsigned slots, full, empty;  // addresses
+  unsigned slots;  // address
   unsigned long long policy;
   RingPosition at{0, 1}, oldest{0, 0};  // next slot to fill; oldest copy not known to have arrived
   int in_flight = 0;
   StreamPace pace{};
   unsigned next_issue = 0;
-  bool ended = false;
 
-  // Waits for the ring's barrier, unless the launch ends first.
-  __device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
-    const Site site{Phase::kEmbed, -1, -1};
-    if (ptx::barrier_try_wait(barrier, parity)) return;
-    wait_until(p, site, parity, [&](unsigned&) {
-      if (ptx::barrier_try_wait(barrier, parity)) return true;
-      ended = s.ended != 0;
-      return ended;
+  __device__ __forceinline__ unsigned full(const RingPosition& r) const {
+    return ptx::shared_address(s.full) + 8 * r.slot;
+  }
+
+  // False when the launch ends first, be it because this wait's bound has run out.
+  __device__ __forceinline__ bool wait(unsigned barrier, unsigned parity) {
+    if (ptx::barrier_try_wait(barrier, parity)) return true;
+    const bool ready = wait_until(p, Site{Phase::kEmbed, 0, p.position}, parity, [&](unsigned&) {
+      return ptx::barrier_try_wait(barrier, parity) || s.ended != 0;
     });
+    if (!ready) s.ended = 1;
+    return s.ended == 0;
   }
 
-  // Room for one more slot of `bytes`: armed before its copies are issued. False when the launch
-  // ends.
-  __device__ __forceinline__ bool open(unsigned bytes) {
-    wait(empty + 8 * at.slot, at.parity);
-    if (ended) return false;
-    ptx::barrier_expect(full + 8 * at.slot, bytes);
-    while (in_flight >= pace.copies_in_flight) retire();
-    return true;
-  }
-  __device__ __forceinline__ void retire() {
-    wait(full + 8 * oldest.slot, oldest.parity);
-    oldest.advance();
-    --in_flight;
-  }
-  __device__ __forceinline__ void copy(const char* from, unsigned offset, unsigned bytes) {
-    ptx::bulk_copy(slots + at.slot * kSlotBytes + offset, from, bytes, full + 8 * at.slot, policy);
-  }
-  __device__ __forceinline__ void close() {
+  // Fills the next slot from one place, or each half from its own. Its barrier is armed before the
+  // wait for room among the copies in flight.
+  __device__ __forceinline__ bool load(const char* from, unsigned bytes, const char* second,
+                                       unsigned second_bytes, bool paced) {
+    if (!wait(ptx::shared_address(s.empty) + 8 * at.slot, at.parity)) return false;
+    ptx::barrier_expect(full(at), bytes + second_bytes);
+    while (in_flight >= pace.copies_in_flight) {
+      if (!wait(full(oldest), oldest.parity)) return false;
+      oldest.advance();
+      --in_flight;
+    }
+    if (paced) keep_pace();
+    const unsigned to = slots + at.slot * kSlotBytes;
+    ptx::bulk_copy(to, from, bytes, full(at), policy);
+    if (second_bytes > 0) ptx::bulk_copy(to + bytes, second, second_bytes, full(at), policy);
     ++in_flight;
     at.advance();
+    return true;
   }
+
   __device__ __forceinline__ void keep_pace() {
     if (pace.gap_cycles == 0) return;
     const unsigned now = ptx::sm_cycles_low();
@@ -130,18 +137,11 @@ struct RingWriter {
     next_issue += pace.gap_cycles;
   }
 
-  __device__ __forceinline__ bool load_slot(const char* from) {
-    if (!open(kSlotBytes)) return false;
-    keep_pace();
-    copy(from, 0, kSlotBytes);
-    close();
-    return true;
-  }
-
   // No copy may arrive in a block that is gone.
   __device__ __forceinline__ void drain() {
     for (; in_flight > 0; --in_flight) {
-      wait_barrier(p, Site{Phase::kEmbed, -1, -1}, full + 8 * oldest.slot, oldest.parity);
+      wait_until(p, Site{Phase::kEmbed, 0, p.position}, oldest.parity,
+                 [&](unsigned&) { return ptx::barrier_try_wait(full(oldest), oldest.parity); });
       oldest.advance();
     }
   }

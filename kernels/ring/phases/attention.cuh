@@ -74,7 +74,7 @@ struct Attention {
     for (int i = 0; i < 8; ++i) k[i] = make_uint4(0, 0, 0, 0);
     if (tile < count) {
       const RingPosition r = c.ring.at.ahead(tile);
-      c.ring.await(site, r);
+      c.ring.await(r);
       const uint4* q =
           reinterpret_cast<const uint4*>(c.ring.data(r) + (me.warp & 3) * 4096) + me.lane;
 #pragma unroll
@@ -88,7 +88,7 @@ struct Attention {
   __device__ __forceinline__ void load_v(int first) {
     const Lane me = consumer_lane();
     const int count = min(tiles - first, kTiles);
-    if (me.lane < count) c.ring.await(site, c.ring.at.ahead(me.lane));
+    if (me.lane < count) c.ring.await(c.ring.at.ahead(me.lane));
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
@@ -111,14 +111,15 @@ struct Attention {
   // Rows of half tile `half` of this turn from `written` on hold anything, NaN too: a zero factor
   // would not silence them.
   __device__ __forceinline__ void mask_v(int half, int written, int j) {
-    auto keep = [&](unsigned pair, int row) {
-      return row + 1 < written ? pair : row < written ? pair & 0xffffu : 0u;
-    };
+    auto kept = [&](int row) { return row + 1 < written ? ~0u : row < written ? 0xffffu : 0u; };
+    const uint4 keep = make_uint4(kept(2 * j), kept(8 + 2 * j), kept(16 + 2 * j), kept(24 + 2 * j));
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       if (i != half) continue;
-      v[i] = make_uint4(keep(v[i].x, 2 * j), keep(v[i].y, 8 + 2 * j), keep(v[i].z, 16 + 2 * j),
-                        keep(v[i].w, 24 + 2 * j));
+      v[i].x &= keep.x;
+      v[i].y &= keep.y;
+      v[i].z &= keep.z;
+      v[i].w &= keep.w;
     }
   }
 
@@ -194,23 +195,22 @@ struct Attention {
     __syncwarp();
   }
 
-  // One turn with fixed references. `s` are its scores.
-  __device__ __forceinline__ void fast_turn(const Lane& me, int first, const float (&s)[4]) {
-    const int turn = first / kTiles & 1;
-    if ((me.warp >> 2) < min(tiles - first, kTiles)) {
-      const Statistics& st = c.s.statistics;
-      const float4 q = *reinterpret_cast<const float4*>(&st.scale0);
-      float e[4] = {
-          ptx::exp2_approx(fmaf(s[0], q.x, -q.y)), ptx::exp2_approx(fmaf(s[1], q.z, -q.w)),
-          ptx::exp2_approx(fmaf(s[2], q.x, -q.y)), ptx::exp2_approx(fmaf(s[3], q.z, -q.w))};
-      mask_scores(rows_position(me, first), me.row, 0.0f, e);
-      share_exponentials(me, turn, e);
-    }
-    if (first + kTiles >= tiles && me.j == 0 && me.row < 2) {
-      c.s.denominators[me.row][me.warp] = sum;
-    }
-    ptx::named_sync<kConsumerThreads>(kConsumers);
-    multiply_v(me, first, turn);
+  // Exponentials of the warp's scores, shared with all warps; `reference` by head in log2 units.
+  __device__ __forceinline__ void exponentiate(const Lane& me, int first, const float (&s)[4],
+                                               float reference0, float reference1) {
+    const Statistics& st = c.s.statistics;
+    const float scale0 = st.scale0, scale1 = st.scale1;
+    float e[4] = {ptx::exp2_approx(fmaf(s[0], scale0, -reference0)),
+                  ptx::exp2_approx(fmaf(s[1], scale1, -reference1)),
+                  ptx::exp2_approx(fmaf(s[2], scale0, -reference0)),
+                  ptx::exp2_approx(fmaf(s[3], scale1, -reference1))};
+    mask_scores(rows_position(me, first), me.row, 0.0f, e);
+    share_exponentials(me, turn_of(first), e);
+  }
+
+  static __device__ __forceinline__ int turn_of(int first) { return first / kTiles & 1; }
+  __device__ __forceinline__ bool has_rows(const Lane& me, int first) const {
+    return (me.warp >> 2) < min(tiles - first, kTiles);
   }
 
   __device__ __forceinline__ void clear() {

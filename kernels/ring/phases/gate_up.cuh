@@ -16,7 +16,7 @@ __device__ __forceinline__ void phase_gate_up(Consumer<kAblation>& c, int layer)
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kGateUpSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.fetch(site, me, w);
+  c.ring.fetch(me, w);
   const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * kHidden + 2 * t);
   const float2 h =
       await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);

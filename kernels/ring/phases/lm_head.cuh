@@ -71,7 +71,7 @@ __device__ __forceinline__ void phase_lm_head(Consumer<kAblation>& c) {
     if (odd != 0 && slots > 0) c.ring.at.advance();
 #pragma unroll 1
     for (int k = odd; k < slots; k += 2) {
-      c.ring.await(site, c.ring.at);
+      c.ring.await(c.ring.at);
       const uint4* q =
           reinterpret_cast<const uint4*>(c.ring.data(c.ring.at)) + in_slot * 128 + me.lane;
       uint4 w[4];

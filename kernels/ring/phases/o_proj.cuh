@@ -73,32 +73,46 @@ template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
   constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
   Consumer<kAblation>& c = a.c;
+  const Statistics& st = c.s.statistics;
+  const unsigned ready = ptx::shared_address(&c.s.statistics_ready);
   const Lane me = consumer_lane();
-  float s[4] = {};
-  if ((me.warp >> 2) < min(a.tiles, kTiles)) a.scores(me, layer, s);
-  if (kSplit) a.load_v(0);
-  a.clear();
-  wait_barrier(c.p, a.site, ptx::shared_address(&c.s.statistics_ready), layer & 1);
-  if (kAblation == RingAblation::kNone && c.s.statistics.slow != 0) {
-    return slow_attention(a, layer, s);
-  }
+  bool slow = false;
   Attended r{};
-  if (a.tiles > 0) {
-    a.fast_turn(me, 0, s);
+  if (a.tiles == 0) {
+    wait_barrier(c.s, ready, layer & 1);
+    slow = kAblation == RingAblation::kNone && st.slow != 0;
+  } else {
+    a.clear();
 #pragma unroll 1
-    for (int first = kTiles; first < a.tiles; first += kTiles) {
+    for (int first = 0;;) {
+      float s[4] = {};
+      if (a.has_rows(me, first)) a.scores(me, layer, s);
+      if (kSplit || first > 0) a.load_v(first);
+      if (first == 0) {
+        wait_barrier(c.s, ready, layer & 1);
+        slow = kAblation == RingAblation::kNone && st.slow != 0;
+      }
+      float2 reference = make_float2(st.reference0, st.reference1);
+      if (slow) reference = raise_reference(a, me, first, s);
+      if (a.has_rows(me, first)) a.exponentiate(me, first, s, reference.x, reference.y);
+      const int next = first + kTiles;
+      if (next >= a.tiles && me.j == 0 && me.row < 2) c.s.denominators[me.row][me.warp] = a.sum;
+      ptx::named_sync<kConsumerThreads>(kConsumers);
+      a.multiply_v(me, first, a.turn_of(first));
+      if (next >= a.tiles) break;
+      first = next;
       a.load_k(first);
-      if ((me.warp >> 2) < min(a.tiles - first, kTiles)) a.scores(me, layer, s);
-      a.load_v(first);
-      a.fast_turn(me, first, s);
     }
     a.collect(r);
     r.denominator = a.collect_denominator(me);
   }
-  if (a.adds_current()) {
-    const float2 current = *reinterpret_cast<const float2*>(&c.s.statistics.current0);
-    a.add_current(me, layer, ptx::exp2_approx(current.x), ptx::exp2_approx(current.y), r);
+  float2 current;
+  if (slow) {
+    current = settle_reference(a, me, r);
+  } else {
+    current = make_float2(ptx::exp2_approx(st.current0), ptx::exp2_approx(st.current1));
   }
+  if (a.adds_current()) a.add_current(me, layer, current.x, current.y, r);
   return r;
 }
 
@@ -122,7 +136,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
   ptx::named_sync<kOneMore>(kPartialsRead);
   uint4 w[2 * kOutSlots];
   Attention<kSplit, kAblation> a(c, layer);
-  if (!kSplit) c.ring.fetch(site, consumer_lane(), w);
+  if (!kSplit) c.ring.fetch(consumer_lane(), w);
   // Without rows too: arrays that a path leaves undefined would be carried from layer to layer, in
   // 64 registers.
   a.load_k(0);
@@ -142,7 +156,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
         {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
         c.epoch);
   }
-  c.ring.fetch(site, me, w);
+  c.ring.fetch(me, w);
   const Partial sum =
       await_partials<kAblation>(c.p, site, words + 4 * me.lane, words + 128 + 4 * me.lane, c.epoch);
   multiply_out(c, me, w, combined_out_input(me, sum));

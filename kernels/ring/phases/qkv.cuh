@@ -24,7 +24,7 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kQkvSlots];
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.fetch(site, me, w);
+  c.ring.fetch(me, w);
   const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
   float2 h;
   if (layer == 0) {

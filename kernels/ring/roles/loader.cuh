@@ -2,6 +2,7 @@
 // Reads  stream (slots of this block), kv (tiles of this block, or of its group).
 // Order  per layer, redundant: QKV, O, K and V, gate/up, down; split: QKV, K and V, O, gate/up,
 //        down; after the last layer the LM head. The consumers fetch in the same order.
+// One place fills a slot, for all of them: the code is short, and the copies never wait for it.
 #pragma once
 
 #include "kernels/ring/context_share.cuh"
@@ -18,63 +19,63 @@ __device__ __forceinline__ bool load_context(RingWriter& ring, const ContextShar
   const int tiles = share.tiles(), halves = share.halves();
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kTurn) {
+    const int count = min(kTurn, tiles - first);
 #pragma unroll 1
-    for (int kind = 0; kind < 2; ++kind) {
-#pragma unroll 1
-      for (int t = first; t < min(first + kTurn, tiles); ++t) {
-        const bool whole = 2 * t + 1 < halves;
-        if (!ring.open(whole ? kSlotBytes : kHalfTileBytes)) return false;
-        if (kSplit) {
-          ring.keep_pace();
-          ring.copy(head + tile_offset(t, share.member, kind), 0,
-                    whole ? kSlotBytes : kHalfTileBytes);
-        } else {
-          // Not paced: 15 of 16 blocks find these rows in L2. Short contexts lie in the first
-          // halves of neighbouring tiles.
-          ring.copy(head + tile_offset(0, 2 * t, kind), 0, kHalfTileBytes);
-          if (whole) {
-            ring.copy(head + tile_offset(0, 2 * t + 1, kind), kHalfTileBytes, kHalfTileBytes);
-          }
-        }
-        ring.close();
+    for (int i = 0; i < 2 * count; ++i) {
+      const int kind = i < count ? 0 : 1, t = first + (kind == 0 ? i : i - count);
+      const bool whole = 2 * t + 1 < halves;
+      bool more;
+      if (kSplit) {
+        more = ring.load(head + tile_offset(t, share.member, kind),
+                         whole ? kSlotBytes : kHalfTileBytes, nullptr, 0, true);
+      } else {
+        // Not paced: 15 of 16 blocks find these rows in L2. Short contexts lie in the first halves
+        // of neighbouring tiles.
+        more = ring.load(head + tile_offset(0, 2 * t, kind), kHalfTileBytes,
+                         head + tile_offset(0, 2 * t + 1, kind), whole ? kHalfTileBytes : 0, false);
       }
+      if (!more) return false;
     }
   }
   return true;
 }
 
+// Before the first tile of a step: the last step's rows are visible to bulk copies.
+__device__ __forceinline__ bool await_rows(const LaunchParams& p, const Shared& s, int step) {
+  const bool ready =
+      wait_until(p, {Phase::kAttention, 0, p.position + step}, step, [&](unsigned& seen) {
+        seen = s.rows_seen;
+        return s.rows_seen >= step || s.ended != 0;
+      });
+  ptx::proxy_fence();
+  return ready && s.ended == 0;
+}
+
+// Everything of one step. False when the launch ends.
 template <bool kSplit>
-__device__ __forceinline__ bool load_layers(RingWriter& ring, const LaunchParams& p,
-                                            const Block& block, int step, const char*& from) {
+__device__ __forceinline__ bool load_step(RingWriter& ring, const LaunchParams& p,
+                                          const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
   constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
   const ContextShare<kSplit> share{p.position + step, block.member()};
   const size_t head_bytes = kv_head_bytes(p.max_context);
   const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
+  const char* from = p.stream + slot_offset(0, block.index);
+  int slots = p.layers * kLayerSlots;
+  const int last_down = slots - kDownSlots;
+  if (step >= p.first_output) slots += head_slots(p.vocab);
+  int next_context = kBefore;  // slot before which the next layer's K and V come
 #pragma unroll 1
-  for (int layer = 0; layer < p.layers; ++layer) {
-#pragma unroll 1
-    for (int k = 0; k < kBefore; ++k, from += kStride) {
-      if (!ring.load_slot(from)) return false;
+  for (int k = 0; k < slots; ++k, from += kStride) {
+    if (k == next_context && k < p.layers * kLayerSlots) {
+      if (k == kBefore && step > 0 && !await_rows(p, ring.s, step)) return false;
+      if (!load_context<kSplit>(ring, share, head)) return false;
+      head += kGroups * head_bytes;
+      next_context += kLayerSlots;
     }
-    if (layer == 0 && step > 0 && share.context > 0) {
-      const Site site{Phase::kAttention, 0, p.position + step};
-      wait_until(p, site, step, [&](unsigned& seen) {
-        seen = ring.s.rows_seen;
-        return ring.s.rows_seen >= step || ring.s.ended != 0;
-      });
-      ring.ended = ring.s.ended != 0;
-      if (ring.ended) return false;
-      ptx::proxy_fence();
-    }
-    if (!load_context<kSplit>(ring, share, head)) return false;
-    head += kGroups * head_bytes;
-#pragma unroll 1
-    for (int k = kBefore; k < kLayerSlots; ++k, from += kStride) {
-      // The LM head follows: no exchange waits for its stream any more.
-      if (layer == p.layers - 1 && k == kLayerSlots - kDownSlots) ring.pace = p.head_pace;
-      if (!ring.load_slot(from)) return false;
-    }
+    // The LM head follows: no exchange waits for its stream any more.
+    if (k == last_down) ring.pace = p.head_pace;
+    if (!ring.load(from, kSlotBytes, nullptr, 0, true)) return false;
   }
   return true;
 }
@@ -90,32 +91,16 @@ __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int positio
 
 __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, const char* slots,
                                            const Block& block) {
-  RingWriter ring{p,
-                  s,
-                  ptx::shared_address(slots),
-                  ptx::shared_address(s.full),
-                  ptx::shared_address(s.empty),
-                  ptx::evict_first_policy()};
+  RingWriter ring{p, s, ptx::shared_address(slots), ptx::evict_first_policy()};
   ring.next_issue = ptx::sm_cycles_low();
-  constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
-  const int slots_of_head = head_slots(p.vocab);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
-    const char* from = p.stream + slot_offset(0, block.index);
     ring.pace = pace_at(p, p.position + step);
-    const bool more = p.position + step >= p.split_from
-                          ? load_layers<true>(ring, p, block, step, from)
-                          : load_layers<false>(ring, p, block, step, from);
+    const bool more = p.position + step >= p.split_from ? load_step<true>(ring, p, block, step)
+                                                        : load_step<false>(ring, p, block, step);
     if (!more) break;
-    if (step < p.first_output) continue;
-    ring.pace = {p.head_pace.copies_in_flight, 0};
-#pragma unroll 1
-    for (int k = 0; k < slots_of_head; ++k, from += kStride) {
-      if (!ring.load_slot(from)) break;
-    }
-    if (ring.ended) break;
   }
-  if (ring.ended) ring.drain();
+  if (s.ended != 0) ring.drain();
 }
 
 }  // namespace mkbench::ring

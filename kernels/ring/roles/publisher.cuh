@@ -50,8 +50,8 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   begin();  // O
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
   partials_read();
-  publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row, o0,
-                       first_row + 32, o1);
+  publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
+                                  o0, first_row + 32, o1);
 
   begin();  // gate and up
   const int unit = lane < kUnits ? lane : 0;
@@ -65,8 +65,8 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   begin();  // down
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
   partials_read();
-  publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0, first_row + 32,
-                       d1);
+  publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
+                                  first_row + 32, d1);
 }
 
 // The token boundary: blocks exchange their best rows. Returns the next input id, or -1 to end the
@@ -82,9 +82,9 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   key = warp_max_key(key);
   const unsigned epoch = static_cast<unsigned>(step) + 1;
   if (lane == 0) {
-    ptx::store_relaxed16(p.best + 4 * block.index,
-                         make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32),
-                                    epoch, 0));
+    ptx::store_relaxed16(
+        p.best + 4 * block.index,
+        make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32), epoch, 0));
   }
   // All words at once: one after the other they would cost a round trip each.
   constexpr int kWords = kBlocks / 32;
@@ -111,7 +111,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   // Without logits that mean something: any row, so that the ablations run.
   if (kAblation != RingAblation::kNone)
     token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
-  const bool aborted = ptx::load_relaxed(p.abort) != 0;
+  const bool aborted = any_fault(p);
   if (aborted) token = -1;
   if (block.index == 0 && lane == 0 && step >= p.first_output) {
     p.outputs[step - p.first_output] = token;

@@ -117,8 +117,8 @@ __device__ __forceinline__ void warp_write_row(const LaunchParams& p, const Spli
 
 // Lets this block's loader copy what the group's writer of this step has written.
 template <RingAblation kAblation>
-__device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s,
-                                               const Block& block, int step, int lane) {
+__device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s, const Block& block,
+                                               int step, int lane) {
   unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
   const unsigned epoch = static_cast<unsigned>(step) + 1;
   __syncwarp();
