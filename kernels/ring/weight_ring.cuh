@@ -54,7 +54,7 @@ struct RingReader {
     return slots + r.slot * kSlotBytes;
   }
   __device__ __forceinline__ void await(const RingPosition& r) const {
-    if (kLoads) wait_barrier(s, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
+    if (kLoads) wait_barrier(ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
   // After a __syncwarp(): `shares` of the slot's 16 have been read.
   __device__ __forceinline__ void release(const RingPosition& r, unsigned shares) const {
@@ -65,11 +65,9 @@ struct RingReader {
   template <int kFragments>
   __device__ __forceinline__ void fetch(const Lane& me, uint4 (&w)[kFragments]) {
     constexpr int kSlots = kFragments / 2;
-    // A lane a slot: one wait, and one copy of its code.
-    if (me.lane < kSlots) await(at.ahead(me.lane));
-    __syncwarp();
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
+      await(at);
       const uint4* q = reinterpret_cast<const uint4*>(data(at)) + me.warp * 64 + me.lane;
       w[2 * i] = q[0];
       w[2 * i + 1] = q[32];

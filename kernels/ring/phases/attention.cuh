@@ -88,7 +88,8 @@ struct Attention {
   __device__ __forceinline__ void load_v(int first) {
     const Lane me = consumer_lane();
     const int count = min(tiles - first, kTiles);
-    if (me.lane < count) c.ring.await(c.ring.at.ahead(me.lane));
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) c.ring.await(c.ring.at.ahead(i));
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {

@@ -79,7 +79,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
-    wait_barrier(c.s, ready, layer & 1);
+    wait_barrier(ready, layer & 1);
     slow = kAblation == RingAblation::kNone && st.slow != 0;
   } else {
     a.clear();
@@ -89,7 +89,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
       if (a.has_rows(me, first)) a.scores(me, layer, s);
       if (kSplit || first > 0) a.load_v(first);
       if (first == 0) {
-        wait_barrier(c.s, ready, layer & 1);
+        wait_barrier(ready, layer & 1);
         slow = kAblation == RingAblation::kNone && st.slow != 0;
       }
       float2 reference = make_float2(st.reference0, st.reference1);
