@@ -47,6 +47,17 @@ __device__ __forceinline__ bool barrier_try_wait(unsigned barrier, unsigned pari
   return done != 0;
 }
 
+// The same at once, without a pause.
+__device__ __forceinline__ bool barrier_test_wait(unsigned barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{.reg .pred q; mbarrier.test_wait.parity.shared.b64 q, [%1], %2; selp.u32 %0, 1, 0, q;}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // --- bulk copies
 
 // L2 policy for bytes that are read once a token.
@@ -60,7 +71,7 @@ __device__ __forceinline__ unsigned long long evict_first_policy() {
 __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes,
                                           unsigned barrier, unsigned long long policy) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1], %2, [%3], %4;" ::"r"(to),
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
@@ -91,6 +102,12 @@ __device__ __forceinline__ void shrink_registers() {
 template <int kRegisters>
 __device__ __forceinline__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// Ends the calling thread.
+__device__ __forceinline__ void exit_thread() {
+  asm volatile("exit;");
+  __builtin_unreachable();
 }
 
 // --- exchange: relaxed accesses of the whole GPU; 16 bytes are single-copy atomic

@@ -33,11 +33,6 @@ enum Barrier : int {
 inline constexpr int kHeadStride = 160;
 enum HeadVector : int { kQuery0, kQuery1, kKey, kValue, kHeadVectors_ };
 
-// More than 10 slots did not help on an H200; from sm_120 on a block has 99 KiB, not 227.
-inline constexpr int kMostRingSlots = 10, kSmallRingSlots = 3;
-MKBENCH_HD constexpr int ring_slots(int compute_major) {
-  return compute_major >= 12 ? kSmallRingSlots : kMostRingSlots;
-}
 #ifdef __CUDA_ARCH__
 inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
 #else

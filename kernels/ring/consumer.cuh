@@ -22,10 +22,10 @@ struct Consumer {
   __device__ __forceinline__ int odd_turn() const { return (step & 1) ^ 1; }
 };
 
-// A bf16 pair of a vector that no block writes in the launch.
-__device__ __forceinline__ float2 load_pair(const unsigned short* p) {
-  const unsigned pair = __ldg(reinterpret_cast<const unsigned*>(p));
-  return make_float2(low_bf16(pair), high_bf16(pair));
+// A bf16 pair of a vector that no block writes in the launch. Not converted: that would wait for
+// it.
+__device__ __forceinline__ unsigned load_pair(const unsigned short* p) {
+  return __ldg(reinterpret_cast<const unsigned*>(p));
 }
 
 // Two elements of the residual: multiplied by the norm weight they are the warp's activations; the
@@ -36,11 +36,11 @@ struct NormInput {
 };
 
 __device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared& s, float2 h,
-                                                     float2 weight) {
+                                                     unsigned weights) {
   NormInput x;
   x.squares = h.x * h.x + h.y * h.y;
   x.squares += shuffle_xor(x.squares, 16);
-  warp_activations(me, s, h.x * weight.x, h.y * weight.y, x.b);
+  warp_activations(me, s, h.x * low_bf16(weights), h.y * high_bf16(weights), x.b);
   return x;
 }
 

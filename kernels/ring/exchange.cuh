@@ -55,6 +55,7 @@ template <typename Poll>
 __device__ __forceinline__ bool wait_until(const LaunchParams& p, const Site& at, unsigned expected,
                                            Poll poll) {
   unsigned tries = 0, start = 0, seen = 0;
+  if (poll(seen)) return true;  // outside of the loop: 20 us a token less on the chain (H200)
 #pragma unroll 1
   while (!poll(seen)) {
     if (__builtin_expect((++tries & 255u) != 0, 1)) continue;
@@ -111,10 +112,10 @@ __device__ __forceinline__ float await_word(const LaunchParams& p, const Site& a
 
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site& at,
-                                              const unsigned* word, unsigned epoch) {
+                                              const unsigned* words, unsigned epoch) {
   uint2 v;
   wait_until(p, at, epoch, [&](unsigned& seen) {
-    v = ptx::load_relaxed2(word);
+    v = ptx::load_relaxed2(words);
     seen = v.x & 0xffu;
     return (word_ready(v.x, epoch) && word_ready(v.y, epoch)) ||
            kAblation == RingAblation::kNoWaits;
@@ -182,7 +183,8 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
   }
 }
 
-// Waits for the group contributions to this thread's two elements and adds them to its residual.
+// Waits for the groups' contributions to this thread's two elements and adds them to its residual.
+// `which` accumulator: 0 attention_out, 1 mlp_out.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_residual(const LaunchParams& p, const Site& at,
                                                  const Lane& me, int block, Shared& s,

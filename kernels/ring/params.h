@@ -18,6 +18,13 @@ enum class RingAblation {
 
 namespace mkbench::ring {
 
+// Slots of the ring: what shared memory holds. 11 took 3 us a token less than 10 (H200); from
+// sm_120 on a block has 99 KiB, not 227.
+inline constexpr int kMostRingSlots = 11, kSmallRingSlots = 3;
+MKBENCH_HD constexpr int ring_slots(int compute_major) {
+  return compute_major >= 12 ? kSmallRingSlots : kMostRingSlots;
+}
+
 // One way to stream: facts about a card, see tuning.h.
 struct StreamPace {
   int copies_in_flight;  // of 16 KiB, 1 .. kRingSlots - 1

@@ -23,9 +23,15 @@ struct Attended {
 // The group's q, k or v of this layer: each warp fetches one block's 32 rows, one a lane (dimension
 // d in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and shares them. The norm's
 // scale is applied to the scores.
+// What a lane loads for its dimension ahead of time, unconverted: a conversion would wait for it.
+struct HeadInputs {
+  unsigned weight_bits;  // QK-norm, bf16
+  float2 angle;          // cosine, sine
+};
+
 template <RingAblation kAblation>
 __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const Site& site,
-                                                  int layer, float weight, RopePair angle) {
+                                                  int layer, const HeadInputs& inputs) {
   const Lane me = consumer_lane();
   const float x = await_word<kAblation>(
       c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
@@ -37,8 +43,8 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
     const unsigned high = ptx::bf16_pair(x, 0.0f);
     raw.high[at] = static_cast<unsigned short>(high);
     raw.low[at] = static_cast<unsigned short>(ptx::bf16_pair(x - low_bf16(high), 0.0f));
-    const float mine = x * weight, other = shuffle_xor(mine, 16);
-    y = fmaf(other, me.lane < 16 ? -angle.sin : angle.sin, mine * angle.cos);
+    const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
+    y = fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x);
   }
   SplitPlane& rotated = c.s.rotated[layer & 1];
   const unsigned high = ptx::bf16_pair(y, 0.0f);

@@ -14,13 +14,12 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   const Site site{Phase::kDown, layer, c.position()};
   uint4 w[2 * kDownSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.fetch(me, w);
   // Lanes 0-11 hold two columns each; lanes 16-27 hold the same and make their low plane.
   const int pair = me.lane & 15;
-  const float2 x = await_words<kAblation>(
-      c.p, site,
-      c.p.swiglu + (c.block.group() * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0),
-      c.epoch);
+  const unsigned* words =
+      c.p.swiglu + (c.block.group() * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0);
+  c.ring.fetch(me, w);
+  const float2 x = await_words<kAblation>(c.p, site, words, c.epoch);
   unsigned plane = ptx::bf16_pair(x.x, x.y);
   if (me.lane >= 16) plane = bf16_rest(x.x, x.y, plane);
   const int from = (me.row & 1) * 16;

@@ -16,8 +16,8 @@ __device__ __forceinline__ void phase_gate_up(Consumer<kAblation>& c, int layer)
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kGateUpSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
+  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * kHidden + 2 * t);
   c.ring.fetch(me, w);
-  const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * kHidden + 2 * t);
   const float2 h =
       await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);
   NormInput x = warp_norm_input(me, c.s, h, norm);

@@ -29,8 +29,10 @@ __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& 
   if (c.p.hidden != nullptr && c.block.index == 0) {
     reinterpret_cast<float2*>(c.p.hidden)[(c.p.layers - 1) * (kHidden / 2) + t] = h;
   }
-  const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * c.p.layers) * kHidden + 2 * t);
-  *reinterpret_cast<float2*>(&c.s.head_input[2 * t]) = make_float2(h.x * norm.x, h.y * norm.y);
+  const unsigned norm =
+      load_pair(c.p.norms + static_cast<size_t>(2 * c.p.layers) * kHidden + 2 * t);
+  *reinterpret_cast<float2*>(&c.s.head_input[2 * t]) =
+      make_float2(h.x * low_bf16(norm), h.y * high_bf16(norm));
   float squares = h.x * h.x + h.y * h.y;
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1) squares += shuffle_xor(squares, offset);

@@ -119,19 +119,16 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
   const Site site{Phase::kAttention, layer, c.position()};
-  float weight = 1.0f;
-  RopePair angle{1.0f, 0.0f};
+  HeadInputs inputs{};
   {
     const Lane me = consumer_lane();
     const int d = 16 * (me.warp & 3) + (me.lane & 15);
     if (me.warp < 12) {
-      const unsigned bits =
+      inputs.weight_bits =
           __ldg(c.p.qk_norms + (layer * 2 + (me.warp >> 3)) * kHeadDim + d + 64 * (me.lane >> 4));
-      weight = low_bf16(bits);
     }
-    const float2 pair = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
-                              static_cast<size_t>(c.position()) * (kHeadDim / 2) + d);
-    angle = {pair.x, pair.y};
+    inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
+                         static_cast<size_t>(c.position()) * (kHeadDim / 2) + d);
   }
   ptx::named_sync<kOneMore>(kPartialsRead);
   uint4 w[2 * kOutSlots];
@@ -141,7 +138,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
   // 64 registers.
   a.load_k(0);
   if (!kSplit) a.load_v(0);
-  warp_head_vectors(c, site, layer, weight, angle);
+  warp_head_vectors(c, site, layer, inputs);
   const Attended r = attend(a, layer);
   const Lane me = consumer_lane();
   if (!kSplit) {

@@ -12,7 +12,8 @@ namespace mkbench::ring {
 template <RingAblation kAblation>
 __device__ __forceinline__ void embed_token(Consumer<kAblation>& c, const Lane& me, float2& h) {
   const int t = me.warp * 32 + me.lane;
-  h = load_pair(c.p.embed + static_cast<size_t>(c.s.token) * kHidden + 2 * t);
+  const unsigned pair = load_pair(c.p.embed + static_cast<size_t>(c.s.token) * kHidden + 2 * t);
+  h = make_float2(low_bf16(pair), high_bf16(pair));
   c.s.residual[t] = h;
 }
 
@@ -24,8 +25,8 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kQkvSlots];
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
+  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
   c.ring.fetch(me, w);
-  const float2 norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
   float2 h;
   if (layer == 0) {
     if (c.step > 0) {

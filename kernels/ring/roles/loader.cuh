@@ -13,7 +13,7 @@ namespace mkbench::ring {
 // K and V tiles of one layer, turn by turn. Rows at and beyond the context may be loaded with their
 // half tile; consumers mask them.
 template <bool kSplit>
-__device__ __forceinline__ bool load_context(RingWriter& ring, const ContextShare<kSplit>& share,
+__device__ __forceinline__ void load_context(RingWriter& ring, const ContextShare<kSplit>& share,
                                              const char* head) {
   constexpr int kTurn = ContextShare<kSplit>::kTilesPerTurn;
   const int tiles = share.tiles(), halves = share.halves();
@@ -24,36 +24,25 @@ __device__ __forceinline__ bool load_context(RingWriter& ring, const ContextShar
     for (int i = 0; i < 2 * count; ++i) {
       const int kind = i < count ? 0 : 1, t = first + (kind == 0 ? i : i - count);
       const bool whole = 2 * t + 1 < halves;
-      bool more;
+      const unsigned bytes = whole ? kSlotBytes : kHalfTileBytes;
       if (kSplit) {
-        more = ring.load(head + tile_offset(t, share.member, kind),
-                         whole ? kSlotBytes : kHalfTileBytes, nullptr, 0, true);
+        ring.load(head + tile_offset(t, share.member, kind), bytes);
       } else {
         // Not paced: 15 of 16 blocks find these rows in L2. Short contexts lie in the first halves
         // of neighbouring tiles.
-        more = ring.load(head + tile_offset(0, 2 * t, kind), kHalfTileBytes,
-                         head + tile_offset(0, 2 * t + 1, kind), whole ? kHalfTileBytes : 0, false);
+        ring.open(bytes);
+        ring.copy(head + tile_offset(0, 2 * t, kind), 0, kHalfTileBytes);
+        if (whole)
+          ring.copy(head + tile_offset(0, 2 * t + 1, kind), kHalfTileBytes, kHalfTileBytes);
+        ring.close();
       }
-      if (!more) return false;
     }
   }
-  return true;
 }
 
-// Before the first tile of a step: the last step's rows are visible to bulk copies.
-__device__ __forceinline__ bool await_rows(const LaunchParams& p, const Shared& s, int step) {
-  const bool ready =
-      wait_until(p, {Phase::kAttention, 0, p.position + step}, step, [&](unsigned& seen) {
-        seen = s.rows_seen;
-        return s.rows_seen >= step || s.ended != 0;
-      });
-  ptx::proxy_fence();
-  return ready && s.ended == 0;
-}
-
-// Everything of one step. False when the launch ends.
+// Everything of one step.
 template <bool kSplit>
-__device__ __forceinline__ bool load_step(RingWriter& ring, const LaunchParams& p,
+__device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
   constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
@@ -61,23 +50,21 @@ __device__ __forceinline__ bool load_step(RingWriter& ring, const LaunchParams& 
   const size_t head_bytes = kv_head_bytes(p.max_context);
   const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
   const char* from = p.stream + slot_offset(0, block.index);
-  int slots = p.layers * kLayerSlots;
-  const int last_down = slots - kDownSlots;
-  if (step >= p.first_output) slots += head_slots(p.vocab);
+  const int layer_slots = p.layers * kLayerSlots;
+  const int slots = layer_slots + (step >= p.first_output ? head_slots(p.vocab) : 0);
   int next_context = kBefore;  // slot before which the next layer's K and V come
 #pragma unroll 1
   for (int k = 0; k < slots; ++k, from += kStride) {
-    if (k == next_context && k < p.layers * kLayerSlots) {
-      if (k == kBefore && step > 0 && !await_rows(p, ring.s, step)) return false;
-      if (!load_context<kSplit>(ring, share, head)) return false;
+    if (k == next_context) {
+      if (k == kBefore && step > 0) ring.wait_for_rows(step);
+      load_context<kSplit>(ring, share, head);
       head += kGroups * head_bytes;
-      next_context += kLayerSlots;
+      next_context = k + kLayerSlots < layer_slots ? k + kLayerSlots : slots;
     }
     // The LM head follows: no exchange waits for its stream any more.
-    if (k == last_down) ring.pace = p.head_pace;
-    if (!ring.load(from, kSlotBytes, nullptr, 0, true)) return false;
+    if (k == layer_slots - kDownSlots) ring.pace = p.head_pace;
+    ring.load(from, kSlotBytes);
   }
-  return true;
 }
 
 __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int position) {
@@ -91,16 +78,22 @@ __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int positio
 
 __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, const char* slots,
                                            const Block& block) {
-  RingWriter ring{p, s, ptx::shared_address(slots), ptx::evict_first_policy()};
+  RingWriter ring{p,
+                  s,
+                  ptx::shared_address(slots),
+                  ptx::shared_address(s.full),
+                  ptx::shared_address(s.empty),
+                  ptx::evict_first_policy()};
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     ring.pace = pace_at(p, p.position + step);
-    const bool more = p.position + step >= p.split_from ? load_step<true>(ring, p, block, step)
-                                                        : load_step<false>(ring, p, block, step);
-    if (!more) break;
+    if (p.position + step >= p.split_from) {
+      load_step<true>(ring, p, block, step);
+    } else {
+      load_step<false>(ring, p, block, step);
+    }
   }
-  if (s.ended != 0) ring.drain();
 }
 
 }  // namespace mkbench::ring

@@ -26,8 +26,8 @@ __device__ __forceinline__ float square_sum(const Shared& s, int turn) {
 }
 
 // 1 / rms of the vector whose squares the consumers left: the norm's scale, after the dot product.
-__device__ __forceinline__ float norm_scale(const LaunchParams& p, const Shared& s, int turn) {
-  return rsqrtf(square_sum(s, turn) * (1.0f / kHidden) + p.eps);
+__device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
+  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
 }
 
 template <RingAblation kAblation>
@@ -43,9 +43,10 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   const int first_row = kOutRows * block.member() + lane;
 
   begin();  // q, k, v rows
-  const float x = row_sum(s, turn, lane) * norm_scale(p, s, turn);
+  const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
   partials_read();
-  if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, x, epoch);
+  const float scaled = x * norm_scale(p, squares_of_qkv);
+  if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, scaled, epoch);
 
   begin();  // O
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
@@ -55,10 +56,10 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
 
   begin();  // gate and up
   const int unit = lane < kUnits ? lane : 0;
-  const float scale = norm_scale(p, s, turn);
-  const float gate = row_sum(s, turn, unit) * scale;
-  const float up = row_sum(s, turn, kUnits + unit) * scale;
+  const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, kUnits + unit);
+  const float squares = square_sum(s, turn);
   partials_read();
+  const float scale = norm_scale(p, squares), gate = gate_sum * scale, up = up_sum * scale;
   const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
   if (lane < kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
 
