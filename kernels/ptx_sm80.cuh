@@ -6,8 +6,8 @@
 
 namespace mkbench::ptx {
 
-// What ldmatrix, cp.async and their kin take as an address.
-__device__ __forceinline__ unsigned shared_window(const void* p) {
+// What ldmatrix, cp.async, mbarriers and their kin take as an address.
+__device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
@@ -35,8 +35,9 @@ __device__ __forceinline__ uint4 load_tiles_transposed(unsigned address) {
 // d (16 x 8, fp32) += a (16 x 16) * b (16 x 8), bf16. Lane l, g = l / 4, j = l % 4, holds of d rows
 // g, g, g + 8, g + 8 and columns 2j, 2j + 1 twice; of a the pairs (g, 2j), (g + 8, 2j), (g, 2j +
 // 8), (g + 8, 2j + 8); of b the pairs of rows 2j and 2j + 8 of column g.
-__device__ __forceinline__ void multiply_add(float (&d)[4], uint4 a, unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+__device__ __forceinline__ void mma_k16(float (&d)[4], uint4 a, unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
@@ -58,8 +59,8 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Two values to bf16, to nearest even: `low` into bits 0-15. NaN stays NaN.
-__device__ __forceinline__ unsigned narrow_pair(float low, float high) {
+// Two fp32 to a pair of bf16, to nearest even: `low` into bits 0-15. NaN stays NaN.
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
   unsigned pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;

@@ -1,15 +1,11 @@
 // PTX that needs sm_90: barriers in shared memory, bulk copies, register reallocation; and the
 // tensor-core and 128-bit accesses that only the kernels from sm_90 on use. Once each, under a name
-// that says what it promises.
+// that says what it promises. Comes with ptx_sm80.cuh's.
 #pragma once
 
-#include "kernels/partition.h"
+#include "kernels/ptx_sm80.cuh"
 
 namespace mkbench::ptx {
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 
 // --- mbarriers (addresses are shared-window addresses)
 
@@ -156,17 +152,9 @@ __device__ __forceinline__ void add_relaxed(unsigned long long* p, unsigned long
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
-// --- tensor cores: D (16 x 8, fp32) += A (16 rows of bf16) * B (8 columns of bf16)
+// --- tensor cores
 
-__device__ __forceinline__ void mma_k16(float (&d)[4], uint4 a, unsigned b0, unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-}
-
-// The same with D = A * B.
+// mma_k16() with d = a * b.
 __device__ __forceinline__ void mma_k16_first(float (&d)[4], uint4 a, unsigned b0, unsigned b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -175,6 +163,7 @@ __device__ __forceinline__ void mma_k16_first(float (&d)[4], uint4 a, unsigned b
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
+// d (16 x 8, fp32) += a (16 x 8) * b (8 x 8), bf16.
 __device__ __forceinline__ void mma_k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
@@ -191,13 +180,6 @@ __device__ __forceinline__ unsigned transpose8(unsigned a) {
 }
 
 // --- arithmetic
-
-// Two fp32 to a pair of bf16, to nearest even; NaN stays NaN.
-__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
-  unsigned pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
 
 __device__ __forceinline__ float rsqrt_approx(float x) {
   float y;

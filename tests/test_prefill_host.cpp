@@ -6,7 +6,7 @@
 
 #include "kernels/prefill/prefill.h"
 #include "kernels/prefill/tiles.h"
-#include "kernels/ring/kv_rows.h"
+#include "kernels/ring/layout.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench::prefill {

@@ -1,5 +1,6 @@
 // Bulk copies from global to shared memory and the barriers that count their bytes (PTX, sm_90 and
-// later).
+// later). Not kernels/ptx_sm90.cuh's, on purpose: those hint L2 to evict what they bring, which
+// would make the measure of the memory depend on a choice of the kernels that it judges.
 #pragma once
 
 #include <cstdint>

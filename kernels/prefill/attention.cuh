@@ -85,8 +85,8 @@ struct WarpAttention {
                                                         a_row(lane), 2 * s + a_chunk(lane))));
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          ptx::multiply_add(scores[2 * i], q, k[i].x, k[i].y);
-          ptx::multiply_add(scores[2 * i + 1], q, k[i].z, k[i].w);
+          ptx::mma_k16(scores[2 * i], q, k[i].x, k[i].y);
+          ptx::mma_k16(scores[2 * i + 1], q, k[i].z, k[i].w);
         }
       }
     }
@@ -145,10 +145,10 @@ struct WarpAttention {
         const uint4 v = ptx::load_tiles_transposed(
             tile + static_cast<unsigned>(
                        chunk_offset<16>(key + s * 16 + a_row(lane), 2 * d + a_chunk(lane))));
-        ptx::multiply_add(numerators[2 * d], high, v.x, v.y);
-        ptx::multiply_add(numerators[2 * d + 1], high, v.z, v.w);
-        ptx::multiply_add(numerators[2 * d], low, v.x, v.y);
-        ptx::multiply_add(numerators[2 * d + 1], low, v.z, v.w);
+        ptx::mma_k16(numerators[2 * d], high, v.x, v.y);
+        ptx::mma_k16(numerators[2 * d + 1], high, v.z, v.w);
+        ptx::mma_k16(numerators[2 * d], low, v.x, v.y);
+        ptx::mma_k16(numerators[2 * d + 1], low, v.z, v.w);
       }
     }
   }
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
   __syncthreads();
 
   // Every 8 rows of the tile are permuted alike, so that a warp's rows are a tile of their own.
-  const unsigned low = ptx::shared_window(low_query + warp % 4 * (16 * kHeadDim * 2));
+  const unsigned low = ptx::shared_address(low_query + warp % 4 * (16 * kHeadDim * 2));
   const int stages = (end + kTileKeys - 1) / kTileKeys;
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
@@ -243,14 +243,14 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
     float scores[4][4];
     if (more) share = load_share<KvKind::kKey>(kv, in.layer, kv_head, next, end, thread);
     if (busy) {
-      state.score(low, ptx::shared_window(key_tile(stage)), half, lane, scores);
+      state.score(low, ptx::shared_address(key_tile(stage)), half, lane, scores);
       state.weigh(scores, first + half, lane);
     }
     if (more) {
       store_share<KvKind::kKey>(kv, key_tile(stage + 1), thread, share);
       share = load_share<KvKind::kValue>(kv, in.layer, kv_head, next, end, thread);
     }
-    if (busy) state.add_values(ptx::shared_window(value_tile(stage)), half, lane, scores);
+    if (busy) state.add_values(ptx::shared_address(value_tile(stage)), half, lane, scores);
     if (more) store_share<KvKind::kValue>(kv, value_tile(stage + 1), thread, share);
     __syncthreads();
   }

@@ -160,8 +160,8 @@ struct GemmWarp {
                                               row + i * 16 + a_row(lane), chunk + a_chunk(lane))));
 #pragma unroll
           for (int j = 0; j < Tile::kTilesAcross / 2; ++j) {
-            ptx::multiply_add(sums[i][2 * j], a, b[j].x, b[j].y);
-            ptx::multiply_add(sums[i][2 * j + 1], a, b[j].z, b[j].w);
+            ptx::mma_k16(sums[i][2 * j], a, b[j].x, b[j].y);
+            ptx::mma_k16(sums[i][2 * j + 1], a, b[j].z, b[j].w);
           }
         }
       }
@@ -200,7 +200,7 @@ template <class Tile, class Finish>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     gemm_kernel(GemmInput in, Finish finish) {
   extern __shared__ __align__(128) char shared[];
-  const unsigned base = ptx::shared_window(shared);
+  const unsigned base = ptx::shared_address(shared);
   const int thread = static_cast<int>(threadIdx.x);
   const int first_row = static_cast<int>(blockIdx.x) * Tile::kRows;
   const int first_column = static_cast<int>(blockIdx.y) * Tile::kColumns;

@@ -5,7 +5,7 @@
 #include "kernels/prefill/inputs.h"
 #include "kernels/prefill/split.cuh"
 #include "kernels/prefill/tiles.h"
-#include "kernels/ring/kv_rows.h"
+#include "kernels/ring/layout.h"
 
 namespace mkbench::prefill {
 

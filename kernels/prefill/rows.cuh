@@ -112,8 +112,8 @@ __global__ void heads_kernel(HeadsInput in, Kv kv) {
   const bool is_key = slot < in.heads + in.kv_heads;
   const int head = slot - in.heads - (is_key ? 0 : in.kv_heads);
   if (is_key) x = norm_and_rotate(x, in.k_norm, rope, in.eps, lane);
-  const unsigned near = ptx::narrow_pair(x.near.x, x.near.y);
-  const unsigned far = ptx::narrow_pair(x.far.x, x.far.y);
+  const unsigned near = ptx::bf16_pair(x.near.x, x.near.y);
+  const unsigned far = ptx::bf16_pair(x.far.x, x.far.y);
   if (is_key) {
     store_pair<KvKind::kKey>(kv, in.layer, head, position, 2 * lane, near);
     store_pair<KvKind::kKey>(kv, in.layer, head, position, 2 * lane + 64, far);

@@ -20,8 +20,8 @@ struct SplitPair {
 };
 
 __device__ __forceinline__ SplitPair split_pair(float a, float b) {
-  const unsigned high = ptx::narrow_pair(a, b);
-  return {high, ptx::narrow_pair(a - low_of(high), b - high_of(high))};
+  const unsigned high = ptx::bf16_pair(a, b);
+  return {high, ptx::bf16_pair(a - low_of(high), b - high_of(high))};
 }
 
 // `at`: index of the first of two neighbouring elements, even.

@@ -162,6 +162,21 @@ MKBENCH_HD constexpr int v_offset(int row, int d) {
   return row / 32 * kHalfTileBytes + d / 8 * kFragmentBytes + (d % 8 * 4 + row % 8 / 2) * 16 +
          row / 16 % 2 * 8 + row / 8 % 2 * 4 + row % 2 * 2;
 }
+// Where an element of a half tile lies: the inverse of k_offset() and v_offset(). `element` counts
+// bf16 values from the half's start; row 0 .. 31.
+struct HalfIndex {
+  int row, d;
+};
+MKBENCH_HD constexpr HalfIndex half_index(int kind, int element) {
+  const int lane = element / 8 % 32, low = element % 2, reg = element / 2 % 4;
+  if (kind == 0) {
+    const int fragment = element / 256 % 8;
+    return {element / 2048 * 16 + lane / 4 + 8 * (reg % 2),
+            fragment / 2 * 32 + lane % 4 * 8 + fragment % 2 * 4 + reg / 2 * 2 + low};
+  }
+  return {reg / 2 * 16 + reg % 2 * 8 + lane % 4 * 2 + low, element / 256 * 8 + lane / 4};
+}
+
 // Bytes from a head's start to one element.
 MKBENCH_HD constexpr size_t kv_offset(int position, int d, int kind) {
   const int row = tile_row(position);
