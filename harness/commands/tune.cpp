@@ -31,7 +31,7 @@ struct DepthRange {
 constexpr DepthRange kDepths[] = {
     {0, 256}, {512, 2048}, {4032, 8192}, {16320, std::numeric_limits<int>::max()}};
 constexpr int kInFlight[] = {2, 3, 4, 5, 6};
-constexpr int kGapCycles[] = {0, 400, 640, 700, 860};
+constexpr int kGapCycles[] = {0, 600, 700, 860, 920, 1000};
 constexpr int kSplits[] = {96, 128, 192};
 constexpr int kTokens = 64, kLaunches = 3;
 // Positions at which the choice of a split matters.
