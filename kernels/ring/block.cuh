@@ -39,6 +39,16 @@ inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
 inline constexpr int kRingSlots = kMostRingSlots;
 #endif
 
+// A warp may look at a slot's barrier only while no later turn of the slot can have arrived, and
+// not before the turn before has: parity tells no more. A ring that holds a whole fetch lets warps
+// look ahead and skip slots; in a small one they take every slot in order.
+inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
+
+// K and V tiles that a block attends to between two barriers: K and V of a turn lie in registers.
+template <bool kSplit>
+inline constexpr int kTilesPerTurn = kSplit && !kSmallRing ? 4 : 2;
+static_assert(!kSmallRing || kRingSlots > kTilesPerTurn<true>);
+
 // fp32 vectors as two bf16 planes: x = high + low to 16 bits of mantissa.
 struct SplitPlane {
   unsigned short high[kHeadVectors_ * kHeadStride];

@@ -12,9 +12,6 @@ namespace mkbench::ring {
 
 template <bool kSplit>
 struct ContextShare {
-  // Tiles between two barriers of the consumers; K and V of a turn lie in registers.
-  static constexpr int kTilesPerTurn = kSplit ? 4 : 2;
-
   int context;  // rows 0 .. context - 1 are attended to, and the current position beside them
   int member;
 

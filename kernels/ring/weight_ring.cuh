@@ -65,26 +65,33 @@ struct RingReader {
   // than one after the other (H200); but nobody may wait like that, see wait_barrier().
   template <int kSlots>
   __device__ __forceinline__ void await_slots(const Lane& me) const {
-    if (!kLoads) return;
+    if (!kLoads || kSmallRing) return;  // there, fetch() waits
     const RingPosition mine = at.ahead(me.lane < kSlots ? me.lane : 0);
     const unsigned barrier = ptx::shared_address(s.full) + 8 * mine.slot;
-    if (__all_sync(~0u, ptx::barrier_test_wait(barrier, mine.parity))) return;
+    const bool all = __all_sync(~0u, ptx::barrier_test_wait(barrier, mine.parity));
+    __syncwarp();  // what each lane has seen arrive holds for all
+    if (all) return;
 #pragma unroll 1
     for (int i = 0; i < kSlots; ++i) await(at.ahead(i));
   }
 
-  // The warp's fragments of the next kFragments / 2 slots, into registers.
+  // The warp's fragments of the next kFragments / 2 slots, after await_slots(), into registers.
   template <int kFragments>
   __device__ __forceinline__ void fetch(const Lane& me, uint4 (&w)[kFragments]) {
     constexpr int kSlots = kFragments / 2;
-    await_slots<kSlots>(me);
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
+      if (kSmallRing) await(at);
       const uint4* q = reinterpret_cast<const uint4*>(data(at)) + me.warp * 64 + me.lane;
       w[2 * i] = q[0];
       w[2 * i + 1] = q[32];
+      if (kSmallRing) {
+        __syncwarp();
+        if (me.lane == 0) release(at, 1);
+      }
       at.advance();
     }
+    if (kSmallRing) return;
     __syncwarp();
     if (me.lane < kSlots) release(at.behind(kSlots - me.lane), 1);
   }

@@ -56,7 +56,7 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
 template <bool kSplit, RingAblation kAblation>
 struct Attention {
   using Share = ContextShare<kSplit>;
-  static constexpr int kTiles = Share::kTilesPerTurn;
+  static constexpr int kTiles = kTilesPerTurn<kSplit>;
   Consumer<kAblation>& c;
   const Share share;
   const int tiles, halves;

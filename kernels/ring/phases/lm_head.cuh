@@ -45,6 +45,72 @@ __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& 
   return rsqrtf(sum * (1.0f / kHidden) + c.p.eps);
 }
 
+// A slot that the other half of the warps reads.
+template <RingAblation kAblation>
+__device__ __forceinline__ void skip_slot(RingReader<kAblation>& ring, const Lane& me) {
+  if (kSmallRing) {
+    ring.await(ring.at);
+    __syncwarp();
+    if (me.lane == 0) ring.release(ring.at, 1);
+  }
+  ring.at.advance();
+}
+
+// This warp's row of a slot, and on to the next slot.
+template <RingAblation kAblation>
+__device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const Lane& me,
+                                            int in_slot, const float (&a)[32]) {
+  ring.await(ring.at);
+  const uint4* q = reinterpret_cast<const uint4*>(ring.data(ring.at)) + in_slot * 128 + me.lane;
+  uint4 w[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) w[i] = q[32 * i];
+  __syncwarp();
+  if (me.lane == 0) ring.release(ring.at, kSmallRing ? 1 : 2);
+  ring.at.advance();
+  float x = (dot8(w[0], a, 0.0f) + dot8(w[1], a + 8, 0.0f)) +
+            (dot8(w[2], a + 16, 0.0f) + dot8(w[3], a + 24, 0.0f));
+#pragma unroll
+  for (int offset = 16; offset > 0; offset >>= 1) x += shuffle_xor(x, offset);
+  return x;
+}
+
+// The warp's best row.
+struct Best {
+  float logit = -INFINITY;
+  int row = 0x7fffffff;
+};
+
+template <RingAblation kAblation>
+__device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& me, float scale) {
+  float a[32];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float4* input = reinterpret_cast<const float4*>(&c.s.head_input[i * 256 + me.lane * 8]);
+    *reinterpret_cast<float4*>(&a[8 * i]) = input[0];
+    *reinterpret_cast<float4*>(&a[8 * i + 4]) = input[1];
+  }
+  const int slots = head_slots(c.p.vocab), rows = head_rows(c.p.vocab);
+  const int in_slot = (me.warp >> 3) * 4 + (me.warp & 3), odd = (me.warp >> 2) & 1;
+  const int first_row = c.block.index * rows;
+  const int row_end = min(first_row + rows, c.p.vocab);
+  float* logits = c.p.logits == nullptr
+                      ? nullptr
+                      : c.p.logits + static_cast<size_t>(c.step - c.p.first_output) * c.p.vocab;
+  Best best;
+  if (odd != 0 && slots > 0) skip_slot(c.ring, me);
+#pragma unroll 1
+  for (int k = odd; k < slots; k += 2) {
+    const float x = score_slot(c.ring, me, in_slot, a) * scale;
+    if (k + 1 < slots) skip_slot(c.ring, me);
+    const int row = first_row + k * kRowsPerSlot + in_slot;
+    if (row >= row_end) continue;
+    if (logits != nullptr && me.lane == 0) logits[row] = x;
+    if (x > best.logit || x != x) best = {x, row};  // a NaN stays: nothing is larger
+  }
+  return best;
+}
+
 template <RingAblation kAblation>
 __device__ __forceinline__ void phase_lm_head(Consumer<kAblation>& c) {
   const Lane me = consumer_lane();
@@ -52,55 +118,11 @@ __device__ __forceinline__ void phase_lm_head(Consumer<kAblation>& c) {
   const int turn = c.even_turn();
   ptx::named_sync<kOneMore>(kPartialsRead);
   const float scale = head_input(c, me, site, turn);
-  float best = -INFINITY;
-  int best_row = 0x7fffffff;
-  if (c.step >= c.p.first_output) {
-    float a[32];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      *reinterpret_cast<float4*>(&a[8 * i]) =
-          *reinterpret_cast<const float4*>(&c.s.head_input[i * 256 + me.lane * 8]);
-      *reinterpret_cast<float4*>(&a[8 * i + 4]) =
-          *reinterpret_cast<const float4*>(&c.s.head_input[i * 256 + me.lane * 8 + 4]);
-    }
-    const int slots = head_slots(c.p.vocab), rows = head_rows(c.p.vocab);
-    const int in_slot = (me.warp >> 3) * 4 + (me.warp & 3), odd = (me.warp >> 2) & 1;
-    const int first_row = c.block.index * rows;
-    const int row_end = min(first_row + rows, c.p.vocab);
-    float* logits = c.p.logits == nullptr
-                        ? nullptr
-                        : c.p.logits + static_cast<size_t>(c.step - c.p.first_output) * c.p.vocab;
-    if (odd != 0 && slots > 0) c.ring.at.advance();
-#pragma unroll 1
-    for (int k = odd; k < slots; k += 2) {
-      c.ring.await(c.ring.at);
-      const uint4* q =
-          reinterpret_cast<const uint4*>(c.ring.data(c.ring.at)) + in_slot * 128 + me.lane;
-      uint4 w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) w[i] = q[32 * i];
-      __syncwarp();
-      if (me.lane == 0) c.ring.release(c.ring.at, 2);
-      c.ring.at.advance();
-      if (k + 1 < slots) c.ring.at.advance();
-      float x = (dot8(w[0], a, 0.0f) + dot8(w[1], a + 8, 0.0f)) +
-                (dot8(w[2], a + 16, 0.0f) + dot8(w[3], a + 24, 0.0f));
-#pragma unroll
-      for (int offset = 16; offset > 0; offset >>= 1) x += shuffle_xor(x, offset);
-      x *= scale;
-      const int row = first_row + k * kRowsPerSlot + in_slot;
-      if (row < row_end) {
-        if (logits != nullptr && me.lane == 0) logits[row] = x;
-        if (x > best || x != x) {  // a NaN stays: nothing is larger
-          best = x;
-          best_row = row;
-        }
-      }
-    }
-  }
+  Best best;
+  if (c.step >= c.p.first_output) best = score_rows(c, me, scale);
   if (me.lane == 0) {
-    c.s.partials[turn][0][me.warp] = best;
-    c.s.partials[turn][1][me.warp] = __int_as_float(best_row);
+    c.s.partials[turn][0][me.warp] = best.logit;
+    c.s.partials[turn][1][me.warp] = __int_as_float(best.row);
   }
   ptx::named_arrive<kOneMore>(kPartials + turn);
 }

@@ -130,6 +130,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
     inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
                          static_cast<size_t>(c.position()) * (kHeadDim / 2) + d);
   }
+  if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
   ptx::named_sync<kOneMore>(kPartialsRead);
   uint4 w[2 * kOutSlots];
   Attention<kSplit, kAblation> a(c, layer);
@@ -153,6 +154,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
         {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
         c.epoch);
   }
+  c.ring.template await_slots<kOutSlots>(me);
   c.ring.fetch(me, w);
   const Partial sum =
       await_partials<kAblation>(c.p, site, words + 4 * me.lane, words + 128 + 4 * me.lane, c.epoch);

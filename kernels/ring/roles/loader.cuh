@@ -15,7 +15,7 @@ namespace mkbench::ring {
 template <bool kSplit>
 __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShare<kSplit>& share,
                                              const char* head) {
-  constexpr int kTurn = ContextShare<kSplit>::kTilesPerTurn;
+  constexpr int kTurn = kTilesPerTurn<kSplit>;
   const int tiles = share.tiles(), halves = share.halves();
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kTurn) {
