@@ -94,7 +94,7 @@ TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at
   constexpr ring::ExchangeLayout at = ring::exchange_layout();
   const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
                            at.best,  at.rows_written, at.attention_out, at.mlp_out,
-                           at.abort, at.bytes};
+                           at.fault, at.bytes};
   // Bytes that the kernel indexes, from the shapes in LaunchParams.
   const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16,
                           8 * 16 * 16,  128 * 16,     8 * 16 * 4,

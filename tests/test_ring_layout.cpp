@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ring/context_share.cuh"
+#include "kernels/ring/fault_word.h"
 #include "kernels/ring/fixed_point.h"
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/layout.h"
@@ -245,6 +246,25 @@ TEST_CASE("fixed-point words: partial arrivals and the range's end", "[ring]") {
   word = word_of(below) + word_of(-below) + word_of(0x1p-24);
   for (int g = 3; g < kGroups; ++g) word += word_of(0);
   REQUIRE(fixed_sum(word) == 0x1p-24f);
+}
+
+TEST_CASE("a fault word gives back what went in", "[ring]") {
+  KernelStatus status{.progress_position = 7};
+  unpack_fault(pack_fault(kRaisedHang, 6, kMaxLayers, kBlocks - 1, 40959, 255, 3), status);
+  REQUIRE(status.progress_position == 7);
+  REQUIRE(status.raised == kRaisedHang);
+  REQUIRE(status.phase == 6);
+  REQUIRE(status.layer == kMaxLayers);
+  REQUIRE(status.block == kBlocks - 1);
+  REQUIRE(status.position == 40959);
+  REQUIRE(status.expected == 255);
+  REQUIRE(status.seen == 3);
+  // The upper half alone tells that there is a fault: waits look at nothing else.
+  for (const int raised : {kRaisedHang, kRaisedRange}) {
+    REQUIRE(pack_fault(raised, 0, 0, 0, 0, 0, 0) >> 32 != 0);
+  }
+  unpack_fault(pack_fault(kRaisedRange, 0, 0, 0, 0, 0, 0), status);
+  REQUIRE(status.raised == kRaisedRange);
 }
 
 }  // namespace
