@@ -54,15 +54,18 @@ class Figures(unittest.TestCase):
             if "GB/s" in benchmark:  # a run without loads has none
                 with self.subTest(name):
                     self.assertGreater(benchmark["GB/s"], 0.05 * ceiling)
-                    # What is in L2 is read faster; the loops are four times its size.
-                    self.assertLess(benchmark["GB/s"], 1.1 * ceiling)
+                    # What is in L2 is read faster; the loops are four times its size. The LM head's
+                    # is a difference of two models: a ring full of it (7 %) is fetched in the
+                    # shadow of the layers' latencies, which both of them have.
+                    limit = 1.25 if name == "ring/lm_head" else 1.1
+                    self.assertLess(benchmark["GB/s"], limit * ceiling)
 
     def test_exchanges_take_microseconds(self):
         for name, benchmark in self.of("exchange/").items():
             with self.subTest(name):
-                # Two trips to L2 at least; a tail under a saturated memory at most.
+                # Two trips to L2 at least; idle a few of them, else a saturated memory's queues.
                 self.assertGreater(benchmark["us"], 0.3)
-                self.assertLess(benchmark["us"], 50)
+                self.assertLess(benchmark["us"], 8 if name.endswith("/idle") else 50)
                 self.assertGreaterEqual(benchmark["p99_us"], benchmark["us"])
                 self.assertEqual(benchmark["SMs"], 128, "two blocks shared a multiprocessor")
 

@@ -188,6 +188,12 @@ TEST_CASE("batched rows are those of single steps, with every planted fault", "[
   REQUIRE(d.relative > 50 * kStepwiseRelative);
 }
 
+// Of a batch of `rows` rows: a chunk embeds, computes rows in every layer (3) and the rest (5) in
+// all layers but the last.
+int64_t launches_of(const ModelShape& shape, int rows) {
+  return (rows + kChunkRows - 1) / kChunkRows * (1 + 3 * shape.layers + 5 * (shape.layers - 1));
+}
+
 TEST_CASE("the token after a batched prefill is the oracle's", "[prefill]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
@@ -207,7 +213,7 @@ TEST_CASE("the token after a batched prefill is the oracle's", "[prefill]") {
     INFO(name << ", depth " << depth);
     REQUIRE(e->position() == depth);
     REQUIRE(e->progress().position == depth - 1);
-    REQUIRE(e->launch_count() > launches + 1);
+    REQUIRE(e->launch_count() == launches + launches_of(w.config.shape, depth));
     REQUIRE(e->last_times().per_token_ms.empty());
     const int32_t token = e->decode(1, nullptr, logits.data())[0];
     REQUIRE(relative_error(logits, truth) <= kTrainedLimits.worst);
@@ -218,13 +224,14 @@ TEST_CASE("the token after a batched prefill is the oracle's", "[prefill]") {
 
 TEST_CASE("few rows are prefilled by single steps in one launch", "[prefill]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const auto e = make_plain(load_folder(data_dir() / "tiny", "tiny"), {.max_context = 64});
+  const ModelWeights w = load_folder(data_dir() / "tiny", "tiny");
+  const auto e = make_plain(w, {.max_context = 64});
   e->prefill(corpus_ids(kLeastRows));  // one row fewer: the last id is pending
   REQUIRE(e->position() == kLeastRows - 1);
   REQUIRE(e->launch_count() == 1);
   e->prefill(corpus_ids(kLeastRows));  // the pending id makes it enough
   REQUIRE(e->position() == 2 * kLeastRows - 1);
-  REQUIRE(e->launch_count() > 2);
+  REQUIRE(e->launch_count() == 1 + launches_of(w.config.shape, kLeastRows));
 }
 
 TEST_CASE("four layers of the full shape: the oracle's rows, the same in both layouts",
@@ -260,6 +267,35 @@ TEST_CASE("four layers of the full shape: the oracle's rows, the same in both la
     INFO("layer " << layer << ", kv head " << head);
     REQUIRE(maxima[static_cast<size_t>(slab)] == Approx(longest).epsilon(1e-5));
   }
+}
+
+TEST_CASE("batched prefill fills the longest context, in both layouts", "[prefill]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights w = make_synthetic("none", 0, 2);
+  const int most = w.config.max_positions, last = most - 1;
+  REQUIRE(most == 40960);
+  const auto ids = synthetic_prompt(last, 11);
+  REQUIRE(ids.size() == static_cast<size_t>(most));
+  const auto e = make_plain(w, {.max_context = most});
+  e->prefill(ids);  // all rows but the last, which the step writes
+  REQUIRE(e->position() == last);
+  e->decode(1);
+  Batched batched(w, most);
+  const KvRows plain = batched.rows(ids);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::vector<float> stepped_row = e->kv_row(layer, last).value();
+    double error = 0, size = 0;
+    for (size_t i = 0; i < stepped_row.size(); ++i) {
+      const double x = to_float(plain.row(layer, last)[i]), y = stepped_row[i];
+      error += (x - y) * (x - y);
+      size += y * y;
+    }
+    INFO("layer " << layer << ": relative " << std::sqrt(error / size));
+    REQUIRE(std::sqrt(error / size) <= 2 * kStepwiseRelative);  // of one row
+  }
+  RingCache ring(w.config.shape, most);
+  batched.append(ring, ids, 0);
+  require_equal_rows(ring.rows(most), plain, 2, most);
 }
 
 // Under compute-sanitizer's memcheck too, so few rows.

@@ -96,6 +96,11 @@ TEST_CASE("ring's KV rows are the oracle's across the edges of tiles and rounds"
   REQUIRE_FALSE(e->kv_row(2, 0).has_value());
 }
 
+// Both read rows of the same batches, bit by bit, and round only what they write themselves: four
+// layers of the analytic checkpoint differ by 4.5e-5 over 300 steps. A lost half tile of 9,300
+// positions can be less than what rounding KV rows explains, so the limits are below the oracle's.
+constexpr Limits kPlainLimits{0.004, 0.001, 0.05};
+
 TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const bool far = GENERATE(false, true);
@@ -125,10 +130,10 @@ TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", 
         return std::vector<float>(l.begin() + static_cast<int64_t>(at),
                                   l.begin() + static_cast<int64_t>(at) + vocab);
       };
-      c.add(row(logits[1]), tokens[static_cast<size_t>(t)], row(logits[0]), kRingLimits.margin);
+      c.add(row(logits[1]), tokens[static_cast<size_t>(t)], row(logits[0]), kPlainLimits.margin);
     }
   }
-  require_close(c, kRingLimits, 0.5);
+  require_close(c, kPlainLimits, 0.5);
 }
 
 TEST_CASE("ring agrees with the oracle on four layers of the analytic checkpoint", "[ring]") {

@@ -148,7 +148,9 @@ double ExchangeRunner::load_rate(const BulkPlan& plan, unsigned long long window
   constexpr unsigned long long kTimerStepNs = 1024;
   double rate = 0;
   for (const LoadReport& block : fetch(load_reports_)) {
-    if (block.copies == 0 || block.end_ns + kTimerStepNs < window_end_ns)
+    if (block.copies == 0)
+      throw Error(ErrorKind::kHang, "exchange: a bulk copy of the load never arrived");
+    if (block.end_ns + kTimerStepNs < window_end_ns)
       throw Error(ErrorKind::kRuntime, "exchange: the load ended before the last round");
     rate += static_cast<double>(block.copies * plan.copy_bytes) /
             static_cast<double>(block.end_ns - block.begin_ns);
