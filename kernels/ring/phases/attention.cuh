@@ -71,7 +71,7 @@ struct Attention {
         share{consumer.position(), consumer.block.member()},
         tiles(share.tiles()),
         halves(share.halves()),
-        site{Phase::kAttention, layer, consumer.position()} {}
+        site{Phase::kAttention, layer, share.context} {}
 
   __device__ __forceinline__ void load_k(int first) {
     const Lane me = consumer_lane();

@@ -75,9 +75,9 @@ __device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const L
   return x;
 }
 
-// The warp's best row.
+// The warp's best row: at first one that loses to any other.
 struct Best {
-  float logit = -INFINITY;
+  float logit = -3.4028235e38f;
   int row = 0x7fffffff;
 };
 

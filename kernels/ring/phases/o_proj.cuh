@@ -75,7 +75,6 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   Consumer<kAblation>& c = a.c;
   const Statistics& st = c.s.statistics;
   const unsigned ready = ptx::shared_address(&c.s.statistics_ready);
-  const Lane me = consumer_lane();
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
@@ -86,12 +85,16 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
 #pragma unroll 1
     for (int first = 0;;) {
       float s[4] = {};
-      if (a.has_rows(me, first)) a.scores(me, layer, s);
+      {  // asked anew after the waits: four registers less across them
+        const Lane me = consumer_lane();
+        if (a.has_rows(me, first)) a.scores(me, layer, s);
+      }
       if (kSplit || first > 0) a.load_v(first);
       if (first == 0) {
         wait_barrier(ready, layer & 1);
         slow = kAblation == RingAblation::kNone && st.slow != 0;
       }
+      const Lane me = consumer_lane();
       float2 reference = make_float2(st.reference0, st.reference1);
       if (slow) reference = raise_reference(a, me, first, s);
       if (a.has_rows(me, first)) a.exponentiate(me, first, s, reference.x, reference.y);
@@ -104,8 +107,9 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
       a.load_k(first);
     }
     a.collect(r);
-    r.denominator = a.collect_denominator(me);
+    r.denominator = a.collect_denominator(consumer_lane());
   }
+  const Lane me = consumer_lane();
   float2 current;
   if (slow) {
     current = settle_reference(a, me, r);
@@ -118,7 +122,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
 
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
-  const Site site{Phase::kAttention, layer, c.position()};
+  Attention<kSplit, kAblation> a(c, layer);
   HeadInputs inputs{};
   {
     const Lane me = consumer_lane();
@@ -128,18 +132,17 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
           __ldg(c.p.qk_norms + (layer * 2 + (me.warp >> 3)) * kHeadDim + d + 64 * (me.lane >> 4));
     }
     inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
-                         static_cast<size_t>(c.position()) * (kHeadDim / 2) + d);
+                         static_cast<size_t>(a.site.position) * (kHeadDim / 2) + d);
   }
   if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
   ptx::named_sync<kOneMore>(kPartialsRead);
   uint4 w[2 * kOutSlots];
-  Attention<kSplit, kAblation> a(c, layer);
   if (!kSplit) c.ring.fetch(consumer_lane(), w);
   // Without rows too: arrays that a path leaves undefined would be carried from layer to layer, in
   // 64 registers.
   a.load_k(0);
   if (!kSplit) a.load_v(0);
-  warp_head_vectors(c, site, layer, inputs);
+  warp_head_vectors(c, a.site, layer, inputs);
   const Attended r = attend(a, layer);
   const Lane me = consumer_lane();
   if (!kSplit) {
@@ -156,8 +159,8 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
   }
   c.ring.template await_slots<kOutSlots>(me);
   c.ring.fetch(me, w);
-  const Partial sum =
-      await_partials<kAblation>(c.p, site, words + 4 * me.lane, words + 128 + 4 * me.lane, c.epoch);
+  const Partial sum = await_partials<kAblation>(c.p, a.site, words + 4 * me.lane,
+                                                words + 128 + 4 * me.lane, c.epoch);
   multiply_out(c, me, w, combined_out_input(me, sum));
 }
 

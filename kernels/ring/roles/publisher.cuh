@@ -108,7 +108,8 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
     key = max_key(key, static_cast<unsigned long long>(v[i].y) << 32 | v[i].x);
   }
   key = warp_max_key(key);
-  int token = key == kNanKey ? -1 : static_cast<int>(~static_cast<unsigned>(key));
+  int token = static_cast<int>(~static_cast<unsigned>(key));
+  if (key == kNanKey || token >= p.vocab) token = -1;  // no row had a logit to compare
   // Without logits that mean something: any row, so that the ablations run.
   if (kAblation != RingAblation::kNone)
     token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);

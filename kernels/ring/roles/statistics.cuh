@@ -136,11 +136,9 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
                                                const Block& block) {
   int lane = static_cast<int>(threadIdx.x) & 31;
   asm volatile("" : "+r"(lane));
-  const size_t head_bytes = kv_head_bytes(p.max_context);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     const int position = p.position + step;
-    char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       ptx::named_sync<kOneMore>(kHeadVectors);
@@ -148,10 +146,11 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       // Read again by this warp alone, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
       if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
+        char* head = p.kv + static_cast<size_t>(layer * kGroups + block.group()) *
+                                kv_head_bytes(p.max_context);
         warp_write_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
       }
       __syncwarp();
-      head += kGroups * head_bytes;
     }
     warp_pass_rows<kAblation>(p, s, block, step, lane);
     ptx::named_sync<kTwoMore>(kTokenDone);
