@@ -19,8 +19,10 @@ import time
 from tracked_files import ROOT
 
 REQUIREMENTS = ROOT / "scripts" / "requirements" / "cuda-12.8.txt"
-# The Hopper and the Blackwell that mkbench is tuned for; the build covers all six with CUDA 13.
+# The Hopper and the Blackwell that mkbench is tuned for; the build covers all six with CUDA 13. Of the ring
+# on sm_120a this assembler spills 12 bytes, that of CUDA 13 none.
 ARCHITECTURES = ("90a", "120a")
+SOURCES = {"kernels/plain/kernel.cu": ARCHITECTURES, "kernels/ring/kernel.cu": ("90a",)}
 
 # Standard headers that device code may include for types; NVRTC has no host library.
 STANDARD_HEADERS = {
@@ -181,7 +183,7 @@ def self_test(nvrtc: Nvrtc, ptxas: pathlib.Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("sources", nargs="*", default=["kernels/plain/kernel.cu"],
+    parser.add_argument("sources", nargs="*", default=list(SOURCES),
                         help="device translation units, relative to the root")
     parser.add_argument("--wheels", type=pathlib.Path, help="folder of the wheels (default: the cache)")
     arguments = parser.parse_args()
@@ -199,7 +201,7 @@ def main() -> int:
         self_test(nvrtc, ptxas)
         print("NVRTC 12.8: the self-test's clean kernel passes, its three bad ones fail")
         for source in arguments.sources:
-            for architecture in ARCHITECTURES:
+            for architecture in SOURCES.get(source, ARCHITECTURES):
                 begun = time.monotonic()
                 ptx = nvrtc.ptx((ROOT / source).read_text(), source, architecture)
                 kernels = assemble(ptxas, ptx, architecture)
