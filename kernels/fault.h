@@ -16,7 +16,7 @@ struct KernelStatus {
   int phase;              // Phase that it could not start, or that made the value
   int layer;
   int position;
-  int expected;  // arrivals or epoch that it waited for (low 32 bits)
+  int expected;  // arrivals or epoch that it waited for, its low bits (plain 32, ring 12)
   int seen;      // and saw last
 };
 

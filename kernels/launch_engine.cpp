@@ -95,6 +95,7 @@ void LaunchEngine::end_without_token(std::vector<int32_t>& ids, size_t step) {
   position_ -= static_cast<int>(ids.size() - step) - 1;
   std::fill(ids.begin() + static_cast<int64_t>(step), ids.end(), -1);
   timed_steps_ = 0;  // what the launch did after that step is nobody's time or state
+  restore_derived({}, position_);
   hidden_kept_ = false;
 }
 

@@ -1,4 +1,5 @@
-// Every PTX instruction that the kernels use, once each, under a name that says what it promises.
+// The PTX that all kernels use, once each, under a name that says what it promises; what needs a
+// tensor core or sm_90 is in ptx_sm80.cuh and ptx_sm90.cuh.
 #pragma once
 
 #include "kernels/partition.h"

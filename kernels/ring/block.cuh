@@ -18,11 +18,10 @@ inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
 inline constexpr int kTwoMore = kConsumerThreads + 64;
 
-// Named barriers. Each pairs the same two parties every time; kPartials is two barriers, used in
-// turn.
+// Named barriers, each for the same parties every time; kPartials is two barriers, used in turn.
 enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
-  kHeadVectors = 3,   // q, k, v of the layer are in shared memory: consumers -> statistics
+  kHeadVectors = 3,   // q, k, v are in shared memory: among consumers, and to statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
   kConsumers = 5,     // among consumers
   kPartialsRead = 7,  // publisher has read the partial sums: publisher -> consumers
@@ -39,9 +38,11 @@ inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
 inline constexpr int kRingSlots = kMostRingSlots;
 #endif
 
-// A warp may look at a slot's barrier only while no later turn of the slot can have arrived, and
-// not before the turn before has: parity tells no more. A ring that holds a whole fetch lets warps
-// look ahead and skip slots; in a small one they take every slot in order.
+// Parity tells two turns of a slot apart, not more: a warp may look at a slot's barrier only when
+// the copy of the turn before has arrived there. In a ring that holds a whole fetch, warps look
+// ahead and skip slots of the LM head; that holds as long as at most ring_slots - 4 copies are in
+// flight there (tuning.cpp). In a small ring they take every slot of the LM head in order; the K
+// tiles that they skip are safe because 2 copies are in flight at most.
 inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
 
 // K and V tiles that a block attends to between two barriers: K and V of a turn lie in registers.

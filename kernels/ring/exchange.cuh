@@ -7,8 +7,10 @@
 //   several values belong together.
 // - The residual stream, which all blocks add to and read: fixed_point.h's words.
 // - Epochs count a block's layers; a word is written once in each epoch that uses it, so what a
-//   reader finds is either the value it waits for or an older one. 8 bits suffice because a word is
-//   never more than one epoch behind; 0 is the initial state and no epoch.
+//   reader finds is either the value it waits for or an older one. 8 bits suffice for words that
+//   are written in every layer, because they are never more than one epoch behind (partials: 0
+//   until the launch's only switch of modes, then every layer); 0 is the initial state and no
+//   epoch. Words of the token boundary and of the slow path have 32 bits.
 #pragma once
 
 #include "kernels/phase.h"
@@ -17,9 +19,6 @@
 #include "kernels/ring/fixed_point.h"
 
 namespace mkbench::ring {
-
-// Copies of each accumulator array, read by a quarter of the blocks each: fewer readers a line.
-static_assert(kReplicas == 4);
 
 __device__ __forceinline__ unsigned next_epoch(unsigned epoch) {
   return epoch == 255 ? 1 : epoch + 1;
@@ -69,15 +68,17 @@ __device__ __forceinline__ bool wait_until(const LaunchParams& p, const Site& at
   return true;
 }
 
-// A consumer's wait for its own block. All lanes ask for one barrier and look at nothing else: 16
-// warps wait here most of the time, and what they do meanwhile delays the publisher and the loader
-// (lanes with a barrier each and a look at Shared::ended cost 20 us a token, H200). The bound is a
-// count, some seconds at least: the loader's own waits run out before and say why.
-__device__ __forceinline__ void wait_barrier(unsigned barrier, unsigned parity) {
+// A consumer's wait for its own block. All lanes ask for one barrier: 16 warps wait here most of
+// the time, and what they do meanwhile delays the publisher and the loader (lanes with a barrier
+// each and a look at a flag every time cost 20 us a token, H200). No clock of its own: while a
+// block is stuck here all others wait for its results, and the fault that the first of them raises
+// ends this.
+__device__ __forceinline__ void wait_barrier(const LaunchParams& p, unsigned barrier,
+                                             unsigned parity) {
   unsigned tries = 0;
 #pragma unroll 1
   while (!ptx::barrier_try_wait(barrier, parity)) {
-    if (++tries == 1u << 28) return;
+    if ((++tries & 4095u) == 0 && any_fault(p)) return;
   }
 }
 

@@ -10,15 +10,18 @@ namespace mkbench::ring {
 
 using FaultWord = unsigned long long;  // 0: none
 
-// Fields from the highest bit down; what does not fit is cut.
+// In place of a layer: a block waited for its own ring.
+inline constexpr int kOwnRing = 127;
+
+// Fields from the highest bit down: raised 2, phase 4, layer 7, block 8, position 19, expected and
+// seen 12 bits each; what does not fit is cut.
 MKBENCH_HD constexpr FaultWord pack_fault(int raised, int phase, int layer, int block, int position,
                                           unsigned expected, unsigned seen) {
-  const unsigned high =
-      static_cast<unsigned>(raised) << 30 | (static_cast<unsigned>(phase) & 0xfu) << 26 |
-      (static_cast<unsigned>(layer) & 0x7fu) << 19 | (static_cast<unsigned>(block) & 0xffu) << 11;
-  const unsigned low = (expected & 0xffu) << 8 | (seen & 0xffu);
-  return static_cast<FaultWord>(high) << 32 |
-         static_cast<FaultWord>(static_cast<unsigned>(position) & 0x7ffffu) << 16 | low;
+  const FaultWord where =
+      static_cast<FaultWord>(raised) << 62 | static_cast<FaultWord>(phase & 0xf) << 58 |
+      static_cast<FaultWord>(layer & 0x7f) << 51 | static_cast<FaultWord>(block & 0xff) << 43;
+  return where | static_cast<FaultWord>(position & 0x7ffff) << 24 | (expected & 0xfffu) << 12 |
+         (seen & 0xfffu);
 }
 
 // The fields of `word` into a status, whose progress stays.
@@ -30,9 +33,9 @@ inline void unpack_fault(FaultWord word, KernelStatus& status) {
   status.phase = bits(58, 4);
   status.layer = bits(51, 7);
   status.block = bits(43, 8);
-  status.position = bits(16, 19);
-  status.expected = bits(8, 8);
-  status.seen = bits(0, 8);
+  status.position = bits(24, 19);
+  status.expected = bits(12, 12);
+  status.seen = bits(0, 12);
 }
 
 }  // namespace mkbench::ring

@@ -35,7 +35,7 @@ __device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
 template <RingAblation kAblation>
 __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, const char* slots,
                                               const Block& block) {
-  Consumer<kAblation> c{p, s, block, {s, slots, {}}};
+  Consumer<kAblation> c{p, s, block, {p, s, slots, {}}};
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {
     if (!consume_layers(c)) return;

@@ -192,12 +192,20 @@ class RingEngine final : public LaunchEngine {
   }
 
   Error fault_error(const KernelStatus& f) const override {
-    if (f.raised != kRaisedRange) return LaunchEngine::fault_error(f);
-    return {ErrorKind::kRuntime,
-            kPrefix + ": block " + std::to_string(f.block) + ", layer " + std::to_string(f.layer) +
-                ", position " + std::to_string(f.position) +
-                ": a contribution to the residual stream is NaN or not within +-2^20, which the "
-                "fixed-point exchange cannot carry"};
+    const std::string block = kPrefix + ": block " + std::to_string(f.block);
+    const std::string position = ", position " + std::to_string(f.position);
+    if (f.raised == kRaisedRange) {
+      return {ErrorKind::kRuntime,
+              block + ", phase " + std::string(phase_name(static_cast<Phase>(f.phase))) +
+                  ", layer " + std::to_string(f.layer) + position +
+                  ": a contribution to the residual stream is NaN or not within +-2^20, which the "
+                  "fixed-point exchange cannot carry"};
+    }
+    if (f.layer == ring::kOwnRing) {
+      return {ErrorKind::kHang,
+              block + " waited in vain for its own copies or for room in its ring" + position};
+    }
+    return LaunchEngine::fault_error(f);
   }
 
   RingOptions options_;

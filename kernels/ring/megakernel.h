@@ -13,12 +13,13 @@ namespace mkbench {
 
 struct RingOptions {
   int gpu = 0;
-  int max_context = 4096;       // positions of KV cache to allocate
-  double spin_scale = 1.0;      // multiplies the bound of every wait (sanitizers, debuggers)
-  int stall_block = -1;         // test hook: this block never publishes (the watchdog must see it)
-  int split_from = -1;          // position from which the context is split; -1 = the card's row
+  int max_context = 4096;   // positions of KV cache to allocate
+  double spin_scale = 1.0;  // multiplies the bound of every wait (sanitizers, debuggers)
+  int stall_block = -1;  // test hook: this block withholds its q, k, v (the watchdog must see it)
+  int split_from = -1;   // position from which the context is split; -1 = the card's row
   bool slow_attention = false;  // test hook: the path with a maximum at every step
-  // In place of the card's row of the tuning table; copies_in_flight 0 = the card's.
+  // Of the layers, in place of the card's row of the tuning table, the LM head's pace stays;
+  // copies_in_flight 0 = the card's, whatever the gap.
   ring::StreamPace pace{0, 0};
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;

@@ -78,7 +78,7 @@ struct LaunchParams {
   int input_count;
   int first_output;    // steps before it run without the LM head (prefill)
   int context_bias;    // 0; -1 plants the fault "newest row dropped"
-  int stall_block;     // -1; a block that never publishes (test of the watchdog)
+  int stall_block;     // -1; a block that withholds its q, k, v (test of the watchdog)
   int split_from;      // from this position on the context is split over the group
   int slow_attention;  // 0; 1 takes the path with a maximum at every step (test)
   float eps;

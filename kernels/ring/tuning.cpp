@@ -41,6 +41,17 @@ constexpr Tuning kTable[] = {
      .chosen_by = "an unknown card: not measured"},
 };
 
+// See kSmallRing in block.cuh: what keeps the LM head's skipped slots apart.
+constexpr bool head_paces_fit() {
+  for (const Tuning& row : kTable) {
+    const bool small = row.compute_major >= 12;
+    if (row.head_pace.copies_in_flight > (small ? kSmallRingSlots - 1 : kMostRingSlots - 4))
+      return false;
+  }
+  return true;
+}
+static_assert(head_paces_fit());
+
 std::string text_of(const StreamPace& pace) {
   return "{" + std::to_string(pace.copies_in_flight) + ", " + std::to_string(pace.gap_cycles) + "}";
 }

@@ -46,6 +46,7 @@ struct RingPosition {
 template <RingAblation kAblation>
 struct RingReader {
   static constexpr bool kLoads = kAblation != RingAblation::kNoLoads;
+  const LaunchParams& p;
   const Shared& s;
   const char* slots;
   RingPosition at;
@@ -54,7 +55,7 @@ struct RingReader {
     return slots + r.slot * kSlotBytes;
   }
   __device__ __forceinline__ void await(const RingPosition& r) const {
-    if (kLoads) wait_barrier(ptx::shared_address(s.full) + 8 * r.slot, r.parity);
+    if (kLoads) wait_barrier(p, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
   // After a __syncwarp(): `shares` of the slot's 16 have been read.
   __device__ __forceinline__ void release(const RingPosition& r, unsigned shares) const {
@@ -107,6 +108,7 @@ struct RingWriter {
   unsigned long long policy;
   RingPosition at{0, 1}, oldest{0, 0};  // next slot to fill; oldest copy not known to have arrived
   int in_flight = 0;
+  int position = 0;  // of the running step
   StreamPace pace{};
   unsigned next_issue = 0;
 
@@ -123,20 +125,23 @@ struct RingWriter {
     ptx::exit_thread();
   }
 
-  // Every 256 tries of a wait that began at `start`.
-  __device__ __forceinline__ void consider_leaving(unsigned tries, unsigned& start) {
+  // Every 256 tries of a wait that began at `start`. Twice the bound of other waits: those know
+  // what they wait for, and are to be heard first.
+  __device__ __forceinline__ void consider_leaving(unsigned tries, unsigned& start, bool may_end) {
     const unsigned now = clock_ticks();
     if (tries == 256) start = now;
-    const bool late = now - start > p.spin_limit_us;
-    if (late) raise(p, kRaisedHang, Site{Phase::kEmbed, 0, p.position}, 0, 0);
-    if (late || s.ended != 0) leave();
+    const bool late = now - start > 2 * p.spin_limit_us;
+    if (late) raise(p, kRaisedHang, Site{Phase::kEmbed, kOwnRing, position}, 0, 0);
+    if (late || (may_end && s.ended != 0)) leave();
   }
 
-  __device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
+  // `may_end`: the launch may end meanwhile. Not where a copy is waited for: it arrives by itself,
+  // and consumers still fetch the slots before the end.
+  __device__ __forceinline__ void wait(unsigned barrier, unsigned parity, bool may_end) {
     unsigned tries = 0, start = 0;
 #pragma unroll 1
     while (!ptx::barrier_try_wait(barrier, parity)) {
-      if (__builtin_expect((++tries & 255u) == 0, 0)) consider_leaving(tries, start);
+      if (__builtin_expect((++tries & 255u) == 0, 0)) consider_leaving(tries, start, may_end);
     }
   }
 
@@ -145,19 +150,20 @@ struct RingWriter {
     unsigned tries = 0, start = 0;
 #pragma unroll 1
     while (s.rows_seen < steps) {
-      if ((++tries & 255u) == 0) consider_leaving(tries, start);
+      if ((++tries & 255u) == 0) consider_leaving(tries, start, true);
     }
+    __threadfence_block();
     ptx::proxy_fence();
   }
 
   // Room for `bytes` in the next slot; its barrier is armed before the wait for a place among the
   // copies in flight.
   __device__ __forceinline__ void open(unsigned bytes) {
-    wait(empty + 8 * at.slot, at.parity);
+    wait(empty + 8 * at.slot, at.parity, true);
     ptx::barrier_expect(full + 8 * at.slot, bytes);
 #pragma unroll 1
     while (in_flight >= pace.copies_in_flight) {
-      wait(full + 8 * oldest.slot, oldest.parity);
+      wait(full + 8 * oldest.slot, oldest.parity, false);
       oldest.advance();
       --in_flight;
     }
@@ -175,7 +181,8 @@ struct RingWriter {
   __device__ __forceinline__ void load(const char* from, unsigned bytes) {
     if (pace.gap_cycles > 0) {
       const unsigned now = ptx::sm_cycles_low();
-      if (static_cast<int>(now - next_issue) > 0) next_issue = now;
+      // Late, or the schedule is so old that the clock has wrapped.
+      if (next_issue - now > static_cast<unsigned>(pace.gap_cycles)) next_issue = now;
 #pragma unroll 1
       while (static_cast<int>(ptx::sm_cycles_low() - next_issue) < 0) {
       }

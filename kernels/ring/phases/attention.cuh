@@ -20,15 +20,15 @@ struct Attended {
   float denominator;
 };
 
-// The group's q, k or v of this layer: each warp fetches one block's 32 rows, one a lane (dimension
-// d in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and shares them. The norm's
-// scale is applied to the scores.
 // What a lane loads for its dimension ahead of time, unconverted: a conversion would wait for it.
 struct HeadInputs {
   unsigned weight_bits;  // QK-norm, bf16
   float2 angle;          // cosine, sine
 };
 
+// The group's q, k or v of this layer: each warp fetches one block's 32 rows, one a lane (dimension
+// d in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and shares them. The norm's
+// scale is applied to the scores.
 template <RingAblation kAblation>
 __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const Site& site,
                                                   int layer, const HeadInputs& inputs) {

@@ -75,7 +75,7 @@ __device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const L
   return x;
 }
 
-// The warp's best row: at first one that loses to any other.
+// The warp's best row: at first one beyond every vocabulary, which is no token.
 struct Best {
   float logit = -3.4028235e38f;
   int row = 0x7fffffff;

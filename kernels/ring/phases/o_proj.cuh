@@ -68,17 +68,22 @@ __device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane&
   ptx::named_arrive<kOneMore>(kPartials + turn);
 }
 
+template <RingAblation kAblation>
+__device__ __forceinline__ void await_statistics(const Consumer<kAblation>& c, int layer) {
+  wait_barrier(c.p, ptx::shared_address(&c.s.statistics_ready), layer & 1);
+  __syncwarp();
+}
+
 // All turns over the block's rows; K (and in redundant mode V) of the first are in registers.
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
   constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
   Consumer<kAblation>& c = a.c;
   const Statistics& st = c.s.statistics;
-  const unsigned ready = ptx::shared_address(&c.s.statistics_ready);
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
-    wait_barrier(ready, layer & 1);
+    await_statistics(c, layer);
     slow = kAblation == RingAblation::kNone && st.slow != 0;
   } else {
     a.clear();
@@ -91,7 +96,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
       }
       if (kSplit || first > 0) a.load_v(first);
       if (first == 0) {
-        wait_barrier(ready, layer & 1);
+        await_statistics(c, layer);
         slow = kAblation == RingAblation::kNone && st.slow != 0;
       }
       const Lane me = consumer_lane();

@@ -61,7 +61,7 @@ __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& 
       head += kGroups * head_bytes;
       next_context = k + kLayerSlots < layer_slots ? k + kLayerSlots : slots;
     }
-    // The LM head follows: no exchange waits for its stream any more.
+    // From the last layer's down on, little waits for another block: the LM head's pace.
     if (k == layer_slots - kDownSlots) ring.pace = p.head_pace;
     ring.load(from, kSlotBytes);
   }
@@ -87,7 +87,8 @@ __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, con
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
-    ring.pace = pace_at(p, p.position + step);
+    ring.position = p.position + step;
+    ring.pace = pace_at(p, ring.position);
     if (p.position + step >= p.split_from) {
       load_step<true>(ring, p, block, step);
     } else {

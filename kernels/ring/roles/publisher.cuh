@@ -1,7 +1,8 @@
 // The publisher: one warp that sums the consumers' partial results, hands them to other blocks, and
 // chooses the token. Apart from the consumers, so that they fetch the next weights meanwhile.
-// Reads   Shared::partials, squares; best.
-// Writes  qkv, swiglu, attention_out, mlp_out, best; by block 0 outputs, token_ns, progress.
+// Reads   Shared::partials, squares; best; inputs.
+// Writes  qkv, swiglu, attention_out, mlp_out, best; Shared::token, ended; by block 0 outputs,
+//         token_ns, cycles, progress.
 #pragma once
 
 #include "kernels/best_key.cuh"
@@ -118,10 +119,8 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   if (block.index == 0 && lane == 0 && step >= p.first_output) {
     p.outputs[step - p.first_output] = token;
   }
-  if (step + 1 < p.input_count && !aborted) {
-    token = __ldg(p.inputs + step + 1);
-  }
-  return token;
+  if (step + 1 < p.input_count && !aborted) token = __ldg(p.inputs + step + 1);
+  return __shfl_sync(~0u, token, 0);  // a fault may be raised between two lanes' looks
 }
 
 template <RingAblation kAblation>

@@ -6,7 +6,8 @@
 //   c_h = (q_h . k) s_h s_k            the current position's score in log2 units
 //   R_h = max(c_h, |q_h| max|k| - 100) the exponents' reference: no running maximum is needed
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
-// Writes  Shared::statistics; rows `position` of kv, by one member of the group.
+// Writes  Shared::statistics; row `position` of kv and rows_written, by one member of the group;
+//         key_maxima at the end, by another; Shared::rows_seen.
 #pragma once
 
 #include "kernels/ring/exchange.cuh"
@@ -123,11 +124,13 @@ __device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s,
   const unsigned epoch = static_cast<unsigned>(step) + 1;
   __syncwarp();
   if (lane != 0) return;
+  __threadfence();  // all lanes' rows, before the word
   if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
   wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
     seen = ptx::load_acquire(word);
     return seen == epoch || kAblation == RingAblation::kNoWaits;
   });
+  __threadfence_block();
   s.rows_seen = step + 1;
 }
 
