@@ -1,0 +1,235 @@
+// The ring's barriers tell one round of a slot from the next by a parity alone. A model on the host
+// of loader, copies and warps, in random order, with the order of waits and arrivals that the ring
+// megakernel has: nobody may take an older round's arrival for that of his own copy.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/ring/params.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench::ring {
+namespace {
+
+// Slots that a warp waits for together; in the LM head, one slot of which half of the warps read.
+struct Fetch {
+  int first, count;
+  bool head, head_odd;
+};
+
+// One launch's slots, in the loader's and the consumers' order.
+struct Plan {
+  std::vector<Fetch> fetches;
+  std::vector<bool> head_paced;  // of each slot
+
+  void add(int count, bool paced, bool head = false, bool odd = false) {
+    fetches.push_back({static_cast<int>(head_paced.size()), count, head, odd});
+    head_paced.insert(head_paced.end(), static_cast<size_t>(count), paced);
+  }
+};
+
+// `shift` slots first, so that steps begin anywhere in the ring.
+Plan make_plan(int head_slots, int shift) {
+  Plan plan;
+  for (int i = 0; i < shift; ++i) plan.add(1, false);
+  for (int step = 0; step < 2; ++step) {
+    for (const int count : {kQkvSlots, kOutSlots, kGateUpSlots}) plan.add(count, false);
+    plan.add(kDownSlots, true);
+    for (int k = 0; k < head_slots; ++k) plan.add(1, true, true, k % 2 != 0);
+  }
+  plan.add(kQkvSlots, false);
+  return plan;
+}
+
+// A barrier after `completed` phases, seen as the hardware shows it.
+struct Barrier {
+  int completed = 0, missing = 0;
+  bool passes(int parity) const { return completed % 2 != parity; }
+};
+
+class RingModel {
+ public:
+  RingModel(int slots, int layer_copies, int head_copies, const Plan& plan, uint64_t seed)
+      : slots_(slots),
+        layer_copies_(layer_copies),
+        head_copies_(head_copies),
+        plan_(plan),
+        random_(seed),
+        newest_first_(0.5 + 0.25 * static_cast<double>(seed % 3)),
+        full_(static_cast<size_t>(slots)),
+        empty_(static_cast<size_t>(slots)) {
+    for (Barrier& b : empty_) b.missing = kConsumerWarps;
+  }
+
+  // Empty, or what went wrong first.
+  std::string run() {
+    const int total = static_cast<int>(plan_.head_paced.size());
+    size_t racer = 0;
+    for (int idle = 0; violation_.empty(); ++idle) {
+      const bool done = std::all_of(warps_.begin(), warps_.end(),
+                                    [&](const Warp& w) { return w.fetch == plan_.fetches.size(); });
+      if (done) return issued_ == total ? "" : "slots were never loaded";
+      if (idle > 100000) return "nobody gets on";
+      if (random_() % 64 == 0) racer = random_() % warps_.size();
+      const unsigned dice = random_() % 8;
+      bool moved = false;
+      if (dice < 2) {
+        moved = issued_ < total && load();
+      } else if (dice == 2) {
+        moved = arrive();
+      } else {
+        moved = advance(dice < 5 ? racer : random_() % warps_.size());
+      }
+      if (moved) idle = 0;
+    }
+    return violation_;
+  }
+
+ private:
+  struct Warp {
+    size_t fetch = 0;
+    int awaited = 0;  // of the fetch's slots, those waited for one by one
+    bool looked = false;
+  };
+
+  Barrier& at(std::vector<Barrier>& barriers, int slot) {
+    return barriers[static_cast<size_t>(slot % slots_)];
+  }
+  void blame(const std::string& who, int slot) {
+    if (violation_.empty()) violation_ = who + " passed the wait for slot " + std::to_string(slot);
+  }
+
+  // The next copy as far as it gets: room, then a place among the copies in flight.
+  bool load() {
+    const int round = issued_ / slots_;
+    const Barrier& room = at(empty_, issued_);
+    if (!room.passes((round + 1) % 2)) return false;
+    if (room.completed != round) blame("loader, for room,", issued_);
+    const bool paced = plan_.head_paced[static_cast<size_t>(issued_)];
+    if (issued_ - oldest_ >= (paced ? head_copies_ : layer_copies_)) {
+      const Barrier& copied = at(full_, oldest_);
+      if (!copied.passes(oldest_ / slots_ % 2)) return false;
+      if (copied.completed != oldest_ / slots_ + 1) blame("loader, for a copy,", oldest_);
+      ++oldest_;
+      return true;
+    }
+    in_flight_.push_back(issued_++);
+    return true;
+  }
+
+  // Some copy arrives, the newest with probability `newest_first_`: the oldest ones are kept back.
+  bool arrive() {
+    if (in_flight_.empty()) return false;
+    const bool newest = std::uniform_real_distribution<>()(random_) < newest_first_;
+    const size_t i = newest ? in_flight_.size() - 1 : random_() % in_flight_.size();
+    ++at(full_, in_flight_[i]).completed;
+    in_flight_.erase(in_flight_.begin() + static_cast<int64_t>(i));
+    return true;
+  }
+
+  bool passes(size_t warp, int slot, bool blamed) {
+    const Barrier& b = at(full_, slot);
+    if (!b.passes(slot / slots_ % 2)) return false;
+    if (blamed && b.completed != slot / slots_ + 1) blame("warp " + std::to_string(warp), slot);
+    return true;
+  }
+
+  void release(int slot, int shares) {
+    Barrier& b = at(empty_, slot);
+    b.missing -= shares;
+    if (b.missing < 0) violation_ = "more than 16 shares of slot " + std::to_string(slot);
+    if (b.missing > 0) return;
+    b.missing = kConsumerWarps;
+    ++b.completed;
+  }
+
+  bool advance(size_t index) {
+    Warp& w = warps_[index];
+    if (w.fetch == plan_.fetches.size()) return false;
+    const Fetch& f = plan_.fetches[w.fetch];
+    const bool small = slots_ == kSmallRingSlots, odd = index / 4 % 2 != 0;
+    if (f.head && !small && odd != f.head_odd) {  // skipped without a look
+      ++w.fetch;
+      return true;
+    }
+    const auto finish = [&] {
+      for (int i = 0; i < f.count && !small; ++i) release(f.first + i, f.head ? 2 : 1);
+      w = {w.fetch + 1, 0, false};
+    };
+    if (!w.looked && !small && !f.head) {  // at all of them at once
+      w.looked = true;
+      bool all = true;
+      for (int i = 0; i < f.count; ++i) all = all && passes(index, f.first + i, false);
+      if (!all) return true;
+      for (int i = 0; i < f.count; ++i) passes(index, f.first + i, true);
+      finish();
+      return true;
+    }
+    if (!passes(index, f.first + w.awaited, true)) return false;
+    if (small) release(f.first + w.awaited, 1);
+    if (++w.awaited == f.count) finish();
+    return true;
+  }
+
+  const int slots_, layer_copies_, head_copies_;
+  const Plan& plan_;
+  std::mt19937_64 random_;
+  const double newest_first_;
+  std::vector<Barrier> full_, empty_;
+  std::array<Warp, kConsumerWarps> warps_{};
+  std::vector<int> in_flight_;
+  int issued_ = 0, oldest_ = 0;  // next slot to fill; oldest copy not known to have arrived
+  std::string violation_;
+};
+
+// The first violation among `seeds` runs of every length of the LM head, or nothing.
+std::string search(int slots, int layer_copies, int head_copies, uint64_t seeds) {
+  for (int head_slots = 1; head_slots <= 40; ++head_slots) {
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      const int shift = static_cast<int>((seed * 7 + static_cast<uint64_t>(head_slots)) % 22);
+      const Plan plan = make_plan(head_slots, shift);
+      const std::string found =
+          RingModel(slots, layer_copies, head_copies, plan, 1000 * seed + seed).run();
+      if (!found.empty()) return found + ", " + std::to_string(head_slots) + " slots of LM head";
+    }
+  }
+  return {};
+}
+
+// The most copies in flight while the LM head streams through the large ring.
+constexpr int kMostHeadCopies = kMostRingSlots - 4;
+
+TEST_CASE("no wait of the large ring takes an older round for its own", "[ring]") {
+  for (int layer_copies = 1; layer_copies < kMostRingSlots; ++layer_copies) {
+    for (const int head_copies : {std::min(layer_copies, kMostHeadCopies), kMostHeadCopies}) {
+      INFO(layer_copies << " copies in flight, in the LM head " << head_copies);
+      REQUIRE(search(kMostRingSlots, layer_copies, head_copies, 3) == "");
+    }
+  }
+  for (int head_copies = 1; head_copies <= kMostHeadCopies; ++head_copies) {
+    INFO("in the LM head " << head_copies);
+    REQUIRE(search(kMostRingSlots, kMostRingSlots - 1, head_copies, 3) == "");
+  }
+}
+
+TEST_CASE("no wait of the small ring takes an older round for its own", "[ring]") {
+  for (int copies = 1; copies < kSmallRingSlots; ++copies) {
+    INFO(copies << " copies in flight");
+    REQUIRE(search(kSmallRingSlots, copies, copies, 10) == "");
+  }
+}
+
+// Half of the warps skip a slot: with one slot free, its copy may be overtaken by all others and
+// still be missing when they look at the slot's next round.
+TEST_CASE("too many copies in flight in the LM head are found out", "[ring]") {
+  const std::string found = search(kMostRingSlots, kMostRingSlots - 1, kMostRingSlots - 1, 30);
+  INFO(found);
+  REQUIRE_THAT(found, ContainsText("warp "));
+  REQUIRE_THAT(found, ContainsText("passed the wait for slot"));
+}
+
+}  // namespace
+}  // namespace mkbench::ring
