@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/launch_engine.h"
+#include "kernels/phase.h"
 #include "kernels/prefill/prefill.h"
 #include "kernels/ring/fault_word.h"
 #include "kernels/ring/instances.h"
