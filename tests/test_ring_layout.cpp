@@ -249,7 +249,7 @@ TEST_CASE("fixed-point words: partial arrivals and the range's end", "[ring]") {
 }
 
 TEST_CASE("a fault word gives back what went in", "[ring]") {
-  KernelStatus status{.progress_position = 7};
+  KernelStatus status{7, 0, 0, 0, 0, 0, 0, 0};
   unpack_fault(pack_fault(kRaisedHang, 6, kMaxLayers, kBlocks - 1, 40959, 255, 3), status);
   REQUIRE(status.progress_position == 7);
   REQUIRE(status.raised == kRaisedHang);
