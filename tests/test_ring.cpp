@@ -136,6 +136,34 @@ TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", 
   require_close(c, kPlainLimits, 0.5);
 }
 
+TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  constexpr int kRows = ring::kBlocks * ring::kRowsPerSlot;  // of one slot in each block
+  constexpr int kSteps = 12;
+  constexpr int kLargest = kRows * 22 + 1;  // twice round the ring, and one row more
+  const ModelWeights large = with_larger_vocab(with_layers(four_layers(), 2), kLargest);
+  for (const int vocab : {2048, kRows * 11, kRows * 12, kLargest}) {
+    const ModelWeights w = with_vocab(large, vocab);
+    const size_t row = static_cast<size_t>(vocab);
+    INFO("vocabulary " << vocab << ", slots " << ring::head_slots(vocab));
+    REQUIRE(ring::head_slots(vocab) == (vocab + kRows - 1) / kRows);
+    const auto ids = random_ids(kSteps, vocab);
+    const auto e = make_ring(w, {.max_context = 64});
+    const auto plain = make_plain(w, {.max_context = 64});
+    std::vector<float> logits(kSteps * row), truth(kSteps * row);
+    e->set_pending(ids[0]);
+    const auto tokens = e->decode(kSteps, ids.data(), logits.data());
+    plain->set_pending(ids[0]);
+    plain->decode(kSteps, ids.data(), truth.data());
+    for (size_t t = 0; t < kSteps; ++t) {
+      const auto found = std::span(logits).subspan(t * row, row);
+      INFO("step " << t);
+      REQUIRE(relative_error(found, std::span(truth).subspan(t * row, row)) <= 1e-3);
+      REQUIRE(tokens[t] == argmax_lowest(found));
+    }
+  }
+}
+
 TEST_CASE("ring agrees with the oracle on four layers of the analytic checkpoint", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   // The whole vocabulary, tied. No margins here: a cut of these weights is noise.

@@ -222,8 +222,8 @@ TEST_CASE("no wait of the small ring takes an older round for its own", "[ring]"
   }
 }
 
-// Half of the warps skip a slot: with one slot free, its copy may be overtaken by all others and
-// still be missing when they look at the slot's next round.
+// A warp does not look at the slots that it skips: with all but one slot in flight, the copy of one
+// of them may still be missing when the warp looks for that slot's next round.
 TEST_CASE("too many copies in flight in the LM head are found out", "[ring]") {
   const std::string found = search(kMostRingSlots, kMostRingSlots - 1, kMostRingSlots - 1, 30);
   INFO(found);

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -53,10 +54,38 @@ inline ModelWeights with_head(ModelWeights w, std::vector<Bf16> rows) {
   return w;
 }
 
+// Other values in the embedding, which `w` does not share with its head.
+inline ModelWeights with_embedding(ModelWeights w, std::vector<Bf16> rows) {
+  auto storage = std::make_shared<std::vector<Bf16>>(std::move(rows));
+  w.embed_tokens.data = storage->data();
+  using Both = std::pair<std::shared_ptr<const void>, decltype(storage)>;
+  w.owner = std::make_shared<Both>(w.owner, storage);
+  return w;
+}
+
 // The first rows of embedding and head.
 inline ModelWeights with_vocab(ModelWeights w, int vocab) {
   w.config.shape.vocab = w.embed_tokens.rows = w.lm_head.rows = vocab;
   return w;
+}
+
+// `vocab` rows of embedding and head, made from those that are there: every further round of them
+// is rotated by one column more, so that no two rows are equal.
+inline ModelWeights with_larger_vocab(ModelWeights w, int vocab) {
+  const auto grow = [vocab](const Matrix& m) {
+    const size_t rows = static_cast<size_t>(m.rows), columns = static_cast<size_t>(m.cols);
+    std::vector<Bf16> values(static_cast<size_t>(vocab) * columns);
+    for (size_t r = 0; r < static_cast<size_t>(vocab); ++r) {
+      const Bf16* from = m.data + r % rows * columns;
+      std::rotate_copy(from, from + r / rows % columns, from + columns,
+                       values.begin() + static_cast<int64_t>(r * columns));
+    }
+    return values;
+  };
+  std::vector<Bf16> head = grow(w.lm_head);
+  w = with_embedding(w, grow(w.embed_tokens));
+  w.config.shape.vocab = w.embed_tokens.rows = vocab;
+  return with_head(w, std::move(head));
 }
 
 inline ModelWeights with_layers(ModelWeights w, int layers) {
