@@ -252,8 +252,8 @@ ModelWeights with_nan_after(const ModelWeights& w, int token) {
   std::vector<Bf16> embedding(w.embed_tokens.data, w.embed_tokens.data + w.embed_tokens.size());
   const size_t row = static_cast<size_t>(token) * 1024;
   std::fill_n(head.begin() + static_cast<int64_t>(row), 1024, Bf16{0});
-  head[row + 100] = to_bf16(0x1p112f);
-  head[row + 900] = to_bf16(-0x1p112f);
+  head[row + 100] = to_bf16(0x1p124f);
+  head[row + 900] = to_bf16(-0x1p124f);
   embedding[row + 100] = embedding[row + 900] = to_bf16(0x1p18f);  // the exchange carries 2^20
   return with_head(with_embedding(w, std::move(embedding)), std::move(head));
 }
