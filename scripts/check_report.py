@@ -15,6 +15,7 @@ import sys
 from evidence_lines import (Lines, cases_of, check_files, check_parity, engine_of, load_report,
                             share_table)
 from source_hash import source_hash
+from tracked_files import ROOT
 
 # Full-size runs, in the order in which gpu_check.sh makes them.
 RUNS = ("full", "deep")
@@ -83,7 +84,9 @@ def collect(out: pathlib.Path) -> None:
                                       encoding="utf-8")
     for name, source in COPIED.items():
         if (out / source).exists():
-            (folder / name).write_bytes((out / source).read_bytes())
+            # Names no folder of the machine.
+            text = (out / source).read_text(encoding="utf-8", errors="replace")
+            (folder / name).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
     draw_plots(folder)
     lines = check_files(folder)
     evidence = {

@@ -1,6 +1,6 @@
 """Prints the source hash: which code an evidence file or a report's figures belong to.
 
-sha256 over path, size and bytes of the tracked files that decide what is computed and how it is timed:
+sha256 over path, size and bytes of the files (git's, and those that it does not ignore) that decide what is computed and how it is timed:
 the kernels, baselines and references, the harness's measuring, parity and worker folders, and
 CMakeLists.txt. Reports, documentation and scripts may change without making evidence stale.
 """
@@ -26,7 +26,8 @@ def covered(path: str) -> bool:
 def source_hash(root: pathlib.Path = ROOT) -> str:
     """64 hex digits."""
     digest = hashlib.sha256()
-    paths = [path for path in tracked_files(root) if covered(path)]
+    # New files count before they are added: a copied tree may come with an index that is older than it.
+    paths = [path for path in tracked_files(root, untracked=True) if covered(path)]
     if not paths:
         raise SystemExit(f"source_hash: found none of {', '.join(COVERED)} in {root}")
     for path in paths:

@@ -13,13 +13,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git")
 
 
-def tracked_files(root: pathlib.Path = ROOT) -> list[str]:
-    """Paths relative to root, with forward slashes, sorted by bytes."""
+def tracked_files(root: pathlib.Path = ROOT, untracked: bool = False) -> list[str]:
+    """Paths relative to root, with forward slashes, sorted by bytes; with untracked, what git does not ignore."""
     found = []
     if (root / ".git").exists():
         # safe.directory: the tree may belong to another user (containers, copied trees).
         listing = subprocess.run(
-            ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached"],
+            ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached"]
+            + (["--others", "--exclude-standard"] if untracked else []),
             cwd=root, check=True, capture_output=True).stdout
         names = {os.fsdecode(name) for name in listing.split(b"\0") if name}
         # A file that is deleted but not yet committed is no part of the tree.

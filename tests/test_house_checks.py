@@ -184,9 +184,18 @@ class SourceHash(TemporaryTree):
         self.write("harness/report/markdown.cpp", "table")
         self.write("tests/a.cpp", "test")
         self.write("CMakeLists.txt.bak", "project")
+        self.write(".gitignore", "*.orig\n")
         self.track()
-        self.write("kernels/plain/untracked.cu", "not tracked")
+        self.write("kernels/plain/a.cu.orig", "ignored")
         self.assertEqual(source_hash.source_hash(self.root), before)
+
+    def test_a_new_file_counts_before_it_is_added(self):
+        before = source_hash.source_hash(self.root)
+        self.write("kernels/ring/new.cu", "kernel")
+        untracked = source_hash.source_hash(self.root)
+        self.assertNotEqual(untracked, before)
+        self.track()
+        self.assertEqual(source_hash.source_hash(self.root), untracked)
 
     def test_the_value_is_what_the_documentation_says(self):
         import hashlib

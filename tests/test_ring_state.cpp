@@ -234,13 +234,15 @@ TEST_CASE("a NaN in ring's weights is an error or no token, never a token", "[ri
             w, member,
             [](int layer, int i, float x) { return layer == 2 && i == 100 ? std::nanf("") : x; }),
         {.max_context = 64, .spin_scale = 0.05});
+    std::vector<int32_t> ids(4, -1);
     try {
       sick->set_pending(prompt[0]);
-      REQUIRE(sick->decode(4, prompt.data()) == std::vector<int32_t>(4, -1));
+      ids = sick->decode(4, prompt.data());
     } catch (const Error& error) {
       INFO(error.what());
       REQUIRE(error.kind() == ErrorKind::kRuntime);
     }
+    REQUIRE(ids == std::vector<int32_t>(4, -1));
   }
 }
 
