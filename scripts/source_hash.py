@@ -1,8 +1,9 @@
 """Prints the source hash: which code an evidence file or a report's figures belong to.
 
-sha256 over path, size and bytes of the files (git's, and those that it does not ignore) that decide what is computed and how it is timed:
-the kernels, baselines and references, the harness's measuring, parity and worker folders, and
-CMakeLists.txt. Reports, documentation and scripts may change without making evidence stale.
+sha256 over path, size and bytes of the files (git's, and new ones that it does not ignore) that decide what
+is computed and how it is timed: the kernels, baselines and references, the harness's measuring, parity and
+worker folders, and CMakeLists.txt. Reports, documentation and scripts may change without making evidence
+stale.
 """
 
 import hashlib
