@@ -231,8 +231,12 @@ def draw_lines(axis, figure, panel):
                       zorder=3)
         # In a crowd figures only hide each other; the report's table has them all.
         for p in points if len(depths) * len(figure.lines) <= 12 else []:
-            axis.annotate(with_speedup(p, pick), (p.x, pick(p)), xytext=(0, 8), textcoords="offset points", ha="center", va="bottom",
-                          fontsize=8.5, color=colour, linespacing=1.1, zorder=5, path_effects=halo())
+            # Of two neighbours the lower one's figure goes below its point.
+            above = [pick(q) for line in figure.lines.values() for q in line if q.x == p.x and pick(q) > pick(p)]
+            crowded = bool(above) and min(above) - pick(p) < 0.2 * max(values)
+            axis.annotate(with_speedup(p, pick), (p.x, pick(p)), xytext=(0, -8 if crowded else 8),
+                          textcoords="offset points", ha="center", va="top" if crowded else "bottom", fontsize=8.5,
+                          color=colour, linespacing=1.1, zorder=5, path_effects=halo())
     if figure.floors:
         xs = sorted(figure.floors)
         axis.plot(xs, [of_floor(figure.floors[x]) for x in xs], color=INK, linestyle=(0, (5, 3)), linewidth=1.4,
