@@ -52,4 +52,18 @@ __device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
   return (i & 1) != 0 ? b[i >> 1].w : b[i >> 1].y;
 }
 
+// Leaves a warp's part of the block's 64 rows of O or down, both planes' columns added up, to the
+// publisher. d[m]: rows 16 m .. 16 m + 15, the same in all even columns and in all odd ones.
+template <RingAblation kAblation>
+__device__ __forceinline__ void leave_out_rows(Consumer<kAblation>& c, const Lane& me,
+                                               const float (&d)[4][4]) {
+  const int turn = c.odd_turn();
+  float(*rows)[20] = c.s.partials[turn];
+  rows[16 * me.j + me.row][me.warp] =
+      select4(me.j, d[0][0] + d[0][1], d[1][0] + d[1][1], d[2][0] + d[2][1], d[3][0] + d[3][1]);
+  rows[16 * me.j + 8 + me.row][me.warp] =
+      select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], d[3][2] + d[3][3]);
+  ptx::named_arrive<kOneMore>(kPartials + turn);
+}
+
 }  // namespace mkbench::ring

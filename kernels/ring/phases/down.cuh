@@ -34,13 +34,7 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   ptx::mma_k8(d[1], w[4].z, w[4].w, b2);
   ptx::mma_k8(d[2], w[5].x, w[5].y, b2);
   ptx::mma_k8(d[3], w[5].z, w[5].w, b2);
-  const int turn = c.odd_turn();
-  float(*rows)[20] = c.s.partials[turn];
-  rows[16 * me.j + me.row][me.warp] =
-      select4(me.j, d[0][0] + d[0][1], d[1][0] + d[1][1], d[2][0] + d[2][1], d[3][0] + d[3][1]);
-  rows[16 * me.j + 8 + me.row][me.warp] =
-      select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], d[3][2] + d[3][3]);
-  ptx::named_arrive<kOneMore>(kPartials + turn);
+  leave_out_rows(c, me, d);
 }
 
 }  // namespace mkbench::ring

@@ -59,13 +59,7 @@ __device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane&
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
-  const int turn = c.odd_turn();
-  float(*rows)[20] = c.s.partials[turn];
-  rows[16 * me.j + me.row][me.warp] =
-      select4(me.j, d[0][0] + d[0][1], d[1][0] + d[1][1], d[2][0] + d[2][1], d[3][0] + d[3][1]);
-  rows[16 * me.j + 8 + me.row][me.warp] =
-      select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], d[3][2] + d[3][3]);
-  ptx::named_arrive<kOneMore>(kPartials + turn);
+  leave_out_rows(c, me, d);
 }
 
 template <RingAblation kAblation>
