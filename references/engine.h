@@ -18,6 +18,11 @@ struct EngineCapabilities {
   int max_context = 0;      // positions that the KV cache holds
   bool logits = true;       // decode() can fill logits_out
   bool one_launch = false;  // a whole decode() is one kernel launch
+  // What an engine from elsewhere may lack; checks that need it do not apply to it then.
+  bool forced = true;     // decode() takes forced ids
+  bool snapshots = true;  // save() and restore() work
+  bool poison = true;     // poison() reaches outputs, scratch and unused KV rows
+  bool counted = true;    // launch_count() counts launches
 };
 
 // Times of the last decode(), by three clocks where the engine has them (0 = this engine has no

@@ -1,0 +1,54 @@
+// The checks of the gate, by name: what reports, JUnit, the fault corpus and the README call them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mkbench {
+
+enum class Check {
+  kConfig,     // loader: config and tensors are those of the model (faults.md CFG)
+  kWeights,    // loader: sha256 of the weights, prompt ids of the reference
+  kRan,        // the launch counter moved and every id came back
+  kFinite,     // no NaN or Inf in logits, hidden states, written KV rows
+  kRms,        // R_rms <= 1.25
+  kStep,       // R_step <= 3
+  kInf,        // R_inf <= 2
+  kKl,         // R_KL <= 1.5
+  kRatchet,    // R_rms <= 1.10 x the committed value
+  kDecided,    // decided steps emit T's token
+  kNearTie,    // near ties stay within tau of the top
+  kFlips,      // flip cap
+  kSelf,       // emitted id = lowest-index argmax of the engine's own logits
+  kStrict,     // free-running ids of the strict set are equal
+  kSame,       // equal ids with and without logits
+  kRepeats,    // the same input again: bit-identical logits
+  kSweep,      // every cache length
+  kIsolation,  // A, B, A equals A; prefix rows unchanged; rows beyond the position untouched
+  kReceipts,   // timed ids are the checked ids (committed continuation or closed form)
+};
+
+enum class CheckStatus { kPassed, kFailed, kNotApplicable };
+
+struct CheckInfo {
+  Check check;
+  std::string_view name;     // in reports
+  std::string_view promise;  // one line, for people
+};
+
+// In the order of the enum.
+const std::vector<CheckInfo>& check_table();
+std::string_view check_name(Check c);
+std::optional<Check> check_from_name(std::string_view name);
+
+// What one check said about one engine.
+struct CheckResult {
+  Check check = Check::kRan;
+  CheckStatus status = CheckStatus::kPassed;
+  std::optional<double> value, limit;  // where the check is a number
+  std::string detail;                  // why it failed, or does not apply; else empty
+};
+
+}  // namespace mkbench
