@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "mkbench.ratchet"
-KEY = ("engine", "card", "model", "lagset")
+KEY = ("engine", "card", "model", "lagset", "reference_sha256")
 
 
 class Refused(Exception):
@@ -38,7 +38,9 @@ def measured(report):
             synthetic = case["model"]["name"].startswith("synthetic")
             name = "synthetic" if synthetic else pathlib.PurePath(case["model"]["name"].rstrip("/")).name
             card = engine["device"].split(" ", 1)[-1]
-            key = (engine["resolved_name"], card, name, "short" if synthetic else "")
+            # Published ids, which give no R_rms, come last.
+            reference = parity["reference_sha256"].split(", ")[0]
+            key = (engine["resolved_name"], card, name, "short" if synthetic else "", reference)
             found[key] = max(found.get(key, 0), round(parity["r_rms"], 4))
     if not found:
         raise Refused("no candidate was judged")
@@ -50,18 +52,19 @@ def updated(ratchet, values, reason):
     entries = {tuple(e[k] for k in KEY): dict(e) for e in ratchet["entries"]}
     lines = []
     for key, value in sorted(values.items()):
+        who = " ".join(part for part in key[:4] if part)
         if not value > 0:
-            raise Refused(f"{' '.join(key)}: R_rms {value}, wanted over 0")
+            raise Refused(f"{who}: R_rms {value}, wanted over 0")
         old = entries.get(key)
         if old and value > old["r_rms"] and not reason:
-            raise Refused(f"{' '.join(key).strip()}: {value} is over the committed {old['r_rms']}; --reason says why it may be")
+            raise Refused(f"{who}: {value} is over the committed {old['r_rms']}; --reason says why it may be")
         if old and value == old["r_rms"]:
             continue
         entry = dict(zip(KEY, key), r_rms=value)
         if old and value > old["r_rms"]:
             entry["reason"] = reason
         entries[key] = entry
-        lines.append(f"{' '.join(key).strip()}: {old['r_rms'] if old else 'new'} -> {value}")
+        lines.append(f"{who}: {old['r_rms'] if old else 'new'} -> {value}")
     return {"schema": SCHEMA, "entries": [entries[k] for k in sorted(entries)]}, lines
 
 

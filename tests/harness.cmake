@@ -1,7 +1,7 @@
 # The command line, and the parent with its worker.
 mkbench_test(test_options LABEL host LIBS mkbench_options_parser)
 mkbench_test(test_plan LABEL host LIBS mkbench_flow)
-mkbench_test(test_worker LABEL host LIBS mkbench_flow SOURCES test_worker.cpp test_worker_runs.cpp)
+mkbench_test(test_worker LABEL host LIBS mkbench_flow SOURCES test_worker.cpp test_worker_parity.cpp test_worker_runs.cpp)
 mkbench_test(test_worker_ends LABEL host LIBS mkbench_flow)
 
 # The real binary.

@@ -177,6 +177,33 @@ class MainJob(CliTest):
                          second["engines"][1]["parity"]["strict_steps"])
         self.assertNotIn("| eager", result.stdout)
 
+    def test_parity_alone(self):
+        result = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--out", str(self.out),
+                              "--reference", self.short_reference())
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        case, = self.report()["cases"]
+        eager, kernel = case["engines"]
+        self.assertEqual((case["name"], eager["samples"], kernel["samples"]), ("tiny parity", [], []))
+        checks = {c["name"]: c for c in kernel["parity"]["checks"]}
+        for name in ("ran", "finite", "r_rms", "r_step", "r_inf", "r_kl", "decided", "flips", "self", "strict",
+                     "same", "repeats", "sweep", "isolation"):
+            self.assertEqual(checks[name]["status"], "passed", checks[name])
+        # Other prompts than those of the committed value: nothing to compare with.
+        self.assertEqual(checks["ratchet"]["status"], "not_applicable")
+        self.assertIn("update_ratchet", checks["ratchet"]["detail"])
+        self.assertIn("checks passed", result.stdout)
+
+    def test_parity_sees_a_fault_and_says_where(self):
+        result = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--plant-fault", "swap_gate_up",
+                              "--out", str(self.out), "--reference", self.short_reference())
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        parity = self.engine(self.report(), "host-twin")["parity"]
+        failed = {c["name"] for c in parity["checks"] if c["status"] == "failed"}
+        self.assertTrue({"r_rms", "decided", "strict", "sweep"} <= failed, failed)
+        self.assertFalse({"ran", "self", "repeats", "isolation", "same"} & failed, failed)
+        self.assertIn("layer 0 is the first whose hidden state leaves the band", parity["localised"])
+        self.assertIn(parity["localised"], result.stderr)
+
     def test_ring_never_falls_back(self):
         result = self.bench("--engine", "ring", "--reference", self.short_reference())
         self.assertEqual(result.returncode, 6, result.stderr)

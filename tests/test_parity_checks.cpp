@@ -114,11 +114,13 @@ TEST_CASE("each ratio passes at a limit just over it, and alone fails at one jus
 TEST_CASE("the ratchet fails just over 1.10 of the committed value and says what to add without") {
   const double rms = value_of(judge(good()), Check::kRms);
   ParityOptions options;
-  options.ratchet_key = RatchetKey{"fake", "cpu", "tiny", ""};
+  options.ratchet_key = RatchetKey{"fake", "cpu", "tiny", "", "r1"};
   const ParityReport none = judge(good(), options);
   CHECK(none.verdict == Verdict::kPass);
-  CHECK_THAT(find_check(none, Check::kRatchet)->detail,
-             ContainsText(R"({"engine":"fake","card":"cpu","model":"tiny","lagset":"","r_rms":)"));
+  CHECK_THAT(
+      find_check(none, Check::kRatchet)->detail,
+      ContainsText(
+          R"({"engine":"fake","card":"cpu","model":"tiny","lagset":"","reference_sha256":"r1","r_rms":)"));
   options.ratchet = rms / 1.099;
   CHECK(judge(good(), options).verdict == Verdict::kPass);
   options.ratchet = rms / 1.101;
@@ -247,17 +249,18 @@ TEST_CASE("each rule about tokens fails under its own name") {
 }
 
 TEST_CASE("ratchet files: found by key, absent, and refused where they are not one") {
-  const RatchetKey key{"host-twin", "cpu", "tiny", ""};
+  const RatchetKey key{"host-twin", "cpu", "tiny", "", "r1"};
   const std::string entry =
-      R"({"engine": "host-twin", "card": "cpu", "model": "tiny", "lagset": "", "r_rms": 0.25})";
+      R"({"engine": "host-twin", "card": "cpu", "model": "tiny", "lagset": "", "reference_sha256": "r1", "r_rms": 0.25})";
   const auto file = [](const std::string& entries) {
     return write_ratchet(R"({"schema": "mkbench.ratchet", "entries": [)" + entries + "]}");
   };
   CHECK(find_ratchet(file(entry), key) == 0.25);
-  for (const RatchetKey& other :
-       {RatchetKey{"ring", "cpu", "tiny", ""}, RatchetKey{"host-twin", "NVIDIA H200", "tiny", ""},
-        RatchetKey{"host-twin", "cpu", "tiny-untied", ""},
-        RatchetKey{"host-twin", "cpu", "tiny", "short"}}) {
+  for (const RatchetKey& other : {RatchetKey{"ring", "cpu", "tiny", "", "r1"},
+                                  RatchetKey{"host-twin", "NVIDIA H200", "tiny", "", "r1"},
+                                  RatchetKey{"host-twin", "cpu", "tiny-untied", "", "r1"},
+                                  RatchetKey{"host-twin", "cpu", "tiny", "short", "r1"},
+                                  RatchetKey{"host-twin", "cpu", "tiny", "", "r2"}}) {
     CHECK_FALSE(find_ratchet(file(entry), other));
   }
   CHECK_FALSE(find_ratchet("/nowhere/ratchet.json", key));

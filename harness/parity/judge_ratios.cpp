@@ -19,7 +19,7 @@ void judge_ratchet(double rms, const ParityOptions& options, Findings& findings)
                       options.ratchet_key
                           ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +
                                 ratchet_entry(*options.ratchet_key, rms)
-                          : "candidates alone have one");
+                          : "for candidates on committed references alone");
     return;
   }
   const double limit = kRatchetFactor * *options.ratchet;

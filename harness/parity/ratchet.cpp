@@ -56,7 +56,8 @@ std::optional<double> find_ratchet(const std::filesystem::path& file, const Ratc
     const bool same = text_of(entry, "engine", i, file) == key.engine &&
                       text_of(entry, "card", i, file) == key.card &&
                       text_of(entry, "model", i, file) == key.model &&
-                      text_of(entry, "lagset", i, file) == key.lagset;
+                      text_of(entry, "lagset", i, file) == key.lagset &&
+                      text_of(entry, "reference_sha256", i, file) == key.reference_sha256;
     if (!entry.contains("r_rms") || !entry["r_rms"].is_number() ||
         !(entry["r_rms"].get<double>() > 0)) {
       refuse(file, fmt::format("entries[{}].r_rms: wanted a number over 0", i));
@@ -73,6 +74,7 @@ std::string ratchet_entry(const RatchetKey& key, double r_rms) {
   entry["card"] = key.card;
   entry["model"] = key.model;
   entry["lagset"] = key.lagset;
+  entry["reference_sha256"] = key.reference_sha256;
   // Four digits, as the script writes them.
   entry["r_rms"] = std::round(r_rms * 1e4) / 1e4;
   return entry.dump();

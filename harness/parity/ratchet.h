@@ -13,6 +13,7 @@ struct RatchetKey {
   std::string card;    // "NVIDIA H200"; "cpu" for engines that run there
   std::string model;   // name of the folder of its references: "tiny", "synthetic"
   std::string lagset;  // of the weights that parity is judged on; empty where there is none
+  std::string reference_sha256;  // other prompts give another R_rms
 };
 
 // The card in EngineCapabilities::device: "cuda:0 NVIDIA H200" gives "NVIDIA H200".

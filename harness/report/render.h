@@ -34,6 +34,13 @@ std::string json_text(const nlohmann::json& object, const std::vector<const char
 // "1,280"
 std::string with_commas(int64_t n);
 
+// The name that was asked for, and what it resolved to where that differs.
+std::string engine_label(const EngineReport& e);
+// One line of an engine that was judged: tokens, ratios, failed checks, reason; where it begins.
+std::string render_parity_line(const EngineReport& e);
+// How many checks passed, failed or did not apply.
+std::string render_checks_table(const std::vector<const EngineReport*>& engines);
+
 bool is_cpu_report(const Report& report);
 
 // One row for each engine of each case, as flat columns: csv, sql and jsonl print these.

@@ -19,6 +19,7 @@ mkbench_library(mkbench_judge
     parity/token_only.cpp
     report/aggregate.cpp
     report/render_markdown.cpp
+    report/render_parity.cpp
     report/render_rows.cpp
     report/report_json.cpp
     report/report_schema.cpp

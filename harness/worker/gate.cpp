@@ -164,7 +164,6 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   options.logits_bf16 = logits_bf16;
   options.layers = weights_.config.shape.layers;
   options.every_row = job_.whole_parity;
-  if (!is_baseline) set_ratchet(engine, options);
   options.text_of = [&](int32_t id) { return token_text(weights_.config.shape, id); };
   options.on_progress = [&](const std::string&, int done, int total) {
     watch_.count(done, total);
@@ -172,17 +171,23 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   };
   std::vector<ParityReport> reports;
   for (const GreedyReference& reference : references_.all) {
+    if (!is_baseline) set_ratchet(engine, reference, options);
     reports.push_back(judge_parity(engine, reference, options));
   }
   return join_parity(reports);
 }
 
-void Gate::set_ratchet(const Engine& engine, ParityOptions& options) const {
+void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
+                       ParityOptions& options) const {
+  options.ratchet_key.reset();
+  options.ratchet.reset();
+  if (reference.sha256.empty()) return;  // live
   const EngineCapabilities capabilities = engine.capabilities();
   options.ratchet_key = RatchetKey{.engine = capabilities.name,
                                    .card = card_of(capabilities.device),
                                    .model = reference_name(job_.model, weights_.config.shape),
-                                   .lagset = weights_.lagset};
+                                   .lagset = weights_.lagset,
+                                   .reference_sha256 = reference.sha256};
   if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 

@@ -1,0 +1,120 @@
+// What is printed of parity: its line, its checks, its table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/report/render.h"
+
+namespace mkbench {
+namespace {
+
+// ", R_rms 0.06 <= 1.25, R_step 0.2 <= 3, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5".
+std::string ratios_text(const ParityReport& p) {
+  std::string text;
+  if (p.r_rms) {
+    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
+    if (p.r_rms_limit > 0) {
+      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
+    }
+  }
+  constexpr std::pair<Check, const char*> kOthers[] = {
+      {Check::kStep, "R_step"}, {Check::kInf, "R_inf"}, {Check::kKl, "R_KL"}};
+  for (const auto& [check, name] : kOthers) {
+    const CheckResult* r = find_check(p, check);
+    if (r == nullptr || !r->value || !r->limit) continue;
+    text += fmt::format(", {} {:.2f} {} {:g}", name, *r->value, *r->value <= *r->limit ? "<=" : ">",
+                        *r->limit);
+  }
+  return text;
+}
+
+// "; failed checks: r_rms, decided", or nothing.
+std::string failed_checks_text(const ParityReport& p) {
+  std::vector<std::string_view> names;
+  for (const CheckResult& r : p.checks) {
+    if (r.status == CheckStatus::kFailed) names.push_back(check_name(r.check));
+  }
+  return names.empty() ? "" : fmt::format("; failed checks: {}", fmt::join(names, ", "));
+}
+
+std::string parity_text(const ParityReport& p) {
+  std::string text;
+  const std::string source = p.reference.rfind("live", 0) == 0 ? "live fp32 truth" : "HF";
+  if (p.strict_steps > 0) {
+    text = fmt::format("{} of {} tokens match {} (strict)", with_commas(p.strict_matched),
+                       with_commas(p.strict_steps), source);
+  }
+  const int others = p.steps - p.strict_steps;
+  if (others > 0) {
+    // Ties occur in the other set only; what is EXACT there follows from the totals.
+    auto in_strict = std::count_if(p.rows.begin(), p.rows.end(), [](const ParityRow& r) {
+      return r.set == "strict" && r.verdict == StepVerdict::kExact;
+    });
+    if (p.rows.empty()) in_strict = p.strict_matched;  // passed, and judged in an earlier case
+    const int exact = p.exact - static_cast<int>(in_strict);
+    if (!text.empty()) text += ", ";
+    text += fmt::format("near-tie set: {} of {} exact", exact, others);
+    if (p.ties > 0) text += fmt::format(", {} tie{}", p.ties, p.ties == 1 ? "" : "s");
+    if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
+  }
+  if (p.wrong > 0) text += fmt::format(", {} WRONG", p.wrong);
+  return text + ratios_text(p);
+}
+
+}  // namespace
+
+std::string engine_label(const EngineReport& e) {
+  const bool same = e.resolved_name.empty() || e.resolved_name == e.name;
+  return same ? e.name : fmt::format("{} ({})", e.name, e.resolved_name);
+}
+
+std::string render_parity_line(const EngineReport& e) {
+  const Verdict v = e.parity->verdict;
+  std::string line = fmt::format("parity of {}: ", engine_label(e));
+  if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
+  line += parity_text(*e.parity) + failed_checks_text(*e.parity);
+  if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
+  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
+  return line;
+}
+
+std::string render_checks_table(const std::vector<const EngineReport*>& engines) {
+  MarkdownTable table({"engine", "checks passed", "failed", "not applicable", "verdict"},
+                      {false, true, true, true, false});
+  for (const EngineReport* e : engines) {
+    std::map<CheckStatus, int> count;
+    if (e->parity) {
+      for (const CheckResult& r : e->parity->checks) ++count[r.status];
+    }
+    table.add({engine_label(*e), std::to_string(count[CheckStatus::kPassed]),
+               std::to_string(count[CheckStatus::kFailed]),
+               std::to_string(count[CheckStatus::kNotApplicable]),
+               std::string(verdict_name(e->verdict))});
+  }
+  return table.str();
+}
+
+std::string render_parity_table(const ParityReport& parity) {
+  const bool several = std::any_of(parity.rows.begin(), parity.rows.end(), [&](const ParityRow& r) {
+    return r.prompt != parity.rows.front().prompt;
+  });
+  std::vector<std::string> headings = {"pos", "ref_id", "mk_id", "ref_text", "mk_text", "match"};
+  std::vector<bool> right = {true, true, true, false, false, false};
+  if (several) {
+    headings.insert(headings.begin(), "prompt");
+    right.insert(right.begin(), false);
+  }
+  MarkdownTable table(headings, right);
+  for (const ParityRow& row : parity.rows) {
+    std::vector<std::string> cells = {
+        std::to_string(row.position),  std::to_string(row.reference_id),
+        std::to_string(row.engine_id), one_line(row.reference_text, 24),
+        one_line(row.engine_text, 24), std::string(step_verdict_name(row.verdict))};
+    if (several) cells.insert(cells.begin(), one_line(row.prompt, 32));
+    table.add(std::move(cells));
+  }
+  return table.str();
+}
+
+}  // namespace mkbench

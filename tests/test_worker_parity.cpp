@@ -1,0 +1,109 @@
+// `mkbench parity` in a worker: every check and no clock, with scripted engines.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "harness/parity/repeats.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+
+// Engines whose rule is simple enough for every cache length; near ties none.
+Bench parity_bench() {
+  Bench bench;
+  bench.job.whole_parity = true;
+  bench.job.time_baselines = false;
+  bench.job.n_gen = bench.job.blocks = 0;
+  bench.job.ids.clear();
+  // T and B' of the sweep differ a little, or nothing could be divided by.
+  bench.scripts["eager-head-fp32"].runner_up = 0.05f;
+  return bench;
+}
+
+CheckStatus status_of(const EngineReport& e, Check check) {
+  REQUIRE(e.parity.has_value());
+  const CheckResult* result = find_check(*e.parity, check);
+  REQUIRE(result != nullptr);
+  return result->status;
+}
+
+TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
+  Bench bench = parity_bench();
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  INFO(testing::reason_of(kernel));
+  CHECK(kernel.verdict == Verdict::kPass);
+  CHECK(kernel.samples.empty());
+  CHECK(engine_of(c, "eager").samples.empty());
+  for (const Check check : {Check::kRan, Check::kDecided, Check::kStrict, Check::kRepeats,
+                            Check::kSweep, Check::kIsolation}) {
+    INFO(check_name(check));
+    CHECK(status_of(kernel, check) == CheckStatus::kPassed);
+  }
+  CHECK(kernel.parity->repeats_sha256.size() == 64);
+  CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
+  // A fresh process says the same bits.
+  CallbackSink sink([](const nlohmann::json&) {});
+  CHECK(hash_case_repeats(bench.job, bench.services, sink) ==
+        nlohmann::json({{"kernel", kernel.parity->repeats_sha256}}));
+
+  Bench timed;
+  const CaseReport run = timed.run();
+  CHECK(find_check(*engine_of(run, "kernel").parity, Check::kSweep) == nullptr);
+  CHECK(engine_of(run, "kernel").parity->repeats_sha256.empty());
+}
+
+TEST_CASE("a cache length beyond every reference is wrong: only the sweep sees it") {
+  Bench bench = parity_bench();
+  bench.scripts["kernel"].wrong = [](int, int position) { return position == 126; };
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  CHECK(kernel.verdict == Verdict::kFailToken);
+  CHECK(status_of(kernel, Check::kSweep) == CheckStatus::kFailed);
+  CHECK(status_of(kernel, Check::kStrict) == CheckStatus::kPassed);
+  CHECK_THAT(kernel.parity->reason, ContainsText("127 rows"));
+  CHECK(holds(kernel.parity->localised, "not localised"));
+
+  Bench timed;
+  timed.scripts["kernel"].wrong = bench.scripts["kernel"].wrong;
+  CHECK(engine_of(timed.run(), "kernel").verdict == Verdict::kPass);
+}
+
+TEST_CASE("a wrong token of the gate is localised, in `run` too") {
+  Bench bench;
+  bench.services.config = [config = bench.services.config](const std::string& model) {
+    ModelConfig with_layers = config(model);
+    with_layers.shape.layers = 2;
+    return with_layers;
+  };
+  bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  CHECK(kernel.verdict == Verdict::kFailToken);
+  CHECK(holds(kernel.parity->localised, "prompt 'one' position 5"));
+  CHECK(holds(kernel.parity->localised, "no hidden states are shown"));
+}
+
+TEST_CASE("the ratchet is asked for engine, card, model and reference") {
+  Bench bench = parity_bench();
+  std::vector<RatchetKey> asked;
+  bench.services.ratchet = [&](const RatchetKey& key) -> std::optional<double> {
+    asked.push_back(key);
+    return std::nullopt;
+  };
+  bench.scripts["kernel"].device = "cuda:0 NVIDIA H200";
+  bench.run();
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].engine == "kernel");
+  CHECK(asked[0].card == "NVIDIA H200");
+  CHECK(asked[0].model == "scripted");
+  CHECK(asked[0].reference_sha256 == "r1");
+}
+
+}  // namespace
+}  // namespace mkbench
