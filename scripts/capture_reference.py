@@ -194,6 +194,9 @@ def capture(model, prompts, device):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
+    # cuBLAS obeys it whatever torch says.
+    if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
+        raise ValueError("NVIDIA_TF32_OVERRIDE is set: T must be fp32")
     entry, config, state = load(model)
     for p in prompts:
         bad = [i for i in p["ids"] if not 0 <= i < config["vocab_size"]]
@@ -233,6 +236,13 @@ def published():
     return entry | {"config": {"vocab_size": 151936}}, prompts, summary
 
 
+def default_path(model):
+    """references/data/<model>/reference.json; of the analytic checkpoint one file a lag set."""
+    kind, _, lagset = model.partition(":")
+    file = f"reference-{lagset}.json" if kind == "synthetic" else "reference.json"
+    return checkpoint_format.DATA / pathlib.Path(kind).name / file
+
+
 def previous(path, reason):
     """What --replace records about the file that is there; None when there is none."""
     if not path.exists():
@@ -248,23 +258,29 @@ def write(path, document):
     text = text.replace('{"position":', '\n{"position":').replace('{"name":', '\n{"name":')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n")
+    list_in_manifest(path)
+
+
+def list_in_manifest(path):
+    """mkbench refuses a reference whose hash is not the one listed beside it."""
     manifest = path.parent / "manifest.json"
-    if manifest.exists():
-        listed = json.loads(manifest.read_text())
-        listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
-        manifest.write_text(json.dumps(listed, indent=2) + "\n")
+    if not manifest.exists() and path.parent.parent != checkpoint_format.DATA:
+        return  # a folder of the user's own
+    listed = json.loads(manifest.read_text()) if manifest.exists() else {"files": {}}
+    listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
+    manifest.write_text(json.dumps(listed, indent=2) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="default: references/data/<model>/reference.json")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
+                        help="default: references/data/<model>/reference.json, of synthetic:SET synthetic/reference-SET.json")
     parser.add_argument("--prompts", type=pathlib.Path, metavar="FILE.json")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--replace", metavar="REASON")
     args = parser.parse_args()
-    name = args.model.partition(":")[0]
-    path = args.out or checkpoint_format.DATA / pathlib.Path(name).name / "reference.json"
+    path = args.out or default_path(args.model)
     replaced = previous(path, args.replace)
     if args.model == "qwen3-0.6b":
         entry, prompts, summary = published()
