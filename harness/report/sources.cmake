@@ -9,6 +9,7 @@ mkbench_library(mkbench_judge
     parity/live.cpp
     parity/token_only.cpp
     report/aggregate.cpp
+    report/junit.cpp
     report/render_markdown.cpp
     report/render_rows.cpp
     report/report_json.cpp
