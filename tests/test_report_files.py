@@ -63,12 +63,16 @@ class JUnit(unittest.TestCase):
 
     def test_a_passing_report(self):
         root, suites = junit_of("gpu", self.folder)
+        # The ratchet has no entry for an example, in any of the six suites.
         self.assertEqual((root.tag, root.get("failures"), root.get("errors"), root.get("skipped")),
-                         ("testsuites", "0", "0", "0"))
+                         ("testsuites", "0", "0", "6"))
         self.assertEqual(len(suites), 6)
         suite = suites["synthetic d=512 n=16 / megakernel (plain)"]
-        for name in ("prompt counting (strict)", "prompt capital (near-tie)", "verdict"):
+        for name in ("prompt counting (strict)", "prompt capital (near-tie)", "check r_rms", "check strict",
+                     "check receipts", "verdict"):
             self.assertIsNone(self.outcome(suite, name))
+        self.assertEqual(self.outcome(suite, "check ratchet"),
+                         [("skipped", None, "reports/ratchet.json has no entry")])
         self.assertGreater(float(suite.get("time")), 0)
 
     def test_what_failed(self):
@@ -78,6 +82,8 @@ class JUnit(unittest.TestCase):
             self.outcome(wrong, "prompt counting (strict)"),
             [("failure", "tokens", "1 of 3 tokens differ; first at position 5: found 7, wanted 221 (WRONG, margin 0.5)")])
         self.assertIsNone(self.outcome(wrong, "prompt capital (near-tie)"))
+        self.assertEqual(self.outcome(wrong, "check r_rms"), [("failure", "r_rms", "found 2.5, limit 1.25")])
+        self.assertEqual(self.outcome(wrong, "check receipts"), [("failure", "receipts", "3 of 160 timed ids differ")])
         self.assertEqual(self.outcome(wrong, "verdict")[0][:2], ("failure", "FAIL_TOKEN"))
         hung = suites["synthetic d=512 n=16 / megakernel (plain)"]
         self.assertEqual(self.outcome(hung, "verdict"), [("error", "HANG", "HANG: no progress for 10 s")])

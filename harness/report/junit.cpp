@@ -105,6 +105,34 @@ void add_prompts(Suite& suite, const std::vector<ParityRow>& rows) {
   }
 }
 
+// "check r_rms": failed with value and limit where it is a number; what does not apply is skipped.
+TestCase check_case(const CheckResult& result) {
+  TestCase test;
+  test.name = fmt::format("check {}", check_name(result.check));
+  if (result.status == CheckStatus::kPassed) return test;
+  const bool failed = result.status == CheckStatus::kFailed;
+  test.outcome = failed ? Outcome::kFailure : Outcome::kSkipped;
+  test.type = check_name(result.check);
+  test.message = result.detail;
+  if (failed && result.value && result.limit)
+    test.message += fmt::format("{}found {:.6g}, limit {:.6g}", result.detail.empty() ? "" : ": ",
+                                *result.value, *result.limit);
+  // What the check promises, for those who do not know its name.
+  test.detail = std::string(check_table()[static_cast<size_t>(result.check)].promise);
+  return test;
+}
+
+// Timed ids are held to the checked ones after the parity report is written.
+TestCase receipts_case(const EngineReport& e) {
+  CheckResult result;
+  result.check = Check::kReceipts;
+  if (e.receipts_wrong > 0) {
+    result.status = CheckStatus::kFailed;
+    result.detail = fmt::format("{} of {} timed ids differ", e.receipts_wrong, e.receipts_checked);
+  }
+  return check_case(result);
+}
+
 Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   Suite suite;
   suite.name = fmt::format("{} / {}", c.name, e.name);
@@ -113,7 +141,12 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   double ms = 0;
   for (const Sample& s : e.samples) ms += s.times.host_ms;
   if (ms > 0) suite.seconds = fmt::format("{:.6f}", ms / 1000);
-  if (e.parity) add_prompts(suite, e.parity->rows);
+  if (e.parity) {
+    add_prompts(suite, e.parity->rows);
+    for (const CheckResult& result : e.parity->checks) suite.cases.push_back(check_case(result));
+  }
+  if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
+    suite.cases.push_back(receipts_case(e));
   suite.cases.push_back(verdict_case(e.verdict, e.reasons));
   return suite;
 }

@@ -143,6 +143,9 @@ inline Report example_failed_report() {
   wrong.reasons = {"counting: position 5: found 7, wanted 221"};
   wrong.parity->rows[1].verdict = StepVerdict::kWrong;
   wrong.parity->rows[1].engine_id = 7;
+  wrong.parity->checks[0].status = CheckStatus::kFailed;
+  wrong.parity->checks[0].value = 2.5;
+  wrong.receipts_wrong = 3;
   EngineReport& hung = r.cases[1].engines[1];
   hung.verdict = Verdict::kHang;
   hung.parity.reset();
