@@ -41,6 +41,7 @@ class Lane:
     rate: float  # AdamW's, after the warm-up
     warm_up: int
     check_every: int  # steps between looks at the stopping rule
+    loss: float  # above it there is no need to look
 
     @property
     def decided(self):
@@ -48,12 +49,15 @@ class Lane:
         return self.rows * self.steps
 
 
-FULL = Lane(synthetic_checkpoint.CONFIG, 16, 192, 151643, 64, 96, 2e-4, 10, 20)
-TINY = Lane(train_tiny.CONFIGS["tiny"], 8, 64, 256, 16, 40, 4e-3, 10, 10)
+def reaching(config, positions):
+    """A config that promises no more positions than training saw, so that a sweep of cache lengths ends there."""
+    return config | {"max_position_embeddings": positions}
+
+
+FULL = Lane(reaching(synthetic_checkpoint.CONFIG, 256), 16, 192, 151643, 64, 96, 2e-4, 10, 20, 2e-3)
+TINY = Lane(reaching(train_tiny.CONFIGS["tiny"], 128), 8, 64, 256, 16, 40, 4e-3, 10, 10, 0.1)
 # The reference is refused above LARGEST_D, and below 2 tau; the text is learned until there is room to spare.
 ENOUGH_D, ENOUGH_MARGIN = 0.9 * capture_reference.LARGEST_D, 3.0
-# Above it there is no need to look at margins.
-LARGE_LOSS = 0.1
 
 
 def text_of(lane, seed):
@@ -101,7 +105,7 @@ def train(lane, text, seed, max_steps, device, report):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        if step % lane.check_every == 0 and loss.item() > LARGE_LOSS:
+        if step % lane.check_every == 0 and loss.item() > lane.loss:
             report(f"step {step}: loss {loss.item():.5f}")
         elif step % lane.check_every == 0:
             d, ratio, off_text = judge(lane, dict(model.named_parameters()), text, device)

@@ -3,6 +3,7 @@ mkbench_library(mkbench_judge
   SOURCES
     measure/sample.cpp
     measure/statistics.cpp
+    parity/baseline_part.cpp
     parity/checks.cpp
     parity/findings.cpp
     parity/judge.cpp

@@ -158,7 +158,8 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   };
   std::vector<ParityReport> reports;
   for (const GreedyReference& reference : references_.all) {
-    reports.push_back(judge_parity(engine, reference, options));
+    reports.push_back(
+        judge_parity(engine, is_baseline ? baseline_part(reference) : reference, options));
   }
   return join_parity(reports);
 }
