@@ -166,6 +166,8 @@ const std::vector<Flag>& flag_table() {
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]",
        kJudging | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
+      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudging, false,
+       [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
       {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,

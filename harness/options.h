@@ -51,6 +51,7 @@ struct Options {
   bool require_reference = false;
   std::string format;
   std::string out;  // empty: mkbench-report-<time>
+  std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
   double timeout_s = 0;  // of one case
