@@ -163,6 +163,7 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   for (const GreedyReference& reference : references_.all) {
     reports.push_back(judge_parity(engine, reference, options));
   }
+  engine.audit();
   return join_parity(reports);
 }
 
