@@ -1,0 +1,1 @@
+#include "references/engine_abi.h"
