@@ -1,0 +1,270 @@
+// Engines behind the C interface: what is refused, what is guarded, and that an engine which takes
+// no forced ids can be forced all the same.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "harness/worker/plugin_engine.h"
+#include "harness/worker/plugin_library.h"
+#include "harness/worker/plugin_memory.h"
+#include "references/error.h"
+#include "references/oracle.h"
+#include "tests/support/catch2.h"
+#include "tests/support/random_model.h"
+
+namespace mkbench {
+namespace {
+
+constexpr ModelShape kShape{.hidden = 64,
+                            .intermediate = 96,
+                            .layers = 2,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = 32,
+                            .vocab = 97};
+
+const ModelWeights& model() {
+  static const ModelWeights weights = testing::random_model(kShape);
+  return weights;
+}
+
+std::string path_of(const std::string& name) {
+  return std::string(MKBENCH_PLUGINS) + "/" + name + ".so";
+}
+
+std::unique_ptr<Engine> make(const std::string& name, int max_context = 64) {
+  return make_plugin(model(), {.path = path_of(name), .max_context = max_context});
+}
+
+struct Thrown {
+  ErrorKind kind = ErrorKind::kRuntime;
+  std::string message = "nothing was thrown";
+};
+
+template <typename Work>
+Thrown thrown_by(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  return {};
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The oracle's greedy ids after `prompt`, with `forced` as inputs where there are some.
+std::vector<int32_t> oracle_ids(const std::vector<int32_t>& prompt, int n, const int32_t* forced,
+                                std::vector<float>* logits = nullptr) {
+  Oracle oracle(model(), 1);
+  for (size_t i = 0; i + 1 < prompt.size(); ++i) oracle.step(prompt[i], false);
+  std::vector<int32_t> ids;
+  int32_t input = prompt.back();
+  for (int t = 0; t < n; ++t) {
+    if (t > 0 && forced != nullptr) input = forced[t];
+    const std::vector<float> row = oracle.step(input);
+    if (logits != nullptr) logits->insert(logits->end(), row.begin(), row.end());
+    ids.push_back(input = argmax_lowest(row));
+  }
+  return ids;
+}
+
+const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
+const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // the first one is ignored
+
+TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") {
+  for (const std::string name : {"naive_cpu", "naive_cpu_ids"}) {
+    CAPTURE(name);
+    const std::unique_ptr<Engine> engine = make(name);
+    CHECK(engine->capabilities().name == "naive-cpu@" + name + ".so");
+    CHECK(engine->capabilities().device == "cpu");
+    CHECK_FALSE(engine->capabilities().snapshots);
+    engine->prefill(kPrompt);
+    CHECK(engine->position() == 4);
+    CHECK(engine->decode(6) == oracle_ids(kPrompt, 6, nullptr));
+    CHECK(engine->position() == 10);
+    CHECK(engine->progress().position == 9);
+    engine->reset();
+    CHECK(engine->position() == 0);
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(6, kForced.data()) == oracle_ids(kPrompt, 6, kForced.data()));
+    // One id of ours, then its own again.
+    std::vector<int32_t> whole = kPrompt;
+    whole.insert(whole.end(), kForced.begin() + 1, kForced.end());
+    whole.push_back(7);
+    engine->set_pending(7);
+    CHECK(engine->decode(3) == oracle_ids(whole, 3, nullptr));
+  }
+}
+
+TEST_CASE("prefill goes on behind what was decoded", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make("naive_cpu");
+  engine->prefill(kPrompt);
+  std::vector<int32_t> all = kPrompt;
+  const std::vector<int32_t> ids = engine->decode(2);
+  all.insert(all.end(), ids.begin(), ids.end());
+  const std::vector<int32_t> more = {1, 2, 3};
+  engine->prefill(more);
+  all.insert(all.end(), more.begin(), more.end());
+  CHECK(engine->decode(4) == oracle_ids(all, 4, nullptr));
+}
+
+TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make("naive_cpu");
+  const size_t count = 6 * static_cast<size_t>(kShape.vocab);
+  std::vector<float> found(count), wanted;
+  engine->prefill(kPrompt);
+  engine->decode(6, kForced.data(), found.data());
+  oracle_ids(kPrompt, 6, kForced.data(), &wanted);
+  double worst = 0;
+  for (size_t i = 0; i < count; ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(found[i]) - double{wanted[i]}));
+  CHECK(worst < 1e-3);
+  const std::unique_ptr<Engine> ids_only = make("naive_cpu_ids");
+  CHECK_FALSE(ids_only->capabilities().logits);
+  ids_only->prefill(kPrompt);
+  CHECK(holds(thrown_by([&] { ids_only->decode(1, nullptr, found.data()); }).message,
+              "has no logits"));
+}
+
+TEST_CASE("a broken plugin is found out", "[plugin]") {
+  SECTION("ids that were not generated are missing") {
+    const auto engine = make("naive_cpu_short");
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(5).size() == 4);
+  }
+  SECTION("a write behind the ids") {
+    const auto engine = make("naive_cpu_overrun");
+    engine->prefill(kPrompt);
+    const Thrown thrown = thrown_by([&] { engine->decode(5); });
+    CHECK(thrown.kind == ErrorKind::kIntegrity);
+    CHECK(holds(thrown.message, "20 bytes were asked for, memory 0 bytes after them was written"));
+  }
+  SECTION("a changed weight, at the next reset or audit") {
+    const auto engine = make("naive_cpu_overwrite");
+    engine->prefill(kPrompt);
+    engine->decode(1);
+    for (const bool audit : {true, false}) {
+      const Thrown thrown = thrown_by([&] { audit ? engine->audit() : engine->reset(); });
+      CHECK(thrown.kind == ErrorKind::kIntegrity);
+      CHECK(holds(thrown.message, "model.layers.0.mlp.up_proj.weight was modified"));
+    }
+  }
+  SECTION("its own words on one line") {
+    const auto engine = make("naive_cpu_fails");
+    engine->prefill(kPrompt);
+    const Thrown thrown = thrown_by([&] { engine->decode(5); });
+    CHECK(thrown.kind == ErrorKind::kRuntime);
+    CHECK(holds(thrown.message, "decode failed (1): it gives up"));
+  }
+}
+
+TEST_CASE("bad requests never reach a plugin", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make("naive_cpu", 6);
+  const auto bad = [&](auto work, const std::string& words) {
+    const Thrown thrown = thrown_by(work);
+    CHECK(thrown.kind == ErrorKind::kBadInput);
+    CHECK(holds(thrown.message, words));
+  };
+  bad([&] { engine->decode(1); }, "no pending id");
+  bad([&] { engine->prefill({}); }, "no ids");
+  const std::vector<int32_t> outside = {3, 97};
+  bad([&] { engine->prefill(outside); }, "token id 97 is not in [0, 97)");
+  engine->prefill(kPrompt);
+  bad([&] { engine->decode(0); }, "0 steps");
+  bad([&] { engine->decode(3); }, "7 positions needed, 6 there");
+  bad([&] { engine->set_pending(-1); }, "token id -1");
+  CHECK(engine->decode(2) == oracle_ids(kPrompt, 2, nullptr));
+}
+
+TEST_CASE("what is no engine for this build is refused with the reason", "[plugin]") {
+  struct Row {
+    const char* name;
+    ErrorKind kind;
+    const char* words;
+  };
+  const Row rows[] = {
+      {"symbol", ErrorKind::kBadInput,
+       "exported function: found none, wanted mkbench_engine_table"},
+      {"null", ErrorKind::kBadInput, "it refuses version 1 of mkbench"},
+      {"version", ErrorKind::kBadInput, "version of the engine ABI: found 7, wanted 1"},
+      {"size", ErrorKind::kBadInput, "sizeof(mkbench_model): found 44, wanted 48"},
+      {"name", ErrorKind::kBadInput, "name: found 'a?..?b', wanted 1 to 40 of letters"},
+      {"function", ErrorKind::kBadInput, "function decode: found NULL, wanted a function"},
+      {"device", ErrorKind::kUnsupportedDevice, "devices: found cuda, wanted cpu"},
+      {"open", ErrorKind::kBadInput, "open failed (2): hidden is 128, wanted 4096"},
+      {"environment", ErrorKind::kEnvUnfit, "open failed (3): hidden is 128, wanted 4096"},
+      {"engine", ErrorKind::kRuntime, "open: found no engine"},
+      {"none", ErrorKind::kBadInput, "file: found none"}};
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const Thrown thrown = thrown_by([&] { make(std::string("refused_") + row.name); });
+    CHECK(thrown.kind == row.kind);
+    CHECK(holds(thrown.message, row.words));
+    CHECK(holds(thrown.message, std::string("refused_") + row.name + ".so: "));
+  }
+}
+
+TEST_CASE("a library refuses a host of another version", "[plugin]") {
+  const mkbench_abi_sizes ours = MKBENCH_ABI_SIZES;
+  CHECK(mkbench_abi_suits(&ours) != 0);
+  for (uint32_t mkbench_abi_sizes::*member :
+       {&mkbench_abi_sizes::version, &mkbench_abi_sizes::abi, &mkbench_abi_sizes::model,
+        &mkbench_abi_sizes::tensor, &mkbench_abi_sizes::open}) {
+    mkbench_abi_sizes other = ours;
+    other.*member += 8;
+    CHECK(mkbench_abi_suits(&other) == 0);
+  }
+}
+
+TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
+  GuardedBuffer buffer("ids", false, 1);
+  std::vector<int32_t> out(5);
+  auto* ids = static_cast<int32_t*>(buffer.prepare(20));
+  CHECK(std::all_of(ids, ids + 5, [](int32_t id) { return id == -1; }));
+  ids[0] = 3;
+  buffer.collect(out.data());
+  CHECK(out == std::vector<int32_t>{3, -1, -1, -1, -1});
+  for (const int at : {-1, -1024, 5, 5 + 1023}) {
+    CAPTURE(at);
+    ids = static_cast<int32_t*>(buffer.prepare(20));
+    ids[at] = 3;
+    const Thrown thrown = thrown_by([&] { buffer.collect(out.data()); });
+    CHECK(thrown.kind == ErrorKind::kIntegrity);
+    CHECK(holds(thrown.message, at < 0 ? "before them" : "after them"));
+  }
+  // Longer, then shorter: what was payload is canary again.
+  ids = static_cast<int32_t*>(buffer.prepare(40));
+  ids[9] = 3;
+  ids = static_cast<int32_t*>(buffer.prepare(20));
+  buffer.collect(out.data());
+  ids[5] = 3;
+  CHECK(thrown_by([&] { buffer.collect(out.data()); }).kind == ErrorKind::kIntegrity);
+}
+
+TEST_CASE("tensors are named and shaped as Hugging Face's", "[plugin]") {
+  for (const bool tied : {true, false}) {
+    const ModelWeights weights = testing::random_model(kShape, {.tied = tied});
+    const PluginWeights copy("engine x", weights, false);
+    const auto& tensors = copy.tensors();
+    REQUIRE(tensors.size() == 3 + 11 * 2);
+    CHECK(tensors[3].name == std::string("model.layers.0.self_attn.q_proj.weight"));
+    CHECK(tensors[3].shape[0] == 128);
+    CHECK(tensors[3].shape[1] == 64);
+    CHECK(tensors[3].bytes == 2 * 128 * 64);
+    CHECK(tensors[1].rank == 1);
+    CHECK(tensors[1].shape[0] == 64);
+    CHECK(tensors[1].shape[1] == 1);
+    CHECK((tensors.back().data == tensors.front().data) == tied);
+    for (const mkbench_tensor& t : tensors) CHECK(reinterpret_cast<uintptr_t>(t.data) % 256 == 0);
+    CHECK(std::memcmp(tensors.back().data, weights.lm_head.data, weights.lm_head.bytes()) == 0);
+    copy.check();
+  }
+}
+
+}  // namespace
+}  // namespace mkbench

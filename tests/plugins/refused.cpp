@@ -9,7 +9,7 @@ extern "C" int another_function() { return 1; }
 
 namespace {
 
-int32_t open_engine(const mkbench_open*, mkbench_engine** engine) {
+int32_t open_engine(const mkbench_open*, [[maybe_unused]] mkbench_engine** engine) {
 #if defined(REFUSED_OPEN)
   return MKBENCH_UNFIT_MODEL;
 #elif defined(REFUSED_ENVIRONMENT)
@@ -28,9 +28,9 @@ const char* last_error(mkbench_engine*) { return "hidden is 128,\nwanted 4096"; 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
-  static mkbench_engine_abi table = {MKBENCH_ABI_SIZES, "refused",  MKBENCH_DEVICE_CPU, 0,
-                                     open_engine,       close_engine, reset,            prefill,
-                                     decode,            last_error,   nullptr};
+  static mkbench_engine_abi table = {
+      MKBENCH_ABI_SIZES, "refused", MKBENCH_DEVICE_CPU, 0,      open_engine, close_engine, reset,
+      prefill,           decode,    last_error,         nullptr};
 #if defined(REFUSED_NULL)
   return nullptr;
 #elif defined(REFUSED_VERSION)
