@@ -35,6 +35,11 @@ target_compile_definitions(test_plugin_engine PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
 
+mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_gpu PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
+
 # The real binary with each of them; and the README's way to a first verdict.
 mkbench_python_test(test_plugins TIMEOUT 400)
 mkbench_python_test(test_plugins_gpu TIMEOUT 300)

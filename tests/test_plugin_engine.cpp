@@ -6,72 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/plugin_engine.h"
 #include "harness/worker/plugin_library.h"
 #include "harness/worker/plugin_memory.h"
-#include "references/error.h"
-#include "references/oracle.h"
 #include "tests/support/catch2.h"
-#include "tests/support/random_model.h"
+#include "tests/support/plugins.h"
 
 namespace mkbench {
 namespace {
 
-constexpr ModelShape kShape{.hidden = 64,
-                            .intermediate = 96,
-                            .layers = 2,
-                            .heads = 4,
-                            .kv_heads = 2,
-                            .head_dim = 32,
-                            .vocab = 97};
-
-const ModelWeights& model() {
-  static const ModelWeights weights = testing::random_model(kShape);
-  return weights;
-}
-
-std::string path_of(const std::string& name) {
-  return std::string(MKBENCH_PLUGINS) + "/" + name + ".so";
-}
-
-std::unique_ptr<Engine> make(const std::string& name, int max_context = 64) {
-  return make_plugin(model(), {.path = path_of(name), .max_context = max_context});
-}
-
-struct Thrown {
-  ErrorKind kind = ErrorKind::kRuntime;
-  std::string message = "nothing was thrown";
-};
-
-template <typename Work>
-Thrown thrown_by(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return {error.kind(), error.what()};
-  }
-  return {};
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// The oracle's greedy ids after `prompt`, with `forced` as inputs where there are some.
-std::vector<int32_t> oracle_ids(const std::vector<int32_t>& prompt, int n, const int32_t* forced,
-                                std::vector<float>* logits = nullptr) {
-  Oracle oracle(model(), 1);
-  for (size_t i = 0; i + 1 < prompt.size(); ++i) oracle.step(prompt[i], false);
-  std::vector<int32_t> ids;
-  int32_t input = prompt.back();
-  for (int t = 0; t < n; ++t) {
-    if (t > 0 && forced != nullptr) input = forced[t];
-    const std::vector<float> row = oracle.step(input);
-    if (logits != nullptr) logits->insert(logits->end(), row.begin(), row.end());
-    ids.push_back(input = argmax_lowest(row));
-  }
-  return ids;
-}
+using namespace testing;
 
 const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
 const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // the first one is ignored
@@ -79,13 +22,13 @@ const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // the first one is
 TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") {
   for (const std::string name : {"naive_cpu", "naive_cpu_ids"}) {
     CAPTURE(name);
-    const std::unique_ptr<Engine> engine = make(name);
+    const std::unique_ptr<Engine> engine = make_example(name);
     CHECK(engine->capabilities().name == "naive-cpu@" + name + ".so");
     CHECK(engine->capabilities().device == "cpu");
     CHECK_FALSE(engine->capabilities().snapshots);
     engine->prefill(kPrompt);
     CHECK(engine->position() == 4);
-    CHECK(engine->decode(6) == oracle_ids(kPrompt, 6, nullptr));
+    CHECK(engine->decode(6) == oracle_ids(kPrompt, 6));
     CHECK(engine->position() == 10);
     CHECK(engine->progress().position == 9);
     engine->reset();
@@ -97,12 +40,12 @@ TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") 
     whole.insert(whole.end(), kForced.begin() + 1, kForced.end());
     whole.push_back(7);
     engine->set_pending(7);
-    CHECK(engine->decode(3) == oracle_ids(whole, 3, nullptr));
+    CHECK(engine->decode(3) == oracle_ids(whole, 3));
   }
 }
 
 TEST_CASE("prefill goes on behind what was decoded", "[plugin]") {
-  const std::unique_ptr<Engine> engine = make("naive_cpu");
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu");
   engine->prefill(kPrompt);
   std::vector<int32_t> all = kPrompt;
   const std::vector<int32_t> ids = engine->decode(2);
@@ -110,12 +53,12 @@ TEST_CASE("prefill goes on behind what was decoded", "[plugin]") {
   const std::vector<int32_t> more = {1, 2, 3};
   engine->prefill(more);
   all.insert(all.end(), more.begin(), more.end());
-  CHECK(engine->decode(4) == oracle_ids(all, 4, nullptr));
+  CHECK(engine->decode(4) == oracle_ids(all, 4));
 }
 
 TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
-  const std::unique_ptr<Engine> engine = make("naive_cpu");
-  const size_t count = 6 * static_cast<size_t>(kShape.vocab);
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu");
+  const size_t count = 6 * static_cast<size_t>(plugin_model().config.shape.vocab);
   std::vector<float> found(count), wanted;
   engine->prefill(kPrompt);
   engine->decode(6, kForced.data(), found.data());
@@ -124,51 +67,50 @@ TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
   for (size_t i = 0; i < count; ++i)
     worst = std::max(worst, std::abs(static_cast<double>(found[i]) - double{wanted[i]}));
   CHECK(worst < 1e-3);
-  const std::unique_ptr<Engine> ids_only = make("naive_cpu_ids");
+  const std::unique_ptr<Engine> ids_only = make_example("naive_cpu_ids");
   CHECK_FALSE(ids_only->capabilities().logits);
   ids_only->prefill(kPrompt);
-  CHECK(holds(thrown_by([&] { ids_only->decode(1, nullptr, found.data()); }).message,
-              "has no logits"));
+  CHECK(thrown_by([&] { ids_only->decode(1, nullptr, found.data()); }).says("has no logits"));
 }
 
 TEST_CASE("a broken plugin is found out", "[plugin]") {
   SECTION("ids that were not generated are missing") {
-    const auto engine = make("naive_cpu_short");
+    const auto engine = make_example("naive_cpu_short");
     engine->prefill(kPrompt);
     CHECK(engine->decode(5).size() == 4);
   }
   SECTION("a write behind the ids") {
-    const auto engine = make("naive_cpu_overrun");
+    const auto engine = make_example("naive_cpu_overrun");
     engine->prefill(kPrompt);
     const Thrown thrown = thrown_by([&] { engine->decode(5); });
     CHECK(thrown.kind == ErrorKind::kIntegrity);
-    CHECK(holds(thrown.message, "20 bytes were asked for, memory 0 bytes after them was written"));
+    CHECK(thrown.says("20 bytes were asked for, memory 0 bytes after them was written"));
   }
   SECTION("a changed weight, at the next reset or audit") {
-    const auto engine = make("naive_cpu_overwrite");
+    const auto engine = make_example("naive_cpu_overwrite");
     engine->prefill(kPrompt);
     engine->decode(1);
     for (const bool audit : {true, false}) {
       const Thrown thrown = thrown_by([&] { audit ? engine->audit() : engine->reset(); });
       CHECK(thrown.kind == ErrorKind::kIntegrity);
-      CHECK(holds(thrown.message, "model.layers.0.mlp.up_proj.weight was modified"));
+      CHECK(thrown.says("model.layers.0.mlp.up_proj.weight was modified"));
     }
   }
   SECTION("its own words on one line") {
-    const auto engine = make("naive_cpu_fails");
+    const auto engine = make_example("naive_cpu_fails");
     engine->prefill(kPrompt);
     const Thrown thrown = thrown_by([&] { engine->decode(5); });
     CHECK(thrown.kind == ErrorKind::kRuntime);
-    CHECK(holds(thrown.message, "decode failed (1): it gives up"));
+    CHECK(thrown.says("decode failed (1): it gives up"));
   }
 }
 
 TEST_CASE("bad requests never reach a plugin", "[plugin]") {
-  const std::unique_ptr<Engine> engine = make("naive_cpu", 6);
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu", false, 6);
   const auto bad = [&](auto work, const std::string& words) {
     const Thrown thrown = thrown_by(work);
     CHECK(thrown.kind == ErrorKind::kBadInput);
-    CHECK(holds(thrown.message, words));
+    CHECK(thrown.says(words));
   };
   bad([&] { engine->decode(1); }, "no pending id");
   bad([&] { engine->prefill({}); }, "no ids");
@@ -178,7 +120,7 @@ TEST_CASE("bad requests never reach a plugin", "[plugin]") {
   bad([&] { engine->decode(0); }, "0 steps");
   bad([&] { engine->decode(3); }, "7 positions needed, 6 there");
   bad([&] { engine->set_pending(-1); }, "token id -1");
-  CHECK(engine->decode(2) == oracle_ids(kPrompt, 2, nullptr));
+  CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
 }
 
 TEST_CASE("what is no engine for this build is refused with the reason", "[plugin]") {
@@ -202,10 +144,10 @@ TEST_CASE("what is no engine for this build is refused with the reason", "[plugi
       {"none", ErrorKind::kBadInput, "file: found none"}};
   for (const Row& row : rows) {
     CAPTURE(row.name);
-    const Thrown thrown = thrown_by([&] { make(std::string("refused_") + row.name); });
+    const Thrown thrown = thrown_by([&] { make_example(std::string("refused_") + row.name); });
     CHECK(thrown.kind == row.kind);
-    CHECK(holds(thrown.message, row.words));
-    CHECK(holds(thrown.message, std::string("refused_") + row.name + ".so: "));
+    CHECK(thrown.says(row.words));
+    CHECK(thrown.says(std::string("refused_") + row.name + ".so: "));
   }
 }
 
@@ -235,7 +177,7 @@ TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
     ids[at] = 3;
     const Thrown thrown = thrown_by([&] { buffer.collect(out.data()); });
     CHECK(thrown.kind == ErrorKind::kIntegrity);
-    CHECK(holds(thrown.message, at < 0 ? "before them" : "after them"));
+    CHECK(thrown.says(at < 0 ? "before them" : "after them"));
   }
   // Longer, then shorter: what was payload is canary again.
   ids = static_cast<int32_t*>(buffer.prepare(40));
@@ -248,7 +190,7 @@ TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
 
 TEST_CASE("tensors are named and shaped as Hugging Face's", "[plugin]") {
   for (const bool tied : {true, false}) {
-    const ModelWeights weights = testing::random_model(kShape, {.tied = tied});
+    const ModelWeights weights = random_model(plugin_model().config.shape, {.tied = tied});
     const PluginWeights copy("engine x", weights, false);
     const auto& tensors = copy.tensors();
     REQUIRE(tensors.size() == 3 + 11 * 2);

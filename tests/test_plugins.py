@@ -10,7 +10,7 @@ from cli_support import ROOT, CliTest, environment
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 
-# What is wrong -> verdict, exit code, and words of the reason.
+# What is wrong -> verdict, exit code, and words of the reason. Each in a run of its own.
 BROKEN = {
     "theta": ("FAIL_TOKEN", 3, "tokens wrong"),
     "vocab": ("FAIL_SELF", 3, "not the lowest-index argmax"),
@@ -19,32 +19,27 @@ BROKEN = {
     "short": ("FAIL_TOKEN", 3, "decode(64) returned 63 ids"),
     "overrun": ("INTEGRITY", 8, "ids of decode(): 256 bytes were asked for, memory 0 bytes after them was written"),
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
-    "overwrite": ("INTEGRITY", 8, "model.layers.0.mlp.up_proj.weight was modified"),
-    "fails": ("RUNTIME_ERROR", 1, "decode failed (1): it gives up"),
-    "stateful": ("FAIL_TOKEN", 3, "tokens wrong"),
 }
 
-# Why it is refused -> verdict, exit code, and words of the reason.
-REFUSED = {
-    "symbol": ("BAD_INPUT", 2, "exported function: found none, wanted mkbench_engine_table"),
-    "null": ("BAD_INPUT", 2, "it refuses version 1 of mkbench"),
-    "version": ("BAD_INPUT", 2, "version of the engine ABI: found 7, wanted 1"),
-    "size": ("BAD_INPUT", 2, "sizeof(mkbench_model): found 44, wanted 48"),
-    "name": ("BAD_INPUT", 2, "name: found 'a?..?b', wanted 1 to 40 of"),
-    "function": ("BAD_INPUT", 2, "function decode: found NULL"),
-    "device": ("UNSUPPORTED_DEVICE", 6, "devices: found cuda, wanted cpu"),
-    "open": ("BAD_INPUT", 2, "open failed (2): hidden is 128, wanted 4096"),
-    "environment": ("ENV_UNFIT", 6, "open failed (3): hidden is 128, wanted 4096"),
+# Those that leave the others of their run alone.
+BESIDE_OTHERS = {
+    "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
+    "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
+    "naive_cpu_stateful": ("FAIL_TOKEN", "tokens wrong"),
+    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 7, wanted 1"),
+    "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),
+    "refused_environment": ("ENV_UNFIT", "open failed (3): hidden is 128, wanted 4096"),
 }
 
 
 class Plugin(CliTest):
     PROMPTS = ("corpus-17", "other-2")
+    references = None
 
     def judge(self, name, *args):
         """The result of a short run of PLUGINS/name.so, the report, and what it says of the engine."""
         self.out = self.folder / f"report-{name}"
-        if not hasattr(self, "references"):
+        if self.references is None:
             self.references = self.short_reference(prompts=self.PROMPTS)
         path = str(PLUGINS / f"{name}.so")
         result = self.bench("--engine", path, "--reference", self.references, *args)
@@ -101,25 +96,29 @@ class Broken(Plugin):
                             "--timeout", "12")
         self.assertIn("position 16", engine["reasons"][0])
 
+    def test_many_in_one_run(self):
+        """Each is judged for itself, and the whole one among them is timed."""
+        paths = {name: str(PLUGINS / f"{name}.so") for name in (*BESIDE_OTHERS, "naive_cpu")}
+        (self.folder / "text.so").write_text("not a library")
+        result = self.bench("--engine", ",".join([*paths.values(), "./text.so"]), "--reference",
+                            self.short_reference(prompts=self.PROMPTS))
+        self.assertEqual(result.returncode, 2, result.stderr)  # BAD_INPUT stands above the others
+        report = self.report()
+        for name, (verdict, reason) in BESIDE_OTHERS.items():
+            with self.subTest(name=name):
+                engine = self.engine(report, paths[name])
+                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+                self.assertIn(reason, engine["reasons"][0])
+        self.assertIn("./text.so: it cannot be loaded: ", self.engine(report, "./text.so")["reasons"][0])
+        whole = self.engine(report, paths["naive_cpu"])
+        self.assertEqual(whole["verdict"], "PASS", whole["reasons"])
+        self.assertEqual(len(whole["samples"]), 2)
+
 
 class Refused(Plugin):
-    PROMPTS = ("corpus-1",)
-
-    def test_each_says_why(self):
-        for name, (verdict, code, reason) in REFUSED.items():
-            with self.subTest(reason=name):
-                self.check(f"refused_{name}", verdict, code, reason)
-
-    def test_no_library(self):
-        (self.folder / "text.so").write_text("not a library")
-        self.out = self.folder / "text"
-        result = self.bench("--engine", "./text.so", "--reference", self.short_reference(prompts=self.PROMPTS))
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn("./text.so: it cannot be loaded: ", self.engine(self.report(), "./text.so")["reasons"][0])
-
     def test_no_file(self):
+        (self.folder / "folder.so").mkdir()
         for name, words in (("none.so", "file: found none"), ("folder.so", "wanted a regular file")):
-            (self.folder / "folder.so").mkdir(exist_ok=True)
             result = self.bench("--engine", name)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(f"engine {name}: ", result.stderr)
