@@ -15,8 +15,8 @@
 
 namespace {
 
-// mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on; the last table of
-// tests/test_plugins.py says what becomes of each.
+// mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on; the tables of
+// tests/test_plugins.py say what becomes of each.
 enum Fault {
   kNone,
   kTheta,      // RoPE's base is the library's default, 1e4
