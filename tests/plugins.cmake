@@ -22,7 +22,7 @@ foreach(reason symbol null version size name function device open environment en
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
 mkbench_plugin_example(naive_cuda naive_cuda.cu)
-foreach(fault theta vocab cache overrun)
+foreach(fault theta vocab overrun)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
   string(TOUPPER ${first} first)
