@@ -16,14 +16,15 @@ void refuse_later(std::string_view flag, const std::vector<std::string>& words,
                   const std::vector<std::string>& known, const std::vector<std::string>& later) {
   for (const std::string& word : words) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    if (std::find(later.begin(), later.end(), word) != later.end() ||
-        (flag == "engine" && word.ends_with(".so"))) {
+    if (flag == "engine" && word.ends_with(".so")) continue;  // a plugin's file
+    if (std::find(later.begin(), later.end(), word) != later.end()) {
       bad_usage(fmt::format("--{}: '{}' is not available in this version", flag, word));
     }
     const std::string nearest = nearest_word(word, known);
-    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}", flag, word,
+    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}{}", flag, word,
                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                          fmt::join(known, ", ")));
+                          fmt::join(known, ", "),
+                          flag == "engine" ? ", a path that ends in .so" : ""));
   }
 }
 
@@ -102,8 +103,8 @@ const std::vector<Flag>& flag_table() {
        "baselines: eager; none = it judges parity and is not timed, so no speed-up", kRunOnly,
        false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin "
-       "[megakernel; host-twin on cpu]",
+       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin, a path "
+       "that ends in .so (references/engine_abi.h) [megakernel; host-twin on cpu]",
        kJudging, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
        "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "

@@ -96,6 +96,10 @@ class Engine {
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
 
+  // What only the engine's maker can check between runs, off the clock: memory that must not have
+  // changed. Throws Error(kIntegrity).
+  virtual void audit() {}
+
   // For localisers; empty where an engine cannot tell.
   // Hidden state after `layer` of the last step, fp32 [hidden].
   virtual std::optional<std::vector<float>> hidden(int /*layer*/) { return std::nullopt; }

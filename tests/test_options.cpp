@@ -234,7 +234,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--compare", "eager,compiled"}, "compiled", "not available in this version"},
       {{"--compare", "eagr"}, "eagr", "eager"},
       {{"--compare", "none,eager"}, "none", "alone"},
-      {{"--engine", "./other.so"}, "other.so", "not available in this version"},
+      {{"--compare", "./other.so"}, "other.so", "unknown"},
       {{"--engine", "hosttwin"}, "hosttwin", "host-twin"},
       {{"--parity", "all"}, "all", "not available in this version"},
       {{"--nvtx", "token"}, "token", "not available in this version"},

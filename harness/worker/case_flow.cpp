@@ -13,6 +13,7 @@
 #include "harness/worker/blocks.h"
 #include "harness/worker/contestant.h"
 #include "harness/worker/gate.h"
+#include "harness/worker/plugin_engine.h"
 #include "harness/worker/profile.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
@@ -166,6 +167,7 @@ class CaseFlow {
         services_.make_engine({.name = c.name, .max_context = context_, .fault = fault}, weights_);
     sink_.send({{"type", "engine"},
                 {"engine", c.name},
+                {"resolved", is_plugin(c.name) ? c.engine->capabilities().name : c.name},
                 {"device", c.engine->capabilities().device},
                 {"settings", services_.settings(c.name)}});
   }

@@ -172,6 +172,7 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
     reports.push_back(
         judge_parity(engine, is_baseline ? baseline_part(reference) : reference, options));
   }
+  engine.audit();
   return join_parity(reports);
 }
 
