@@ -39,4 +39,29 @@ std::optional<Check> check_from_name(std::string_view name) {
   return found->check;
 }
 
+const std::vector<CheckStatus>& check_statuses() {
+  static const std::vector<CheckStatus> all = {CheckStatus::kPassed, CheckStatus::kFailed,
+                                               CheckStatus::kNotApplicable};
+  return all;
+}
+
+std::string_view check_status_name(CheckStatus s) {
+  switch (s) {
+    case CheckStatus::kPassed:
+      return "passed";
+    case CheckStatus::kFailed:
+      return "failed";
+    case CheckStatus::kNotApplicable:
+      return "not_applicable";
+  }
+  return "failed";
+}
+
+std::optional<CheckStatus> check_status_from_name(std::string_view name) {
+  for (const CheckStatus s : check_statuses()) {
+    if (name == check_status_name(s)) return s;
+  }
+  return std::nullopt;
+}
+
 }  // namespace mkbench

@@ -30,6 +30,7 @@ enum class Check {
   kReceipts,   // timed ids are the checked ids (committed continuation or closed form)
 };
 
+// kNotApplicable: an engine, a model or a reference rules the check out; the detail says which.
 enum class CheckStatus { kPassed, kFailed, kNotApplicable };
 
 struct CheckInfo {
@@ -42,13 +43,17 @@ struct CheckInfo {
 const std::vector<CheckInfo>& check_table();
 std::string_view check_name(Check c);
 std::optional<Check> check_from_name(std::string_view name);
+// "passed", "failed", "not_applicable".
+const std::vector<CheckStatus>& check_statuses();
+std::string_view check_status_name(CheckStatus s);
+std::optional<CheckStatus> check_status_from_name(std::string_view name);
 
 // What one check said about one engine.
 struct CheckResult {
   Check check = Check::kRan;
   CheckStatus status = CheckStatus::kPassed;
-  std::optional<double> value, limit;  // where the check is a number
-  std::string detail;                  // why it failed, or does not apply; else empty
+  std::optional<double> value{}, limit{};  // where the check is a number
+  std::string detail{};                    // why it failed, or does not apply; else empty
 };
 
 }  // namespace mkbench

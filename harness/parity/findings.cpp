@@ -33,6 +33,12 @@ std::string_view step_verdict_name(StepVerdict v) {
   return "WRONG";
 }
 
+const CheckResult* find_check(const ParityReport& report, Check check) {
+  const auto found = std::find_if(report.checks.begin(), report.checks.end(),
+                                  [check](const CheckResult& c) { return c.check == check; });
+  return found == report.checks.end() ? nullptr : &*found;
+}
+
 void Findings::conclude(ParityReport& report) const {
   if (list_.empty()) return;
   std::vector<Finding> sorted = list_;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/parity/checks.h"
 #include "harness/report/verdict.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
@@ -54,8 +55,15 @@ struct ParityReport {
   double r_rms_limit =
       0;  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
   std::optional<int> first_divergence;  // index into rows
+  // What ran and what was ruled out, each check once, in the order of check_table(). A failed one
+  // stands behind every failing verdict.
+  std::vector<CheckResult> checks;
+  std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::vector<ParityRow> rows;
 };
+
+// The result of one check; null where the report has none of it.
+const CheckResult* find_check(const ParityReport& report, Check check);
 
 struct ParityOptions {
   int vocab =

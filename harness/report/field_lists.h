@@ -75,6 +75,16 @@ void describe_fields(V& v, Tag<ParityRow>) {
   v.field("margin", &ParityRow::margin, "top-1 minus top-2 logit of T; 0 in token-only references");
 }
 
+constexpr std::string_view struct_name(Tag<CheckResult>) { return "check"; }
+template <typename V>
+void describe_fields(V& v, Tag<CheckResult>) {
+  v.field("name", &CheckResult::check, "which check");
+  v.field("status", &CheckResult::status, "passed, failed or not_applicable");
+  v.field("value", &CheckResult::value, "what was found, where the check is a number");
+  v.field("limit", &CheckResult::limit, "largest value that passes; null where none is judged");
+  v.field("detail", &CheckResult::detail, "why it failed or does not apply; else empty");
+}
+
 constexpr std::string_view struct_name(Tag<ParityReport>) { return "parity"; }
 template <typename V>
 void describe_fields(V& v, Tag<ParityReport>) {
@@ -102,6 +112,9 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("r_rms", &P::r_rms, "logit error over B's, root mean square; null without logits");
   v.field("r_rms_limit", &P::r_rms_limit, "largest ratio that passes; 0 where it is not judged");
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
+  v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
+  v.field("localised", &P::localised,
+          "where a failure begins: layer, KV row or lag; empty when nothing failed");
   v.field("rows", &P::rows, "the parity table");
 }
 

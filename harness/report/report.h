@@ -18,7 +18,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.1.0";
+inline constexpr char kReportSchemaVersion[] = "1.2.0";
 
 // A number that may be withheld, with the reason; JSON null plus "<field>_reason".
 struct Number {

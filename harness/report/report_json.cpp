@@ -28,6 +28,8 @@ json write_value(const std::string& v) { return v; }
 json write_value(double v) { return std::isfinite(v) ? json(v) : json(nullptr); }
 json write_value(Verdict v) { return std::string(verdict_name(v)); }
 json write_value(StepVerdict v) { return std::string(step_verdict_name(v)); }
+json write_value(Check v) { return std::string(check_name(v)); }
+json write_value(CheckStatus v) { return std::string(check_status_name(v)); }
 template <typename T>
 json write_value(const T& v) {
   return write_struct(v);
@@ -160,6 +162,20 @@ void read_value(const json& j, const std::string& path, StepVerdict& v) {
     }
   }
   refuse(path, shown(j), "EXACT, TIE, DRIFT or WRONG");
+}
+void read_value(const json& j, const std::string& path, Check& v) {
+  std::string name;
+  read_value(j, path, name);
+  const std::optional<Check> found = check_from_name(name);
+  if (!found) refuse(path, shown(j), "the name of a check");
+  v = *found;
+}
+void read_value(const json& j, const std::string& path, CheckStatus& v) {
+  std::string name;
+  read_value(j, path, name);
+  const std::optional<CheckStatus> found = check_status_from_name(name);
+  if (!found) refuse(path, shown(j), "passed, failed or not_applicable");
+  v = *found;
 }
 template <typename T>
 void read_value(const json& j, const std::string& path, T& v) {

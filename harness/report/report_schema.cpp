@@ -43,6 +43,8 @@ json schema_of(json& definitions) {
     return {{"type", "string"}};
   } else if constexpr (std::is_same_v<M, Verdict> || std::is_same_v<M, StepVerdict>) {
     return reference_to(std::is_same_v<M, Verdict> ? "verdict_name" : "step_verdict_name");
+  } else if constexpr (std::is_same_v<M, Check> || std::is_same_v<M, CheckStatus>) {
+    return reference_to(std::is_same_v<M, Check> ? "check_name" : "check_status_name");
   } else if constexpr (kIsOptional<M>) {
     return nullable(schema_of<typename M::value_type>(definitions));
   } else if constexpr (kIsVector<M>) {
@@ -123,6 +125,11 @@ void define(json& definitions) {
 json report_schema() {
   json definitions = json::object();
   json verdicts = json::array(), steps = json::array();
+  json checks = json::array(), statuses = json::array();
+  for (const CheckInfo& c : check_table()) checks.push_back(std::string(c.name));
+  for (const CheckStatus s : check_statuses()) {
+    statuses.push_back(std::string(check_status_name(s)));
+  }
   for (const VerdictInfo& v : verdict_table()) verdicts.push_back(std::string(v.name));
   for (const StepVerdict s :
        {StepVerdict::kExact, StepVerdict::kTie, StepVerdict::kDrift, StepVerdict::kWrong}) {
@@ -130,6 +137,8 @@ json report_schema() {
   }
   definitions["verdict_name"] = {{"enum", verdicts}};
   definitions["step_verdict_name"] = {{"enum", steps}};
+  definitions["check_name"] = {{"enum", checks}};
+  definitions["check_status_name"] = {{"enum", statuses}};
 
   json schema = describe_object<Report>(definitions);
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";

@@ -59,6 +59,17 @@ inline ParityReport example_parity() {
     p.rows.push_back(row);
   }
   p.first_divergence = 4;
+  p.checks = {
+      {.check = Check::kRms, .value = 0.4187, .limit = 1.25},
+      {.check = Check::kStep, .value = 0.9, .limit = 3},
+      {.check = Check::kInf, .value = 0.5, .limit = 2},
+      {.check = Check::kKl, .value = 0.3, .limit = 1.5},
+      {.check = Check::kRatchet,
+       .status = CheckStatus::kNotApplicable,
+       .value = 0.4187,
+       .detail = "reports/ratchet.json has no entry"},
+      {.check = Check::kStrict},
+  };
   return p;
 }
 
