@@ -68,7 +68,7 @@ __device__ __forceinline__ void await_statistics(const Consumer<kAblation>& c, i
   __syncwarp();
 }
 
-// All turns over the block's rows; K (and in redundant mode V) of the first are in registers.
+// All turns over the block's rows; K of the first is in registers.
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
   constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
@@ -88,7 +88,6 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
         const Lane me = consumer_lane();
         if (a.has_rows(me, first)) a.scores(me, layer, s);
       }
-      if (kSplit || first > 0) a.load_v(first);
       if (first == 0) {
         await_statistics(c, layer);
         slow = kAblation == RingAblation::kNone && st.slow != 0;
@@ -133,14 +132,13 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
     inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
                          static_cast<size_t>(a.site.position) * (kHeadDim / 2) + d);
   }
-  if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
   ptx::named_sync<kOneMore>(kPartialsRead);
+  if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
   uint4 w[2 * kOutSlots];
   if (!kSplit) c.ring.fetch(consumer_lane(), w);
   // Without rows too: arrays that a path leaves undefined would be carried from layer to layer, in
   // 64 registers.
   a.load_k(0);
-  if (!kSplit) a.load_v(0);
   warp_head_vectors(c, a.site, layer, inputs);
   const Attended r = attend(a, layer);
   const Lane me = consumer_lane();

@@ -126,7 +126,7 @@ __device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s,
   if (lane != 0) return;
   __threadfence();  // all lanes' rows, before the word
   if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
-  wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+  lane_wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
     seen = ptx::load_acquire(word);
     return seen == epoch || kAblation == RingAblation::kNoWaits;
   });
