@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "harness/parity/findings.h"
+#include "harness/parity/ratios.h"
 
 namespace mkbench {
 namespace {
@@ -15,15 +16,6 @@ constexpr uint64_t kSketchSeed = 0x6d6b62656e636831;
 constexpr double kMaxPairwise = 0.5;
 
 using Logits = std::vector<float>;  // [steps, vocab]
-
-double mean_of(const float* z, int vocab) { return std::accumulate(z, z + vocab, 0.0) / vocab; }
-
-double logsumexp_of(const float* z, int vocab) {
-  const double top = *std::max_element(z, z + vocab);
-  double sum = 0;
-  for (int i = 0; i < vocab; ++i) sum += std::exp(z[i] - top);
-  return top + std::log(sum);
-}
 
 // T's half of a step: token, top 32, moments, margin, sketch.
 ReferenceStep truth_step(const float* z, int vocab, int position) {
@@ -50,20 +42,6 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
       step.top_logits.size() > 1 ? double{step.top_logits[0]} - double{step.top_logits[1]} : 0;
   step.sketch = sketch_of(z, vocab, kSketchSeed, kProjections);
   return step;
-}
-
-// KL(p^T || p^B') over T's top ids and one bucket for all the rest.
-double divergence_of(const ReferenceStep& step, const float* b, double b_logsumexp) {
-  double kl = 0, rest_t = 1, rest_b = 1;
-  for (size_t i = 0; i < step.top_ids.size(); ++i) {
-    const double log_t = step.top_logits[i] - step.logsumexp;
-    const double log_b = b[step.top_ids[i]] - b_logsumexp;
-    kl += std::exp(log_t) * (log_t - log_b);
-    rest_t -= std::exp(log_t);
-    rest_b -= std::exp(log_b);
-  }
-  if (rest_t > 0 && rest_b > 0) kl += rest_t * std::log(rest_t / rest_b);
-  return std::max(kl, 0.0);
 }
 
 // B' half of a step: its errors against T.

@@ -1,5 +1,5 @@
 // Is an engine right? Judges it against a committed (or live) HF reference: strict set, near-tie
-// set, self-consistency and R_rms.
+// set, self-consistency and the fidelity ratios.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "harness/parity/checks.h"
+#include "harness/parity/ratchet.h"
+#include "harness/parity/ratios.h"
 #include "harness/report/verdict.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
@@ -52,8 +54,8 @@ struct ParityReport {
       0;               // emitted token is not the lowest-index argmax of the engine's own logits
   int non_finite = 0;  // NaN or Inf logits
   std::optional<double> r_rms;  // absent without logits
-  double r_rms_limit =
-      0;  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
+  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
+  double r_rms_limit = 0;
   std::optional<int> first_divergence;  // index into rows
   // What ran and what was ruled out, each check once, in the order of check_table(). A failed one
   // stands behind every failing verdict.
@@ -65,11 +67,18 @@ struct ParityReport {
 // The result of one check; null where the report has none of it.
 const CheckResult* find_check(const ParityReport& report, Check check);
 
+// The ratchet lets R_rms grow by this factor over its committed value.
+inline constexpr double kRatchetFactor = 1.10;
+
 struct ParityOptions {
   int vocab =
       0;  // width of the engine's logits; needed unless the engine or the reference has none
+  int layers = 0;            // of the model; 0: no hidden state and no KV row is looked at
+  bool every_row = false;    // all KV rows are looked at, not those at the boundaries
   bool is_baseline = false;  // eager is judged by tokens and by B' ratios of its own
-  double r_rms_limit = 1.25;
+  RatioLimits limits = {};
+  std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
+  std::optional<double> ratchet = {};          // R_rms that is committed under that key
   bool logits_bf16 =
       false;  // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
   bool repeat_without_logits = true;  // the same ids are wanted with and without logits_out

@@ -126,6 +126,35 @@ std::string engine_table(const Group& group) {
   return table.str();
 }
 
+// ", R_rms 0.06 <= 1.25, R_step 0.2 <= 3, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5".
+std::string ratios_text(const ParityReport& p) {
+  std::string text;
+  if (p.r_rms) {
+    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
+    if (p.r_rms_limit > 0) {
+      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
+    }
+  }
+  constexpr std::pair<Check, const char*> kOthers[] = {
+      {Check::kStep, "R_step"}, {Check::kInf, "R_inf"}, {Check::kKl, "R_KL"}};
+  for (const auto& [check, name] : kOthers) {
+    const CheckResult* r = find_check(p, check);
+    if (r == nullptr || !r->value || !r->limit) continue;
+    text += fmt::format(", {} {:.2f} {} {:g}", name, *r->value, *r->value <= *r->limit ? "<=" : ">",
+                        *r->limit);
+  }
+  return text;
+}
+
+// "; failed checks: r_rms, decided", or nothing.
+std::string failed_checks_text(const ParityReport& p) {
+  std::vector<std::string_view> names;
+  for (const CheckResult& r : p.checks) {
+    if (r.status == CheckStatus::kFailed) names.push_back(check_name(r.check));
+  }
+  return names.empty() ? "" : fmt::format("; failed checks: {}", fmt::join(names, ", "));
+}
+
 std::string parity_text(const ParityReport& p) {
   std::string text;
   const std::string source = p.reference.rfind("live", 0) == 0 ? "live fp32 truth" : "HF";
@@ -147,21 +176,17 @@ std::string parity_text(const ParityReport& p) {
     if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
   }
   if (p.wrong > 0) text += fmt::format(", {} WRONG", p.wrong);
-  if (p.r_rms) {
-    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
-    if (p.r_rms_limit > 0) {
-      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
-    }
-  }
-  return text;
+  return text + ratios_text(p);
 }
 
 std::string parity_line(const EngineReport& e) {
   const Verdict v = e.parity->verdict;
   std::string line = fmt::format("parity of {}: ", engine_label(e));
   if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
-  line += parity_text(*e.parity);
-  return e.parity->reason.empty() ? line : line + ": " + one_line(e.parity->reason, 600);
+  line += parity_text(*e.parity) + failed_checks_text(*e.parity);
+  if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
+  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
+  return line;
 }
 
 std::string receipts_line(const Group& group) {

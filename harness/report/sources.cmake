@@ -6,7 +6,11 @@ mkbench_library(mkbench_judge
     parity/checks.cpp
     parity/findings.cpp
     parity/judge.cpp
+    parity/judge_ratios.cpp
     parity/live.cpp
+    parity/ratchet.cpp
+    parity/ratios.cpp
+    parity/states.cpp
     parity/token_only.cpp
     report/aggregate.cpp
     report/render_markdown.cpp

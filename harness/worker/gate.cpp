@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/parity/findings.h"
 #include "harness/report/report.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
@@ -124,6 +125,7 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
       all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
     }
     all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());
+    for (const CheckResult& check : r.checks) merge_check(all.checks, check);
     for (int ParityReport::*count :
          {&ParityReport::prompts, &ParityReport::steps, &ParityReport::strict_steps,
           &ParityReport::strict_matched, &ParityReport::decided_steps, &ParityReport::exact,
@@ -154,6 +156,9 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   options.vocab = weights_.config.shape.vocab;
   options.is_baseline = is_baseline;
   options.logits_bf16 = logits_bf16;
+  options.layers = weights_.config.shape.layers;
+  options.every_row = job_.whole_parity;
+  if (!is_baseline) set_ratchet(engine, options);
   options.text_of = [&](int32_t id) { return token_text(weights_.config.shape, id); };
   options.on_progress = [&](const std::string&, int done, int total) {
     watch_.count(done, total);
@@ -164,6 +169,15 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
     reports.push_back(judge_parity(engine, reference, options));
   }
   return join_parity(reports);
+}
+
+void Gate::set_ratchet(const Engine& engine, ParityOptions& options) const {
+  const EngineCapabilities capabilities = engine.capabilities();
+  options.ratchet_key = RatchetKey{.engine = capabilities.name,
+                                   .card = card_of(capabilities.device),
+                                   .model = reference_name(job_.model, weights_.config.shape),
+                                   .lagset = weights_.lagset};
+  if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
@@ -196,6 +210,7 @@ bool Gate::pass_baseline(Contestant& baseline) {
       const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
+      for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);
       if (!times_allowed(ratios.verdict)) {
         report.verdict = worst({report.verdict, ratios.verdict});
         report.reason += (report.reason.empty() ? "" : "; ") +

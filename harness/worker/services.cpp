@@ -153,6 +153,10 @@ FlowServices make_services(const CaseJob& job) {
     return make_engine(job, request, weights);
   };
   services.ablate = ablate_engine;
+  services.ratchet = [](const RatchetKey& key) {
+    return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
+                        key);
+  };
   services.bytes = [job](const EngineRequest& request, const ModelConfig& config) {
     return engine_bytes(job, request, config);
   };
