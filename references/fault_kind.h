@@ -61,6 +61,8 @@ enum class PlantedFault : int {
   kFastExp,
   kHfRounding,
   kBf16Logits,
+  kOtherOrder,
+  kNoFusedMultiply,
   // Around an engine, whichever it is: harness/selftest/faulty_engine.h.
   kBypassed,
   kStaleOutput,

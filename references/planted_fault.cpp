@@ -209,6 +209,8 @@ const std::vector<PlantedFaultInfo>& planted_faults() {
       {F::kFastExp, "fast_exp", kKernel},
       {F::kHfRounding, "hf_rounding", kKernel},
       {F::kBf16Logits, "bf16_logits", kKernel},
+      {F::kOtherOrder, "other_order", kKernel},
+      {F::kNoFusedMultiply, "no_fused_multiply", kKernel},
       {F::kBypassed, "bypassed", kAround},
       {F::kStaleOutput, "stale_output", kAround},
       {F::kStopsEarly, "stops_early", kAround},

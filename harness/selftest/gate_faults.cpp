@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "references/error.h"
+#include "references/oracle.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -15,13 +16,14 @@ namespace {
 using Shared = std::shared_ptr<const Recording>;
 using Reports = std::vector<ParityReport>;
 
-Reports judge_one(const Shared& recording, ReplayOptions options, const Judge& judge) {
+Reports judge_one(const Shared& recording, const GreedyReference& reference, ReplayOptions options,
+                  const Judge& judge) {
   const auto engine = make_replay(recording, std::move(options));
-  return {judge(*engine)};
+  return {judge(*engine, reference)};
 }
 
-Reports sound(const Shared& recording, const GreedyReference&, const Judge& judge) {
-  return judge_one(recording, {}, judge);
+Reports sound(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  return judge_one(recording, reference, {}, judge);
 }
 
 // Another id at one step alone, at every step of a strict prompt in turn; the logits stay right.
@@ -36,7 +38,7 @@ Reports random_token(const Shared& recording, const GreedyReference& reference,
       const uint64_t other = 1 + splitmix64(step) % (vocab - 1);
       *at.id = static_cast<int32_t>((static_cast<uint64_t>(*at.id) + other) % vocab);
     };
-    reports.push_back(judge_one(recording, {.edit = edit}, judge)[0]);
+    reports.push_back(judge_one(recording, reference, {.edit = edit}, judge)[0]);
   }
   return reports;
 }
@@ -72,7 +74,7 @@ Reports highest_among_equals(const Shared& recording, const GreedyReference& ref
     (*at.logits)[static_cast<size_t>(second)] = (*at.logits)[static_cast<size_t>(first)];
     *at.id = std::max(first, second);
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
 // The runner-up of the least decided step, whose logit is not the largest.
@@ -82,45 +84,49 @@ Reports second_best(const Shared& recording, const GreedyReference& reference, c
   const auto edit = [&](const ReplayedStep& at) {
     if (place.is(at)) *at.id = second;
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-Reports nan_logit(const Shared& recording, const GreedyReference&, const Judge& judge) {
+Reports nan_logit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
   const auto edit = [](const ReplayedStep& at) {
     if (at.prompt == 0 && at.step == 0) at.logits->back() = std::nanf("");
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
 // An argmax that compares with NaN and so answers 0.
-Reports nan_gives_zero(const Shared& recording, const GreedyReference&, const Judge& judge) {
+Reports nan_gives_zero(const Shared& recording, const GreedyReference& reference,
+                       const Judge& judge) {
   const auto edit = [](const ReplayedStep& at) {
     if (at.prompt != 0 || at.step != 0) return;
     std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
     *at.id = 0;
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-Reports stuck_counter(const Shared& recording, const GreedyReference&, const Judge& judge) {
-  return judge_one(recording, {.stuck_counter = true}, judge);
+Reports stuck_counter(const Shared& recording, const GreedyReference& reference,
+                      const Judge& judge) {
+  return judge_one(recording, reference, {.stuck_counter = true}, judge);
 }
 
-Reports stale_output(const Shared& recording, const GreedyReference&, const Judge& judge) {
-  return judge_one(recording, {.stale_output = true}, judge);
+Reports stale_output(const Shared& recording, const GreedyReference& reference,
+                     const Judge& judge) {
+  return judge_one(recording, reference, {.stale_output = true}, judge);
 }
 
-Reports short_output(const Shared& recording, const GreedyReference&, const Judge& judge) {
-  return judge_one(recording, {.missing_ids = 1}, judge);
+Reports short_output(const Shared& recording, const GreedyReference& reference,
+                     const Judge& judge) {
+  return judge_one(recording, reference, {.missing_ids = 1}, judge);
 }
 
 // The last bit of one logit alternates from call to call.
-Reports bits_differ(const Shared& recording, const GreedyReference&, const Judge& judge) {
+Reports bits_differ(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
   const auto edit = [](const ReplayedStep& at) {
     float& logit = at.logits->front();
     if (at.decode % 2 == 0) logit = std::nextafter(logit, 2 * std::abs(logit) + 1);
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
 // Other ids when nobody asks for logits.
@@ -131,65 +137,67 @@ Reports other_without_logits(const Shared& recording, const GreedyReference& ref
   const auto edit = [&](const ReplayedStep& at) {
     if (place.is(at) && !at.with_logits) *at.id = second;
   };
-  return judge_one(recording, {.edit = edit}, judge);
+  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// An error of seeded signs: of one size on every logit of every step.
-void noise_everywhere(const ReplayedStep& at, double amplitude) {
-  for (size_t i = 0; i < at.logits->size(); ++i) {
-    const uint64_t key = splitmix64((at.prompt << 40) ^ (at.step << 20) ^ i);
-    (*at.logits)[i] += static_cast<float>(key & 1 ? amplitude : -amplitude);
-  }
-}
-
-// The same at one step, on ids that T ranks low: nobody's top.
-void noise_at_one_step(const ReplayedStep& at, double amplitude) {
-  if (at.prompt != 0 || at.step != 3) return;
-  const float top = *std::max_element(at.logits->begin(), at.logits->end());
-  for (size_t i = 0; i < at.logits->size(); ++i) {
-    const uint64_t key = splitmix64((at.step << 20) ^ i);
-    if ((*at.logits)[i] < top - 12) {
-      (*at.logits)[i] += static_cast<float>(key & 1 ? amplitude : -amplitude);
+// `reference` as if B' had been as wrong at every step: then each ratio can be above its limit
+// alone. Large against what |e| of one logit is, small against what moves a token.
+GreedyReference even(GreedyReference reference, double kl) {
+  for (ReferencePrompt& prompt : reference.prompts) {
+    for (ReferenceStep& step : prompt.steps) {
+      step.baseline_error_norm = 4;
+      step.baseline_error_inf_top = 0.25;
+      step.baseline_kl = kl;
     }
   }
+  return reference;
+}
+
+float signed_noise(const ReplayedStep& at, size_t id, double amplitude) {
+  const uint64_t key = splitmix64((at.prompt << 40) ^ (at.step << 20) ^ id);
+  return static_cast<float>(key & 1 ? amplitude : -amplitude);
 }
 
 using Disturbance = std::function<void(const ReplayedStep&, double amplitude)>;
 
-// A report whose value of `check` is `target` to one part in a thousand, by the amplitude.
-ParityReport tuned(const Shared& recording, const Judge& judge, Check check, double target,
-                   const Disturbance& disturb) {
-  const auto at = [&](double amplitude) {
-    const auto edit = [&](const ReplayedStep& step) {
-      disturb(step, amplitude);
-      *step.id = static_cast<int32_t>(std::max_element(step.logits->begin(), step.logits->end()) -
-                                      step.logits->begin());
-    };
-    return judge_one(recording, {.edit = edit}, judge)[0];
+// What moves one ratio and leaves the others: an error of one size on ids below T's top 32 (at
+// every step, or at one), on one of the top 32, or on the top of the least decided step, whose
+// token stays.
+Disturbance disturbance_of(Check check, const GreedyReference& reference) {
+  const auto is_top = [&reference](const ReplayedStep& at, size_t id) {
+    const auto& top = reference.prompts[at.prompt].steps[at.step].top_ids;
+    return std::find(top.begin(), top.end(), static_cast<int32_t>(id)) != top.end();
   };
-  const auto value = [check](const ParityReport& report) {
-    const CheckResult* result = find_check(report, check);
-    return result != nullptr && result->value ? *result->value : 0.0;
-  };
-  double low = 0, high = 16;
-  ParityReport report = at(high);
-  for (int i = 0; i < 40 && std::abs(value(report) / target - 1) > 1e-3; ++i) {
-    const double middle = (low + high) / 2;
-    report = at(middle);
-    (value(report) < target ? low : high) = middle;
+  const Place place = least_decided(reference);
+  switch (check) {
+    case Check::kInf:
+      return [&reference](const ReplayedStep& at, double amplitude) {
+        if (at.prompt != 0 || at.step != 3) return;
+        const int32_t ninth = reference.prompts[0].steps[3].top_ids[8];
+        (*at.logits)[static_cast<size_t>(ninth)] -= static_cast<float>(amplitude);
+      };
+    case Check::kKl:
+      return [&reference, place](const ReplayedStep& at, double amplitude) {
+        if (!place.is(at)) return;
+        const int32_t top = reference.prompts[at.prompt].steps[at.step].top_ids[0];
+        (*at.logits)[static_cast<size_t>(top)] += static_cast<float>(amplitude);
+      };
+    default:
+      return [is_top, check](const ReplayedStep& at, double amplitude) {
+        if (check == Check::kStep && (at.prompt != 0 || at.step != 3)) return;
+        for (size_t id = 0; id < at.logits->size(); ++id) {
+          if (!is_top(at, id)) (*at.logits)[id] += signed_noise(at, id, amplitude);
+        }
+      };
   }
-  if (std::abs(value(report) / target - 1) > 1e-2) {
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("selftest: no amplitude gives {} {:.4g}", check_name(check), target));
-  }
-  return report;
 }
 
-// Just above a limit, and just below it.
-constexpr double kAbove = 1.03, kBelow = 0.97;
+double value_of(const ParityReport& report, Check check) {
+  const CheckResult* result = find_check(report, check);
+  return result != nullptr && result->value ? *result->value : 0.0;
+}
 
-double limit_of(const Shared& recording, const Judge& judge, Check check) {
-  const ParityReport report = judge_one(recording, {}, judge)[0];
+double limit_of(const ParityReport& report, Check check) {
   const CheckResult* result = find_check(report, check);
   if (result == nullptr || !result->limit) {
     throw Error(ErrorKind::kRuntime,
@@ -198,31 +206,30 @@ double limit_of(const Shared& recording, const Judge& judge, Check check) {
   return *result->limit;
 }
 
+// A ratio just above its limit (kSide = 1), or just below it: the amplitude is found by halving.
 template <Check kCheck, int kSide>
 Reports at_limit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
-  const double target = limit_of(recording, judge, kCheck) * (kSide > 0 ? kAbove : kBelow);
-  const Place place = least_decided(reference);
-  const ReferenceStep& step = reference.prompts[place.prompt].steps[place.step];
-  Disturbance disturb = noise_everywhere;
-  if constexpr (kCheck == Check::kStep) disturb = noise_at_one_step;
-  // One of the top 32, lowered: no token changes.
-  if constexpr (kCheck == Check::kInf) {
-    disturb = [](const ReplayedStep& at, double amplitude) {
-      if (at.prompt != 0 || at.step != 3) return;
-      std::vector<float> sorted = *at.logits;
-      std::nth_element(sorted.begin(), sorted.begin() + 8, sorted.end(), std::greater<>());
-      const auto ninth = std::find(at.logits->begin(), at.logits->end(), sorted[8]);
-      *ninth -= static_cast<float>(amplitude);
+  constexpr double kDistance = 0.03, kClose = 0.01;
+  const GreedyReference evened = even(reference, kCheck == Check::kKl ? 1e-5 : 1e-2);
+  const Disturbance disturb = disturbance_of(kCheck, evened);
+  const auto at = [&](double amplitude) {
+    const auto edit = [&](const ReplayedStep& step) {
+      disturb(step, amplitude);
+      *step.id = argmax_lowest(*step.logits);
     };
+    return judge_one(recording, evened, {.edit = edit}, judge)[0];
+  };
+  const double target = limit_of(at(0), kCheck) * (1 + kSide * kDistance);
+  double low = 0, high = 8;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    const ParityReport report = at(middle);
+    const double value = value_of(report, kCheck);
+    if (std::abs(value / target - 1) <= kClose) return {report};
+    (value < target ? low : high) = middle;
   }
-  // The top of the least decided step, raised: its token stays.
-  if constexpr (kCheck == Check::kKl) {
-    const int32_t top = step.top_ids[0];
-    disturb = [place, top](const ReplayedStep& at, double amplitude) {
-      if (place.is(at)) (*at.logits)[static_cast<size_t>(top)] += static_cast<float>(amplitude);
-    };
-  }
-  return {tuned(recording, judge, kCheck, target, disturb)};
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("selftest: no amplitude gives {} {:.4g}", check_name(kCheck), target));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// Judges an engine as the gate does.
-using Judge = std::function<ParityReport(Engine&)>;
+// Judges an engine by a reference as the gate does.
+using Judge = std::function<ParityReport(Engine&, const GreedyReference&)>;
 
 struct GateFault {
   std::string_view name;

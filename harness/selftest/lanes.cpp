@@ -1,18 +1,23 @@
 #include "harness/selftest/lanes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "harness/parity/ratchet.h"
 #include "harness/selftest/faulty_engine.h"
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/probes.h"
 #include "kernels/host_twin/host_twin.h"
 #include "references/error.h"
 #include "references/snapshot.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
 
 constexpr int kMaxContext = 1024;
+constexpr std::string_view kFourLayers = "four layers";
 
 PlantedFault fault_of(const FaultLane& lane) {
   for (const PlantedFaultInfo& info : planted_faults()) {
@@ -23,10 +28,27 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-ParityReport judge(Engine& engine, const GreedyReference& reference, const ModelShape& shape) {
+// As the gate judges a candidate. `ratchet`: R_rms of the engine without a fault, in the place of a
+// committed value. A control is another kernel than that one: it has none.
+ParityReport judge(Engine& engine, const GreedyReference& reference, const ModelShape& shape,
+                   std::optional<double> ratchet) {
   ParityOptions options;
   options.vocab = shape.vocab;
+  options.layers = shape.layers;
+  if (ratchet) {
+    const EngineCapabilities can = engine.capabilities();
+    options.ratchet_key = RatchetKey{.engine = can.name,
+                                     .card = card_of(can.device),
+                                     .model = reference.model_name,
+                                     .lagset = ""};
+    options.ratchet = ratchet;
+  }
   return judge_parity(engine, reference, options);
+}
+
+bool is_control(const FaultLane& lane) {
+  return std::any_of(fault_rows().begin(), fault_rows().end(),
+                     [&](const FaultRow& row) { return row.id == lane.row && row.control; });
 }
 
 LaneOutcome outcome_of(const ParityReport& report) {
@@ -43,14 +65,43 @@ bool is_probes(Lane lane) { return lane == Lane::kTwinProbes || lane == Lane::kP
 
 const LaneRunner::Case& LaneRunner::case_of(const std::string& model) {
   const std::lock_guard guard(mutex_);
-  Case& c = cases_[model];
-  if (!c.recording) {
-    c.weights = load_model(resolve_model(model), 0);
-    const auto files = find_references(data_dir(), model);
-    if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
-    c.reference = read_reference(files[0]);
-    c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
+  const auto known = cases_.find(model);
+  if (known != cases_.end()) return known->second;
+  return cases_[model] = model == kFourLayers ? four_layers_case() : committed_case(model);
+}
+
+LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
+  Case c;
+  c.weights = load_model(resolve_model(model), 0);
+  const auto files = find_references(data_dir(), model);
+  if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
+  c.reference = read_reference(files[0]);
+  c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
+  return c;
+}
+
+// The first four layers of the analytic checkpoint and a part of its vocabulary, judged live: T is
+// the oracle, B' the host twin that rounds where HF does, B the same with rounded logits.
+LaneRunner::Case LaneRunner::four_layers_case() {
+  constexpr int kLayers = 4, kVocab = 4096, kSteps = 16;
+  Case c;
+  c.weights = make_synthetic("early", 0, kLayers);
+  c.weights.config.shape.vocab = c.weights.embed_tokens.rows = c.weights.lm_head.rows = kVocab;
+  std::vector<std::vector<int32_t>> prompts;
+  for (const uint64_t length : {1, 7, 24, 40}) {
+    std::vector<int32_t> ids;
+    for (uint64_t i = 0; i < length; ++i) {
+      ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % kVocab));
+    }
+    prompts.push_back(std::move(ids));
   }
+  const auto twin = [&c](PlantedFault rounding) {
+    return make_host_twin(c.weights, {.max_context = kMaxContext, .fault = rounding});
+  };
+  const auto truth = make_oracle_engine(c.weights);
+  const auto head_fp32 = twin(PlantedFault::kHfRounding);
+  const auto baseline = twin(PlantedFault::kBf16Logits);
+  c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
   return c;
 }
 
@@ -79,9 +130,10 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     throw Error(ErrorKind::kRuntime,
                 "fault table: no fault of the gate is called '" + std::string(lane.plant) + "'");
   }
-  const auto reports = found->run(c.recording, c.reference, [&c](Engine& engine) {
-    return judge(engine, c.reference, c.weights.config.shape);
-  });
+  const auto reports =
+      found->run(c.recording, c.reference, [&c](Engine& engine, const GreedyReference& reference) {
+        return judge(engine, reference, c.weights.config.shape, std::nullopt);
+      });
   // Wherever the fault stands, the same checks must fail.
   LaneOutcome first = outcome_of(reports.at(0));
   for (const ParityReport& report : reports) {
@@ -89,6 +141,22 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     if (other.failing != first.failing) return other;
   }
   return first;
+}
+
+double LaneRunner::sound_r_rms(const FaultLane& lane, const Case& c) {
+  const std::string key = fmt::format("{} {}", lane_info(lane.lane).name, lane.model);
+  const std::lock_guard guard(sound_mutex_);
+  const auto known = sound_.find(key);
+  if (known != sound_.end()) return known->second;
+  FaultLane sound = lane;
+  sound.plant = "none";
+  const std::unique_ptr<Engine> e = engine(sound, c.weights, kMaxContext);
+  const ParityReport report = judge(*e, c.reference, c.weights.config.shape, std::nullopt);
+  if (!report.r_rms) {
+    throw Error(ErrorKind::kRuntime,
+                "selftest: no R_rms of the engine without a fault, lane " + key);
+  }
+  return sound_[key] = *report.r_rms;
 }
 
 LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
@@ -108,7 +176,9 @@ LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
 LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
   const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);
-  return outcome_of(judge(*e, c.reference, c.weights.config.shape));
+  std::optional<double> ratchet;
+  if (!is_control(lane)) ratchet = sound_r_rms(lane, c);
+  return outcome_of(judge(*e, c.reference, c.weights.config.shape, ratchet));
 }
 
 LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {

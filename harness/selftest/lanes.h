@@ -38,8 +38,12 @@ class LaneRunner {
     std::shared_ptr<const Recording> recording;
   };
   const Case& case_of(const std::string& model);
+  static Case committed_case(const std::string& model);
+  static Case four_layers_case();
   std::unique_ptr<Engine> engine(const FaultLane& lane, const ModelWeights& weights,
                                  int max_context) const;
+  // R_rms of the lane's engine without a fault.
+  double sound_r_rms(const FaultLane& lane, const Case& c);
   LaneOutcome run_gate(const FaultLane& lane);
   LaneOutcome run_loader(const FaultLane& lane);
   LaneOutcome run_engine(const FaultLane& lane);
@@ -48,6 +52,8 @@ class LaneRunner {
   const CudaEngineMaker cuda_;
   std::mutex mutex_;  // guards cases_
   std::map<std::string, Case> cases_;
+  std::mutex sound_mutex_;  // guards sound_
+  std::map<std::string, double> sound_;
 };
 
 }  // namespace mkbench

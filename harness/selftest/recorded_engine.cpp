@@ -90,7 +90,71 @@ class Replay final : public Engine {
   int64_t launches_ = 0;
 };
 
+// The oracle behind the contract.
+class OracleEngine final : public Engine {
+ public:
+  explicit OracleEngine(const ModelWeights& weights)
+      : oracle_(weights),
+        vocab_(weights.config.shape.vocab),
+        context_(weights.config.max_positions) {}
+
+  EngineCapabilities capabilities() const override {
+    return {.name = "oracle",
+            .device = "cpu",
+            .max_context = context_,
+            .logits = true,
+            .one_launch = true,
+            .forced = true,
+            .snapshots = false,
+            .poison = false,
+            .counted = true};
+  }
+  void reset() override {
+    oracle_.reset();
+    pending_ = -1;
+  }
+  void poison() override {}
+  void prefill(std::span<const int32_t> ids) override {
+    for (const int32_t id : ids) {
+      if (pending_ >= 0) oracle_.step(pending_, false);
+      pending_ = id;
+    }
+  }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    ++launches_;
+    std::vector<int32_t> ids;
+    for (int t = 0; t < n; ++t) {
+      if (t > 0 && forced != nullptr) pending_ = forced[t];
+      const std::vector<float> logits = oracle_.step(pending_);
+      if (logits_out != nullptr) {
+        std::copy(logits.begin(), logits.end(), logits_out + int64_t{t} * vocab_);
+      }
+      ids.push_back(pending_ = argmax_lowest(logits));
+    }
+    return ids;
+  }
+  void set_pending(int32_t id) override { pending_ = id; }
+  Snapshot save() override { throw Error(ErrorKind::kBadInput, "oracle: no snapshots"); }
+  void restore(const Snapshot&) override {
+    throw Error(ErrorKind::kBadInput, "oracle: no snapshots");
+  }
+  int position() const override { return oracle_.position(); }
+  int64_t launch_count() const override { return launches_; }
+  DecodeTimes last_times() const override { return {}; }
+  Progress progress() const override { return {oracle_.position(), -1, {}}; }
+
+ private:
+  Oracle oracle_;
+  const int vocab_, context_;
+  int32_t pending_ = -1;
+  int64_t launches_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<Engine> make_oracle_engine(const ModelWeights& weights) {
+  return std::make_unique<OracleEngine>(weights);
+}
 
 Recording record_truth(const ModelWeights& weights, const GreedyReference& reference) {
   Recording recording{.vocab = weights.config.shape.vocab, .prompts = {}, .logits = {}};

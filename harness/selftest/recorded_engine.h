@@ -37,6 +37,9 @@ struct ReplayOptions {
   int missing_ids = 0;         // of every decode
 };
 
+// The fp32 oracle as an engine, for capture_live(). It has neither snapshots nor poison.
+std::unique_ptr<Engine> make_oracle_engine(const ModelWeights& weights);
+
 // Knows the recorded prompts alone, and has neither snapshots nor poison. Steps are those of the
 // recorded path whatever was emitted or forced before. Throws Error(kBadInput) for other prompts
 // and for steps beyond the recording.

@@ -1,6 +1,7 @@
 # The fault corpus: table, lanes, probes. No torch and no CUDA; CUDA engines come from outside.
 mkbench_library(mkbench_selftest
   SOURCES
+    selftest/fault_rows.cpp
     selftest/fault_table.cpp
     selftest/faulty_engine.cpp
     selftest/gate_faults.cpp

@@ -29,6 +29,13 @@ float bf16_dot(const Bf16* w, const float* x, int cols) {
   return total;
 }
 
+// One sum from the last column to the first.
+float backward_dot(const Bf16* w, const float* x, int cols) {
+  float total = 0;
+  for (int c = cols - 1; c >= 0; --c) total += to_float(w[c]) * x[c];
+  return total;
+}
+
 // Keeps `bits` bits behind the leading one, rounded to nearest.
 float with_mantissa(float x, int bits) {
   if (!std::isfinite(x) || x == 0) return x;
@@ -61,8 +68,16 @@ void round_as_hf(const Block& b, float* x, int n) {
 }
 
 void matvec(const Block& b, const Bf16* w, int rows, int cols, const float* x, float* y) {
-  if (!planted(b, PlantedFault::kBf16Sums)) return b.model->ops->matvec(w, rows, cols, x, y);
-  for (int r = 0; r < rows; ++r) y[r] = bf16_dot(w + static_cast<size_t>(r) * cols, x, cols);
+  const bool narrow_sums = planted(b, PlantedFault::kBf16Sums);
+  if (!narrow_sums && !planted(b, PlantedFault::kOtherOrder)) {
+    const bool fused = !planted(b, PlantedFault::kNoFusedMultiply);
+    const VectorOps& ops = fused ? *b.model->ops : portable_vector_ops();
+    return ops.matvec(w, rows, cols, x, y);
+  }
+  for (int r = 0; r < rows; ++r) {
+    const Bf16* row = w + static_cast<size_t>(r) * cols;
+    y[r] = narrow_sums ? bf16_dot(row, x, cols) : backward_dot(row, x, cols);
+  }
 }
 
 float exponential(const Block& b, float x) {
