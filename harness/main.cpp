@@ -31,6 +31,7 @@ int run_main(const std::vector<std::string>& argv) {
   install_interrupt_handlers();
   switch (options.command) {
     case Command::kRun:
+    case Command::kParity:
       return run_command(options, argv);
     case Command::kDoctor:
       return doctor_command(options);

@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-enum class Command { kRun, kDoctor, kPlot, kList, kTune, kSelftest };
+enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity, kSelftest };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 enum class NvtxMode { kOff, kBlock };
 

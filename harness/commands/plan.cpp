@@ -59,7 +59,8 @@ void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan
   job.candidates.clear();
   job.asked_names.clear();
   // Somebody has to judge parity, also where nobody is compared with.
-  job.time_baselines = options.compare != std::vector<std::string>{kNoBaseline};
+  job.time_baselines =
+      !job.whole_parity && options.compare != std::vector<std::string>{kNoBaseline};
   for (const std::string& name :
        job.time_baselines ? options.compare : std::vector<std::string>{"eager"}) {
     if (std::find(job.baselines.begin(), job.baselines.end(), name) != job.baselines.end())
@@ -147,6 +148,7 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
   job.spin_scale = spin_scale(options);
   job.test_worker = options.test_worker;
   job.profile = options.profile;
+  job.whole_parity = options.command == Command::kParity;
 
   const std::vector<std::string> models = models_of(options, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {
@@ -159,6 +161,7 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
     const ModelSpec spec = resolve_model(model);
     job.model = model;
     choose_engines(options, probe, plan, job);
+    if (job.whole_parity) plan.jobs.push_back(job);
     for (const int n_prompt : options.n_prompt) {
       job.n_prompt = n_prompt;
       job.depth = job.n_gen = 0;

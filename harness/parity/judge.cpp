@@ -118,8 +118,7 @@ class Judge {
     if (with_logits_) {
       report.self_inconsistent += forced.id != forced.argmax;
       if (forced.error) {
-        sums_.add(step, *forced.error,
-                  fmt::format("prompt '{}' position {}", prompt.name, step.position));
+        sums_.add(prompt.name, step, *forced.error);
       }
     }
 
@@ -135,6 +134,11 @@ class Judge {
     } else if (strict && free_id != step.token && verdict == StepVerdict::kExact) {
       verdict = StepVerdict::kDrift;  // behind the fork; right again when re-anchored
       shown = free_id;
+    }
+    if (report.suspect_prompt.empty() &&
+        (verdict == StepVerdict::kWrong || forced.non_finite > 0)) {
+      report.suspect_prompt = prompt.name;
+      report.suspect_position = step.position;
     }
     ParityRow row = make_row(prompt, t, shown, options_);
     row.verdict = verdict;

@@ -47,6 +47,10 @@ void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
                             reference.path.string()));
   }
   report.r_rms = found->rms;
+  if (report.suspect_prompt.empty()) {
+    report.suspect_prompt = found->worst_prompt;
+    report.suspect_position = found->worst_position;
+  }
   const RatioLimits& limits = options.limits;
   // Rounded logits of a baseline carry an error that B' does not have: reported, not judged.
   if (options.is_baseline && options.logits_bf16) {
@@ -56,8 +60,10 @@ void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
   }
   report.r_rms_limit = limits.rms;
   judge_ratio(Check::kRms, "R_rms", found->rms, limits.rms, "", findings);
-  judge_ratio(Check::kStep, "R_step", found->step, limits.step, " at " + found->worst_step,
-              findings);
+  judge_ratio(
+      Check::kStep, "R_step", found->step, limits.step,
+      fmt::format(" at prompt '{}' position {}", found->worst_prompt, found->worst_position),
+      findings);
   judge_ratio(Check::kInf, "R_inf", found->inf, limits.inf, "", findings);
   judge_ratio(Check::kKl, "R_KL", found->kl, limits.kl, "", findings);
   judge_ratchet(found->rms, options, findings);

@@ -10,8 +10,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kTopCount = 32, kProjections = 32;
-constexpr uint64_t kSketchSeed = 0x6d6b62656e636831;
+constexpr int kTopCount = 32;
 // Beyond this the band of near ties is so wide that a calibration says nothing about tokens.
 constexpr double kMaxPairwise = 0.5;
 
@@ -40,7 +39,7 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
   step.centred_norm = std::sqrt(squares);
   step.margin =
       step.top_logits.size() > 1 ? double{step.top_logits[0]} - double{step.top_logits[1]} : 0;
-  step.sketch = sketch_of(z, vocab, kSketchSeed, kProjections);
+  step.sketch = sketch_of(z, vocab, kLiveSketchSeed, kLiveProjections);
   return step;
 }
 
@@ -73,14 +72,17 @@ void check_finite(const Logits& logits, const char* who) {
 
 class LiveCapture {
  public:
-  LiveCapture(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab)
+  // `baseline` may be null: then nobody's flips are counted.
+  LiveCapture(Engine& truth, Engine* baseline, Engine& head_fp32, int vocab)
       : truth_(truth), baseline_(baseline), head_fp32_(head_fp32), vocab_(vocab) {}
 
   ReferencePrompt capture(const std::string& name, const std::vector<int32_t>& ids, int steps) {
     ReferencePrompt prompt;
     prompt.name = name;
     prompt.ids = ids;
-    for (Engine* engine : {&truth_, &baseline_, &head_fp32_}) start_prompt(*engine, prompt);
+    for (Engine* engine : {&truth_, baseline_, &head_fp32_}) {
+      if (engine != nullptr) start_prompt(*engine, prompt);
+    }
     for (int start = 0; start < steps; start += kMaxLogitSteps) {
       add_chunk(prompt, std::min(kMaxLogitSteps, steps - start));
     }
@@ -93,7 +95,7 @@ class LiveCapture {
   void add_chunk(ReferencePrompt& prompt, int count) {
     const auto vocab = static_cast<size_t>(vocab_);
     Logits of_truth(vocab * static_cast<size_t>(count), std::nanf(""));
-    Logits of_baseline = of_truth, of_head = of_truth;
+    Logits of_head = of_truth;
     const int32_t input = prompt.steps.empty() ? prompt.ids.back() : prompt.steps.back().token;
     const std::vector<int32_t> path = truth_.decode(count, nullptr, of_truth.data());
     check_finite(of_truth, "T");
@@ -101,10 +103,15 @@ class LiveCapture {
     // B and B' walk T's path: inputs are T's tokens, one step behind.
     std::vector<int32_t> inputs(path.begin(), path.end());
     inputs.insert(inputs.begin(), input);
-    for (Engine* engine : {&baseline_, &head_fp32_}) engine->set_pending(input);
-    const std::vector<int32_t> b_ids = baseline_.decode(count, inputs.data(), of_baseline.data());
+    std::vector<int32_t> b_ids(static_cast<size_t>(count), -1);
+    if (baseline_ != nullptr) {
+      baseline_->set_pending(input);
+      Logits of_baseline(of_truth.size(), std::nanf(""));
+      b_ids = baseline_->decode(count, inputs.data(), of_baseline.data());
+      check_finite(of_baseline, "B");
+    }
+    head_fp32_.set_pending(input);
     const std::vector<int32_t> h_ids = head_fp32_.decode(count, inputs.data(), of_head.data());
-    check_finite(of_baseline, "B");
     check_finite(of_head, "B'");
     for (int i = 0; i < count; ++i) {
       const float* t = of_truth.data() + vocab * static_cast<size_t>(i);
@@ -124,12 +131,19 @@ class LiveCapture {
     }
   }
 
-  Engine &truth_, &baseline_, &head_fp32_;
+  Engine& truth_;
+  Engine* baseline_;
+  Engine& head_fp32_;
   int vocab_;
   int flips_ = 0;
 };
 
 }  // namespace
+
+ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
+                             const std::vector<int32_t>& ids, int steps) {
+  return LiveCapture(truth, nullptr, head_fp32, vocab).capture(name, ids, steps);
+}
 
 GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
                              const std::vector<std::vector<int32_t>>& prompts, int steps) {
@@ -140,9 +154,9 @@ GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32,
   }
   GreedyReference reference;
   reference.model_name = "live";
-  reference.sketch_seed = kSketchSeed;
-  reference.sketch_projections = kProjections;
-  LiveCapture capture(truth, baseline, head_fp32, vocab);
+  reference.sketch_seed = kLiveSketchSeed;
+  reference.sketch_projections = kLiveProjections;
+  LiveCapture capture(truth, &baseline, head_fp32, vocab);
   for (size_t i = 0; i < prompts.size(); ++i) {
     reference.prompts.push_back(capture.capture(fmt::format("live {}", i + 1), prompts[i], steps));
   }

@@ -60,6 +60,12 @@ struct ParityReport {
   // What ran and what was ruled out, each check once, in the order of check_table(). A failed one
   // stands behind every failing verdict.
   std::vector<CheckResult> checks;
+  // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
+  std::string repeats_sha256;
+  // Where localising starts: the first wrong or not finite step, else the one farthest from T. Not
+  // in report.json.
+  std::string suspect_prompt;
+  int suspect_position = -1;
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::vector<ParityRow> rows;
 };
@@ -108,6 +114,13 @@ GreedyReference merge_token_only(const std::vector<GreedyReference>& references)
 // strict set are not the closed form of the analytic checkpoint `lagset`, or where a prompt is too
 // short for it.
 void check_closed_form(const GreedyReference& reference, std::string_view lagset);
+
+// T's own path of `steps` steps behind `ids`, with the errors of B' on it; no limit on D.
+ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
+                             const std::vector<int32_t>& ids, int steps);
+// Seed and number of the sketches that a captured path holds.
+inline constexpr uint64_t kLiveSketchSeed = 0x6d6b62656e636831;
+inline constexpr int kLiveProjections = 32;
 
 // A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B
 // `baseline`, teacher-forced on T's path. Throws Error(kInvalidReference) when D > 0.5.

@@ -57,23 +57,23 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
   return error;
 }
 
-void RatioSums::add(const ReferenceStep& step, const StepError& error, const std::string& where) {
-  squared_ += error.squared;
-  baseline_squared_ += step.baseline_error_norm * step.baseline_error_norm;
-  if (baseline_norms_.empty() || error.squared > largest_squared_) {
-    largest_squared_ = error.squared;
-    worst_step_ = where;
-  }
+void RatioSums::add(const std::string& prompt, const ReferenceStep& step, const StepError& error) {
   inf_ = std::max(inf_, error.inf_top);
   baseline_inf_ = std::max(baseline_inf_, step.baseline_error_inf_top);
   kl_ += error.kl;
   baseline_kl_ += step.baseline_kl;
-  baseline_norms_.push_back(step.baseline_error_norm);
+  steps_.push_back({std::sqrt(error.squared), step.baseline_error_norm, prompt, step.position});
 }
 
 std::optional<Ratios> RatioSums::ratios() const {
-  if (!(baseline_squared_ > 0)) return std::nullopt;
-  std::vector<double> norms = baseline_norms_;
+  double squared = 0, baseline_squared = 0;
+  std::vector<double> norms;
+  for (const Step& s : steps_) {
+    squared += s.norm * s.norm;
+    baseline_squared += s.baseline_norm * s.baseline_norm;
+    norms.push_back(s.baseline_norm);
+  }
+  if (!(baseline_squared > 0)) return std::nullopt;
   std::sort(norms.begin(), norms.end());
   const size_t half = norms.size() / 2;
   const double median = norms.size() % 2 == 1 ? norms[half] : (norms[half - 1] + norms[half]) / 2;
@@ -83,11 +83,16 @@ std::optional<Ratios> RatioSums::ratios() const {
                            : 0.0;
   };
   Ratios r;
-  r.rms = std::sqrt(squared_ / baseline_squared_);
-  r.step = over(std::sqrt(largest_squared_), median);
+  r.rms = std::sqrt(squared / baseline_squared);
+  for (const Step& s : steps_) {
+    const double step = over(s.norm, std::max(median, s.baseline_norm));
+    if (r.worst_position >= 0 && step <= r.step) continue;
+    r.step = step;
+    r.worst_prompt = s.prompt;
+    r.worst_position = s.position;
+  }
   r.inf = over(inf_, baseline_inf_);
   r.kl = kl_ / (baseline_kl_ + kLeastDivergence);
-  r.worst_step = worst_step_;
   return r;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/report/render.h"
 
@@ -107,7 +108,29 @@ std::string profile_table(const Group& group) {
          table.str();
 }
 
+// A case of `mkbench parity` has no clock.
+bool is_parity_case(const CaseReport& c) { return c.n_gen == 0 && c.n_prompt == 0; }
+
+std::string checks_table(const Group& group) {
+  MarkdownTable table({"engine", "checks passed", "failed", "not applicable", "verdict"},
+                      {false, true, true, true, false});
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      std::map<CheckStatus, int> count;
+      if (e.parity) {
+        for (const CheckResult& r : e.parity->checks) ++count[r.status];
+      }
+      table.add({engine_label(e), std::to_string(count[CheckStatus::kPassed]),
+                 std::to_string(count[CheckStatus::kFailed]),
+                 std::to_string(count[CheckStatus::kNotApplicable]),
+                 std::string(verdict_name(e.verdict))});
+    }
+  }
+  return table.str();
+}
+
 std::string engine_table(const Group& group) {
+  if (is_parity_case(*group.front())) return checks_table(group);
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
@@ -214,6 +237,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     if (e.parity) notes.push_back(parity_line(e));
   }
   for (const EngineReport& e : c.engines) {
+    if (is_parity_case(c)) continue;
     if (!e.times_withheld.empty()) {
       // A failing verdict is among the case's reasons, below.
       if (!times_allowed(e.verdict) || !e.timed) continue;
@@ -232,7 +256,9 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     }
   }
   for (const ComparisonReport& comparison : c.comparisons) {
-    if (on_cpu || comparison.speedup.value || comparison.speedup.reason.empty()) continue;
+    if (on_cpu || is_parity_case(c) || comparison.speedup.value ||
+        comparison.speedup.reason.empty())
+      continue;
     notes.push_back("no speed-up: " + one_line(comparison.speedup.reason));
   }
   if (!c.generated_text.empty()) {

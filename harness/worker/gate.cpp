@@ -9,6 +9,7 @@
 #include "harness/report/report.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
+#include "harness/worker/trials.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
@@ -124,6 +125,11 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
     if (!all.first_divergence && r.first_divergence) {
       all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
     }
+    if (exit_code(all.verdict) == 0 && exit_code(r.verdict) != 0) {
+      all.suspect_prompt = r.suspect_prompt;
+      all.suspect_position = r.suspect_position;
+      all.verdict = r.verdict;
+    }
     all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());
     for (const CheckResult& check : r.checks) merge_check(all.checks, check);
     for (int ParityReport::*count :
@@ -226,6 +232,7 @@ bool Gate::pass_baseline(Contestant& baseline) {
                             verdict_name(report.verdict), report.reason));
     return false;
   }
+  baseline_ = baseline.engine.get();
   baseline.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
   send_verdict(sink_, baseline.name, baseline.verdict, "");
   return true;
@@ -233,7 +240,16 @@ bool Gate::pass_baseline(Contestant& baseline) {
 
 void Gate::judge_candidate(Contestant& candidate) {
   guard_engine(sink_, candidate, [&] {
-    const ParityReport report = judge(*candidate.engine, candidate.name, false, false);
+    ParityReport report = judge(*candidate.engine, candidate.name, false, false);
+    Trials trials(job_, services_, weights_, max_context_, watch_);
+    if (job_.whole_parity) {
+      trials.run(*candidate.engine, candidate.name,
+                 repeated_prompts(job_, weights_.config.shape, references_.all), report);
+    }
+    if (baseline_ != nullptr) {
+      trials.localise_failure(*candidate.engine, candidate.name, *baseline_, references_.all,
+                              report);
+    }
     send_parity(candidate.name, report);
     if (!times_allowed(report.verdict)) {
       fail_engine(sink_, candidate, report.verdict, report.reason);

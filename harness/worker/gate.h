@@ -67,6 +67,7 @@ class Gate {
   const int max_context_;
   ProgressWatch& watch_;
   MessageSink& sink_;
+  Engine* baseline_ = nullptr;  // once it has passed
 };
 
 // One report of several references: counts add up, the worst verdict and the largest ratio stand.

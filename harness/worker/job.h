@@ -11,7 +11,7 @@ namespace mkbench {
 // Everything about one case. Engines are named by their resolved names ("eager", "ring", "plain",
 // "host-twin").
 struct CaseJob {
-  std::string kind = "case";   // "probe", "plan", "ceiling", "doctor", "tune", "case"
+  std::string kind = "case";   // "probe", "plan", "ceiling", "doctor", "tune", "repeats", "case"
   std::string model;           // one item of --model
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;

@@ -41,6 +41,7 @@ mkbench_library(mkbench_flow
     worker/supervisor.cpp
     worker/text.cpp
     worker/timed_truth.cpp
+    worker/trials.cpp
     worker/watch.cpp
     worker/worker_main.cpp
   PUBLIC mkbench_options_parser mkbench_judge

@@ -111,6 +111,9 @@ void do_job(const Json& json, MessageSink& sink) {
       measure_ceiling(job, sink);
     } else if (job.kind == "plan") {
       plan_case(job, sink);
+    } else if (job.kind == "repeats") {
+      sink.send(
+          {{"type", "repeats"}, {"hashes", hash_case_repeats(job, make_services(job), sink)}});
     } else if (job.kind == "tune") {
       tune_ring(job, sink);
     } else if (job.kind == "doctor") {
