@@ -22,8 +22,8 @@ const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-
 // "profile" is a run with --profile.
 constexpr char kProfileCommand[] = "profile";
 const std::vector<std::pair<std::string, Command>> kCommands = {
-    {"run", Command::kRun},   {"parity", Command::kParity},     {"doctor", Command::kDoctor},
-    {"plot", Command::kPlot}, {"list", Command::kList},         {kProfileCommand, Command::kRun},
+    {"run", Command::kRun},   {"parity", Command::kParity},    {"doctor", Command::kDoctor},
+    {"plot", Command::kPlot}, {"list", Command::kList},        {kProfileCommand, Command::kRun},
     {"tune", Command::kTune}, {"selftest", Command::kSelftest}};
 
 // Environment variables that are not flags.

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "harness/parity/findings.h"
+#include "harness/parity/isolation.h"
 #include "harness/parity/ratchet.h"
+#include "harness/parity/repeats.h"
 #include "harness/selftest/faulty_engine.h"
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/probes.h"
@@ -28,22 +31,33 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-// As the gate judges a candidate. `ratchet`: R_rms of the engine without a fault, in the place of a
-// committed value. A control is another kernel than that one: it has none.
-ParityReport judge(Engine& engine, const GreedyReference& reference, const ModelShape& shape,
-                   std::optional<double> ratchet) {
+// Most ids of the prompts that are repeated in a lane: a lane has a second.
+constexpr size_t kLongestRepeated = 24;
+// Cache lengths that a lane's sweep takes step by step, and the longest that it jumps to.
+constexpr int kSweptSteps = 96, kSweptLongest = 132;
+
+const std::function<void()> kNoStop = [] {};
+
+ParityOptions options_for(const ModelShape& shape) {
   ParityOptions options;
   options.vocab = shape.vocab;
   options.layers = shape.layers;
-  if (ratchet) {
-    const EngineCapabilities can = engine.capabilities();
-    options.ratchet_key = RatchetKey{.engine = can.name,
-                                     .card = card_of(can.device),
-                                     .model = reference.model_name,
-                                     .lagset = ""};
-    options.ratchet = ratchet;
+  return options;
+}
+
+std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
+  std::vector<ReferencePrompt> prompts;
+  for (const ReferencePrompt& p : reference.prompts) {
+    if (p.ids.size() <= kLongestRepeated) prompts.push_back(p);
   }
-  return judge_parity(engine, reference, options);
+  return prompts_to_repeat(prompts);
+}
+
+// From the first id of the first prompt on.
+SweepTruth sweep_of(const ModelWeights& weights, Engine& truth, Engine& head_fp32,
+                    const GreedyReference& reference) {
+  return live_sweep(truth, head_fp32, weights.config.shape.vocab,
+                    {reference.prompts.front().ids.front()}, kSweptSteps, kSweptLongest, kNoStop);
 }
 
 bool is_control(const FaultLane& lane) {
@@ -77,6 +91,9 @@ LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
   c.reference = read_reference(files[0]);
   c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
+  const auto head_fp32 =
+      make_host_twin(c.weights, {.max_context = kMaxContext, .fault = PlantedFault::kHfRounding});
+  c.sweep = sweep_of(c.weights, *make_oracle_engine(c.weights), *head_fp32, c.reference);
   return c;
 }
 
@@ -102,6 +119,7 @@ LaneRunner::Case LaneRunner::four_layers_case() {
   const auto head_fp32 = twin(PlantedFault::kHfRounding);
   const auto baseline = twin(PlantedFault::kBf16Logits);
   c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
+  c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference);
   return c;
 }
 
@@ -130,10 +148,15 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     throw Error(ErrorKind::kRuntime,
                 "fault table: no fault of the gate is called '" + std::string(lane.plant) + "'");
   }
-  const auto reports =
-      found->run(c.recording, c.reference, [&c](Engine& engine, const GreedyReference& reference) {
-        return judge(engine, reference, c.weights.config.shape, std::nullopt);
-      });
+  const ModelShape& shape = c.weights.config.shape;
+  const auto judge = [&](Engine& engine, const GreedyReference& reference) {
+    ParityReport report = judge_parity(engine, reference, options_for(shape));
+    Findings findings;
+    judge_repeats(engine, short_prompts(reference), shape.vocab, kNoStop, findings);
+    findings.conclude(report);
+    return report;
+  };
+  const auto reports = found->run(c.recording, c.reference, judge);
   // Wherever the fault stands, the same checks must fail.
   LaneOutcome first = outcome_of(reports.at(0));
   for (const ParityReport& report : reports) {
@@ -151,7 +174,7 @@ double LaneRunner::sound_r_rms(const FaultLane& lane, const Case& c) {
   FaultLane sound = lane;
   sound.plant = "none";
   const std::unique_ptr<Engine> e = engine(sound, c.weights, kMaxContext);
-  const ParityReport report = judge(*e, c.reference, c.weights.config.shape, std::nullopt);
+  const ParityReport report = judge_parity(*e, c.reference, options_for(c.weights.config.shape));
   if (!report.r_rms) {
     throw Error(ErrorKind::kRuntime,
                 "selftest: no R_rms of the engine without a fault, lane " + key);
@@ -173,12 +196,30 @@ LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
   return outcome;
 }
 
+// As the gate judges a candidate. For a ratchet it has R_rms of the engine without a fault, in the
+// place of a committed value; a control is another kernel than that, and has none.
 LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
   const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);
-  std::optional<double> ratchet;
-  if (!is_control(lane)) ratchet = sound_r_rms(lane, c);
-  return outcome_of(judge(*e, c.reference, c.weights.config.shape, ratchet));
+  ParityOptions options = options_for(c.weights.config.shape);
+  if (!is_control(lane)) {
+    const EngineCapabilities can = e->capabilities();
+    options.ratchet_key = RatchetKey{.engine = can.name,
+                                     .card = card_of(can.device),
+                                     .model = c.reference.model_name,
+                                     .lagset = ""};
+    options.ratchet = sound_r_rms(lane, c);
+  }
+  ParityReport report = judge_parity(*e, c.reference, options);
+  Findings findings;
+  const std::vector<ReferencePrompt> prompts = short_prompts(c.reference);
+  judge_repeats(*e, prompts, options.vocab, kNoStop, findings);
+  judge_isolation(
+      *e, prompts.front(), prompts.back(), options.vocab,
+      [&] { return engine(lane, c.weights, kMaxContext); }, kNoStop, findings);
+  judge_sweep(*e, c.sweep, options, kNoStop, findings);
+  findings.conclude(report);
+  return outcome_of(report);
 }
 
 LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {

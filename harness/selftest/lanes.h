@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/parity/parity.h"
+#include "harness/parity/sweep.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/recorded_engine.h"
 #include "references/engine.h"
@@ -35,7 +36,8 @@ class LaneRunner {
   struct Case {
     ModelWeights weights;
     GreedyReference reference;
-    std::shared_ptr<const Recording> recording;
+    std::shared_ptr<const Recording> recording;  // null where nothing is committed
+    SweepTruth sweep;
   };
   const Case& case_of(const std::string& model);
   static Case committed_case(const std::string& model);
