@@ -119,7 +119,8 @@ __device__ __forceinline__ Lane consumer_lane() {
   return {t >> 5, t & 31, (t & 31) >> 2, t & 3};
 }
 
-__device__ __forceinline__ int opaque(int x) {
+template <typename T>
+__device__ __forceinline__ T opaque(T x) {
   asm volatile("" : "+r"(x));
   return x;
 }
