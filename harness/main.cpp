@@ -31,6 +31,7 @@ int run_main(const std::vector<std::string>& argv) {
   install_interrupt_handlers();
   switch (options.command) {
     case Command::kRun:
+    case Command::kParity:
       return run_command(options, argv);
     case Command::kDoctor:
       return doctor_command(options);
@@ -38,6 +39,8 @@ int run_main(const std::vector<std::string>& argv) {
       return plot_command(options);
     case Command::kTune:
       return tune_command(options);
+    case Command::kSelftest:
+      return selftest_command(options);
     case Command::kList:
       return list_command(options);
   }

@@ -16,14 +16,15 @@ void refuse_later(std::string_view flag, const std::vector<std::string>& words,
                   const std::vector<std::string>& known, const std::vector<std::string>& later) {
   for (const std::string& word : words) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    if (std::find(later.begin(), later.end(), word) != later.end() ||
-        (flag == "engine" && word.ends_with(".so"))) {
+    if (flag == "engine" && word.ends_with(".so")) continue;  // a plugin's file
+    if (std::find(later.begin(), later.end(), word) != later.end()) {
       bad_usage(fmt::format("--{}: '{}' is not available in this version", flag, word));
     }
     const std::string nearest = nearest_word(word, known);
-    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}", flag, word,
+    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}{}", flag, word,
                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                          fmt::join(known, ", ")));
+                          fmt::join(known, ", "),
+                          flag == "engine" ? ", a path that ends in .so" : ""));
   }
 }
 
@@ -65,6 +66,12 @@ double parse_seconds(const std::string& text) {
   return parse_number<double>("timeout", text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+PlantedFault parse_fault(const std::string& text) {
+  std::vector<std::pair<std::string, PlantedFault>> choices;
+  for (const PlantedFaultInfo& info : planted_faults()) choices.emplace_back(info.name, info.fault);
+  return parse_choice<PlantedFault>("plant-fault", text, choices);
+}
+
 std::string parse_test_worker(const std::string& text) {
   const std::string mode = text.substr(0, text.find(':'));
   parse_choice<int>("test-worker", mode,
@@ -79,8 +86,9 @@ void set_parity(Options&, const std::string& text) {
 
 constexpr unsigned bit(Command c) { return command_bit(c); }
 constexpr unsigned kRunOnly = bit(Command::kRun);
-constexpr unsigned kRunAndDoctor = kRunOnly | bit(Command::kDoctor);
-constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune);
+constexpr unsigned kJudging = kRunOnly | bit(Command::kParity);
+constexpr unsigned kRunAndDoctor = kJudging | bit(Command::kDoctor);
+constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune) | bit(Command::kSelftest);
 constexpr unsigned kAll = kOnMachine | bit(Command::kPlot) | bit(Command::kList);
 
 }  // namespace
@@ -101,16 +109,17 @@ const std::vector<Flag>& flag_table() {
        "baselines: eager; none = it judges parity and is not timed, so no speed-up", kRunOnly,
        false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin "
-       "[megakernel; host-twin on cpu]",
-       kRunOnly, false, [](O& o, S t) { o.engines = parse_engines(t); }},
+       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin, a path "
+       "that ends in .so (references/engine_abi.h) [megakernel; host-twin on cpu]",
+       kJudging, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
        "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "
        "each is a case "
        "[synthetic; tiny,tiny-untied on cpu]",
-       kRunOnly, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+       kJudging, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
-       "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kRunAndDoctor, false,
+       "auto = cuda where a usable GPU is, else cpu; cuda never falls back",
+       kRunAndDoctor | bit(Command::kSelftest), false,
        [](O& o, S t) {
          o.device = parse_choice<DeviceChoice>("device", t,
                                                {{"auto", DeviceChoice::kAuto},
@@ -140,7 +149,7 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) {
          o.random_order = parse_choice<bool>("order", t, {{"abba", false}, {"random", true}});
        }},
-      {"seed", 0, "S", "1", "of prompts, orders and bootstraps", kRunOnly, false,
+      {"seed", 0, "S", "1", "of prompts, orders and bootstraps", kJudging, false,
        [](O& o, S t) {
          o.seed = parse_number<uint64_t>("seed", t, 0, std::numeric_limits<uint64_t>::max(),
                                          "a whole number of at least 0");
@@ -148,24 +157,24 @@ const std::vector<Flag>& flag_table() {
       {"confidence", 0, "C", "0.95", "of intervals", kRunOnly, false,
        [](O& o, S t) { o.confidence = parse_confidence(t); }},
       {"parity", 0, "prompt", "prompt", "parity is never off", kRunOnly, false, set_parity},
-      {"parity-table", 0, "", "", "print the parity table also when parity passes", kRunOnly, false,
+      {"parity-table", 0, "", "", "print the parity table also when parity passes", kJudging, false,
        [](O& o, S t) { o.parity_table = parse_switch("parity-table", t); }},
       {"reference", 0, "DIR", "",
-       "references (DIR/<model>/reference*.json) instead of the committed ones", kRunOnly, false,
+       "references (DIR/<model>/reference*.json) instead of the committed ones", kJudging, false,
        [](O& o, S t) { o.reference = t; }},
       {"require-reference", 0, "", "", "a model without a committed reference is INVALID_REFERENCE",
-       kRunOnly, false,
+       kJudging, false,
        [](O& o, S t) { o.require_reference = parse_switch("require-reference", t); }},
       {"output", 'o', "md|json|jsonl|csv|sql", "md", "format of stdout; files are always written",
-       kRunOnly, false,
+       kJudging, false,
        [](O& o, S t) {
          parse_choice<int>("output", t,
                            {{"md", 0}, {"json", 0}, {"jsonl", 0}, {"csv", 0}, {"sql", 0}});
          o.format = t;
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]",
-       kRunOnly | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
-      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kRunOnly, false,
+       kJudging | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
+      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudging, false,
        [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
@@ -180,27 +189,24 @@ const std::vector<Flag>& flag_table() {
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kRunOnly, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"faults", 0, "", "",
+       "plant every fault of the table: each must fail its checks, controls none",
+       bit(Command::kSelftest), false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
       {"in-process", 0, "", "",
-       "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kRunOnly, false,
+       "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudging, false,
        [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
       {"list-devices", 0, "", "", "print the devices and end", kRunOnly, false,
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
-       kRunOnly, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
+       kJudging, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
       {"quiet", 'q', "", "", "no progress", kAll, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kAll, false,
        [](O& o, S t) { o.verbose = parse_switch("verbose", t); }},
-      {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see", kRunOnly,
-       true,
-       [](O& o, S t) {
-         o.fault = parse_choice<PlantedFault>("plant-fault", t,
-                                              {{"rope_theta", PlantedFault::kRopeTheta},
-                                               {"swap_gate_up", PlantedFault::kSwapGateUp},
-                                               {"cache_length", PlantedFault::kCacheLength}});
-       }},
+      {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see", kJudging,
+       true, [](O& o, S t) { o.fault = parse_fault(t); }},
       {"test-worker", 0, "MODE:ENGINE", "",
-       "a worker that hangs, crashes, is killed, runs out of memory, is slow", kRunOnly, true,
+       "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudging, true,
        [](O& o, S t) { o.test_worker = parse_test_worker(t); }},
   };
   return table;

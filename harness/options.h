@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-enum class Command { kRun, kDoctor, kPlot, kList, kTune };
+enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity, kSelftest };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 enum class NvtxMode { kOff, kBlock };
 
@@ -57,6 +57,7 @@ struct Options {
   double timeout_s = 0;  // of one case
   bool profile = false;  // ablations after the samples
   bool in_process = false;
+  bool faults = false;  // selftest: plant the faults of the table
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;

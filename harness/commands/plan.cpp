@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "harness/worker/collector.h"
+#include "harness/worker/plugin_engine.h"
 #include "harness/worker/services.h"
 #include "references/config.h"
 #include "references/error.h"
@@ -59,7 +60,8 @@ void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan
   job.candidates.clear();
   job.asked_names.clear();
   // Somebody has to judge parity, also where nobody is compared with.
-  job.time_baselines = options.compare != std::vector<std::string>{kNoBaseline};
+  job.time_baselines =
+      !job.whole_parity && options.compare != std::vector<std::string>{kNoBaseline};
   for (const std::string& name :
        job.time_baselines ? options.compare : std::vector<std::string>{"eager"}) {
     if (std::find(job.baselines.begin(), job.baselines.end(), name) != job.baselines.end())
@@ -71,6 +73,7 @@ void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan
   if (engines.empty()) engines = {plan.cuda ? "megakernel" : "host-twin"};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
+    if (is_plugin(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
     if (plan.cuda && name != resolved && resolved != "ring") {
       plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
@@ -147,6 +150,7 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
   job.spin_scale = spin_scale(options);
   job.test_worker = options.test_worker;
   job.profile = options.profile;
+  job.whole_parity = options.command == Command::kParity;
 
   const std::vector<std::string> models = models_of(options, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {
@@ -159,6 +163,7 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
     const ModelSpec spec = resolve_model(model);
     job.model = model;
     choose_engines(options, probe, plan, job);
+    if (job.whole_parity) plan.jobs.push_back(job);
     for (const int n_prompt : options.n_prompt) {
       job.n_prompt = n_prompt;
       job.depth = job.n_gen = 0;

@@ -15,6 +15,7 @@
 #include "harness/commands/plan.h"
 #include "harness/commands/plot.h"
 #include "harness/commands/progress.h"
+#include "harness/parity/repeats.h"
 #include "harness/report/junit.h"
 #include "harness/report/report.h"
 #include "harness/worker/build_info.h"
@@ -102,7 +103,7 @@ class Run {
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
-    if (plan.cuda) measure_ceiling();
+    if (plan.cuda && options_.command == Command::kRun) measure_ceiling();
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
       if (interrupted()) break;
@@ -213,6 +214,7 @@ class Run {
       collector.take(message);
       const std::string type = message.value("type", "");
       if (type == "progress") progress_.show(message);
+      if (type == "parity") tell_place(message);
       if (type == "facts" && message.contains("bytes_needed") && !memory_told && !options_.quiet) {
         memory_told = true;
         say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
@@ -228,13 +230,51 @@ class Run {
       collector.finish(run_worker(job, {.deadline_s = options_.timeout_s}, take),
                        options_.timeout_s);
     }
-    progress_.clear();
     report_.interrupted = report_.interrupted || collector.interrupted();
+    repeat_apart(job, collector.report());
+    progress_.clear();
     add_roofline(collector, job, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
     if (Json memo = parity_memo(collector.report()); memo.is_object())
       judged_[job.model] = std::move(memo);
     report_.cases.push_back(std::move(collector.report()));
+  }
+
+  // Where a failure begins, while the rest still runs.
+  void tell_place(const Json& message) {
+    const std::string place = message.at("parity").value("localised", "");
+    if (!place.empty()) say(message.value("engine", "") + ": " + place);
+  }
+
+  // The same prompts in processes of their own: `mkbench parity` wants the same bits there.
+  void repeat_apart(CaseJob job, CaseReport& report) {
+    const auto waits = [](const EngineReport& e) {
+      return e.parity && !e.parity->repeats_sha256.empty();
+    };
+    if (std::none_of(report.engines.begin(), report.engines.end(), waits) || interrupted()) return;
+    if (options_.in_process) {
+      warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
+      return;
+    }
+    job.kind = "repeats";
+    std::vector<WorkerAnswer> answers;
+    for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
+      answers.push_back(ask_worker(job, "repeats", options_.timeout_s, false));
+    }
+    for (EngineReport& e : report.engines) {
+      if (!waits(e)) continue;
+      std::vector<FreshRun> runs;
+      for (const WorkerAnswer& a : answers) {
+        if (a.interrupted) continue;
+        runs.push_back(a.ok ? FreshRun{a.message["hashes"].value(e.resolved_name, ""), ""}
+                            : FreshRun{"", a.problem});
+      }
+      const std::string before = e.parity->reason;
+      judge_fresh_runs(runs, *e.parity);
+      if (e.parity->reason == before) continue;
+      if (times_allowed(e.verdict)) e.verdict = e.parity->verdict;
+      e.reasons.push_back(e.parity->reason);
+    }
   }
 
   void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "harness/parity/findings.h"
+#include "harness/parity/states.h"
 
 namespace mkbench {
 namespace {
@@ -14,7 +15,7 @@ struct ForcedStep {
   int32_t id = -1;      // emitted
   int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
   int64_t non_finite = 0;
-  double error_squared = 0;  // |e^K_t|^2, estimated from sketches
+  std::optional<StepError> error;  // where all logits are finite and T has a sketch
 };
 
 // One pass over a row of logits: the argmax (lowest index among equals) and how many are not
@@ -49,8 +50,15 @@ class Judge {
     for (const ReferencePrompt& prompt : reference_.prompts) judge_prompt(prompt, report, findings);
     tally_rows(report);
     judge_tokens(report, findings);
-    if (with_logits_) judge_logits(report, findings);
-    if (first_unequal_) findings.add(Verdict::kNondeterministic, *first_unequal_);
+    judge_finite(report, findings);
+    if (with_logits_) {
+      judge_self(report, findings);
+      judge_logit_errors(report, findings);
+    } else {
+      findings.rule_out(Check::kSelf, "this engine shows no logits");
+      rule_out_ratios("this engine shows no logits", findings);
+    }
+    if (first_unequal_) findings.fail(Check::kSame, Verdict::kNondeterministic, *first_unequal_);
   }
 
  private:
@@ -72,7 +80,9 @@ class Judge {
     // The timed launch: free-running, no logits.
     const std::vector<int32_t> free_ids =
         checked_decode(engine_, n, nullptr, nullptr, prompt.name, findings);
+    look_inside(prompt);
     const std::vector<ForcedStep> forced = forced_run(prompt, with_logits_, findings);
+    look_inside(prompt);
     compare_runs(prompt, free_ids, forced, findings);
 
     bool forked = false;
@@ -100,14 +110,17 @@ class Judge {
                               tau_of(step)));
     }
     report.decided_steps += decided;
+    row_decided_.push_back(decided);
     report.flips += forced.id != step.token;
     report.strict_steps += strict;
     report.strict_matched += strict && free_id == step.token;
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
     if (with_logits_) {
-      report.self_inconsistent += forced.id != forced.argmax;
-      error_squared_ += forced.error_squared;
-      baseline_squared_ += step.baseline_error_norm * step.baseline_error_norm;
+      // An id that never came is missing, not inconsistent.
+      report.self_inconsistent += forced.id != -1 && forced.id != forced.argmax;
+      if (forced.error) {
+        sums_.add(prompt.name, step, *forced.error);
+      }
     }
 
     StepVerdict verdict = judge_token(step, forced.id);
@@ -122,6 +135,11 @@ class Judge {
     } else if (strict && free_id != step.token && verdict == StepVerdict::kExact) {
       verdict = StepVerdict::kDrift;  // behind the fork; right again when re-anchored
       shown = free_id;
+    }
+    if (report.suspect_prompt.empty() &&
+        (verdict == StepVerdict::kWrong || forced.non_finite > 0)) {
+      report.suspect_prompt = prompt.name;
+      report.suspect_position = step.position;
     }
     ParityRow row = make_row(prompt, t, shown, options_);
     row.verdict = verdict;
@@ -138,20 +156,13 @@ class Judge {
     start_prompt(engine_, prompt);
     for (int start = 0; start < n; start += kMaxLogitSteps) {
       const int count = std::min(kMaxLogitSteps, n - start);
-      std::vector<int32_t> inputs(static_cast<size_t>(count), -1);
-      for (int i = 0; i < count; ++i) {
-        const int before = start + i - 1;
-        inputs[static_cast<size_t>(i)] =
-            before < 0 ? prompt.ids.back() : prompt.steps[static_cast<size_t>(before)].token;
-      }
-      if (start > 0) engine_.set_pending(inputs[0]);
       // NaN beforehand: a row that the engine does not write is a row that is not finite.
       if (with_logits) {
         logits.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
       }
       const std::vector<int32_t> ids =
-          checked_decode(engine_, count, inputs.data(), with_logits ? logits.data() : nullptr,
-                         prompt.name, findings);
+          forced_decode(engine_, prompt, start, count, with_logits ? logits.data() : nullptr,
+                        options_.vocab, findings);
       for (size_t i = 0; i < ids.size(); ++i) {
         const size_t at = static_cast<size_t>(start) + i;
         result[at].id = ids[i];
@@ -165,22 +176,24 @@ class Judge {
   void measure_step(const ReferenceStep& expected, const float* logits, ForcedStep& step) const {
     scan_logits(logits, options_.vocab, step);
     if (step.non_finite > 0 || expected.sketch.empty()) return;
-    const std::vector<float> sketch =
-        sketch_of(logits, options_.vocab, reference_.sketch_seed, reference_.sketch_projections);
-    // E[(r . e)^2] = |e|^2 for a vector r of independent signs; the mean over projections estimates
-    // it.
-    double squares = 0;
-    for (size_t p = 0; p < expected.sketch.size(); ++p) {
-      const double difference = double{sketch[p]} - double{expected.sketch[p]};
-      squares += difference * difference;
-    }
-    step.error_squared = squares / static_cast<double>(expected.sketch.size());
+    step.error = error_of(expected, logits, options_.vocab, reference_.sketch_seed,
+                          reference_.sketch_projections);
+  }
+
+  // Hidden states and KV rows after a run of a prompt.
+  void look_inside(const ReferencePrompt& prompt) {
+    const StateScan scan = scan_states(engine_, options_.layers,
+                                       static_cast<int>(prompt.ids.size()) - 1, options_.every_row);
+    states_seen_ += scan.states;
+    if (first_not_finite_.empty() && !scan.first.empty())
+      first_not_finite_ = fmt::format("{} after prompt '{}'", scan.first, prompt.name);
   }
 
   // Ids with and without logits must be equal wherever both runs stood in the same context.
   void compare_runs(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
                     const std::vector<ForcedStep>& forced, Findings& findings) {
     if (!options_.repeat_without_logits || first_unequal_) return;
+    findings.ran(Check::kSame);
     const size_t n = prompt.steps.size();
     size_t same_context = 0;
     while (same_context < n && free_ids[same_context] == prompt.steps[same_context].token) {
@@ -205,53 +218,91 @@ class Judge {
     return true;
   }
 
-  void judge_tokens(ParityReport& report, Findings& findings) const {
-    if (report.wrong > 0) {
-      const auto first =
-          std::find_if(report.rows.begin(), report.rows.end(),
-                       [](const ParityRow& r) { return r.verdict == StepVerdict::kWrong; });
-      findings.add(
-          Verdict::kFailToken,
-          fmt::format("{} of {} tokens wrong, first {} (margin {:.3g}, D {:.3g})", report.wrong,
-                      report.steps, describe_row(*first), first->margin, reference_.pairwise_d));
+  // What is WRONG at a decided step, what is WRONG at a near tie, and the first of each.
+  void judge_rows(const ParityReport& report, bool decided, Findings& findings) const {
+    const Check check = decided ? Check::kDecided : Check::kNearTie;
+    const ParityRow* first = nullptr;
+    int wrong = 0;
+    for (size_t i = 0; i < report.rows.size(); ++i) {
+      if (row_decided_[i] != decided) continue;
+      findings.ran(check);
+      if (report.rows[i].verdict != StepVerdict::kWrong) continue;
+      if (first == nullptr) first = &report.rows[i];
+      ++wrong;
     }
+    if (first == nullptr) return;
+    findings.fail(check, Verdict::kFailToken,
+                  fmt::format("{} of {} tokens wrong{}, first {} (margin {:.3g}, D {:.3g})", wrong,
+                              report.steps, decided ? "" : " at near ties", describe_row(*first),
+                              first->margin, reference_.pairwise_d));
+  }
+
+  void judge_tokens(ParityReport& report, Findings& findings) const {
+    judge_rows(report, true, findings);
+    judge_rows(report, false, findings);
+    findings.rule_out(Check::kDecided, "the reference has no decided step");
+    findings.rule_out(Check::kNearTie, "the reference has no near tie");
+    judge_strict(report, findings);
     const double flips = reference_.baseline_flips;
     report.flips_allowed =
         static_cast<int>(std::floor(flips + 3 * std::sqrt(std::max(1.0, flips))));
+    findings.measured(Check::kFlips, report.flips, report.flips_allowed);
     if (report.flips > report.flips_allowed) {
-      findings.add(Verdict::kFailToken,
-                   fmt::format("flip cap: {} of {} steps differ from T, at most {} allowed",
-                               report.flips, report.steps, report.flips_allowed));
+      findings.fail(Check::kFlips, Verdict::kFailToken,
+                    fmt::format("flip cap: {} of {} steps differ from T, at most {} allowed",
+                                report.flips, report.steps, report.flips_allowed));
     }
   }
 
-  void judge_logits(ParityReport& report, Findings& findings) const {
+  void judge_strict(const ParityReport& report, Findings& findings) const {
+    if (report.strict_steps == 0) {
+      findings.rule_out(Check::kStrict, "the reference has no strict prompt");
+      return;
+    }
+    findings.ran(Check::kStrict);
+    if (report.strict_matched == report.strict_steps) return;
+    findings.fail(Check::kStrict, Verdict::kFailToken,
+                  fmt::format("strict set: {} of {} free-running tokens are equal",
+                              report.strict_matched, report.strict_steps));
+  }
+
+  void judge_finite(const ParityReport& report, Findings& findings) const {
+    if (!with_logits_ && states_seen_ == 0) {
+      findings.rule_out(Check::kFinite, "this engine shows no logits, hidden states or KV rows");
+      return;
+    }
+    findings.ran(Check::kFinite);
+    if (states_seen_ == 0 && options_.layers > 0) {
+      findings.note(Check::kFinite, "logits alone: this engine shows no hidden states or KV rows");
+    }
     if (report.non_finite > 0) {
-      findings.add(
-          Verdict::kFailFidelity,
+      findings.fail(
+          Check::kFinite, Verdict::kFailFidelity,
           fmt::format("{} logits are NaN or Inf or were never written", report.non_finite));
     }
-    if (report.self_inconsistent > 0) {
-      findings.add(Verdict::kFailSelf,
-                   fmt::format("{} of {} emitted tokens are not the lowest-index argmax of the "
-                               "engine's own logits",
-                               report.self_inconsistent, report.steps));
+    if (!first_not_finite_.empty()) {
+      findings.fail(Check::kFinite, Verdict::kFailFidelity,
+                    fmt::format("NaN or Inf in the {}", first_not_finite_));
     }
-    if (reference_.sketch_projections <= 0) return;
-    if (!(baseline_squared_ > 0)) {
-      throw Error(ErrorKind::kInvalidReference,
-                  fmt::format("reference {}: baseline error norms are all 0, wanted > 0 somewhere",
-                              reference_.path.string()));
+  }
+
+  void judge_logit_errors(ParityReport& report, Findings& findings) const {
+    if (reference_.sketch_projections <= 0) {
+      rule_out_ratios("the reference has no sketches", findings);
+    } else if (report.non_finite > 0) {
+      rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
+    } else {
+      judge_ratios(sums_, reference_, options_, report, findings);
     }
-    // Rounded logits of a baseline carry an error that B' does not have: reported, not judged.
-    const bool judged = !(options_.is_baseline && options_.logits_bf16);
-    report.r_rms_limit = judged ? options_.r_rms_limit : 0;
-    if (report.non_finite > 0) return;  // no ratio of NaN
-    report.r_rms = std::sqrt(error_squared_ / baseline_squared_);
-    if (judged && !(*report.r_rms <= options_.r_rms_limit)) {
-      findings.add(Verdict::kFailFidelity,
-                   fmt::format("R_rms {:.3g} > {:.3g}", *report.r_rms, options_.r_rms_limit));
-    }
+  }
+
+  void judge_self(const ParityReport& report, Findings& findings) const {
+    findings.ran(Check::kSelf);
+    if (report.self_inconsistent == 0) return;
+    findings.fail(Check::kSelf, Verdict::kFailSelf,
+                  fmt::format("{} of {} emitted tokens are not the lowest-index argmax of the "
+                              "engine's own logits",
+                              report.self_inconsistent, report.steps));
   }
 
   void report_progress(const std::string& prompt, int steps) {
@@ -264,7 +315,10 @@ class Judge {
   const ParityOptions& options_;
   const bool with_logits_;
   int steps_in_all_ = 0, steps_done_ = 0;
-  double error_squared_ = 0, baseline_squared_ = 0;
+  RatioSums sums_;
+  std::vector<bool> row_decided_;  // beside the report's rows
+  int states_seen_ = 0;
+  std::string first_not_finite_;
   std::optional<std::string> first_unequal_;
 };
 

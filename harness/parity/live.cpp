@@ -5,25 +5,16 @@
 #include <numeric>
 
 #include "harness/parity/findings.h"
+#include "harness/parity/ratios.h"
 
 namespace mkbench {
 namespace {
 
-constexpr int kTopCount = 32, kProjections = 32;
-constexpr uint64_t kSketchSeed = 0x6d6b62656e636831;
+constexpr int kTopCount = 32;
 // Beyond this the band of near ties is so wide that a calibration says nothing about tokens.
 constexpr double kMaxPairwise = 0.5;
 
 using Logits = std::vector<float>;  // [steps, vocab]
-
-double mean_of(const float* z, int vocab) { return std::accumulate(z, z + vocab, 0.0) / vocab; }
-
-double logsumexp_of(const float* z, int vocab) {
-  const double top = *std::max_element(z, z + vocab);
-  double sum = 0;
-  for (int i = 0; i < vocab; ++i) sum += std::exp(z[i] - top);
-  return top + std::log(sum);
-}
 
 // T's half of a step: token, top 32, moments, margin, sketch.
 ReferenceStep truth_step(const float* z, int vocab, int position) {
@@ -48,22 +39,8 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
   step.centred_norm = std::sqrt(squares);
   step.margin =
       step.top_logits.size() > 1 ? double{step.top_logits[0]} - double{step.top_logits[1]} : 0;
-  step.sketch = sketch_of(z, vocab, kSketchSeed, kProjections);
+  step.sketch = sketch_of(z, vocab, kLiveSketchSeed, kLiveProjections);
   return step;
-}
-
-// KL(p^T || p^B') over T's top ids and one bucket for all the rest.
-double divergence_of(const ReferenceStep& step, const float* b, double b_logsumexp) {
-  double kl = 0, rest_t = 1, rest_b = 1;
-  for (size_t i = 0; i < step.top_ids.size(); ++i) {
-    const double log_t = step.top_logits[i] - step.logsumexp;
-    const double log_b = b[step.top_ids[i]] - b_logsumexp;
-    kl += std::exp(log_t) * (log_t - log_b);
-    rest_t -= std::exp(log_t);
-    rest_b -= std::exp(log_b);
-  }
-  if (rest_t > 0 && rest_b > 0) kl += rest_t * std::log(rest_t / rest_b);
-  return std::max(kl, 0.0);
 }
 
 // B' half of a step: its errors against T.
@@ -95,14 +72,17 @@ void check_finite(const Logits& logits, const char* who) {
 
 class LiveCapture {
  public:
-  LiveCapture(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab)
+  // `baseline` may be null: then nobody's flips are counted.
+  LiveCapture(Engine& truth, Engine* baseline, Engine& head_fp32, int vocab)
       : truth_(truth), baseline_(baseline), head_fp32_(head_fp32), vocab_(vocab) {}
 
   ReferencePrompt capture(const std::string& name, const std::vector<int32_t>& ids, int steps) {
     ReferencePrompt prompt;
     prompt.name = name;
     prompt.ids = ids;
-    for (Engine* engine : {&truth_, &baseline_, &head_fp32_}) start_prompt(*engine, prompt);
+    for (Engine* engine : {&truth_, baseline_, &head_fp32_}) {
+      if (engine != nullptr) start_prompt(*engine, prompt);
+    }
     for (int start = 0; start < steps; start += kMaxLogitSteps) {
       add_chunk(prompt, std::min(kMaxLogitSteps, steps - start));
     }
@@ -115,7 +95,7 @@ class LiveCapture {
   void add_chunk(ReferencePrompt& prompt, int count) {
     const auto vocab = static_cast<size_t>(vocab_);
     Logits of_truth(vocab * static_cast<size_t>(count), std::nanf(""));
-    Logits of_baseline = of_truth, of_head = of_truth;
+    Logits of_head = of_truth;
     const int32_t input = prompt.steps.empty() ? prompt.ids.back() : prompt.steps.back().token;
     const std::vector<int32_t> path = truth_.decode(count, nullptr, of_truth.data());
     check_finite(of_truth, "T");
@@ -123,10 +103,15 @@ class LiveCapture {
     // B and B' walk T's path: inputs are T's tokens, one step behind.
     std::vector<int32_t> inputs(path.begin(), path.end());
     inputs.insert(inputs.begin(), input);
-    for (Engine* engine : {&baseline_, &head_fp32_}) engine->set_pending(input);
-    const std::vector<int32_t> b_ids = baseline_.decode(count, inputs.data(), of_baseline.data());
+    std::vector<int32_t> b_ids(static_cast<size_t>(count), -1);
+    if (baseline_ != nullptr) {
+      baseline_->set_pending(input);
+      Logits of_baseline(of_truth.size(), std::nanf(""));
+      b_ids = baseline_->decode(count, inputs.data(), of_baseline.data());
+      check_finite(of_baseline, "B");
+    }
+    head_fp32_.set_pending(input);
     const std::vector<int32_t> h_ids = head_fp32_.decode(count, inputs.data(), of_head.data());
-    check_finite(of_baseline, "B");
     check_finite(of_head, "B'");
     for (int i = 0; i < count; ++i) {
       const float* t = of_truth.data() + vocab * static_cast<size_t>(i);
@@ -146,12 +131,19 @@ class LiveCapture {
     }
   }
 
-  Engine &truth_, &baseline_, &head_fp32_;
+  Engine& truth_;
+  Engine* baseline_;
+  Engine& head_fp32_;
   int vocab_;
   int flips_ = 0;
 };
 
 }  // namespace
+
+ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
+                             const std::vector<int32_t>& ids, int steps) {
+  return LiveCapture(truth, nullptr, head_fp32, vocab).capture(name, ids, steps);
+}
 
 GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
                              const std::vector<std::vector<int32_t>>& prompts, int steps) {
@@ -162,9 +154,9 @@ GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32,
   }
   GreedyReference reference;
   reference.model_name = "live";
-  reference.sketch_seed = kSketchSeed;
-  reference.sketch_projections = kProjections;
-  LiveCapture capture(truth, baseline, head_fp32, vocab);
+  reference.sketch_seed = kLiveSketchSeed;
+  reference.sketch_projections = kLiveProjections;
+  LiveCapture capture(truth, &baseline, head_fp32, vocab);
   for (size_t i = 0; i < prompts.size(); ++i) {
     reference.prompts.push_back(capture.capture(fmt::format("live {}", i + 1), prompts[i], steps));
   }

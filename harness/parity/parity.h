@@ -1,5 +1,5 @@
 // Is an engine right? Judges it against a committed (or live) HF reference: strict set, near-tie
-// set, self-consistency and R_rms.
+// set, self-consistency and the fidelity ratios.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "harness/parity/checks.h"
+#include "harness/parity/ratchet.h"
+#include "harness/parity/ratios.h"
 #include "harness/report/verdict.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
@@ -52,12 +54,18 @@ struct ParityReport {
       0;               // emitted token is not the lowest-index argmax of the engine's own logits
   int non_finite = 0;  // NaN or Inf logits
   std::optional<double> r_rms;  // absent without logits
-  double r_rms_limit =
-      0;  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
+  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
+  double r_rms_limit = 0;
   std::optional<int> first_divergence;  // index into rows
   // What ran and what was ruled out, each check once, in the order of check_table(). A failed one
   // stands behind every failing verdict.
   std::vector<CheckResult> checks;
+  // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
+  std::string repeats_sha256;
+  // Where localising starts: the first wrong or not finite step, else the one farthest from T. Not
+  // in report.json.
+  std::string suspect_prompt;
+  int suspect_position = -1;
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::vector<ParityRow> rows;
 };
@@ -65,11 +73,18 @@ struct ParityReport {
 // The result of one check; null where the report has none of it.
 const CheckResult* find_check(const ParityReport& report, Check check);
 
+// The ratchet lets R_rms grow by this factor over its committed value.
+inline constexpr double kRatchetFactor = 1.10;
+
 struct ParityOptions {
   int vocab =
       0;  // width of the engine's logits; needed unless the engine or the reference has none
+  int layers = 0;            // of the model; 0: no hidden state and no KV row is looked at
+  bool every_row = false;    // all KV rows are looked at, not those at the boundaries
   bool is_baseline = false;  // eager is judged by tokens and by B' ratios of its own
-  double r_rms_limit = 1.25;
+  RatioLimits limits = {};
+  std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
+  std::optional<double> ratchet = {};          // R_rms that is committed under that key
   bool logits_bf16 =
       false;  // the engine rounds its logits to bf16: tau gains one bf16 step at max|z|
   bool repeat_without_logits = true;  // the same ids are wanted with and without logits_out
@@ -105,6 +120,13 @@ GreedyReference merge_token_only(const std::vector<GreedyReference>& references)
 // strict set are not the closed form of the analytic checkpoint `lagset`, or where a prompt is too
 // short for it.
 void check_closed_form(const GreedyReference& reference, std::string_view lagset);
+
+// T's own path of `steps` steps behind `ids`, with the errors of B' on it; no limit on D.
+ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
+                             const std::vector<int32_t>& ids, int steps);
+// Seed and number of the sketches that a captured path holds.
+inline constexpr uint64_t kLiveSketchSeed = 0x6d6b62656e636831;
+inline constexpr int kLiveProjections = 32;
 
 // A reference in memory for weights without a committed one: T is `truth` (fp32), B' `head_fp32`, B
 // `baseline`, teacher-forced on T's path. Throws Error(kInvalidReference) when D > 0.5.

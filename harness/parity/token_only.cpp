@@ -79,9 +79,10 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
       start_prompt(engine, first);
       const std::vector<int32_t> again =
           checked_decode(engine, static_cast<int>(steps), nullptr, nullptr, first.name, findings);
+      if (run > 0) findings.ran(Check::kSame);
       if (run > 0 && again != ids) {
-        findings.add(Verdict::kNondeterministic,
-                     fmt::format("prompt '{}': two runs gave different ids", first.name));
+        findings.fail(Check::kSame, Verdict::kNondeterministic,
+                      fmt::format("prompt '{}': two runs gave different ids", first.name));
       }
       ids = again;
     }
@@ -93,13 +94,19 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
     }
   }
   tally_rows(report);
+  findings.ran(Check::kDecided);
+  for (const Check check : {Check::kFinite, Check::kRms, Check::kStep, Check::kInf, Check::kKl,
+                            Check::kRatchet, Check::kNearTie, Check::kFlips, Check::kSelf}) {
+    findings.rule_out(check, "published ids alone: the reference has no logits");
+  }
+  findings.rule_out(Check::kStrict, "published ids alone: no margin makes a prompt strict");
   if (report.wrong == 0) return;
   const auto wrong = std::find_if(report.rows.begin(), report.rows.end(), [](const ParityRow& r) {
     return r.verdict == StepVerdict::kWrong;
   });
-  findings.add(Verdict::kFailToken,
-               fmt::format("leaves every published continuation where they agree, {}",
-                           describe_row(*wrong)));
+  findings.fail(Check::kDecided, Verdict::kFailToken,
+                fmt::format("leaves every published continuation where they agree, {}",
+                            describe_row(*wrong)));
 }
 
 GreedyReference merge_token_only(const std::vector<GreedyReference>& references) {

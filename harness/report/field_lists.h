@@ -113,6 +113,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("r_rms_limit", &P::r_rms_limit, "largest ratio that passes; 0 where it is not judged");
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
+  v.field("repeats_sha256", &P::repeats_sha256,
+          "of ids and logits of the repeated prompts; empty where none were repeated");
   v.field("localised", &P::localised,
           "where a failure begins: layer, KV row or lag; empty when nothing failed");
   v.field("rows", &P::rows, "the parity table");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/report/render.h"
 
@@ -107,7 +108,29 @@ std::string profile_table(const Group& group) {
          table.str();
 }
 
+// A case of `mkbench parity` has no clock.
+bool is_parity_case(const CaseReport& c) { return c.n_gen == 0 && c.n_prompt == 0; }
+
+std::string checks_table(const Group& group) {
+  MarkdownTable table({"engine", "checks passed", "failed", "not applicable", "verdict"},
+                      {false, true, true, true, false});
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      std::map<CheckStatus, int> count;
+      if (e.parity) {
+        for (const CheckResult& r : e.parity->checks) ++count[r.status];
+      }
+      table.add({engine_label(e), std::to_string(count[CheckStatus::kPassed]),
+                 std::to_string(count[CheckStatus::kFailed]),
+                 std::to_string(count[CheckStatus::kNotApplicable]),
+                 std::string(verdict_name(e.verdict))});
+    }
+  }
+  return table.str();
+}
+
 std::string engine_table(const Group& group) {
+  if (is_parity_case(*group.front())) return checks_table(group);
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
@@ -124,6 +147,35 @@ std::string engine_table(const Group& group) {
     }
   }
   return table.str();
+}
+
+// ", R_rms 0.06 <= 1.25, R_step 0.2 <= 3, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5".
+std::string ratios_text(const ParityReport& p) {
+  std::string text;
+  if (p.r_rms) {
+    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
+    if (p.r_rms_limit > 0) {
+      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
+    }
+  }
+  constexpr std::pair<Check, const char*> kOthers[] = {
+      {Check::kStep, "R_step"}, {Check::kInf, "R_inf"}, {Check::kKl, "R_KL"}};
+  for (const auto& [check, name] : kOthers) {
+    const CheckResult* r = find_check(p, check);
+    if (r == nullptr || !r->value || !r->limit) continue;
+    text += fmt::format(", {} {:.2f} {} {:g}", name, *r->value, *r->value <= *r->limit ? "<=" : ">",
+                        *r->limit);
+  }
+  return text;
+}
+
+// "; failed checks: r_rms, decided", or nothing.
+std::string failed_checks_text(const ParityReport& p) {
+  std::vector<std::string_view> names;
+  for (const CheckResult& r : p.checks) {
+    if (r.status == CheckStatus::kFailed) names.push_back(check_name(r.check));
+  }
+  return names.empty() ? "" : fmt::format("; failed checks: {}", fmt::join(names, ", "));
 }
 
 std::string parity_text(const ParityReport& p) {
@@ -147,21 +199,17 @@ std::string parity_text(const ParityReport& p) {
     if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
   }
   if (p.wrong > 0) text += fmt::format(", {} WRONG", p.wrong);
-  if (p.r_rms) {
-    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
-    if (p.r_rms_limit > 0) {
-      text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
-    }
-  }
-  return text;
+  return text + ratios_text(p);
 }
 
 std::string parity_line(const EngineReport& e) {
   const Verdict v = e.parity->verdict;
   std::string line = fmt::format("parity of {}: ", engine_label(e));
   if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
-  line += parity_text(*e.parity);
-  return e.parity->reason.empty() ? line : line + ": " + one_line(e.parity->reason, 600);
+  line += parity_text(*e.parity) + failed_checks_text(*e.parity);
+  if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
+  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
+  return line;
 }
 
 std::string receipts_line(const Group& group) {
@@ -189,6 +237,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     if (e.parity) notes.push_back(parity_line(e));
   }
   for (const EngineReport& e : c.engines) {
+    if (is_parity_case(c)) continue;
     if (!e.times_withheld.empty()) {
       // A failing verdict is among the case's reasons, below.
       if (!times_allowed(e.verdict) || !e.timed) continue;
@@ -207,7 +256,9 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     }
   }
   for (const ComparisonReport& comparison : c.comparisons) {
-    if (on_cpu || comparison.speedup.value || comparison.speedup.reason.empty()) continue;
+    if (on_cpu || is_parity_case(c) || comparison.speedup.value ||
+        comparison.speedup.reason.empty())
+      continue;
     notes.push_back("no speed-up: " + one_line(comparison.speedup.reason));
   }
   if (!c.generated_text.empty()) {

@@ -40,7 +40,8 @@ inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
 
 struct EngineReport {
   std::string name;           // as asked for
-  std::string resolved_name;  // "plain"
+  std::string resolved_name;  // "plain"; of a plugin "its-name@file.so" once it is loaded
+  std::string worker_name;    // what messages call it; not written
   std::string role;           // "baseline" or "candidate"
   std::string device;
   bool timed = true;  // false: a baseline that only judges

@@ -6,8 +6,17 @@ mkbench_library(mkbench_judge
     parity/baseline_part.cpp
     parity/checks.cpp
     parity/findings.cpp
+    parity/isolation.cpp
     parity/judge.cpp
+    parity/judge_ratios.cpp
     parity/live.cpp
+    parity/localise.cpp
+    parity/localise_lag.cpp
+    parity/ratchet.cpp
+    parity/ratios.cpp
+    parity/repeats.cpp
+    parity/states.cpp
+    parity/sweep.cpp
     parity/token_only.cpp
     report/aggregate.cpp
     report/junit.cpp

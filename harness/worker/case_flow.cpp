@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "harness/parity/parity.h"
+#include "harness/parity/repeats.h"
 #include "harness/report/report.h"
 #include "harness/worker/blocks.h"
 #include "harness/worker/contestant.h"
 #include "harness/worker/gate.h"
+#include "harness/worker/plugin_engine.h"
 #include "harness/worker/profile.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
+#include "harness/worker/trials.h"
 #include "harness/worker/watch.h"
 #include "references/sha256.h"
 #include "references/synthetic.h"
@@ -53,12 +56,34 @@ class CaseFlow {
     check_positions(planned);
     state_memory(planned);
     const CaseReferences references = job_.judged.is_object() ? take_judged() : judge();
+    if (job_.whole_parity) return;
     if (timed_engines().empty() || !make_timed_engines(references)) return;
     const TimedTruth truth = find_truth(references);
     drop_untimed_engines();
     if (timed_engines().empty()) return;
     run_blocks(job_, services_, truth, timed_engines(), watch_, sink_);
     if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
+  }
+
+  // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
+  // else gives them: {"engine": sha256}.
+  nlohmann::json hash_repeats() {
+    load(parity_model(), first_depth(job_));
+    const CaseReferences references = find_case_references(job_, services_, weights_);
+    choose_context(references);
+    const ModelShape& shape = weights_.config.shape;
+    nlohmann::json hashes = nlohmann::json::object();
+    for (Contestant& c : contestants_) {
+      if (c.baseline) continue;
+      make_engine(c);
+      watch_.begin("repeats", c.name, c.engine.get());
+      Findings findings;
+      hashes[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
+                                 shape.vocab, findings);
+      watch_.end();
+      c.engine.reset();
+    }
+    return hashes;
   }
 
  private:
@@ -142,6 +167,7 @@ class CaseFlow {
         services_.make_engine({.name = c.name, .max_context = context_, .fault = fault}, weights_);
     sink_.send({{"type", "engine"},
                 {"engine", c.name},
+                {"resolved", is_plugin(c.name) ? c.engine->capabilities().name : c.name},
                 {"device", c.engine->capabilities().device},
                 {"settings", services_.settings(c.name)}});
   }
@@ -177,11 +203,15 @@ class CaseFlow {
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
     send_reference_facts(references);
+    choose_context(references);
+    gate(references);
+    return references;
+  }
+
+  void choose_context(const CaseReferences& references) {
     const int parity_context = context_for(
         parity_positions(references, job_, weights_.config.shape), weights_.config.max_positions);
     context_ = std::max(timed_context(), parity_context);
-    gate(references);
-    return references;
   }
 
   // An earlier case of the run has judged these engines on these weights: its findings stand, and
@@ -356,6 +386,11 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   if (!is_ours(job.model)) add(kTruthName);
   memory.free = services.free_bytes();
   return memory;
+}
+
+nlohmann::json hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                 MessageSink& sink) {
+  return CaseFlow(job, services, sink).hash_repeats();
 }
 
 void run_case(const CaseJob& job, const FlowServices& services, MessageSink& sink) {

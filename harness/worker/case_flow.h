@@ -20,6 +20,11 @@ struct CaseMemory {
 // planned one.
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
 
+// What a fresh process says of the repeated prompts: sha256 of ids and logits by candidate. Engine
+// errors pass through.
+nlohmann::json hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                 MessageSink& sink);
+
 // Runs the case. Every failure becomes a message (a verdict on an engine or on the whole case);
 // after Ctrl-C the last message says "interrupted", else "done".
 void run_case(const CaseJob& job, const FlowServices& services, MessageSink& sink);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/parity/findings.h"
 #include "harness/report/report.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
+#include "harness/worker/trials.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
@@ -120,7 +122,13 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
     if (!all.first_divergence && r.first_divergence) {
       all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
     }
+    if (exit_code(all.verdict) == 0 && exit_code(r.verdict) != 0) {
+      all.suspect_prompt = r.suspect_prompt;
+      all.suspect_position = r.suspect_position;
+      all.verdict = r.verdict;
+    }
     all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());
+    for (const CheckResult& check : r.checks) merge_check(all.checks, check);
     for (int ParityReport::*count :
          {&ParityReport::prompts, &ParityReport::steps, &ParityReport::strict_steps,
           &ParityReport::strict_matched, &ParityReport::decided_steps, &ParityReport::exact,
@@ -151,6 +159,9 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   options.vocab = weights_.config.shape.vocab;
   options.is_baseline = is_baseline;
   options.logits_bf16 = logits_bf16;
+  options.layers = weights_.config.shape.layers;
+  options.every_row = job_.whole_parity;
+  if (!is_baseline) set_ratchet(engine, options);
   options.text_of = [&](int32_t id) { return token_text(weights_.config.shape, id); };
   options.on_progress = [&](const std::string&, int done, int total) {
     watch_.count(done, total);
@@ -161,7 +172,17 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
     reports.push_back(
         judge_parity(engine, is_baseline ? baseline_part(reference) : reference, options));
   }
+  engine.audit();
   return join_parity(reports);
+}
+
+void Gate::set_ratchet(const Engine& engine, ParityOptions& options) const {
+  const EngineCapabilities capabilities = engine.capabilities();
+  options.ratchet_key = RatchetKey{.engine = capabilities.name,
+                                   .card = card_of(capabilities.device),
+                                   .model = reference_name(job_.model, weights_.config.shape),
+                                   .lagset = weights_.lagset};
+  if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
@@ -194,6 +215,7 @@ bool Gate::pass_baseline(Contestant& baseline) {
       const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
+      for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);
       if (!times_allowed(ratios.verdict)) {
         report.verdict = worst({report.verdict, ratios.verdict});
         report.reason += (report.reason.empty() ? "" : "; ") +
@@ -209,6 +231,7 @@ bool Gate::pass_baseline(Contestant& baseline) {
                             verdict_name(report.verdict), report.reason));
     return false;
   }
+  baseline_ = baseline.engine.get();
   baseline.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
   send_verdict(sink_, baseline.name, baseline.verdict, "");
   return true;
@@ -216,7 +239,16 @@ bool Gate::pass_baseline(Contestant& baseline) {
 
 void Gate::judge_candidate(Contestant& candidate) {
   guard_engine(sink_, candidate, [&] {
-    const ParityReport report = judge(*candidate.engine, candidate.name, false, false);
+    ParityReport report = judge(*candidate.engine, candidate.name, false, false);
+    Trials trials(job_, services_, weights_, max_context_, watch_);
+    if (job_.whole_parity) {
+      trials.run(*candidate.engine, candidate.name,
+                 repeated_prompts(job_, weights_.config.shape, references_.all), report);
+    }
+    if (baseline_ != nullptr) {
+      trials.localise_failure(*candidate.engine, candidate.name, *baseline_, references_.all,
+                              report);
+    }
     send_parity(candidate.name, report);
     if (!times_allowed(report.verdict)) {
       fail_engine(sink_, candidate, report.verdict, report.reason);

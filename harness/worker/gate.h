@@ -55,6 +55,7 @@ class Gate {
 
  private:
   ParityReport judge(Engine& engine, const std::string& name, bool is_baseline, bool logits_bf16);
+  void set_ratchet(const Engine& engine, ParityOptions& options) const;
   void add_live_reference(Engine& baseline);
   void send_parity(const std::string& engine, const ParityReport& report);
   std::unique_ptr<Engine> make(const std::string& name);
@@ -66,6 +67,7 @@ class Gate {
   const int max_context_;
   ProgressWatch& watch_;
   MessageSink& sink_;
+  Engine* baseline_ = nullptr;  // once it has passed
 };
 
 // One report of several references: counts add up, the worst verdict and the largest ratio stand.

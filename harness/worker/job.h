@@ -11,7 +11,7 @@ namespace mkbench {
 // Everything about one case. Engines are named by their resolved names ("eager", "ring", "plain",
 // "host-twin").
 struct CaseJob {
-  std::string kind = "case";   // "probe", "plan", "ceiling", "doctor", "tune", "case"
+  std::string kind = "case";   // "probe", "plan", "ceiling", "doctor", "tune", "repeats", "case"
   std::string model;           // one item of --model
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;
@@ -20,6 +20,7 @@ struct CaseJob {
   std::vector<std::string> asked_names;  // what the user called them, baselines first
   bool time_baselines = true;            // false: they judge, and are not timed (--compare none)
   bool profile = false;                  // ablations after the samples
+  bool whole_parity = false;             // `mkbench parity`: every check, and no clock
   int depth = 0;                         // KV rows before the first timed step
   int n_gen = 0;             // timed tokens; of a prefill test the untimed ones that check it
   int n_prompt = 0;          // > 0: a prefill test of so many KV rows
@@ -41,10 +42,10 @@ struct CaseJob {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseJob, kind, model, device, gpu, models, baselines, candidates,
-                                   asked_names, time_baselines, profile, depth, n_gen, n_prompt,
-                                   ids, blocks, max_blocks, warmup, target_rel_ci, random_order,
-                                   seed, confidence, reference_dir, require_reference, judged,
-                                   fault, nvtx, spin_scale, test_worker)
+                                   asked_names, time_baselines, profile, whole_parity, depth, n_gen,
+                                   n_prompt, ids, blocks, max_blocks, warmup, target_rel_ci,
+                                   random_order, seed, confidence, reference_dir, require_reference,
+                                   judged, fault, nvtx, spin_scale, test_worker)
 
 // Rows of KV cache before the first step of the case.
 inline int first_depth(const CaseJob& job) {

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/parity/ratchet.h"
 #include "harness/worker/job.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
@@ -22,7 +24,8 @@ enum class Ablation { kNone, kNoWaits, kNoLoads };
 // Which engine to make. Besides the resolved names of candidates there are the three runs of the
 // baseline.
 struct EngineRequest {
-  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin"
+  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin", a path
+  // that ends in .so
   std::string name;
   int max_context = 0;
   PlantedFault fault = PlantedFault::kNone;
@@ -43,6 +46,8 @@ struct FlowServices {
   // Switches an engine to an ablation and back; its weights stay. Returns why it has none, or an
   // empty string.
   std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
+  // R_rms that reports/ratchet.json commits; nothing where it has no such entry.
+  std::function<std::optional<double>(const RatchetKey&)> ratchet;
   // Bytes of the job's device that the engine will take.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t()> free_bytes;                             // of the job's device

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "baselines/eager.h"
+#include "harness/commands/selftest.h"
 #include "harness/commands/tune.h"
 #include "harness/device/doctor.h"
 #include "harness/device/roofline.h"
@@ -97,6 +98,7 @@ void examine_machine(const CaseJob& job, MessageSink& sink) {
 }  // namespace
 
 void do_job(const Json& json, MessageSink& sink) {
+  if (json.value("kind", "") == kSelftestJob) return run_selftest(json, sink);
   const CaseJob job = json.get<CaseJob>();
   if (job.kind == "case") {
     run_case(job, make_services(job), sink);
@@ -109,6 +111,9 @@ void do_job(const Json& json, MessageSink& sink) {
       measure_ceiling(job, sink);
     } else if (job.kind == "plan") {
       plan_case(job, sink);
+    } else if (job.kind == "repeats") {
+      sink.send(
+          {{"type", "repeats"}, {"hashes", hash_case_repeats(job, make_services(job), sink)}});
     } else if (job.kind == "tune") {
       tune_ring(job, sink);
     } else if (job.kind == "doctor") {
