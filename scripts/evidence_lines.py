@@ -319,7 +319,7 @@ def check_tiny(lines: Lines, report: dict) -> None:
 
 
 def checks_of(engine: dict) -> dict[str, dict]:
-    return {c["check"]: c for c in (engine.get("parity") or {}).get("checks", [])}
+    return {c["name"]: c for c in (engine.get("parity") or {}).get("checks", [])}
 
 
 def check_whole_parity(lines: Lines, report: dict) -> None:

@@ -134,8 +134,8 @@ def gate_run(model, steps):
     for judged in engines:
         judged["parity"].update({
             "strict_steps": steps, "strict_matched": steps, "decided_steps": steps + 4, "rows": [{"match": "EXACT"}],
-            "checks": [{"check": c, "status": "passed", "detail": ""} for c in ("r_rms", "repeats", "isolation", "sweep")]
-            + [{"check": "receipts", "status": "not_applicable", "detail": "nothing is timed"}]})
+            "checks": [{"name": c, "status": "passed", "detail": ""} for c in ("r_rms", "repeats", "isolation", "sweep")]
+            + [{"name": "receipts", "status": "not_applicable", "detail": "nothing is timed"}]})
     return report([case(model, 0, "", engines)])
 
 
@@ -348,9 +348,9 @@ class Gpu(Folder):
 
     def test_gate_alone(self):
         checks = self.gate["parity"]["cases"][0]["engines"][1]["parity"]["checks"]
-        self.change_gate("parity", "ring", checks=[c for c in checks if c["check"] != "sweep"])
+        self.change_gate("parity", "ring", checks=[c for c in checks if c["name"] != "sweep"])
         self.expect_failure("gate alone: sweep of ring")
-        self.change_gate("parity", "plain", checks=[{**c, "status": "failed"} if c["check"] == "r_rms" else c for c in checks])
+        self.change_gate("parity", "plain", checks=[{**c, "status": "failed"} if c["name"] == "r_rms" else c for c in checks])
         self.expect_failure("gate alone: no check of plain fails")
         self.change_gate("parity", "plain", checks=[])
         self.assertEqual(len(self.failed()), 4)
@@ -411,7 +411,7 @@ class Gpu(Folder):
             self.expect_failure("test_ring_rows ran")
 
     def test_steps_and_planted_faults(self):
-        self.put("gpu_check.log", self.LOG.replace("passed", "FAILED (1)"))
+        self.put("gpu_check.log", self.LOG.replace("doctor: passed", "doctor: FAILED (1)"))
         self.expect_failure("every step")
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")

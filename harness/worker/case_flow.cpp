@@ -68,7 +68,7 @@ class CaseFlow {
   // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
   // else gives them: {"engine": sha256}.
   nlohmann::json hash_repeats() {
-    load(parity_model(), first_depth(job_));
+    load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
     choose_context(references);
     const ModelShape& shape = weights_.config.shape;
