@@ -16,14 +16,15 @@ void refuse_later(std::string_view flag, const std::vector<std::string>& words,
                   const std::vector<std::string>& known, const std::vector<std::string>& later) {
   for (const std::string& word : words) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    if (std::find(later.begin(), later.end(), word) != later.end() ||
-        (flag == "engine" && word.ends_with(".so"))) {
+    if (flag == "engine" && word.ends_with(".so")) continue;  // a plugin's file
+    if (std::find(later.begin(), later.end(), word) != later.end()) {
       bad_usage(fmt::format("--{}: '{}' is not available in this version", flag, word));
     }
     const std::string nearest = nearest_word(word, known);
-    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}", flag, word,
+    bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}{}", flag, word,
                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                          fmt::join(known, ", ")));
+                          fmt::join(known, ", "),
+                          flag == "engine" ? ", a path that ends in .so" : ""));
   }
 }
 
@@ -65,6 +66,12 @@ double parse_seconds(const std::string& text) {
   return parse_number<double>("timeout", text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+PlantedFault parse_fault(const std::string& text) {
+  std::vector<std::pair<std::string, PlantedFault>> choices;
+  for (const PlantedFaultInfo& info : planted_faults()) choices.emplace_back(info.name, info.fault);
+  return parse_choice<PlantedFault>("plant-fault", text, choices);
+}
+
 std::string parse_test_worker(const std::string& text) {
   const std::string mode = text.substr(0, text.find(':'));
   parse_choice<int>("test-worker", mode,
@@ -81,7 +88,7 @@ constexpr unsigned bit(Command c) { return command_bit(c); }
 constexpr unsigned kRunOnly = bit(Command::kRun);
 constexpr unsigned kJudging = kRunOnly | bit(Command::kParity);
 constexpr unsigned kRunAndDoctor = kJudging | bit(Command::kDoctor);
-constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune);
+constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune) | bit(Command::kSelftest);
 constexpr unsigned kAll = kOnMachine | bit(Command::kPlot) | bit(Command::kList);
 
 }  // namespace
@@ -102,8 +109,8 @@ const std::vector<Flag>& flag_table() {
        "baselines: eager; none = it judges parity and is not timed, so no speed-up", kRunOnly,
        false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin "
-       "[megakernel; host-twin on cpu]",
+       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin, a path "
+       "that ends in .so (references/engine_abi.h) [megakernel; host-twin on cpu]",
        kJudging, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
        "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "
@@ -111,7 +118,8 @@ const std::vector<Flag>& flag_table() {
        "[synthetic; tiny,tiny-untied on cpu]",
        kJudging, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
-       "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kRunAndDoctor, false,
+       "auto = cuda where a usable GPU is, else cpu; cuda never falls back",
+       kRunAndDoctor | bit(Command::kSelftest), false,
        [](O& o, S t) {
          o.device = parse_choice<DeviceChoice>("device", t,
                                                {{"auto", DeviceChoice::kAuto},
@@ -166,6 +174,8 @@ const std::vector<Flag>& flag_table() {
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]",
        kJudging | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
+      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudging, false,
+       [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
       {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,
@@ -179,6 +189,9 @@ const std::vector<Flag>& flag_table() {
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kRunOnly, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"faults", 0, "", "",
+       "plant every fault of the table: each must fail its checks, controls none",
+       bit(Command::kSelftest), false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
       {"in-process", 0, "", "",
        "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudging, false,
        [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
@@ -191,13 +204,7 @@ const std::vector<Flag>& flag_table() {
       {"verbose", 'v', "", "", "more progress", kAll, false,
        [](O& o, S t) { o.verbose = parse_switch("verbose", t); }},
       {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see", kJudging,
-       true,
-       [](O& o, S t) {
-         o.fault = parse_choice<PlantedFault>("plant-fault", t,
-                                              {{"rope_theta", PlantedFault::kRopeTheta},
-                                               {"swap_gate_up", PlantedFault::kSwapGateUp},
-                                               {"cache_length", PlantedFault::kCacheLength}});
-       }},
+       true, [](O& o, S t) { o.fault = parse_fault(t); }},
       {"test-worker", 0, "MODE:ENGINE", "",
        "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudging, true,
        [](O& o, S t) { o.test_worker = parse_test_worker(t); }},

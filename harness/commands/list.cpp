@@ -22,6 +22,7 @@ void list_engines() {
       "               Qwen3-0.6B's layer shape)\n"
       "  plain        one cooperative launch decodes n tokens (cuda, sm_80 and later)\n"
       "  host-twin    the same schedule as tasks on CPU threads (cpu)\n"
+      "  PATH.so      somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
       "baselines\n"
       "  eager        libtorch, op by op (cpu, cuda)\n"
       "  none         eager judges parity and is not timed\n");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "harness/worker/collector.h"
+#include "harness/worker/plugin_engine.h"
 #include "harness/worker/services.h"
 #include "references/config.h"
 #include "references/error.h"
@@ -72,6 +73,7 @@ void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan
   if (engines.empty()) engines = {plan.cuda ? "megakernel" : "host-twin"};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
+    if (is_plugin(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
     if (plan.cuda && name != resolved && resolved != "ring") {
       plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));

@@ -82,7 +82,7 @@ struct Epoch64Exchange {
       *const_cast<volatile Word*>(words + e) = static_cast<Word>(epoch) << 32 | bits;
     }
     ulonglong2 pair;
-    ring::wait_until(p.ring, site_of(r), epoch, [&](unsigned& seen) {
+    ring::warp_wait_until(p.ring, site_of(r), epoch, [&](unsigned& seen) {
       pair = ptx::load_relaxed2(words + 2 * threadIdx.x);
       seen = static_cast<unsigned>(pair.x >> 32);
       return seen == epoch && static_cast<unsigned>(pair.y >> 32) == epoch;
@@ -152,7 +152,7 @@ struct FixedPointExchange {
     if (threadIdx.x < 32) publish(p, words, block, r);
     const ring::FixedWord* mine = words + block.member % kCopies * kVectorSize + 2 * threadIdx.x;
     ulonglong2 now;
-    ring::wait_until(p.ring, site_of(r), ring::kGroups, [&](unsigned& seen) {
+    ring::warp_wait_until(p.ring, site_of(r), ring::kGroups, [&](unsigned& seen) {
       now = ptx::load_relaxed2(mine);
       seen = ring::fixed_arrivals(now.x - before.x);
       return seen == ring::kGroups && ring::fixed_arrivals(now.y - before.y) == ring::kGroups;

@@ -116,7 +116,8 @@ class Judge {
     report.strict_matched += strict && free_id == step.token;
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
     if (with_logits_) {
-      report.self_inconsistent += forced.id != forced.argmax;
+      // An id that never came is missing, not inconsistent.
+      report.self_inconsistent += forced.id != -1 && forced.id != forced.argmax;
       if (forced.error) {
         sums_.add(prompt.name, step, *forced.error);
       }

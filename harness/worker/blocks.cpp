@@ -127,15 +127,26 @@ class BlockRunner {
       c.engine->poison();
       c.engine->prefill(truth_.prompt);
     }
-    c.start = c.engine->save();
+    if (c.engine->capabilities().snapshots) c.start = c.engine->save();
     for (int i = 0; i < job_.warmup; ++i) {
       check_stop();
       watch_.begin("warm-up", c.name, c.engine.get());
       watch_.count(i + 1, job_.warmup);
-      c.engine->restore(c.start);
-      c.engine->poison();
+      start_again(c);
       c.engine->decode(tokens_);
     }
+  }
+
+  // To the end of the timed prompt. An engine without snapshots prefills again, off the clock.
+  void start_again(Contestant& c) const {
+    if (c.engine->capabilities().snapshots) {
+      c.engine->restore(c.start);
+      c.engine->poison();
+      return;
+    }
+    c.engine->reset();
+    c.engine->poison();
+    c.engine->prefill(truth_.prompt);
   }
 
   void run_block(int block, const std::vector<int>& order) {
@@ -164,6 +175,7 @@ class BlockRunner {
       sample.repeats = repeats;
       const Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
       launches_[c.name] += traces.launches;
+      c.engine->audit();
       const Verdict verdict =
           judge_sample(sample, *c.engine, traces, truth_.expected_of(c.name), tokens_);
       const std::string clocks = clock_disagreement(sample.times);
@@ -176,8 +188,7 @@ class BlockRunner {
 
   Traces time_decode(Contestant& c, Sample& sample) {
     Engine& engine = *c.engine;
-    engine.restore(c.start);
-    engine.poison();
+    start_again(c);
     const int64_t before = engine.launch_count();
     const RangeGuard range = services_.range("decode");
     const auto begin = Clock::now();
@@ -206,11 +217,13 @@ class BlockRunner {
     }
     sample.tokens = job_.n_prompt;
     // Every row equals that of the prefill whose continuation is checked too.
-    const bool equal = engine.save().kv_checksum == c.start.kv_checksum;
+    const bool compared = engine.capabilities().snapshots;
+    const bool equal = !compared || engine.save().kv_checksum == c.start.kv_checksum;
     const int64_t before = engine.launch_count();
     sample.ids = engine.decode(tokens_);
-    return {
-        .launches = engine.launch_count() - before, .kv_rows = job_.n_prompt, .kv_equal = equal};
+    return {.launches = engine.launch_count() - before,
+            .kv_rows = compared ? job_.n_prompt : 0,
+            .kv_equal = equal};
   }
 
   void finish(Contestant& c, const Sample& sample, Verdict verdict) {

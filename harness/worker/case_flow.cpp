@@ -13,6 +13,7 @@
 #include "harness/worker/blocks.h"
 #include "harness/worker/contestant.h"
 #include "harness/worker/gate.h"
+#include "harness/worker/plugin_engine.h"
 #include "harness/worker/profile.h"
 #include "harness/worker/text.h"
 #include "harness/worker/timed_truth.h"
@@ -67,7 +68,7 @@ class CaseFlow {
   // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
   // else gives them: {"engine": sha256}.
   nlohmann::json hash_repeats() {
-    load(parity_model(), first_depth(job_));
+    load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
     choose_context(references);
     const ModelShape& shape = weights_.config.shape;
@@ -88,10 +89,6 @@ class CaseFlow {
  private:
   int tokens() const { return timed_tokens(job_); }
 
-  // The analytic checkpoint is judged on the weights that its references were made of.
-  std::string parity_model() const {
-    return is_synthetic(job_.model) ? "synthetic:short" : job_.model;
-  }
   std::string timing_model() const {
     if (job_.model != "synthetic") return job_.model;
     return "synthetic:" + std::string(synthetic_lagset_for_depth(first_depth(job_)));
@@ -170,6 +167,7 @@ class CaseFlow {
         services_.make_engine({.name = c.name, .max_context = context_, .fault = fault}, weights_);
     sink_.send({{"type", "engine"},
                 {"engine", c.name},
+                {"resolved", is_plugin(c.name) ? c.engine->capabilities().name : c.name},
                 {"device", c.engine->capabilities().device},
                 {"settings", services_.settings(c.name)}});
   }
@@ -201,7 +199,7 @@ class CaseFlow {
 
   // Parity of every engine on the weights that the references were made of.
   CaseReferences judge() {
-    load(parity_model(), first_depth(job_));
+    load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
     send_reference_facts(references);

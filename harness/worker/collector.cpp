@@ -68,7 +68,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   for (const bool baseline : {true, false}) {
     for (const std::string& name : baseline ? job.baselines : job.candidates) {
       EngineReport e;
-      e.resolved_name = name;
+      e.resolved_name = e.worker_name = name;
       e.name = asked < job.asked_names.size() ? job.asked_names[asked] : name;
       ++asked;
       e.role = baseline ? "baseline" : "candidate";
@@ -82,10 +82,9 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   }
 }
 
-EngineReport* CaseCollector::engine(const std::string& resolved_name) {
-  const auto at =
-      std::find_if(report_.engines.begin(), report_.engines.end(),
-                   [&](const EngineReport& e) { return e.resolved_name == resolved_name; });
+EngineReport* CaseCollector::engine(const std::string& worker_name) {
+  const auto at = std::find_if(report_.engines.begin(), report_.engines.end(),
+                               [&](const EngineReport& e) { return e.worker_name == worker_name; });
   return at == report_.engines.end() ? nullptr : &*at;
 }
 
@@ -124,6 +123,7 @@ void CaseCollector::take_known(const Json& message) {
     shape_ = shape_in(message);
   } else if (type == "engine") {
     if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
+      e->resolved_name = message.at("resolved");
       e->device = message.at("device");
       e->settings = message.at("settings");
     }
@@ -247,12 +247,13 @@ Json parity_memo(const CaseReport& c) {
     if (parity.judged_in.empty()) parity.judged_in = c.name;
     parity.rows.clear();  // the table stands where it was judged
     parity.first_divergence.reset();
-    engines[e.resolved_name] = {
+    engines[e.worker_name] = {
         {{"type", "engine"},
-         {"engine", e.resolved_name},
+         {"engine", e.worker_name},
+         {"resolved", e.resolved_name},
          {"device", e.device},
          {"settings", e.settings}},
-        {{"type", "parity"}, {"engine", e.resolved_name}, {"parity", parity_to_json(parity)}}};
+        {{"type", "parity"}, {"engine", e.worker_name}, {"parity", parity_to_json(parity)}}};
   }
   return {{"facts",
            {{"type", "facts"},

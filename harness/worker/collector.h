@@ -31,7 +31,7 @@ class CaseCollector {
   const std::optional<ModelShape>& shape() const { return shape_; }
 
  private:
-  EngineReport* engine(const std::string& resolved_name);
+  EngineReport* engine(const std::string& worker_name);
   void take_known(const nlohmann::json& message);
   EngineReport* running_engine();
   void strike(EngineReport* guilty, Verdict verdict, const std::string& reason);

@@ -10,6 +10,7 @@
 #include "harness/worker/gate.h"
 #include "harness/worker/interrupt.h"
 #include "harness/worker/machine.h"
+#include "harness/worker/plugin_engine.h"
 #include "kernels/host_twin/host_twin.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
@@ -70,10 +71,23 @@ std::string ablate_engine(const std::string& name, Engine& engine, Ablation abla
   return "";
 }
 
+std::unique_ptr<Engine> load_engine(const CaseJob& job, const EngineRequest& request,
+                                    const ModelWeights& weights) {
+  if (request.fault != PlantedFault::kNone) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("engine {}: a fault cannot be planted in it", request.name));
+  }
+  return make_plugin(weights, {.path = request.name,
+                               .cuda = job.device == "cuda",
+                               .gpu = job.gpu,
+                               .max_context = request.max_context});
+}
+
 std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
                                     const ModelWeights& weights) {
   if (is_eager(request.name))
     return make_eager(weights, eager_options(job, request, weights.config));
+  if (is_plugin(request.name)) return load_engine(job, request, weights);
   const bool cuda = job.device == "cuda";
   if (request.name == "plain" || request.name == "ring") {
     if (!cuda) {
@@ -100,6 +114,7 @@ std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& req
 int64_t engine_bytes(const CaseJob& job, const EngineRequest& request, const ModelConfig& config) {
   const bool cuda = job.device == "cuda";
   if (is_eager(request.name)) return eager_bytes(config, eager_options(job, request, config));
+  if (is_plugin(request.name)) return plugin_bytes(config, request.max_context);
   if (request.name == "plain")
     return cuda ? plain_device_bytes(config, plain_options(job, request)) : 0;
   // Another layer shape is refused where the engine is made, with every dimension that differs.
@@ -126,7 +141,8 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   const std::filesystem::path folder =
       job.reference_dir.empty() ? data_dir() : std::filesystem::path(job.reference_dir);
   std::vector<GreedyReference> references;
-  for (const auto& path : find_references(folder, name)) references.push_back(read_reference(path));
+  for (const auto& path : find_references(folder, name))
+    references.push_back(read_reference(path, job.reference_dir.empty()));
   return references;
 }
 

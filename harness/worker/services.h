@@ -24,7 +24,8 @@ enum class Ablation { kNone, kNoWaits, kNoLoads };
 // Which engine to make. Besides the resolved names of candidates there are the three runs of the
 // baseline.
 struct EngineRequest {
-  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin"
+  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin", a path
+  // that ends in .so
   std::string name;
   int max_context = 0;
   PlantedFault fault = PlantedFault::kNone;

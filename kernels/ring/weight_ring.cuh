@@ -99,28 +99,42 @@ struct RingReader {
 };
 
 // The loader's end, one thread. It has 900 cycles a slot, shares a scheduler with four consumers,
-// and what it takes between a copy's arrival and the next one's issue is bandwidth lost: so no
-// value comes back from a wait, and where the launch ends the thread does.
+// and each of its instructions costs a token what it takes itself: 40 cycles a slot are 13 us
+// (H200). So no value comes back from a wait, where the launch ends the thread does, and the copies
+// in flight are not counted: a copy waits for the one `copies_in_flight` slots before it.
 struct RingWriter {
   const LaunchParams& p;
   Shared& s;
   unsigned slots, full, empty;  // addresses
   unsigned long long policy;
-  RingPosition at{0, 1}, oldest{0, 0};  // next slot to fill; oldest copy not known to have arrived
-  int in_flight = 0;
+  RingPosition at{0, 1};  // next slot to fill
+  // The copy that has to arrive before the next one is issued. Before the first turn barriers that
+  // nobody has used yet stand for it: they pass for the turn before.
+  RingPosition oldest{0, 0};
   int position = 0;  // of the running step
-  StreamPace pace{};
+  StreamPace pace{0, 0};
   unsigned next_issue = 0;
+
+  // More copies in flight than before: the next ones wait for older copies, which have arrived;
+  // fewer: the next one waits for a younger copy.
+  __device__ __forceinline__ void set_pace(const StreamPace& next) {
+    int slot = oldest.slot + pace.copies_in_flight - next.copies_in_flight;
+    if (slot < 0 || slot >= kRingSlots) {
+      slot += slot < 0 ? kRingSlots : -kRingSlots;
+      oldest.parity ^= 1;
+    }
+    oldest.slot = slot;
+    pace = next;
+  }
 
   // No copy may arrive in a block that is gone.
   __device__ __forceinline__ void leave() {
 #pragma unroll 1
-    for (; in_flight > 0; --in_flight) {
+    for (; oldest.slot != at.slot; oldest.advance()) {
       unsigned tries = 0;
 #pragma unroll 1
       while (!ptx::barrier_try_wait(full + 8 * oldest.slot, oldest.parity) && ++tries != 1u << 28) {
       }
-      oldest.advance();
     }
     ptx::exit_thread();
   }
@@ -161,18 +175,13 @@ struct RingWriter {
   __device__ __forceinline__ void open(unsigned bytes) {
     wait(empty + 8 * at.slot, at.parity, true);
     ptx::barrier_expect(full + 8 * at.slot, bytes);
-#pragma unroll 1
-    while (in_flight >= pace.copies_in_flight) {
-      wait(full + 8 * oldest.slot, oldest.parity, false);
-      oldest.advance();
-      --in_flight;
-    }
+    wait(full + 8 * oldest.slot, oldest.parity, false);
   }
   __device__ __forceinline__ void copy(const char* from, unsigned offset, unsigned bytes) {
     ptx::bulk_copy(slots + at.slot * kSlotBytes + offset, from, bytes, full + 8 * at.slot, policy);
   }
   __device__ __forceinline__ void close() {
-    ++in_flight;
+    oldest.advance();
     at.advance();
   }
 
@@ -181,12 +190,15 @@ struct RingWriter {
   __device__ __forceinline__ void load(const char* from, unsigned bytes) {
     if (pace.gap_cycles > 0) {
       const unsigned now = ptx::sm_cycles_low();
-      // Late, or the schedule is so old that the clock has wrapped.
-      if (next_issue - now > static_cast<unsigned>(pace.gap_cycles)) next_issue = now;
+      if (next_issue - now > static_cast<unsigned>(pace.gap_cycles)) {
+        next_issue = now;  // late, or the schedule is so old that the clock has wrapped
+      } else {
 #pragma unroll 1
-      while (static_cast<int>(ptx::sm_cycles_low() - next_issue) < 0) {
+        while (static_cast<int>(ptx::sm_cycles_low() - next_issue) < 0) {
+        }
       }
-      next_issue += pace.gap_cycles;
+      // Half a tile takes half the time.
+      next_issue += bytes == kSlotBytes ? pace.gap_cycles : pace.gap_cycles / 2;
     }
     open(bytes);
     copy(from, 0, bytes);

@@ -21,6 +21,7 @@ struct Attended {
 };
 
 // What a lane loads for its dimension ahead of time, unconverted: a conversion would wait for it.
+// Of v, which has neither norm nor RoPE: one and no angle.
 struct HeadInputs {
   unsigned weight_bits;  // QK-norm, bf16
   float2 angle;          // cosine, sine
@@ -37,19 +38,15 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
       c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
-  float y = x;
-  if (me.warp < 12) {
-    SplitPlane& raw = c.s.raw[layer & 1];
-    const unsigned high = ptx::bf16_pair(x, 0.0f);
-    raw.high[at] = static_cast<unsigned short>(high);
-    raw.low[at] = static_cast<unsigned short>(ptx::bf16_pair(x - low_bf16(high), 0.0f));
-    const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
-    y = fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x);
-  }
-  SplitPlane& rotated = c.s.rotated[layer & 1];
-  const unsigned high = ptx::bf16_pair(y, 0.0f);
-  rotated.high[at] = static_cast<unsigned short>(high);
-  rotated.low[at] = static_cast<unsigned short>(ptx::bf16_pair(y - low_bf16(high), 0.0f));
+  const auto store = [at](SplitPlane& to, float value) {
+    const unsigned high = ptx::bf16_pair(value, 0.0f);
+    to.high[at] = static_cast<unsigned short>(high);
+    to.low[at] = static_cast<unsigned short>(ptx::bf16_pair(value - low_bf16(high), 0.0f));
+  };
+  store(c.s.raw[layer & 1], x);
+  const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
+  store(c.s.rotated[layer & 1],
+        fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x));
   ptx::named_sync<kOneMore>(kHeadVectors);
 }
 
@@ -62,7 +59,6 @@ struct Attention {
   const int tiles, halves;
   const Site site;
   uint4 k[8];                  // the warp's 16 rows of this turn
-  uint4 v[2 * kTiles];         // by half tile: the warp's 8 dimensions of 32 rows
   float o[kSplit ? 4 : 2][4];  // accumulators, [0..1] head 0, [2..3] head 1; even rows high planes
   float sum;                   // of this warp's exponentials, head row % 2
 
@@ -89,45 +85,6 @@ struct Attention {
       if (me.lane == 0) c.ring.release(r, 4);
     }
     c.ring.at.advance(count);
-  }
-
-  __device__ __forceinline__ void load_v(int first) {
-    const Lane me = consumer_lane();
-    const int count = min(tiles - first, kTiles);
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) c.ring.await(c.ring.at.ahead(i));
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) {
-      v[i] = make_uint4(0, 0, 0, 0);
-      if (i / 2 < count) {
-        v[i] = *reinterpret_cast<const uint4*>(c.ring.data(c.ring.at.ahead(i / 2)) +
-                                               (i & 1) * kHalfTileBytes + me.warp * 512 +
-                                               me.lane * 16);
-      }
-    }
-    __syncwarp();
-    if (me.lane < count) c.ring.release(c.ring.at.ahead(me.lane), 1);
-    c.ring.at.advance(count);
-    const int written = share.context - share.half_position(halves - 1);
-    if (written < kHalfTileRows && halves - 2 * first <= 2 * kTiles) {
-      mask_v(halves - 1 - 2 * first, written, me.j);
-    }
-  }
-
-  // Rows of half tile `half` of this turn from `written` on hold anything, NaN too: a zero factor
-  // would not silence them.
-  __device__ __forceinline__ void mask_v(int half, int written, int j) {
-    auto kept = [&](int row) { return row + 1 < written ? ~0u : row < written ? 0xffffu : 0u; };
-    const uint4 keep = make_uint4(kept(2 * j), kept(8 + 2 * j), kept(16 + 2 * j), kept(24 + 2 * j));
-#pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) {
-      if (i != half) continue;
-      v[i].x &= keep.x;
-      v[i].y &= keep.y;
-      v[i].z &= keep.z;
-      v[i].w &= keep.w;
-    }
   }
 
   // Scores of the warp's 16 rows: s[0] row `row` head 0, s[1] head 1, s[2], s[3] row + 8; not
@@ -180,18 +137,46 @@ struct Attention {
     sum += y[0] + y[2];
   }
 
-  // o += exponentials x V of the turn's half tiles.
+  // o += exponentials x V of the turn's tiles, straight from the ring: in registers beforehand, V
+  // cost 130 instructions a layer even for one tile.
   __device__ __forceinline__ void multiply_v(const Lane& me, int first, int turn) {
+    const int count = min(tiles - first, kTiles);
     const auto* planes = c.s.exponentials[turn][me.row & 1];
-#pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) {
-      if (i >= halves - 2 * first) continue;
-      const int at = kSplit ? 2 * (i & 1) : 0;
-      const uint4 a = *reinterpret_cast<const uint4*>(planes[2 * i][me.j]);
-      const uint4 b = *reinterpret_cast<const uint4*>(planes[2 * i + 1][me.j]);
-      ptx::mma_k16(o[at], a, v[i].x, v[i].y);
-      ptx::mma_k16(o[at + 1], b, v[i].z, v[i].w);
+#pragma unroll 1
+    for (int t = 0; t < count; ++t) {
+      c.ring.await(c.ring.at);
+      __syncwarp();
+      const char* tile = c.ring.data(c.ring.at) + me.warp * 512 + me.lane * 16;
+      const int half = 2 * (first + t);
+      multiply_half(me, half, tile, planes + 4 * t, 0);
+      if (half + 1 < halves) {
+        multiply_half(me, half + 1, tile + kHalfTileBytes, planes + 4 * t + 2, kSplit ? 2 : 0);
+      }
+      __syncwarp();
+      if (me.lane == 0) c.ring.release(c.ring.at, 1);
+      c.ring.at.advance();
     }
+  }
+
+  // 32 rows of V, the warp's 8 dimensions. Rows that are not written yet hold anything, NaN too: a
+  // zero factor would not silence them.
+  __device__ __forceinline__ void multiply_half(const Lane& me, int half, const char* from,
+                                                const unsigned (*planes)[4][4], int at) {
+    uint4 v = *reinterpret_cast<const uint4*>(from);
+    const uint4 a = *reinterpret_cast<const uint4*>(planes[0][me.j]);
+    const uint4 b = *reinterpret_cast<const uint4*>(planes[1][me.j]);
+    const int written = share.context - share.half_position(half);
+    if (written < kHalfTileRows) {
+      const auto kept = [&](int row) {
+        return row + 1 < written ? ~0u : row < written ? 0xffffu : 0u;
+      };
+      v.x &= kept(2 * me.j);
+      v.y &= kept(8 + 2 * me.j);
+      v.z &= kept(16 + 2 * me.j);
+      v.w &= kept(24 + 2 * me.j);
+    }
+    ptx::mma_k16(o[at], a, v.x, v.y);
+    ptx::mma_k16(o[at + 1], b, v.z, v.w);
   }
 
   __device__ __forceinline__ void mask_scores(int base, int row, float masked,

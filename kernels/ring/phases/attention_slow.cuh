@@ -66,12 +66,11 @@ __device__ __forceinline__ float2 group_maximum(const Consumer<kAblation>& c, co
                          make_uint4(__float_as_uint(own.x), __float_as_uint(own.y), epoch, 0));
   }
   uint4 v;
-  wait_until(c.p, site, epoch, [&](unsigned& seen) {
+  warp_wait_until(c.p, site, epoch, [&](unsigned& seen) {
     v = ptx::load_relaxed16(words + 4 * (me.lane & 15));
     seen = v.z;
     return v.z == epoch || kAblation == RingAblation::kNoWaits;
   });
-  __syncwarp();
   return warp_maximum16(make_float2(__uint_as_float(v.x), __uint_as_float(v.y)));
 }
 

@@ -13,8 +13,8 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   const Lane me = consumer_lane();
   const Site site{Phase::kDown, layer, c.position()};
   uint4 w[2 * kDownSlots];
-  c.ring.template await_slots<kDownSlots>(me);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.ring.template await_slots<kDownSlots>(me);
   // Lanes 0-11 hold two columns each; lanes 16-27 hold the same and make their low plane.
   const int pair = me.lane & 15;
   const unsigned* words =

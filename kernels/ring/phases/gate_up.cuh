@@ -15,8 +15,8 @@ __device__ __forceinline__ void phase_gate_up(Consumer<kAblation>& c, int layer)
   const Site site{Phase::kGateUp, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kGateUpSlots];
-  c.ring.template await_slots<kGateUpSlots>(me);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.ring.template await_slots<kGateUpSlots>(me);
   const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * kHidden + 2 * t);
   c.ring.fetch(me, w);
   const float2 h =

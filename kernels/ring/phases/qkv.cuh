@@ -26,8 +26,8 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   uint4 w[2 * kQkvSlots];
   // Slots are waited for while the publisher reads; weights fetched before it has read would delay
   // it by 5 us a token.
-  c.ring.template await_slots<kQkvSlots>(me);
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
+  c.ring.template await_slots<kQkvSlots>(me);
   const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
   c.ring.fetch(me, w);
   float2 h;

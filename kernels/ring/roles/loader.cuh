@@ -40,7 +40,9 @@ __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShar
   }
 }
 
-// Everything of one step.
+// Everything of one step: runs of slots, and what happens between two runs: the K and V of each
+// layer, and before the last layer's down the pace of the LM head, because from there on little
+// waits for another block.
 template <bool kSplit>
 __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& p,
                                           const Block& block, int step) {
@@ -50,20 +52,21 @@ __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& 
   const size_t head_bytes = kv_head_bytes(p.max_context);
   const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
   const char* from = p.stream + slot_offset(0, block.index);
-  const int layer_slots = p.layers * kLayerSlots;
-  const int slots = layer_slots + (step >= p.first_output ? head_slots(p.vocab) : 0);
-  int next_context = kBefore;  // slot before which the next layer's K and V come
+  int left = kBefore;
 #pragma unroll 1
-  for (int k = 0; k < slots; ++k, from += kStride) {
-    if (k == next_context) {
-      if (k == kBefore && step > 0) ring.wait_for_rows(step);
-      load_context<kSplit>(ring, share, head);
-      head += kGroups * head_bytes;
-      next_context = k + kLayerSlots < layer_slots ? k + kLayerSlots : slots;
+  for (int run = 0;; ++run) {
+#pragma unroll 1
+    for (; left > 0; --left, from += kStride) ring.load(from, kSlotBytes);
+    if (run > p.layers) return;
+    if (run == p.layers) {
+      ring.set_pace(p.head_pace);
+      left = kDownSlots + (step >= p.first_output ? head_slots(p.vocab) : 0);
+      continue;
     }
-    // From the last layer's down on, little waits for another block: the LM head's pace.
-    if (k == layer_slots - kDownSlots) ring.pace = p.head_pace;
-    ring.load(from, kSlotBytes);
+    if (run == 0 && step > 0) ring.wait_for_rows(step);
+    load_context<kSplit>(ring, share, head);
+    head += kGroups * head_bytes;
+    left = run + 1 < p.layers ? kLayerSlots : kLayerSlots - kBefore - kDownSlots;
   }
 }
 
@@ -80,15 +83,15 @@ __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, con
                                            const Block& block) {
   RingWriter ring{p,
                   s,
-                  ptx::shared_address(slots),
-                  ptx::shared_address(s.full),
-                  ptx::shared_address(s.empty),
+                  opaque(ptx::shared_address(slots)),
+                  opaque(ptx::shared_address(s.full)),
+                  opaque(ptx::shared_address(s.empty)),
                   ptx::evict_first_policy()};
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     ring.position = p.position + step;
-    ring.pace = pace_at(p, ring.position);
+    ring.set_pace(pace_at(p, ring.position));
     if (p.position + step >= p.split_from) {
       load_step<true>(ring, p, block, step);
     } else {

@@ -45,30 +45,30 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
 
   begin();  // q, k, v rows
   const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
-  partials_read();
   const float scaled = x * norm_scale(p, squares_of_qkv);
   if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, scaled, epoch);
+  partials_read();
 
   begin();  // O
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
-  partials_read();
   publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
                                   o0, first_row + 32, o1);
+  partials_read();
 
   begin();  // gate and up
   const int unit = lane < kUnits ? lane : 0;
   const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, kUnits + unit);
   const float squares = square_sum(s, turn);
-  partials_read();
   const float scale = norm_scale(p, squares), gate = gate_sum * scale, up = up_sum * scale;
   const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
   if (lane < kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
+  partials_read();
 
   begin();  // down
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
-  partials_read();
   publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
                                   first_row + 32, d1);
+  partials_read();
 }
 
 // The token boundary: blocks exchange their best rows. Returns the next input id, or -1 to end the
@@ -91,7 +91,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   // All words at once: one after the other they would cost a round trip each.
   constexpr int kWords = kBlocks / 32;
   uint4 v[kWords];
-  wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+  warp_wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) v[i] = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
     bool ready = true;
@@ -102,7 +102,6 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
     }
     return ready || kAblation == RingAblation::kNoWaits;
   });
-  __syncwarp();
   key = 0;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {

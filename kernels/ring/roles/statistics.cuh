@@ -82,8 +82,8 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
     *reinterpret_cast<float4*>(&s.statistics.current0) =
         make_float4(current0 - reference0, current1 - reference1,
                     __int_as_float(slow || p.slow_attention != 0 ? 1 : 0), 0.0f);
-    ptx::barrier_arrive(ptx::shared_address(&s.statistics_ready));
   }
+  ptx::named_arrive<kOneMore>(kStatistics);
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
@@ -126,7 +126,7 @@ __device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s,
   if (lane != 0) return;
   __threadfence();  // all lanes' rows, before the word
   if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
-  wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
+  lane_wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
     seen = ptx::load_acquire(word);
     return seen == epoch || kAblation == RingAblation::kNoWaits;
   });

@@ -1,0 +1,17 @@
+// A plugin's file: found, loaded, and its table checked before anything in it is called.
+#pragma once
+
+#include <string>
+
+#include "references/engine_abi.h"
+
+namespace mkbench {
+
+// Loads `path` and returns its table. The library stays loaded until the process ends: threads of
+// its own may still run. Throws Error(kBadInput) naming file, field, found and wanted.
+const mkbench_engine_abi& load_plugin(const std::string& path);
+
+// Compares versions, sizes, name and functions with this build's. Throws Error(kBadInput).
+void check_plugin_table(const mkbench_engine_abi* table, const std::string& path);
+
+}  // namespace mkbench

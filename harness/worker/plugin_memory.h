@@ -1,0 +1,82 @@
+// Memory that mkbench shares with a plugin: the weights, which it must not change, and the buffers
+// that it fills, which it must not leave.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/device_buffer.h"
+#include "references/engine_abi.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// A copy of a model's tensors for a plugin alone, in host memory or on the current GPU.
+class PluginWeights {
+ public:
+  // `who` begins the messages. Throws Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
+  PluginWeights(std::string who, const ModelWeights& weights, bool cuda);
+
+  // Named as Hugging Face names them; the head shares the embedding's memory where it is tied.
+  const std::vector<mkbench_tensor>& tensors() const { return tensors_; }
+  // Throws Error(kIntegrity), naming the first tensor whose bytes have changed.
+  void check() const;
+
+  // Bytes of the copy.
+  static int64_t bytes(const ModelConfig& config);
+
+ private:
+  struct alignas(256) Line {
+    std::byte bytes[256];
+  };
+  std::byte* base();
+  void copy_in();
+  [[noreturn]] void name_changed() const;
+
+  std::string who_;
+  ModelWeights weights_;  // what the copy must still be
+  const bool cuda_;
+  std::vector<NamedTensor> table_;
+  std::vector<Line> host_;
+  DeviceBuffer<Line> device_;
+  uint64_t checksum_ = 0;  // of device_
+  std::vector<mkbench_tensor> tensors_;
+};
+
+// A buffer with a canary in front of it and behind it. On a CPU pages that cannot be touched lie
+// beyond these, so that nothing else of the process is written by accident.
+class GuardedBuffer {
+ public:
+  // `what` names it in messages; canaries are at least `canary_bytes` long.
+  GuardedBuffer(std::string what, bool cuda, size_t canary_bytes);
+  ~GuardedBuffer();
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  // Makes room for `bytes` and fills them with ones: -1 as an id, NaN as a number.
+  void* prepare(size_t bytes);
+  // Copies all bytes of the last prepare() to `out`, then throws Error(kIntegrity) if a canary has
+  // changed. The device's work must be done.
+  void collect(void* out);
+
+ private:
+  void allocate(size_t bytes);
+  void release();
+  void check(const std::byte* canary, const char* where);
+
+  const std::string what_;
+  const bool cuda_;
+  const size_t canary_;       // a whole number of pages
+  size_t bytes_ = 0;          // of the last prepare()
+  size_t room_ = 0;           // that fit
+  std::byte* map_ = nullptr;  // host: guard page, canary, room, canary, guard page
+  size_t map_bytes_ = 0;
+  DeviceBuffer<std::byte> device_;  // canary, room, canary
+  std::vector<std::byte> copy_;     // of device_
+};
+
+}  // namespace mkbench

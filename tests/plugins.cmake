@@ -1,0 +1,52 @@
+# Engines from elsewhere: the examples of references/engine_abi.h, whole and broken on purpose.
+# mkbench_plugin_example(NAME SOURCE [DEFINITION ...])
+function(mkbench_plugin_example name source)
+  add_library(${name} MODULE plugins/${source})
+  target_link_libraries(${name} PRIVATE mkbench_options)
+  target_compile_definitions(${name} PRIVATE ${ARGN})
+  set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX ".so"
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/plugins)
+  set_property(GLOBAL APPEND PROPERTY mkbench_plugin_examples ${name})
+endfunction()
+
+mkbench_plugin_example(naive_cpu naive_cpu.cpp)
+mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
+foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful)
+  string(SUBSTRING ${fault} 0 1 first)
+  string(SUBSTRING ${fault} 1 -1 rest)
+  string(TOUPPER ${first} first)
+  mkbench_plugin_example(naive_cpu_${fault} naive_cpu.cpp NAIVE_FAULT=k${first}${rest})
+endforeach()
+foreach(reason symbol null version size name function device open environment engine)
+  string(TOUPPER ${reason} word)
+  mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
+endforeach()
+mkbench_plugin_example(naive_cuda naive_cuda.cu)
+foreach(fault theta vocab overrun)
+  string(SUBSTRING ${fault} 0 1 first)
+  string(SUBSTRING ${fault} 1 -1 rest)
+  string(TOUPPER ${first} first)
+  mkbench_plugin_example(naive_cuda_${fault} naive_cuda.cu NAIVE_FAULT=k${first}${rest})
+endforeach()
+get_property(mkbench_plugin_examples GLOBAL PROPERTY mkbench_plugin_examples)
+
+mkbench_test(test_plugin_engine LABEL host LIBS mkbench_plugin SOURCES test_plugin_engine.cpp)
+target_compile_definitions(test_plugin_engine PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
+
+mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_gpu PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
+
+# The real binary with each of them; and the README's way to a first verdict.
+mkbench_python_test(test_plugins TIMEOUT 400)
+mkbench_python_test(test_plugins_gpu TIMEOUT 300)
+set_tests_properties(test_plugins_gpu PROPERTIES LABELS gpu SKIP_RETURN_CODE 77)
+mkbench_python_test(test_readme_plugin TIMEOUT 200)
+foreach(name test_plugins test_plugins_gpu test_readme_plugin)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins"
+    "CXX=${CMAKE_CXX_COMPILER}")
+endforeach()

@@ -1,0 +1,304 @@
+// A Qwen3 decoder in plain C++ behind mkbench's engine ABI: one position at a time, fp32 between
+// bf16 weights. Read it beside references/engine_abi.h; it needs nothing else:
+//
+//     g++ -O3 -shared -fPIC -I<mkbench's folder> naive_cpu.cpp -o naive_cpu.so
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "references/engine_abi.h"
+
+namespace {
+
+// mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on; the tables of
+// tests/test_plugins.py say what becomes of each.
+enum Fault {
+  kNone,
+  kTheta,      // RoPE's base is the library's default, 1e4
+  kVocab,      // argmax over 384 lanes by halving: 3 -> 1 loses every third lane
+  kCache,      // attention misses the newest row
+  kHang,       // decode() does not return
+  kCrash,      // decode() ends the process by a signal
+  kShort,      // the last id is not generated
+  kOverrun,    // one id too many is written
+  kNan,        // a logit is not a number
+  kOverwrite,  // a weight is changed
+  kFails,      // decode() gives up
+  kStateful    // reset() keeps the first row
+};
+#ifndef NAIVE_FAULT
+#define NAIVE_FAULT kNone
+#endif
+#ifndef NAIVE_CAN
+#define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED)
+#endif
+constexpr Fault kFault = NAIVE_FAULT;
+
+using Vector = std::vector<float>;
+
+struct Matrix {
+  const uint16_t* data = nullptr;  // bf16 (rows, cols)
+  int rows = 0, cols = 0;
+};
+
+struct Layer {
+  Matrix input_norm, q, k, v, o, q_norm, k_norm, post_norm, gate, up, down;
+  Vector keys, values;  // (max_context, kv_heads * head_dim)
+};
+
+float widen(uint16_t bf16) {
+  const uint32_t bits = uint32_t{bf16} << 16;
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// In 16 interleaved parts, which a compiler can vectorise.
+float dot(const uint16_t* w, const float* x, int n) {
+  float part[16] = {};
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (int j = 0; j < 16; ++j) part[j] += widen(w[i + j]) * x[i + j];
+  }
+  for (; i < n; ++i) part[0] += widen(w[i]) * x[i];
+  float sum = 0;
+  for (const float p : part) sum += p;
+  return sum;
+}
+
+// w . x, (rows)
+Vector multiply(const Matrix& w, const Vector& x) {
+  Vector y(w.rows);
+  for (int r = 0; r < w.rows; ++r) y[r] = dot(w.data + size_t(r) * w.cols, x.data(), w.cols);
+  return y;
+}
+
+// weight * x / sqrt(mean(x^2) + eps), in place.
+void rms_norm(float* x, const Matrix& weight, double eps) {
+  const int n = weight.rows;
+  double squares = 0;
+  for (int i = 0; i < n; ++i) squares += double(x[i]) * x[i];
+  const auto scale = float(1 / std::sqrt(squares / n + eps));
+  for (int i = 0; i < n; ++i) x[i] *= scale * widen(weight.data[i]);
+}
+
+Vector normed(Vector x, const Matrix& weight, double eps) {
+  rms_norm(x.data(), weight, eps);
+  return x;
+}
+
+void add(Vector& x, const Vector& y) {
+  for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+// The largest logit's id, the lowest among equals.
+int32_t argmax(const Vector& logits) {
+  if (kFault != kVocab) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < int32_t(logits.size()); ++i) {
+      if (logits[i] > logits[best]) best = i;
+    }
+    return best;
+  }
+  std::vector<int32_t> lane(384, -1);
+  const auto better = [&](int32_t a, int32_t b) {
+    return b >= 0 && (a < 0 || logits[b] > logits[a] || (logits[b] == logits[a] && b < a)) ? b : a;
+  };
+  for (size_t i = 0; i < logits.size(); ++i) lane[i % 384] = better(lane[i % 384], int32_t(i));
+  for (int half = 384 / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] = better(lane[i], lane[i + half]);
+  }
+  return lane[0];
+}
+
+}  // namespace
+
+struct mkbench_engine {
+  mkbench_model m{};
+  int max_context = 0;
+  const mkbench_tensor* tensors = nullptr;
+  uint32_t tensor_count = 0;
+  Matrix embedding, final_norm, head;
+  std::vector<Layer> layers;
+  Vector frequency;  // (head_dim / 2) radians a position
+  int position = 0;
+  int32_t pending = -1;
+  volatile int32_t running = 0;  // position of the running step
+  std::string error;
+
+  Matrix find(const std::string& name) const {
+    for (uint32_t i = 0; i < tensor_count; ++i) {
+      const mkbench_tensor& t = tensors[i];
+      if (name == t.name)
+        return {static_cast<const uint16_t*>(t.data), int(t.shape[0]), int(t.shape[1])};
+    }
+    throw std::runtime_error("there is no tensor " + name);
+  }
+
+  explicit mkbench_engine(const mkbench_open& args)
+      : m(*args.model),
+        max_context(args.max_context),
+        tensors(args.tensors),
+        tensor_count(args.tensor_count) {
+    embedding = find("model.embed_tokens.weight");
+    final_norm = find("model.norm.weight");
+    head = find("lm_head.weight");
+    const size_t cache = size_t(max_context) * m.kv_heads * m.head_dim;
+    for (int i = 0; i < m.layers; ++i) {
+      const std::string at = "model.layers." + std::to_string(i) + ".";
+      layers.push_back({find(at + "input_layernorm.weight"), find(at + "self_attn.q_proj.weight"),
+                        find(at + "self_attn.k_proj.weight"), find(at + "self_attn.v_proj.weight"),
+                        find(at + "self_attn.o_proj.weight"), find(at + "self_attn.q_norm.weight"),
+                        find(at + "self_attn.k_norm.weight"),
+                        find(at + "post_attention_layernorm.weight"),
+                        find(at + "mlp.gate_proj.weight"), find(at + "mlp.up_proj.weight"),
+                        find(at + "mlp.down_proj.weight"), Vector(cache), Vector(cache)});
+    }
+    const auto theta = float(kFault == kTheta ? 1e4 : m.rope_theta);
+    for (int i = 0; i < m.head_dim; i += 2) {
+      frequency.push_back(1 / std::pow(theta, float(i) / float(m.head_dim)));
+    }
+  }
+
+  // RMSNorm over each head of `x`, then rotation of its pairs (i, i + head_dim / 2).
+  void norm_and_rotate(Vector& x, const Matrix& weight) const {
+    const int half = m.head_dim / 2;
+    for (float* h = x.data(); h < x.data() + x.size(); h += m.head_dim) {
+      rms_norm(h, weight, m.rms_norm_eps);
+      for (int i = 0; i < half; ++i) {
+        const float angle = frequency[i] * float(position);
+        const float c = std::cos(angle), s = std::sin(angle), low = h[i], high = h[i + half];
+        h[i] = low * c - high * s;
+        h[i + half] = high * c + low * s;
+      }
+    }
+  }
+
+  // Writes this position's row, and mixes the values of all rows so far: (heads * head_dim).
+  Vector attention(Layer& layer, const Vector& x) const {
+    Vector q = multiply(layer.q, x), k = multiply(layer.k, x), v = multiply(layer.v, x);
+    norm_and_rotate(q, layer.q_norm);
+    norm_and_rotate(k, layer.k_norm);
+    const size_t width = k.size();
+    std::copy(k.begin(), k.end(), layer.keys.begin() + position * width);
+    std::copy(v.begin(), v.end(), layer.values.begin() + position * width);
+    const int rows = position + (kFault == kCache && position > 0 ? 0 : 1);
+    Vector out(q.size()), p(rows);
+    for (int h = 0; h < m.heads; ++h) {
+      const float* query = q.data() + size_t(h) * m.head_dim;
+      const size_t at = size_t(h / (m.heads / m.kv_heads)) * m.head_dim;
+      float largest = -INFINITY, sum = 0;
+      for (int t = 0; t < rows; ++t) {
+        const float* key = layer.keys.data() + t * width + at;
+        p[t] = 0;
+        for (int i = 0; i < m.head_dim; ++i) p[t] += query[i] * key[i];
+        p[t] /= std::sqrt(float(m.head_dim));
+        largest = std::max(largest, p[t]);
+      }
+      for (float& e : p) sum += e = std::exp(e - largest);
+      for (int t = 0; t < rows; ++t) {
+        const float* value = layer.values.data() + t * width + at;
+        for (int i = 0; i < m.head_dim; ++i)
+          out[size_t(h) * m.head_dim + i] += p[t] / sum * value[i];
+      }
+    }
+    return out;
+  }
+
+  // One position: KV rows written, and the final hidden state, (hidden).
+  Vector step(int32_t id) {
+    if (position >= max_context) throw std::runtime_error("the KV cache is full");
+    if (id < 0 || id >= m.vocab) throw std::runtime_error("no such id: " + std::to_string(id));
+    running = position;
+    Vector h(m.hidden);
+    for (int i = 0; i < m.hidden; ++i) h[i] = widen(embedding.data[size_t(id) * m.hidden + i]);
+    for (Layer& layer : layers) {
+      add(h, multiply(layer.o, attention(layer, normed(h, layer.input_norm, m.rms_norm_eps))));
+      const Vector x = normed(h, layer.post_norm, m.rms_norm_eps);
+      Vector gate = multiply(layer.gate, x);
+      const Vector up = multiply(layer.up, x);
+      for (size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
+      add(h, multiply(layer.down, gate));
+    }
+    ++position;
+    return h;
+  }
+
+  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out) {
+    if (kFault == kHang) {
+      for (;;) running = position;
+    }
+    if (kFault == kCrash) std::raise(SIGSEGV);
+    if (kFault == kFails) throw std::runtime_error("it gives\nup");
+    for (int32_t t = 0; t < n; ++t) {
+      const Vector h = step(forced != nullptr ? forced[t] : pending);
+      Vector logits = multiply(head, normed(h, final_norm, m.rms_norm_eps));
+      if (kFault == kNan) logits[7] = NAN;
+      pending = argmax(logits);
+      if (kFault != kShort || t + 1 < n) ids[t] = pending;
+      if (logits_out != nullptr)
+        std::copy(logits.begin(), logits.end(), logits_out + size_t(t) * m.vocab);
+    }
+    if (kFault == kOverrun) ids[n] = pending;
+    if (kFault == kOverwrite) const_cast<uint16_t*>(layers[0].up.data)[5] ^= 1;
+  }
+};
+
+namespace {
+
+std::string open_error;
+
+// What C++ throws must not cross the C interface.
+template <typename Work>
+int32_t guarded(std::string& error, const Work& work) {
+  try {
+    work();
+    return MKBENCH_OK;
+  } catch (const std::exception& e) {
+    error = e.what();
+    return MKBENCH_FAILED;
+  }
+}
+
+int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
+  return guarded(open_error, [&] { *engine = new mkbench_engine(*args); });
+}
+void close_engine(mkbench_engine* e) { delete e; }
+int32_t reset(mkbench_engine* e) {
+  e->position = kFault == kStateful ? std::min(e->position, 1) : 0;
+  e->pending = -1;
+  return MKBENCH_OK;
+}
+int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
+  return guarded(e->error, [&] {
+    for (int32_t i = 0; i + 1 < n; ++i) e->step(ids[i]);
+    e->pending = ids[n - 1];
+  });
+}
+int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
+  return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
+}
+const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
+const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
+
+}  // namespace
+
+const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+  static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
+                                           "naive-cpu",
+                                           MKBENCH_DEVICE_CPU,
+                                           NAIVE_CAN,
+                                           open_engine,
+                                           close_engine,
+                                           reset,
+                                           prefill,
+                                           decode,
+                                           last_error,
+                                           progress};
+  return mkbench_abi_suits(host) ? &table : nullptr;
+}

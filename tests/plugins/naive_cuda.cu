@@ -1,0 +1,354 @@
+// A Qwen3 decoder of plain CUDA kernels behind mkbench's engine ABI: some 400 launches a token,
+// one thing a kernel, fp32 between bf16 weights and a bf16 KV cache. Read it beside
+// references/engine_abi.h; it needs nothing else:
+//
+//     nvcc -O3 -shared -Xcompiler -fPIC -arch=native -I<mkbench's folder> naive_cuda.cu -o mine.so
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "references/engine_abi.h"
+
+namespace {
+
+// mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on.
+enum Fault {
+  kNone,
+  kTheta,   // RoPE's base is the library's default, 1e4
+  kVocab,   // argmax over 384 threads by halving: 3 -> 1 loses every third thread
+  kOverrun  // one id too many is written
+};
+#ifndef NAIVE_FAULT
+#define NAIVE_FAULT kNone
+#endif
+constexpr Fault kFault = NAIVE_FAULT;
+
+using Bf16 = __nv_bfloat16;
+constexpr int kThreads = 256;
+constexpr int kArgmaxThreads = kFault == kVocab ? 384 : 1024;
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+#define CHECK(call) check((call), #call)
+
+// Sum over a block of kThreads; every thread gets it.
+__device__ float block_sum(float mine) {
+  __shared__ float part[kThreads];
+  part[threadIdx.x] = mine;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    __syncthreads();
+  }
+  const float sum = part[0];
+  __syncthreads();
+  return sum;
+}
+
+// h = embedding[*id], (n)
+__global__ void embed(const Bf16* embedding, const int32_t* id, float* h, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) h[i] = __bfloat162float(embedding[size_t(*id) * n + i]);
+}
+
+// A row a block: out = weight * x / sqrt(mean(x^2) + eps). x, out: (rows, n).
+__global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, float eps) {
+  const float* row = x + size_t(blockIdx.x) * n;
+  float squares = 0;
+  for (int i = threadIdx.x; i < n; i += kThreads) squares += row[i] * row[i];
+  const float scale = 1.0f / sqrtf(block_sum(squares) / n + eps);
+  for (int i = threadIdx.x; i < n; i += kThreads) {
+    out[size_t(blockIdx.x) * n + i] = row[i] * scale * __bfloat162float(weight[i]);
+  }
+}
+
+// A row a warp: y = w . x, or y += w . x. w: (rows, cols).
+template <bool kAdd>
+__global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int cols) {
+  const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  float sum = 0;
+  for (int i = lane; i < cols; i += 32) sum += __bfloat162float(w[size_t(row) * cols + i]) * x[i];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  if (lane == 0) y[row] = kAdd ? y[row] + sum : sum;
+}
+
+// A head a block, a pair (i, i + half) a thread. turns: (cos, sin) of this position.
+__global__ void rotate(float* x, const float2* turns) {
+  const int half = blockDim.x, i = threadIdx.x;
+  float* head = x + size_t(blockIdx.x) * 2 * half;
+  const float low = head[i], high = head[i + half];
+  head[i] = low * turns[i].x - high * turns[i].y;
+  head[i + half] = high * turns[i].x + low * turns[i].y;
+}
+
+__global__ void store_row(const float* x, Bf16* row, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) row[i] = __float2bfloat16(x[i]);
+}
+
+// A query head a block. keys, values: (rows, kv_heads, dim); scores: scratch (heads, stride).
+__global__ void attention(const float* q, const Bf16* keys, const Bf16* values, float* scores,
+                          float* out, int rows, int stride, int dim, int group, int kv_heads) {
+  const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const size_t at = size_t(head / group) * dim, width = size_t(kv_heads) * dim;
+  float* p = scores + size_t(head) * stride;
+  for (int t = warp; t < rows; t += kThreads / 32) {
+    float sum = 0;
+    for (int i = lane; i < dim; i += 32)
+      sum += q[head * dim + i] * __bfloat162float(keys[t * width + at + i]);
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane == 0) p[t] = sum / sqrtf(dim);
+  }
+  __syncthreads();
+  float largest = -INFINITY;  // every thread looks at all of them: naive, and right
+  for (int t = 0; t < rows; ++t) largest = fmaxf(largest, p[t]);
+  __syncthreads();
+  float mine = 0;
+  for (int t = threadIdx.x; t < rows; t += kThreads) mine += p[t] = expf(p[t] - largest);
+  const float sum = block_sum(mine);
+  for (int i = threadIdx.x; i < dim; i += kThreads) {
+    float mixed = 0;
+    for (int t = 0; t < rows; ++t) mixed += p[t] * __bfloat162float(values[t * width + at + i]);
+    out[head * dim + i] = mixed / sum;
+  }
+}
+
+// gate = silu(gate) * up
+__global__ void swiglu(float* gate, const float* up, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) gate[i] *= up[i] / (1 + expf(-gate[i]));
+}
+
+// One block: the largest logit's id, the lowest among equals, to *id and *next.
+__global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next) {
+  __shared__ float value[kArgmaxThreads];
+  __shared__ int32_t place[kArgmaxThreads];
+  float best = -INFINITY;
+  int32_t at = n;
+  for (int i = threadIdx.x; i < n; i += kArgmaxThreads) {
+    if (logits[i] > best) best = logits[i], at = i;
+  }
+  value[threadIdx.x] = best, place[threadIdx.x] = at;
+  __syncthreads();
+  for (int half = kArgmaxThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      const float other = value[threadIdx.x + half];
+      const int32_t there = place[threadIdx.x + half];
+      if (other > value[threadIdx.x] ||
+          (other == value[threadIdx.x] && there < place[threadIdx.x])) {
+        value[threadIdx.x] = other, place[threadIdx.x] = there;
+      }
+    }
+    __syncthreads();
+  }
+  // n: no logit was a number. The id stays -1, and the sequence goes on with id 0.
+  if (threadIdx.x == 0 && place[0] < n) *id = place[0];
+  if (threadIdx.x == 0) *next = place[0] < n ? place[0] : 0;
+}
+
+// Device memory with an owner.
+template <typename T>
+struct Buffer {
+  T* data = nullptr;
+  explicit Buffer(size_t count) {
+    CHECK(cudaMalloc(reinterpret_cast<void**>(&data), std::max<size_t>(count, 1) * sizeof(T)));
+  }
+  ~Buffer() { cudaFree(data); }
+  Buffer(Buffer&& other) noexcept : data(other.data) { other.data = nullptr; }
+  Buffer(const Buffer&) = delete;
+};
+
+struct Layer {
+  const Bf16 *input_norm, *q, *k, *v, *o, *q_norm, *k_norm, *post_norm, *gate, *up, *down;
+};
+
+const Bf16* find(const mkbench_open& args, const std::string& name) {
+  for (uint32_t i = 0; i < args.tensor_count; ++i) {
+    if (name == args.tensors[i].name) return static_cast<const Bf16*>(args.tensors[i].data);
+  }
+  throw std::runtime_error("there is no tensor " + name);
+}
+
+int blocks_for(int n) { return (n + kThreads - 1) / kThreads; }
+
+}  // namespace
+
+struct mkbench_engine {
+  const mkbench_model m;
+  const int max_context;
+  const int q_width = m.heads * m.head_dim, kv_width = m.kv_heads * m.head_dim;
+  const Bf16 *embedding, *final_norm, *head;
+  std::vector<Layer> layers;
+  Buffer<Bf16> keys, values;  // (layers, max_context, kv_width)
+  Buffer<float2> turns;       // (max_context, head_dim / 2)
+  Buffer<float> h, x, q, k, v, mixed, gate, up, logits, scores;
+  Buffer<int32_t> pending, inputs;
+  int position = 0;
+  std::string error;
+
+  explicit mkbench_engine(const mkbench_open& args)
+      : m(*args.model),
+        max_context(args.max_context),
+        embedding(find(args, "model.embed_tokens.weight")),
+        final_norm(find(args, "model.norm.weight")),
+        head(find(args, "lm_head.weight")),
+        keys(size_t(m.layers) * max_context * kv_width),
+        values(size_t(m.layers) * max_context * kv_width),
+        turns(size_t(max_context) * m.head_dim / 2),
+        h(m.hidden),
+        x(m.hidden),
+        q(q_width),
+        k(kv_width),
+        v(kv_width),
+        mixed(q_width),
+        gate(m.intermediate),
+        up(m.intermediate),
+        logits(m.vocab),
+        scores(size_t(m.heads) * max_context),
+        pending(1),
+        inputs(max_context) {
+    for (int i = 0; i < m.layers; ++i) {
+      const std::string at = "model.layers." + std::to_string(i) + ".";
+      const auto get = [&](const char* name) { return find(args, at + name + ".weight"); };
+      layers.push_back({get("input_layernorm"), get("self_attn.q_proj"), get("self_attn.k_proj"),
+                        get("self_attn.v_proj"), get("self_attn.o_proj"), get("self_attn.q_norm"),
+                        get("self_attn.k_norm"), get("post_attention_layernorm"),
+                        get("mlp.gate_proj"), get("mlp.up_proj"), get("mlp.down_proj")});
+    }
+    // Frequencies and angles in fp32, as the model was trained; cosines once, in double.
+    const auto theta = float(kFault == kTheta ? 1e4 : m.rope_theta);
+    std::vector<float2> table;
+    for (int p = 0; p < max_context; ++p) {
+      for (int i = 0; i < m.head_dim; i += 2) {
+        const float angle = 1 / std::pow(theta, float(i) / float(m.head_dim)) * float(p);
+        table.push_back({float(std::cos(double(angle))), float(std::sin(double(angle)))});
+      }
+    }
+    CHECK(cudaMemcpy(turns.data, table.data(), table.size() * sizeof(float2),
+                     cudaMemcpyHostToDevice));
+  }
+
+  template <bool kAdd = false>
+  void product(const Bf16* w, const float* in, float* out, int rows, int cols) {
+    multiply<kAdd><<<blocks_for(32 * rows), kThreads>>>(w, in, out, rows, cols);
+  }
+
+  void norm(const float* in, const Bf16* weight, float* out, int rows, int n) {
+    rms_norm<<<rows, kThreads>>>(in, weight, out, n, float(m.rms_norm_eps));
+  }
+
+  // One position: writes its KV rows, and leaves the final hidden state in h. `id`: device memory.
+  void step(const int32_t* id) {
+    if (position >= max_context) throw std::runtime_error("the KV cache is full");
+    embed<<<blocks_for(m.hidden), kThreads>>>(embedding, id, h.data, m.hidden);
+    const float2* now = turns.data + size_t(position) * m.head_dim / 2;
+    const int rows = position + 1;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Layer& w = layers[i];
+      Bf16* all_keys = keys.data + i * max_context * kv_width;
+      Bf16* all_values = values.data + i * max_context * kv_width;
+      norm(h.data, w.input_norm, x.data, 1, m.hidden);
+      product(w.q, x.data, q.data, q_width, m.hidden);
+      product(w.k, x.data, k.data, kv_width, m.hidden);
+      product(w.v, x.data, v.data, kv_width, m.hidden);
+      norm(q.data, w.q_norm, q.data, m.heads, m.head_dim);
+      norm(k.data, w.k_norm, k.data, m.kv_heads, m.head_dim);
+      rotate<<<m.heads, m.head_dim / 2>>>(q.data, now);
+      rotate<<<m.kv_heads, m.head_dim / 2>>>(k.data, now);
+      const size_t row = size_t(position) * kv_width;
+      store_row<<<blocks_for(kv_width), kThreads>>>(k.data, all_keys + row, kv_width);
+      store_row<<<blocks_for(kv_width), kThreads>>>(v.data, all_values + row, kv_width);
+      attention<<<m.heads, kThreads>>>(q.data, all_keys, all_values, scores.data, mixed.data, rows,
+                                       max_context, m.head_dim, m.heads / m.kv_heads, m.kv_heads);
+      product<true>(w.o, mixed.data, h.data, m.hidden, q_width);
+      norm(h.data, w.post_norm, x.data, 1, m.hidden);
+      product(w.gate, x.data, gate.data, m.intermediate, m.hidden);
+      product(w.up, x.data, up.data, m.intermediate, m.hidden);
+      swiglu<<<blocks_for(m.intermediate), kThreads>>>(gate.data, up.data, m.intermediate);
+      product<true>(w.down, gate.data, h.data, m.hidden, m.intermediate);
+    }
+    ++position;
+  }
+
+  void prefill(const int32_t* ids, int32_t n) {
+    if (n - 1 > max_context) throw std::runtime_error("the KV cache is full");
+    if (n > 1) CHECK(cudaMemcpy(inputs.data, ids, 4 * size_t(n - 1), cudaMemcpyHostToDevice));
+    for (int32_t i = 0; i + 1 < n; ++i) step(inputs.data + i);
+    CHECK(cudaMemcpy(pending.data, ids + n - 1, 4, cudaMemcpyHostToDevice));
+    CHECK(cudaGetLastError());
+  }
+
+  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out) {
+    if (n > max_context) throw std::runtime_error("the KV cache is full");
+    if (forced != nullptr)
+      CHECK(cudaMemcpy(inputs.data, forced, 4 * size_t(n), cudaMemcpyHostToDevice));
+    for (int32_t t = 0; t < n; ++t) {
+      step(forced != nullptr ? inputs.data + t : pending.data);
+      norm(h.data, final_norm, x.data, 1, m.hidden);
+      float* row = logits_out != nullptr ? logits_out + size_t(t) * m.vocab : logits.data;
+      product(head, x.data, row, m.vocab, m.hidden);
+      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, ids + t, pending.data);
+    }
+    if (kFault == kOverrun) CHECK(cudaMemset(ids + n, 0, 4));
+    CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());
+  }
+};
+
+namespace {
+
+std::string open_error;
+
+// What C++ throws must not cross the C interface.
+template <typename Work>
+int32_t guarded(std::string& error, const Work& work) {
+  try {
+    work();
+    return MKBENCH_OK;
+  } catch (const std::exception& e) {
+    error = e.what();
+    return MKBENCH_FAILED;
+  }
+}
+
+int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
+  return guarded(open_error, [&] { *engine = new mkbench_engine(*args); });
+}
+void close_engine(mkbench_engine* e) { delete e; }
+int32_t reset(mkbench_engine* e) {
+  e->position = 0;
+  return MKBENCH_OK;
+}
+int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
+  return guarded(e->error, [&] { e->prefill(ids, n); });
+}
+int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
+  return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
+}
+const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
+
+}  // namespace
+
+const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+  static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
+                                           "naive-cuda",
+                                           MKBENCH_DEVICE_CUDA,
+                                           MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED,
+                                           open_engine,
+                                           close_engine,
+                                           reset,
+                                           prefill,
+                                           decode,
+                                           last_error,
+                                           nullptr};
+  return mkbench_abi_suits(host) ? &table : nullptr;
+}

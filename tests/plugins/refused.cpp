@@ -1,0 +1,51 @@
+// Libraries that are refused, one reason a build (-DREFUSED_VERSION and so on).
+#include "references/engine_abi.h"
+
+#ifdef REFUSED_SYMBOL
+
+extern "C" int another_function() { return 1; }
+
+#else
+
+namespace {
+
+int32_t open_engine(const mkbench_open*, [[maybe_unused]] mkbench_engine** engine) {
+#if defined(REFUSED_OPEN)
+  return MKBENCH_UNFIT_MODEL;
+#elif defined(REFUSED_ENVIRONMENT)
+  return MKBENCH_UNFIT_ENV;
+#else
+  *engine = nullptr;
+  return MKBENCH_OK;
+#endif
+}
+void close_engine(mkbench_engine*) {}
+int32_t reset(mkbench_engine*) { return MKBENCH_OK; }
+int32_t prefill(mkbench_engine*, const int32_t*, int32_t) { return MKBENCH_OK; }
+int32_t decode(mkbench_engine*, int32_t, const int32_t*, int32_t*, float*) { return MKBENCH_OK; }
+const char* last_error(mkbench_engine*) { return "hidden is 128,\nwanted 4096"; }
+
+}  // namespace
+
+const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
+  static mkbench_engine_abi table = {
+      MKBENCH_ABI_SIZES, "refused", MKBENCH_DEVICE_CPU, 0,      open_engine, close_engine, reset,
+      prefill,           decode,    last_error,         nullptr};
+#if defined(REFUSED_NULL)
+  return nullptr;
+#elif defined(REFUSED_VERSION)
+  table.sizes.version = 7;
+  table.sizes.abi = 1;  // of that version: not ours to judge
+#elif defined(REFUSED_SIZE)
+  table.sizes.model -= 4;
+#elif defined(REFUSED_NAME)
+  table.name = "a/../b";
+#elif defined(REFUSED_FUNCTION)
+  table.decode = nullptr;
+#elif defined(REFUSED_DEVICE)
+  table.devices = MKBENCH_DEVICE_CUDA;
+#endif
+  return &table;
+}
+
+#endif

@@ -1,0 +1,68 @@
+// What the tests of plugins share: a small model, engines of it from the built examples, and the
+// oracle's answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/worker/plugin_engine.h"
+#include "references/error.h"
+#include "references/oracle.h"
+#include "tests/support/random_model.h"
+
+namespace mkbench::testing {
+
+inline const ModelWeights& plugin_model() {
+  static const ModelWeights weights = random_model({.hidden = 64,
+                                                    .intermediate = 96,
+                                                    .layers = 2,
+                                                    .heads = 4,
+                                                    .kv_heads = 2,
+                                                    .head_dim = 32,
+                                                    .vocab = 97});
+  return weights;
+}
+
+// MKBENCH_PLUGINS: the folder of the built examples.
+inline std::unique_ptr<Engine> make_example(const std::string& name, bool cuda = false,
+                                            int max_context = 64) {
+  return make_plugin(plugin_model(), {.path = std::string(MKBENCH_PLUGINS) + "/" + name + ".so",
+                                      .cuda = cuda,
+                                      .max_context = max_context});
+}
+
+// The oracle's greedy ids after `prompt`, with `forced` as inputs where there are some.
+inline std::vector<int32_t> oracle_ids(const std::vector<int32_t>& prompt, int n,
+                                       const int32_t* forced = nullptr,
+                                       std::vector<float>* logits = nullptr) {
+  Oracle oracle(plugin_model(), 1);
+  for (size_t i = 0; i + 1 < prompt.size(); ++i) oracle.step(prompt[i], false);
+  std::vector<int32_t> ids;
+  int32_t input = prompt.back();
+  for (int t = 0; t < n; ++t) {
+    if (t > 0 && forced != nullptr) input = forced[t];
+    const std::vector<float> row = oracle.step(input);
+    if (logits != nullptr) logits->insert(logits->end(), row.begin(), row.end());
+    ids.push_back(input = argmax_lowest(row));
+  }
+  return ids;
+}
+
+struct Thrown {
+  ErrorKind kind = ErrorKind::kRuntime;
+  std::string message = "nothing was thrown";
+  bool says(const std::string& part) const { return message.find(part) != std::string::npos; }
+};
+
+template <typename Work>
+Thrown thrown_by(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  return {};
+}
+
+}  // namespace mkbench::testing

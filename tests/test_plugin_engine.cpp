@@ -1,0 +1,212 @@
+// Engines behind the C interface: what is refused, what is guarded, and that an engine which takes
+// no forced ids can be forced all the same.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "harness/worker/plugin_library.h"
+#include "harness/worker/plugin_memory.h"
+#include "tests/support/catch2.h"
+#include "tests/support/plugins.h"
+
+namespace mkbench {
+namespace {
+
+using namespace testing;
+
+const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
+const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // the first one is ignored
+
+TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") {
+  for (const std::string name : {"naive_cpu", "naive_cpu_ids"}) {
+    CAPTURE(name);
+    const std::unique_ptr<Engine> engine = make_example(name);
+    CHECK(engine->capabilities().name == "naive-cpu@" + name + ".so");
+    CHECK(engine->capabilities().device == "cpu");
+    CHECK_FALSE(engine->capabilities().snapshots);
+    engine->prefill(kPrompt);
+    CHECK(engine->position() == 4);
+    CHECK(engine->decode(6) == oracle_ids(kPrompt, 6));
+    CHECK(engine->position() == 10);
+    CHECK(engine->progress().position == 9);
+    engine->reset();
+    CHECK(engine->position() == 0);
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(6, kForced.data()) == oracle_ids(kPrompt, 6, kForced.data()));
+    // One id of ours, then its own again.
+    std::vector<int32_t> whole = kPrompt;
+    whole.insert(whole.end(), kForced.begin() + 1, kForced.end());
+    whole.push_back(7);
+    engine->set_pending(7);
+    CHECK(engine->decode(3) == oracle_ids(whole, 3));
+  }
+}
+
+TEST_CASE("prefill goes on behind what was decoded", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu");
+  engine->prefill(kPrompt);
+  std::vector<int32_t> all = kPrompt;
+  const std::vector<int32_t> ids = engine->decode(2);
+  all.insert(all.end(), ids.begin(), ids.end());
+  const std::vector<int32_t> more = {1, 2, 3};
+  engine->prefill(more);
+  all.insert(all.end(), more.begin(), more.end());
+  CHECK(engine->decode(4) == oracle_ids(all, 4));
+}
+
+TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu");
+  const size_t count = 6 * static_cast<size_t>(plugin_model().config.shape.vocab);
+  std::vector<float> found(count), wanted;
+  engine->prefill(kPrompt);
+  engine->decode(6, kForced.data(), found.data());
+  oracle_ids(kPrompt, 6, kForced.data(), &wanted);
+  double worst = 0;
+  for (size_t i = 0; i < count; ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(found[i]) - double{wanted[i]}));
+  CHECK(worst < 1e-3);
+  const std::unique_ptr<Engine> ids_only = make_example("naive_cpu_ids");
+  CHECK_FALSE(ids_only->capabilities().logits);
+  ids_only->prefill(kPrompt);
+  CHECK(thrown_by([&] { ids_only->decode(1, nullptr, found.data()); }).says("has no logits"));
+}
+
+TEST_CASE("a broken plugin is found out", "[plugin]") {
+  SECTION("ids that were not generated are missing") {
+    const auto engine = make_example("naive_cpu_short");
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(5).size() == 4);
+  }
+  SECTION("a write behind the ids") {
+    const auto engine = make_example("naive_cpu_overrun");
+    engine->prefill(kPrompt);
+    const Thrown thrown = thrown_by([&] { engine->decode(5); });
+    CHECK(thrown.kind == ErrorKind::kIntegrity);
+    CHECK(thrown.says("20 bytes were asked for, memory 0 bytes after them was written"));
+  }
+  SECTION("a changed weight, at the next reset or audit") {
+    const auto engine = make_example("naive_cpu_overwrite");
+    engine->prefill(kPrompt);
+    engine->decode(1);
+    for (const bool audit : {true, false}) {
+      const Thrown thrown = thrown_by([&] { audit ? engine->audit() : engine->reset(); });
+      CHECK(thrown.kind == ErrorKind::kIntegrity);
+      CHECK(thrown.says("model.layers.0.mlp.up_proj.weight was modified"));
+    }
+  }
+  SECTION("its own words on one line") {
+    const auto engine = make_example("naive_cpu_fails");
+    engine->prefill(kPrompt);
+    const Thrown thrown = thrown_by([&] { engine->decode(5); });
+    CHECK(thrown.kind == ErrorKind::kRuntime);
+    CHECK(thrown.says("decode failed (1): it gives up"));
+  }
+}
+
+TEST_CASE("bad requests never reach a plugin", "[plugin]") {
+  const std::unique_ptr<Engine> engine = make_example("naive_cpu", false, 6);
+  const auto bad = [&](auto work, const std::string& words) {
+    const Thrown thrown = thrown_by(work);
+    CHECK(thrown.kind == ErrorKind::kBadInput);
+    CHECK(thrown.says(words));
+  };
+  bad([&] { engine->decode(1); }, "no pending id");
+  bad([&] { engine->prefill({}); }, "no ids");
+  const std::vector<int32_t> outside = {3, 97};
+  bad([&] { engine->prefill(outside); }, "token id 97 is not in [0, 97)");
+  engine->prefill(kPrompt);
+  bad([&] { engine->decode(0); }, "0 steps");
+  bad([&] { engine->decode(3); }, "7 positions needed, 6 there");
+  bad([&] { engine->set_pending(-1); }, "token id -1");
+  CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
+}
+
+TEST_CASE("what is no engine for this build is refused with the reason", "[plugin]") {
+  struct Row {
+    const char* name;
+    ErrorKind kind;
+    const char* words;
+  };
+  const Row rows[] = {
+      {"symbol", ErrorKind::kBadInput,
+       "exported function: found none, wanted mkbench_engine_table"},
+      {"null", ErrorKind::kBadInput, "it refuses version 1 of mkbench"},
+      {"version", ErrorKind::kBadInput, "version of the engine ABI: found 7, wanted 1"},
+      {"size", ErrorKind::kBadInput, "sizeof(mkbench_model): found 44, wanted 48"},
+      {"name", ErrorKind::kBadInput, "name: found 'a?..?b', wanted 1 to 40 of letters"},
+      {"function", ErrorKind::kBadInput, "function decode: found NULL, wanted a function"},
+      {"device", ErrorKind::kUnsupportedDevice, "devices: found cuda, wanted cpu"},
+      {"open", ErrorKind::kBadInput, "open failed (2): hidden is 128, wanted 4096"},
+      {"environment", ErrorKind::kEnvUnfit, "open failed (3): hidden is 128, wanted 4096"},
+      {"engine", ErrorKind::kRuntime, "open: found no engine"},
+      {"none", ErrorKind::kBadInput, "file: found none"}};
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const Thrown thrown = thrown_by([&] { make_example(std::string("refused_") + row.name); });
+    CHECK(thrown.kind == row.kind);
+    CHECK(thrown.says(row.words));
+    CHECK(thrown.says(std::string("refused_") + row.name + ".so: "));
+  }
+}
+
+TEST_CASE("a library refuses a host of another version", "[plugin]") {
+  const mkbench_abi_sizes ours = MKBENCH_ABI_SIZES;
+  CHECK(mkbench_abi_suits(&ours) != 0);
+  for (uint32_t mkbench_abi_sizes::*member :
+       {&mkbench_abi_sizes::version, &mkbench_abi_sizes::abi, &mkbench_abi_sizes::model,
+        &mkbench_abi_sizes::tensor, &mkbench_abi_sizes::open}) {
+    mkbench_abi_sizes other = ours;
+    other.*member += 8;
+    CHECK(mkbench_abi_suits(&other) == 0);
+  }
+}
+
+TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
+  GuardedBuffer buffer("ids", false, 1);
+  std::vector<int32_t> out(5);
+  auto* ids = static_cast<int32_t*>(buffer.prepare(20));
+  CHECK(std::all_of(ids, ids + 5, [](int32_t id) { return id == -1; }));
+  ids[0] = 3;
+  buffer.collect(out.data());
+  CHECK(out == std::vector<int32_t>{3, -1, -1, -1, -1});
+  for (const int at : {-1, -1024, 5, 5 + 1023}) {
+    CAPTURE(at);
+    ids = static_cast<int32_t*>(buffer.prepare(20));
+    ids[at] = 3;
+    const Thrown thrown = thrown_by([&] { buffer.collect(out.data()); });
+    CHECK(thrown.kind == ErrorKind::kIntegrity);
+    CHECK(thrown.says(at < 0 ? "before them" : "after them"));
+  }
+  // Longer, then shorter: what was payload is canary again.
+  ids = static_cast<int32_t*>(buffer.prepare(40));
+  ids[9] = 3;
+  ids = static_cast<int32_t*>(buffer.prepare(20));
+  buffer.collect(out.data());
+  ids[5] = 3;
+  CHECK(thrown_by([&] { buffer.collect(out.data()); }).kind == ErrorKind::kIntegrity);
+}
+
+TEST_CASE("tensors are named and shaped as Hugging Face's", "[plugin]") {
+  for (const bool tied : {true, false}) {
+    const ModelWeights weights = random_model(plugin_model().config.shape, {.tied = tied});
+    const PluginWeights copy("engine x", weights, false);
+    const auto& tensors = copy.tensors();
+    REQUIRE(tensors.size() == 3 + 11 * 2);
+    CHECK(tensors[3].name == std::string("model.layers.0.self_attn.q_proj.weight"));
+    CHECK(tensors[3].shape[0] == 128);
+    CHECK(tensors[3].shape[1] == 64);
+    CHECK(tensors[3].bytes == 2 * 128 * 64);
+    CHECK(tensors[1].rank == 1);
+    CHECK(tensors[1].shape[0] == 64);
+    CHECK(tensors[1].shape[1] == 1);
+    CHECK((tensors.back().data == tensors.front().data) == tied);
+    for (const mkbench_tensor& t : tensors) CHECK(reinterpret_cast<uintptr_t>(t.data) % 256 == 0);
+    CHECK(std::memcmp(tensors.back().data, weights.lm_head.data, weights.lm_head.bytes()) == 0);
+    copy.check();
+  }
+}
+
+}  // namespace
+}  // namespace mkbench

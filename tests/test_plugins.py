@@ -1,0 +1,139 @@
+"""Engines that mkbench was not built with, through the real binary: whole ones pass, each broken one gets its
+verdict and exit code, and the report is written whatever they do."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+from cli_support import ROOT, CliTest, environment
+
+PLUGINS = pathlib.Path(os.environ["PLUGINS"])
+
+# What is wrong -> verdict, exit code, and words of the reason. Each in a run of its own.
+BROKEN = {
+    "theta": ("FAIL_TOKEN", 3, "tokens wrong"),
+    "vocab": ("FAIL_SELF", 3, "not the lowest-index argmax"),
+    "cache": ("FAIL_TOKEN", 3, "tokens wrong"),
+    "crash": ("RUNTIME_ERROR", 1, "died by signal 11 (Segmentation fault) during parity of"),
+    "short": ("FAIL_TOKEN", 3, "decode(64) returned 63 ids"),
+    "overrun": ("INTEGRITY", 8, "ids of decode(): 256 bytes were asked for, memory 0 bytes after them was written"),
+    "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
+}
+
+# Those that leave the others of their run alone.
+BESIDE_OTHERS = {
+    "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
+    "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
+    "naive_cpu_stateful": ("FAIL_FIDELITY", "R_rms"),
+    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 7, wanted 1"),
+    "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),
+    "refused_environment": ("ENV_UNFIT", "open failed (3): hidden is 128, wanted 4096"),
+}
+
+
+class Plugin(CliTest):
+    PROMPTS = ("corpus-17", "other-2")
+    references = None
+
+    def judge(self, name, *args):
+        """The result of a short run of PLUGINS/name.so, the report, and what it says of the engine."""
+        self.out = self.folder / f"report-{name}"
+        if self.references is None:
+            self.references = self.short_reference(prompts=self.PROMPTS)
+        path = str(PLUGINS / f"{name}.so")
+        result = self.bench("--engine", path, "--reference", self.references, *args)
+        report = self.report()
+        return result, report, self.engine(report, path)
+
+    def check(self, name, verdict, code, reason, *args):
+        result, report, engine = self.judge(name, *args)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertEqual(report["verdict"]["exit_code"], code)
+        self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+        self.assertIn(reason, engine["reasons"][0])
+        self.assertIsNone(engine["ms_per_tok"])
+        # What it did is nobody else's fault.
+        self.assertEqual(self.engine(report, "eager")["verdict"], "PASS")
+        return engine
+
+
+class Whole(Plugin):
+    def test_an_engine_with_logits_and_forced_ids(self):
+        result, _, engine = self.judge("naive_cpu")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(engine["verdict"], "PASS")
+        self.assertEqual(engine["resolved_name"], "naive-cpu@naive_cpu.so")
+        self.assertEqual(engine["parity"]["strict_matched"], 64)
+        self.assertLess(engine["parity"]["r_rms"], 0.1)
+        self.assertEqual(len(engine["samples"]), 2)
+        self.assertGreater(engine["ms_per_tok"]["median"], 0)
+
+    def test_an_engine_that_gives_ids_alone(self):
+        # A prompt on which the reference has near ties: forcing is by prefilling again.
+        result, _, engine = self.judge("naive_cpu_ids")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(engine["verdict"], "PASS")
+        self.assertEqual(engine["parity"]["strict_matched"], 64)
+        self.assertIsNone(engine["parity"]["r_rms"])
+
+    def test_a_prefill_test(self):
+        result, _, engine = self.judge("naive_cpu", "-n", "4", "-p", "40", "--blocks", "1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(engine["samples"][0]["tokens"], 40)
+
+
+class Broken(Plugin):
+    def test_each_gets_its_verdict(self):
+        for fault, (verdict, code, reason) in BROKEN.items():
+            with self.subTest(fault=fault):
+                engine = self.check(f"naive_cpu_{fault}", verdict, code, reason)
+                self.assertEqual(engine["samples"], [])
+
+    def test_a_hang(self):
+        """A hang is told from slow work by its silence, and found by the deadline."""
+        engine = self.check("naive_cpu_hang", "HANG", 7, "killed at the deadline of 12 s during parity of",
+                            "--timeout", "12")
+        self.assertIn("position 16", engine["reasons"][0])
+
+    def test_many_in_one_run(self):
+        """Each is judged for itself, and the whole one among them is timed."""
+        paths = {name: str(PLUGINS / f"{name}.so") for name in (*BESIDE_OTHERS, "naive_cpu")}
+        (self.folder / "text.so").write_text("not a library")
+        result = self.bench("--engine", ",".join([*paths.values(), "./text.so"]), "--reference",
+                            self.short_reference(prompts=self.PROMPTS))
+        self.assertEqual(result.returncode, 2, result.stderr)  # BAD_INPUT stands above the others
+        report = self.report()
+        for name, (verdict, reason) in BESIDE_OTHERS.items():
+            with self.subTest(name=name):
+                engine = self.engine(report, paths[name])
+                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+                self.assertIn(reason, engine["reasons"][0])
+        self.assertIn("./text.so: it cannot be loaded: ", self.engine(report, "./text.so")["reasons"][0])
+        whole = self.engine(report, paths["naive_cpu"])
+        self.assertEqual(whole["verdict"], "PASS", whole["reasons"])
+        self.assertEqual(len(whole["samples"]), 2)
+
+
+class Refused(Plugin):
+    def test_no_file(self):
+        (self.folder / "folder.so").mkdir()
+        for name, words in (("none.so", "file: found none"), ("folder.so", "wanted a regular file")):
+            result = self.bench("--engine", name)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"engine {name}: ", result.stderr)
+            self.assertIn(words, result.stderr)
+
+    def test_a_fault_cannot_be_planted_in_it(self):
+        self.check("naive_cpu", "BAD_INPUT", 2, "a fault cannot be planted", "--plant-fault", "rope_theta")
+
+
+class Header(unittest.TestCase):
+    def test_is_c99(self):
+        subprocess.run(
+            [os.environ["CXX"], "-x", "c", "-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+             str(ROOT / "references" / "engine_abi.h")], check=True, env=environment())
+
+
+if __name__ == "__main__":
+    unittest.main()
