@@ -2,3 +2,4 @@
 mkbench_python_test(test_house_checks)
 mkbench_python_test(test_house_setup)
 mkbench_python_test(test_house_report)
+mkbench_python_test(test_update_ratchet)

@@ -207,7 +207,8 @@ LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
     options.ratchet_key = RatchetKey{.engine = can.name,
                                      .card = card_of(can.device),
                                      .model = c.reference.model_name,
-                                     .lagset = ""};
+                                     .lagset = "",
+                                     .reference_sha256 = c.reference.sha256};
     options.ratchet = sound_r_rms(lane, c);
   }
   ParityReport report = judge_parity(*e, c.reference, options);

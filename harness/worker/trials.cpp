@@ -97,6 +97,7 @@ void Trials::run(Engine& engine, const std::string& name,
   judge_isolation(
       engine, prompts.front(), prompts.back(), vocab,
       [&] { return make(name, max_context_, weights_); }, stop, findings);
+  engine.audit();
   watch_.begin("sweep", name, nullptr);
   sweep(name, findings);
   watch_.end();
