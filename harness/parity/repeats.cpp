@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "references/sha256.h"
@@ -43,11 +44,15 @@ std::string first_difference(const RunBits& found, const RunBits& wanted) {
   }
   if (found.logits.size() != wanted.logits.size()) return "another number of logits";
   if (found.logits.empty()) return "";
-  const size_t bytes = found.logits.size() * sizeof(float);
-  if (std::memcmp(found.logits.data(), wanted.logits.data(), bytes) == 0) return "";
+  // By bits: NaN equals itself, and -0 is not 0.
+  const auto same_bits = [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  };
+  const auto differs =
+      std::mismatch(found.logits.begin(), found.logits.end(), wanted.logits.begin(), same_bits);
+  if (differs.first == found.logits.end()) return "";
   const size_t vocab = found.logits.size() / found.ids.size();
-  size_t at = 0;
-  while (std::memcmp(&found.logits[at], &wanted.logits[at], sizeof(float)) == 0) ++at;
+  const auto at = static_cast<size_t>(differs.first - found.logits.begin());
   return fmt::format("step {}: logit {} is {:.9g} against {:.9g}", at / vocab, at % vocab,
                      found.logits[at], wanted.logits[at]);
 }
