@@ -174,6 +174,8 @@ def main():
     report(f"reference written: {lane.decided} decided steps, D {summary['D']:.3f}, "
            f"smallest margin {summary['smallest_strict_margin']:.2f}")
     print("judge engines by it:", shlex.join(command_of(folder, ["mkbench", "parity"])), flush=True)
+    if args.device == "cuda":
+        torch.cuda.empty_cache()  # the memory is the command's now
     if args.run:
         raise SystemExit(subprocess.run(command_of(folder, args.run), check=False).returncode)
 
