@@ -39,6 +39,8 @@ int run_main(const std::vector<std::string>& argv) {
       return plot_command(options);
     case Command::kTune:
       return tune_command(options);
+    case Command::kSelftest:
+      return selftest_command(options);
     case Command::kList:
       return list_command(options);
   }

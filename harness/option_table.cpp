@@ -66,6 +66,12 @@ double parse_seconds(const std::string& text) {
   return parse_number<double>("timeout", text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+PlantedFault parse_fault(const std::string& text) {
+  std::vector<std::pair<std::string, PlantedFault>> choices;
+  for (const PlantedFaultInfo& info : planted_faults()) choices.emplace_back(info.name, info.fault);
+  return parse_choice<PlantedFault>("plant-fault", text, choices);
+}
+
 std::string parse_test_worker(const std::string& text) {
   const std::string mode = text.substr(0, text.find(':'));
   parse_choice<int>("test-worker", mode,
@@ -82,7 +88,7 @@ constexpr unsigned bit(Command c) { return command_bit(c); }
 constexpr unsigned kRunOnly = bit(Command::kRun);
 constexpr unsigned kJudging = kRunOnly | bit(Command::kParity);
 constexpr unsigned kRunAndDoctor = kJudging | bit(Command::kDoctor);
-constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune);
+constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune) | bit(Command::kSelftest);
 constexpr unsigned kAll = kOnMachine | bit(Command::kPlot) | bit(Command::kList);
 
 }  // namespace
@@ -112,7 +118,8 @@ const std::vector<Flag>& flag_table() {
        "[synthetic; tiny,tiny-untied on cpu]",
        kJudging, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
-       "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kRunAndDoctor, false,
+       "auto = cuda where a usable GPU is, else cpu; cuda never falls back",
+       kRunAndDoctor | bit(Command::kSelftest), false,
        [](O& o, S t) {
          o.device = parse_choice<DeviceChoice>("device", t,
                                                {{"auto", DeviceChoice::kAuto},
@@ -167,6 +174,8 @@ const std::vector<Flag>& flag_table() {
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]",
        kJudging | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
+      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudging, false,
+       [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
       {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,
@@ -180,6 +189,9 @@ const std::vector<Flag>& flag_table() {
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kRunOnly, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"faults", 0, "", "",
+       "plant every fault of the table: each must fail its checks, controls none",
+       bit(Command::kSelftest), false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
       {"in-process", 0, "", "",
        "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudging, false,
        [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
@@ -192,13 +204,7 @@ const std::vector<Flag>& flag_table() {
       {"verbose", 'v', "", "", "more progress", kAll, false,
        [](O& o, S t) { o.verbose = parse_switch("verbose", t); }},
       {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see", kJudging,
-       true,
-       [](O& o, S t) {
-         o.fault = parse_choice<PlantedFault>("plant-fault", t,
-                                              {{"rope_theta", PlantedFault::kRopeTheta},
-                                               {"swap_gate_up", PlantedFault::kSwapGateUp},
-                                               {"cache_length", PlantedFault::kCacheLength}});
-       }},
+       true, [](O& o, S t) { o.fault = parse_fault(t); }},
       {"test-worker", 0, "MODE:ENGINE", "",
        "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudging, true,
        [](O& o, S t) { o.test_worker = parse_test_worker(t); }},

@@ -16,15 +16,14 @@ namespace {
 
 // Commands and flags of later versions, so that a script written for one of them fails with a clear
 // message.
-const std::vector<std::string> kLaterCommands = {"selftest", "soak", "gate", "verify"};
-const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress",
-                                              "fail-on",       "junit",    "faults"};
+const std::vector<std::string> kLaterCommands = {"soak", "gate", "verify"};
+const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress", "fail-on"};
 // "profile" is a run with --profile.
 constexpr char kProfileCommand[] = "profile";
 const std::vector<std::pair<std::string, Command>> kCommands = {
-    {"run", Command::kRun},   {"parity", Command::kParity}, {"doctor", Command::kDoctor},
-    {"plot", Command::kPlot}, {"list", Command::kList},     {kProfileCommand, Command::kRun},
-    {"tune", Command::kTune}};
+    {"run", Command::kRun},   {"parity", Command::kParity},    {"doctor", Command::kDoctor},
+    {"plot", Command::kPlot}, {"list", Command::kList},        {kProfileCommand, Command::kRun},
+    {"tune", Command::kTune}, {"selftest", Command::kSelftest}};
 
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
@@ -120,8 +119,8 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
   cli.app.name(command == Command::kRun ? "mkbench [run]" : "mkbench " + command_name);
   cli.app.description(
       "mkbench: is a single-kernel LLM decoder right, how fast is it, and where does the time go?\n"
-      "Commands: run (default), parity, profile (run --profile), tune, doctor, plot REPORT..., "
-      "list [engines|models|devices]");
+      "Commands: run (default), parity, profile (run --profile), tune, selftest --faults, doctor, "
+      "plot REPORT..., list [engines|models|devices]");
   cli.app.footer(
       "Every flag has an environment variable: MKBENCH_ and its name in upper case, - as _ "
       "(MKBENCH_N_GEN).\n"

@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity };
+enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity, kSelftest };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 enum class NvtxMode { kOff, kBlock };
 
@@ -51,11 +51,13 @@ struct Options {
   bool require_reference = false;
   std::string format;
   std::string out;  // empty: mkbench-report-<time>
+  std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
   double timeout_s = 0;  // of one case
   bool profile = false;  // ablations after the samples
   bool in_process = false;
+  bool faults = false;  // selftest: plant the faults of the table
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;

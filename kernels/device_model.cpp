@@ -44,7 +44,8 @@ DeviceBuffer<Bf16> upload_layers(const ModelWeights& weights, PlantedFault fault
 
 // Angles are fp32 products, as the model was trained with; their cosines are then taken in double
 // and rounded once.
-DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, double theta) {
+DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, PlantedFault fault) {
+  const double theta = effective_theta(config.rope_theta, fault);
   const int half = config.shape.head_dim / 2;
   std::vector<float> frequency(static_cast<size_t>(half));
   for (int i = 0; i < half; ++i) {
@@ -55,7 +56,7 @@ DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, d
   table.reserve(static_cast<size_t>(max_context) * frequency.size());
   for (int position = 0; position < max_context; ++position) {
     for (const float f : frequency) {
-      const double angle = f * static_cast<float>(position);
+      const double angle = effective_angle(f, position, fault);
       table.push_back({static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))});
     }
   }
@@ -75,13 +76,12 @@ int64_t device_model_bytes(const ModelConfig& config, int max_context) {
 }
 
 DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault) {
-  const double theta = effective_theta(weights.config.rope_theta, fault);
   DeviceModel model;
   model.layers = upload_layers(weights, fault);
   model.embed = upload(weights.embed_tokens);
   if (weights.lm_head.data != weights.embed_tokens.data) model.head = upload(weights.lm_head);
   model.final_norm = upload(weights.final_norm);
-  model.rope = upload_rope(weights.config, max_context, theta);
+  model.rope = upload_rope(weights.config, max_context, fault);
   return model;
 }
 

@@ -110,7 +110,10 @@ class LaunchEngine : public Engine {
   }
 
   // Added to the positions that a step attends to.
-  int context_bias() const { return traits_.fault == PlantedFault::kCacheLength ? -1 : 0; }
+  int context_bias() const {
+    if (traits_.fault == PlantedFault::kCacheLengthPlus) return 1;
+    return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
+  }
 
   // Another kernel from now on; its grid fits.
   void set_launch(const LaunchConfig& launch) { launch_ = launch; }

@@ -13,6 +13,7 @@
 
 #include "references/error.h"
 #include "references/json_strict.h"
+#include "references/manifest.h"
 #include "references/safetensors.h"
 #include "references/sha256.h"
 #include "references/snapshot.h"
@@ -132,35 +133,15 @@ void open_single(Checkpoint& checkpoint, const fs::path& folder) {
     checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
 }
 
-// manifest.json lists what the files of a folder were when it was published. A file of that name
-// without "files" is somebody else's and says nothing here.
+// A config.json that is not listed may be the user's own.
 void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
-  const fs::path path = folder / "manifest.json";
-  if (!exists_somehow(path)) return;
-  const json manifest = read_json_strict(path);
-  if (!manifest.is_object() || !manifest.contains("files")) return;
-  const json& files = manifest["files"];
-  if (!files.is_object()) fail(path.string(), "files is " + describe(files) + ", wanted an object");
-  std::vector<fs::path> used = {folder / "config.json"};
-  for (const auto& file : checkpoint.files) used.emplace_back(file->path());
-  for (const fs::path& file : used) {
-    const std::string name = file.filename().string();
-    const auto entry = files.find(name);
-    if (entry == files.end()) {
-      if (name == "config.json") continue;
-      fail(path.string(), in_quotes(name) + " is not listed under files");
-    }
-    const json* sha256 =
-        entry->is_object() && entry->contains("sha256") ? &(*entry)["sha256"] : nullptr;
-    if (sha256 == nullptr || !sha256->is_string())
-      fail(path.string(), in_quotes(name) + " has no sha256 string");
-    if (entry->contains("bytes") && (*entry)["bytes"] != fs::file_size(file))
-      fail(file.string(), fmt::format("{} bytes, {} says {}", fs::file_size(file), path.string(),
-                                      describe((*entry)["bytes"])));
-    const std::string found = sha256_file(file);
-    if (found != sha256->get_ref<const std::string&>())
-      fail(file.string(),
-           fmt::format("sha256 is {}, {} says {}", found, path.string(), describe(*sha256)));
+  const std::optional<Manifest> manifest = Manifest::of(folder);
+  if (!manifest) return;
+  const fs::path config = folder / "config.json";
+  if (manifest->lists(config)) manifest->check(config, sha256_file(config));
+  for (const auto& file : checkpoint.files) {
+    const fs::path path = file->path();
+    manifest->check(path, sha256_file(path));
   }
 }
 

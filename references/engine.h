@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "references/planted_fault.h"
+
 namespace mkbench {
 
 struct EngineCapabilities {
@@ -51,16 +53,6 @@ struct Snapshot {
   // where it keeps nothing.
   std::vector<float> derived{};
 };
-
-// A fault that a test plants in an engine; the parity gate must see each of them.
-enum class PlantedFault { kNone, kRopeTheta, kSwapGateUp, kCacheLength };
-
-// The theta that an engine rotates by: the model's own or, with the fault planted, what loaders
-// that miss the key fall back to (1e4), and 1e6 where that is the model's own.
-inline double effective_theta(double theta, PlantedFault fault) {
-  if (fault != PlantedFault::kRopeTheta) return theta;
-  return theta == 1e4 ? 1e6 : 1e4;
-}
 
 // Greedy decoding of one sequence, batch 1. Not thread-safe, except progress().
 // Bad ids, n or positions throw Error(kBadInput) before any work; nothing is ever clamped.

@@ -14,6 +14,7 @@
 
 #include "references/error.h"
 #include "references/json_strict.h"
+#include "references/manifest.h"
 #include "references/sha256.h"
 
 namespace mkbench {
@@ -329,12 +330,19 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
 
 }  // namespace
 
-GreedyReference read_reference(const std::filesystem::path& path) {
+GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed) {
   const std::string file = path.string();
   try {
+    const std::string sha256 = sha256_file(path);
+    if (const auto manifest = Manifest::of(path.parent_path())) {
+      manifest->check(path, sha256);
+    } else if (must_be_listed) {
+      throw Error(ErrorKind::kInvalidReference,
+                  file + ": there is no manifest.json beside it that lists its sha256");
+    }
     const json document = read_json_strict(path, kLimits);
     GreedyReference reference = read_document(Node(document, file, ""), path);
-    reference.sha256 = sha256_file(path);
+    reference.sha256 = sha256;
     return reference;
   } catch (const Error& e) {
     // The JSON reader speaks of bad input; in a reference that is an invalid reference.
@@ -352,7 +360,9 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name) {
-  std::string folder = model_name.substr(0, model_name.find(':'));
+  const size_t colon = model_name.find(':');
+  std::string folder = model_name.substr(0, colon), prefix = "reference";
+  if (colon != std::string::npos) prefix += "-" + model_name.substr(colon + 1);
   if (folder.starts_with("Qwen/")) folder.erase(0, 5);
   for (char& c : folder) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::vector<std::filesystem::path> found;
@@ -360,7 +370,7 @@ std::vector<std::filesystem::path> find_references(const std::filesystem::path& 
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(dir / folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("reference") && name.ends_with(".json")) found.push_back(entry.path());
+    if (name.starts_with(prefix) && name.ends_with(".json")) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;

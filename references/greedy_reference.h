@@ -56,16 +56,17 @@ struct GreedyReference {
 
 // Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for every
 // defect (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, T in
-// low precision or with TF32 on, D > 0.5).
-GreedyReference read_reference(const std::filesystem::path& path);
+// low precision or with TF32 on, D > 0.5, and a manifest.json beside it that says another hash,
+// naming both). `must_be_listed`: without a manifest that lists it, a defect too.
+GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed = false);
 
 // Throws Error(kInvalidReference) naming both hashes unless the reference was made from these
 // weights (a token-only reference may not know its weights; it matches all).
 void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
 
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is
-// none. Of the name, a lag set (":short") and "Qwen/" are left out and case does not matter; a path
-// has none.
+// none. Of the name, "Qwen/" is left out and case does not matter; a path has none. Of a lag set
+// ("synthetic:short") they are <dir>/synthetic/reference-short*.json.
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name);
 

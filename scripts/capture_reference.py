@@ -38,7 +38,7 @@ LARGEST_D = 0.5
 
 def raw(values):
     """fp32 values as doubles of the 9 significant digits that identify them, which keeps the file short."""
-    return [float(f"{x:.9g}") for x in np.asarray(values, np.float32).tolist()]
+    return [float(f"{x:.9g}") for x in np.asarray(values.cpu(), np.float32).tolist()]
 
 
 def sketch_signs(vocab):
@@ -60,7 +60,8 @@ def measure(position, truth, base, exact, signs):
     """One step of the file from the logits of T, B and B' (fp32, [vocab]); `decided` is added at the end."""
     top = truth.topk(min(TOP, len(truth)))
     # topk leaves the order of equals open; the lowest id comes first, as in argmax.
-    order = sorted(range(len(top.indices)), key=lambda i: (-float(top.values[i]), int(top.indices[i])))
+    pairs = list(zip(top.values.tolist(), top.indices.tolist()))
+    order = sorted(range(len(pairs)), key=lambda i: (-pairs[i][0], pairs[i][1]))
     ids = top.indices[order]
     t, e = truth.double(), exact.double()
     centred = t - t.mean()
@@ -90,19 +91,32 @@ def measure(position, truth, base, exact, signs):
     }
 
 
-def run_truth(model, prompts):
+def batches(prompts, most):
+    """Neighbouring prompts of one length and as many steps, at most so many side by side."""
+    shape = lambda p: (len(p["ids"]), p["steps"])
+    begin = 0
+    while begin < len(prompts):
+        end = begin + 1
+        while end < len(prompts) and end - begin < most and shape(prompts[end]) == shape(prompts[begin]):
+            end += 1
+        yield slice(begin, end)
+        begin = end
+
+
+def run_truth(model, prompts, batch):
     """T: greedy ids and logits of every prompt."""
-    decoder = hf.Decoder(model)
-    return [hf.greedy(decoder, p["ids"], p["steps"]) for p in prompts]
-
-
-def run_baseline(model, prompts, paths):
-    """B and B', teacher-forced on T's ids: per prompt a list of (logits, logits through an fp32 head)."""
     decoder, out = hf.Decoder(model), []
-    for p, (ids, _) in zip(prompts, paths):
-        decoder.reset()
-        decoder.prefill(p["ids"])
-        out.append([decoder.step(token) for token in p["ids"][-1:] + ids[:-1]])
+    for here in batches(prompts, batch):
+        together = prompts[here]
+        out += hf.greedy_together(decoder, [p["ids"] for p in together], together[0]["steps"])
+    return out
+
+
+def run_baseline(model, prompts, paths, batch):
+    """B and B', teacher-forced on T's ids: per prompt (logits, logits through an fp32 head), [steps, vocab]."""
+    decoder, out = hf.Decoder(model), []
+    for here in batches(prompts, batch):
+        out += hf.teacher_forced(decoder, [p["ids"] for p in prompts[here]], [ids for ids, _ in paths[here]])
     return out
 
 
@@ -143,11 +157,12 @@ def flags():
     }
 
 
-def provenance(device, replaced):
+def provenance(device, replaced, batch=1):
     """Everything needed to make the file again."""
+    program = f"scripts/{pathlib.Path(sys.argv[0]).name}"
     return {
-        "program": "scripts/capture_reference.py",
-        "command": "python " + shlex.join(["scripts/capture_reference.py"] + sys.argv[1:]),
+        "program": program,
+        "command": "python " + shlex.join([program] + sys.argv[1:]),
         "date": datetime.date.today().isoformat(),
         "replaces": replaced,
         "versions": {
@@ -162,6 +177,7 @@ def provenance(device, replaced):
         "attention": "eager",
         "do_sample": False,
         "prefill_chunk": hf.PREFILL_CHUNK,
+        "batch": batch,
         "truth": {"dtype": "float32", "inv_freq_dtype": "float32"} | flags(),
         "baseline": {
             "dtype": "bfloat16",
@@ -189,22 +205,26 @@ def load(model):
     return {"name": name, "revision": None, "weights_sha256": digest, **source, "config": config}, config, state
 
 
-def capture(model, prompts, device):
-    """(model entry, prompts with steps, summary)."""
+def capture(model, prompts, device, batch=1):
+    """(model entry, prompts with steps, summary). `batch`: how many prompts of one length are decoded side by
+    side, where one after the other would take too long."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
+    # cuBLAS obeys it whatever torch says.
+    if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
+        raise ValueError("NVIDIA_TF32_OVERRIDE is set: T must be fp32")
     entry, config, state = load(model)
     for p in prompts:
         bad = [i for i in p["ids"] if not 0 <= i < config["vocab_size"]]
         if bad or not p["ids"] or p["steps"] < 1:
             raise ValueError(f"{p['name']}: ids or steps out of range: {bad or p['steps']}")
-    paths = run_truth(hf.build(config, state, torch.float32, device), prompts)
-    answers = run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths)
-    signs, done = sketch_signs(config["vocab_size"]), []
-    for p, (_, truth), answer in zip(prompts, paths, answers):
+    paths = run_truth(hf.build(config, state, torch.float32, device), prompts, batch)
+    answers = run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths, batch)
+    signs, done = sketch_signs(config["vocab_size"]).to(device), []
+    for p, (_, truth), (base, exact) in zip(prompts, paths, answers):
         first = len(p["ids"]) - 1
-        steps = [measure(first + i, t, b, e, signs) for i, (t, (b, e)) in enumerate(zip(truth, answer))]
+        steps = [measure(first + i, *logits, signs) for i, logits in enumerate(zip(truth, base, exact))]
         texts = [reference_prompts.byte_text(s["token"]) for s in steps] if model.startswith("tiny") else []
         done.append({**p, "generated": len(steps), "steps": steps, "token_texts": texts})
     if model.startswith("synthetic:"):
@@ -233,6 +253,13 @@ def published():
     return entry | {"config": {"vocab_size": 151936}}, prompts, summary
 
 
+def default_path(model):
+    """references/data/<model>/reference.json; of the analytic checkpoint one file a lag set."""
+    kind, _, lagset = model.partition(":")
+    file = f"reference-{lagset}.json" if kind == "synthetic" else "reference.json"
+    return checkpoint_format.DATA / pathlib.Path(kind).name / file
+
+
 def previous(path, reason):
     """What --replace records about the file that is there; None when there is none."""
     if not path.exists():
@@ -248,23 +275,30 @@ def write(path, document):
     text = text.replace('{"position":', '\n{"position":').replace('{"name":', '\n{"name":')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n")
+    list_in_manifest(path)
+
+
+def list_in_manifest(path):
+    """mkbench refuses a reference whose hash is not the one listed beside it."""
     manifest = path.parent / "manifest.json"
-    if manifest.exists():
-        listed = json.loads(manifest.read_text())
-        listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
-        manifest.write_text(json.dumps(listed, indent=2) + "\n")
+    ours = path.parent.parent == checkpoint_format.DATA
+    if not manifest.exists() and not ours:
+        return  # a folder of the user's own
+    listed = json.loads(manifest.read_text()) if manifest.exists() else {"files": {}}
+    listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
+    manifest.write_text(json.dumps(listed, indent=2) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="default: references/data/<model>/reference.json")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
+                        help="default: references/data/<model>/reference.json, of synthetic:SET synthetic/reference-SET.json")
     parser.add_argument("--prompts", type=pathlib.Path, metavar="FILE.json")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--replace", metavar="REASON")
     args = parser.parse_args()
-    name = args.model.partition(":")[0]
-    path = args.out or checkpoint_format.DATA / pathlib.Path(name).name / "reference.json"
+    path = args.out or default_path(args.model)
     replaced = previous(path, args.replace)
     if args.model == "qwen3-0.6b":
         entry, prompts, summary = published()

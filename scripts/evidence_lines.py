@@ -1,7 +1,7 @@
 """What the GPU check must show, line by line, from the files of one folder of evidence.
 
 The folder is what scripts/check_report.py collects: report.json (all cases of the full-size runs),
-tiny-report.json, gpu-tests.xml, memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench
+tiny-report.json, parity-report.json and memorised-report.json (the gate alone), gpu-tests.xml, memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench
 concluded is taken on trust where the samples allow to compute it again.
 """
 
@@ -45,6 +45,11 @@ MAX_ROOFLINE = 1.03
 SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
 # The second holds ring to bit-identical results run to run, at several in-flight limits and paces.
 RING_TESTS = ("test_ring", "test_ring_state", "test_ring_rows")
+# What only the gate alone takes time for: bit-identical repeats, sequences apart, every cache length.
+WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
+# Of the full-size checkpoint that was trained on the machine itself.
+MEMORISED_STEPS = 1500
+KERNELS = ("ring", "plain")
 
 
 class Lines:
@@ -313,6 +318,44 @@ def check_tiny(lines: Lines, report: dict) -> None:
                 check_parity(lines, case, role)
 
 
+def checks_of(engine: dict) -> dict[str, dict]:
+    return {c["name"]: c for c in (engine.get("parity") or {}).get("checks", [])}
+
+
+def check_whole_parity(lines: Lines, report: dict) -> None:
+    """`mkbench parity` on the analytic checkpoint: no check fails, and the long ones ran."""
+    cases = cases_of(report, "synthetic")
+    lines.add("gate alone: one case of synthetic", len(cases) == 1, len(cases))
+    for case in cases:
+        for name in KERNELS:
+            check_parity(lines, case, name)
+            checks = checks_of(engine_of(case, name))
+            failed = [c for c, result in checks.items() if result["status"] == "failed"]
+            lines.add(f"gate alone: no check of {name} fails", bool(checks) and not failed,
+                      ", ".join(failed) or f"{len(checks)} checks")
+            for check in WHOLE_PARITY_CHECKS:
+                result = checks.get(check, {"status": "did not run"})
+                lines.add(f"gate alone: {check} of {name}", result["status"] == "passed",
+                          result.get("detail") or result["status"])
+
+
+def check_memorised(lines: Lines, report: dict) -> None:
+    """The checkpoint that was trained here, with its own HF reference."""
+    cases = report["cases"]
+    lines.add("memorised: one case", len(cases) == 1, len(cases))
+    for case in cases:
+        for name in KERNELS:
+            engine = engine_of(case, name)
+            parity = engine.get("parity") or {}
+            steps, matched = parity.get("strict_steps", 0), parity.get("strict_matched", -1)
+            decided = parity.get("decided_steps", 0)
+            lines.add(f"memorised: all of at least {MEMORISED_STEPS} decided strict steps of {name}",
+                      engine.get("verdict") == "PASS" and parity.get("verdict") == "PASS"
+                      and len(parity.get("reference_sha256", "")) == 64
+                      and matched == steps and min(steps, decided) >= MEMORISED_STEPS,
+                      f"{matched} of {steps}, {decided} decided, {engine.get('verdict')}")
+
+
 def check_gpu_tests(lines: Lines, junit: pathlib.Path) -> None:
     """CTest's JUnit file: with a GPU no test may be skipped."""
     try:
@@ -350,6 +393,11 @@ def check_log(lines: Lines, log: pathlib.Path) -> None:
     faults = re.findall(r"^planted (.*): exit 3$", text, re.MULTILINE)
     lines.add("every step of the check passed", bool(steps) and not bad,
               f"{len(steps)} steps" if not bad else f"failed: {', '.join(bad)}")
+    corpus = re.findall(r"^faults seen (\d+) of (\d+), controls passed (\d+) of (\d+)$", text, re.MULTILINE)
+    seen, faults_all, passed, controls_all = map(int, corpus[-1]) if corpus else (0, 0, 0, 0)
+    lines.add("fault corpus: every fault seen, every control passed",
+              seen == faults_all > 0 and passed == controls_all > 0,
+              f"{seen} of {faults_all}, {passed} of {controls_all}")
     lines.add("planted faults are seen, in plain and in ring",
               any("plain" in f for f in faults) and any("ring" in f for f in faults), ", ".join(faults))
 
@@ -367,7 +415,8 @@ def check_full(lines: Lines, report: dict) -> None:
 def check_files(folder: pathlib.Path) -> Lines:
     """All lines of one folder of evidence."""
     lines = Lines()
-    for name, check in (("report.json", check_full), ("tiny-report.json", check_tiny)):
+    for name, check in (("report.json", check_full), ("tiny-report.json", check_tiny),
+                        ("parity-report.json", check_whole_parity), ("memorised-report.json", check_memorised)):
         try:
             check(lines, load_report(folder / name))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, on the GPU machine: scripts/gpu_check.sh OUT
 # Builds for this machine's cards, then parity and the bench at all depths with ring, at some with plain and
-# eager, tests, planted faults, memcheck and synccheck. OUT/evidence then holds what is committed as
+# eager, tests, planted faults, memcheck and synccheck; then the gate alone: every cache length, the fault
+# corpus, a full-size checkpoint trained here. OUT/evidence then holds what is committed as
 # reports/evidence/<gpu>/, and scripts/check_evidence.py judges it: exit 0 only if every line of it holds.
 # Needs no network where torch, the toolkit and the Debian packages are installed.
 set -uo pipefail
@@ -9,11 +10,11 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 [ $# = 1 ] || { echo "usage: scripts/gpu_check.sh OUT" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out="$(cd "$1" && pwd -P)"
-rm -rf "$out"/{tiny,full,deep,evidence,gpu-tests.xml,memcheck.log,synccheck.log,gpu_check.log}
+rm -rf "$out"/{tiny,full,deep,parity,memorised,evidence,gpu-tests.xml,memcheck.log,synccheck.log,gpu_check.log}
 log="$out/gpu_check.log"
 begun=$SECONDS
 # All steps together stay under this, however each goes.
-budget_s="${GPU_CHECK_BUDGET_S:-420}"
+budget_s="${GPU_CHECK_BUDGET_S:-560}"
 failed=0
 
 note() { printf '%s\n' "$*" | tee -a "$log"; }
@@ -107,6 +108,13 @@ END
 export -f planted_faults
 export mkbench
 step 90 "planted faults are seen" bash -c planted_faults
+step 120 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
+  --model synthetic --out parity
+step 120 "fault corpus" "$mkbench" selftest --faults --device cuda
+# 1.2 GB of weights, which do not stay.
+step 150 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
+  ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
+rm -rf "$out/memorised-qwen3"
 step 60 "tests without a GPU" "$ctest" --test-dir "$build" -L light -j "$(nproc)" --output-on-failure \
   --no-tests=error
 # Last: no line of the evidence needs it.

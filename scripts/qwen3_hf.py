@@ -91,7 +91,7 @@ def check_rotary(model, config):
 
 
 class Decoder:
-    """Greedy decoding of one sequence, one row at a time."""
+    """Decoding of sequences of one length side by side, one row of each at a time."""
 
     def __init__(self, model):
         self.model = model
@@ -101,14 +101,14 @@ class Decoder:
         self.reset()
 
     def reset(self):
-        """Forgets the sequence."""
+        """Forgets the sequences."""
         self.cache = DynamicCache()
         self.position = 0
 
     @torch.no_grad()
-    def forward(self, ids):
-        """Appends `ids`; the normed hidden states, [1, len(ids), hidden]."""
-        ids = torch.tensor([ids], device=self.device)
+    def forward(self, rows):
+        """Appends a list of ids to each sequence, all of one length; the normed hidden states, [rows, ids, hidden]."""
+        ids = torch.tensor(rows, device=self.device)
         positions = torch.arange(self.position, self.position + ids.shape[1], device=self.device)
         out = self.model.model(
             input_ids=ids, position_ids=positions[None], past_key_values=self.cache, use_cache=True
@@ -116,19 +116,19 @@ class Decoder:
         self.position += ids.shape[1]
         return out.last_hidden_state
 
-    def prefill(self, ids):
-        """KV rows for all of `ids` but the last, which the first step takes."""
-        rows = ids[:-1]
-        for begin in range(0, len(rows), PREFILL_CHUNK):
-            self.forward(rows[begin : begin + PREFILL_CHUNK])
+    def prefill(self, prompts):
+        """KV rows for all ids of each prompt but the last, which the first step takes."""
+        for begin in range(0, len(prompts[0]) - 1, PREFILL_CHUNK):
+            end = min(begin + PREFILL_CHUNK, len(prompts[0]) - 1)
+            self.forward([ids[begin:end] for ids in prompts])
 
     @torch.no_grad()
-    def step(self, token):
-        """One row: (the model's own logits as fp32, the same hidden state through an fp32 head), both [vocab]."""
-        hidden = self.forward([token])
-        logits = self.model.lm_head(hidden)[0, 0].float()
-        exact = hidden[0, 0].float() @ self.head_fp32.T
-        return logits.cpu(), exact.cpu()
+    def step(self, tokens):
+        """One id a sequence: (the model's own logits as fp32, the same hidden states through an fp32 head), both
+        [sequences, vocab] on the model's device."""
+        hidden = self.forward([[token] for token in tokens])
+        logits = self.model.lm_head(hidden)[:, 0].float()
+        return logits, hidden[:, 0].float() @ self.head_fp32.T
 
 
 def argmax_lowest(logits):
@@ -136,16 +136,32 @@ def argmax_lowest(logits):
     return int((logits == logits.max()).nonzero()[0])
 
 
+def greedy_together(decoder, prompts, n):
+    """n greedy ids after each of several prompts of one length: a list of (ids, fp32 logits [n, vocab])."""
+    decoder.reset()
+    decoder.prefill(prompts)
+    paths, rows, tokens = [[] for _ in prompts], [], [p[-1] for p in prompts]
+    for _ in range(n):
+        rows.append(decoder.step(tokens)[0])
+        tokens = [argmax_lowest(logits) for logits in rows[-1]]
+        for path, token in zip(paths, tokens):
+            path.append(token)
+    return [(path, torch.stack([r[i] for r in rows])) for i, path in enumerate(paths)]
+
+
 def greedy(decoder, prompt, n):
     """n greedy ids after `prompt` and the fp32 logits of each step, [n, vocab]."""
+    return greedy_together(decoder, [prompt], n)[0]
+
+
+def teacher_forced(decoder, prompts, paths):
+    """The steps of greedy_together() with the ids of `paths` as inputs, whatever the model says: a list of
+    (its own logits, logits through an fp32 head), both [n, vocab]."""
     decoder.reset()
-    decoder.prefill(prompt)
-    ids, rows, token = [], [], prompt[-1]
-    for _ in range(n):
-        rows.append(decoder.step(token)[0])
-        token = argmax_lowest(rows[-1])
-        ids.append(token)
-    return ids, torch.stack(rows)
+    decoder.prefill(prompts)
+    inputs = [p[-1:] + path[:-1] for p, path in zip(prompts, paths)]
+    steps = [decoder.step(list(tokens)) for tokens in zip(*inputs)]
+    return [tuple(torch.stack([s[which][i] for s in steps]) for which in (0, 1)) for i in range(len(prompts))]
 
 
 def bf16_step(x):

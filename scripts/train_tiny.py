@@ -89,15 +89,16 @@ def strict_prompts(text):
 
 
 def initial_state(config, generator):
-    """Normal weights and unit norms; a CPU generator, so that a seed means the same everywhere."""
+    """Normal weights and unit norms, on the generator's device: a seed means the same everywhere on a CPU."""
     with torch.device("meta"):
         shapes = hf.Qwen3ForCausalLM(hf.Qwen3Config.from_dict(config)).state_dict()
     state = {}
     for name, t in shapes.items():
         if config["tie_word_embeddings"] and name == "lm_head.weight":
             continue
-        normal = torch.randn(t.shape, generator=generator) * config["initializer_range"]
-        state[name] = torch.ones(t.shape) if t.dim() == 1 else normal
+        on = {"device": generator.device}
+        normal = torch.randn(t.shape, generator=generator, **on) * config["initializer_range"]
+        state[name] = torch.ones(t.shape, **on) if t.dim() == 1 else normal
     return state
 
 
@@ -116,9 +117,7 @@ def judge(config, state, text):
     for (ids, n), (offset, length, _) in zip(strict_prompts(text), STRICT):
         out, logits = hf.greedy(truth, ids, n)
         off_text += sum(a != b for a, b in zip(out, window(text, offset, length + n)[length:]))
-        base.reset()
-        base.prefill(ids)
-        exact = torch.stack([base.step(t)[1] for t in [ids[-1]] + out[:-1]])
+        _, exact = hf.teacher_forced(base, [ids], [out])[0]
         d = max(d, float(hf.pairwise_error(logits, exact).max()))
         top = logits.topk(2, -1).values
         margins += list(zip((top[:, 0] - top[:, 1]).tolist(), logits.abs().amax(-1).tolist()))
@@ -157,21 +156,19 @@ def train(name, report):
     raise SystemExit(f"{name}: the stopping rule did not hold after {MAX_STEPS} steps")
 
 
-def write(name, folder, tensors, measured, seconds):
+def write_checkpoint(folder, config, tensors, made_by, training):
     """model.safetensors, config.json and manifest.json of one checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name], indent=2, sort_keys=True) + "\n")
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     files = {}
     for file in ("config.json", "model.safetensors"):
         path = folder / file
         files[file] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
-    training = measured | {"seed": SEEDS[name], "torch": torch.__version__, "seconds": round(seconds, 1)}
-    layers, tied = CONFIGS[name]["num_hidden_layers"], CONFIGS[name]["tie_word_embeddings"]
     manifest = {
         "files": files,
-        "weights_sha256": hf.weights_sha256(tensors, layers, tied),
-        "made_by": "scripts/train_tiny.py",
+        "weights_sha256": hf.weights_sha256(tensors, config["num_hidden_layers"], config["tie_word_embeddings"]),
+        "made_by": made_by,
         "training": training,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
@@ -185,7 +182,9 @@ def main():
     for name in args.names or CONFIGS:
         start = time.monotonic()
         tensors, measured = train(name, lambda line: print(line, flush=True))
-        write(name, args.out / name, tensors, measured, time.monotonic() - start)
+        training = measured | {"seed": SEEDS[name], "torch": torch.__version__}
+        training["seconds"] = round(time.monotonic() - start, 1)
+        write_checkpoint(args.out / name, CONFIGS[name], tensors, "scripts/train_tiny.py", training)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ mkbench_test(test_worker LABEL host LIBS mkbench_flow SOURCES test_worker.cpp te
 mkbench_test(test_worker_ends LABEL host LIBS mkbench_flow)
 
 # The real binary.
-foreach(name test_cli test_cli_worker)
+foreach(name test_cli test_cli_worker test_make_checkpoint)
   mkbench_python_test(${name} TIMEOUT 400)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
+
+# The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
+mkbench_test(test_faults LABEL host LIBS mkbench_selftest TIMEOUT 600)

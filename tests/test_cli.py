@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 from cli_support import BINARY, CliTest, DATA, environment
 
@@ -12,7 +13,7 @@ from cli_support import BINARY, CliTest, DATA, environment
 USAGE = [
     (["--bloks", "3"], 2, "--blocks"),
     (["--no-such-flag"], 2, "--no-such-flag"),
-    (["--junit", "x"], 2, "not available in this version"),
+    (["--junit", "nowhere/x.xml", "--device", "cpu"], 2, "there is no folder nowhere"),
     (["--compare", "graph"], 2, "not available in this version"),
     (["--compare", "none,eager"], 2, "alone"),
     (["--ids", "1,,2"], 2, "empty item"),
@@ -74,6 +75,8 @@ class Usage(CliTest):
         tune = self.mkbench("tune")
         self.assertEqual(tune.returncode, 6, tune.stderr)
         self.assertEqual(tune.stdout, "")
+        self.assertNotIn("--device", tune.stderr)  # which tune does not take
+        self.assertIn("mkbench doctor", tune.stderr)
         doctor = self.mkbench("doctor", "--device", "cuda")
         self.assertEqual(doctor.returncode, 6, doctor.stderr)
         self.assertEqual(self.mkbench("doctor").returncode, 0)
@@ -117,7 +120,8 @@ class Usage(CliTest):
 
 class MainJob(CliTest):
     def test_formats_and_tables(self):
-        result = self.bench("--parity-table", "--model", "tiny,tiny-untied")
+        junit = self.folder / "junit.xml"
+        result = self.bench("--parity-table", "--model", "tiny,tiny-untied", "--junit", str(junit))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = self.report()
         self.assertEqual([c["verdict"] for c in report["cases"]], ["PASS", "PASS"])
@@ -134,6 +138,11 @@ class MainJob(CliTest):
         self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "environment"})
         self.assertTrue((self.out / "samples.jsonl").exists())
         self.assertEqual(len(list((self.out / "tokens").iterdir())), 8)
+        self.assertEqual(junit.read_bytes(), (self.out / "junit.xml").read_bytes())
+        suites = {suite.get("name"): suite for suite in xml.etree.ElementTree.parse(junit).getroot()}
+        cases = [case.get("name") for case in suites["tiny d=0 n=8 / host-twin"]]
+        self.assertIn("prompt corpus-17 (strict)", cases)
+        self.assertEqual([len(list(suite.iter(e))) for suite in suites.values() for e in ("failure", "error")], [0] * 8)
 
     def test_other_formats_of_stdout(self):
         references = self.short_reference()

@@ -10,6 +10,7 @@
 
 #include "references/error.h"
 #include "references/greedy_reference.h"
+#include "references/sha256.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 
@@ -316,8 +317,59 @@ TEST_CASE("a reference of other weights is refused with both hashes") {
   }
 }
 
+TEST_CASE("the manifest beside a reference says which bytes it has") {
+  const auto file = scratch().write(small().dump());
+  const auto manifest = scratch().path() / "manifest.json";
+  const std::string found = read_reference(file).sha256;
+  CHECK(found == sha256_file(file));
+  const auto listed = [&](const json& entry) {
+    std::ofstream(manifest) << json{{"files", {{"reference.json", entry}}}}.dump();
+    const std::string message = refusal(file);
+    std::filesystem::remove(manifest);
+    return message;
+  };
+  CHECK(listed({{"sha256", found}, {"bytes", std::filesystem::file_size(file)}}) == "accepted");
+  std::string other = found;
+  other[0] = other[0] == '0' ? '1' : '0';
+  const std::string message = listed({{"sha256", other}});
+  CHECK(message.find(found) != std::string::npos);
+  CHECK(message.find(other) != std::string::npos);
+  CHECK(listed({{"sha256", found}, {"bytes", 7}}).find("7") != std::string::npos);
+  CHECK(listed({{"bytes", 7}}).find("sha256") != std::string::npos);
+  std::ofstream(manifest) << R"({"files": {}})";
+  CHECK(refusal(file).find("'reference.json' is not listed") != std::string::npos);
+  std::filesystem::remove(manifest);
+  // Ours are refused without one: whoever swaps a reference could drop the list too.
+  try {
+    read_reference(file, true);
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kInvalidReference);
+    CHECK(std::string(e.what()).find("manifest.json") != std::string::npos);
+  }
+}
+
+TEST_CASE("the references of the analytic checkpoint are those of the committed weights") {
+  std::ifstream file(data_dir() / "synthetic" / "hashes.json");
+  const json hashes = json::parse(file).at("sha256");
+  for (const std::string lagset : {"short", "early", "late"}) {
+    const GreedyReference r = read_reference(committed("synthetic:" + lagset), true);
+    CHECK(r.model_name == "synthetic:" + lagset);
+    CHECK(r.weights_sha256 == hashes.at(lagset).get<std::string>());
+    int strict = 0;
+    for (const ReferencePrompt& prompt : r.prompts)
+      strict += prompt.set == "strict" ? static_cast<int>(prompt.steps.size()) : 0;
+    CHECK(strict >= 88);
+  }
+}
+
 TEST_CASE("references are found by the model's name") {
-  CHECK(find_references(data_dir(), "synthetic:short") == find_references(data_dir(), "synthetic"));
+  CHECK(find_references(data_dir(), "synthetic").size() == 3);
+  for (const char* lagset : {"short", "early", "late"}) {
+    const auto path = committed(std::string("synthetic:") + lagset);
+    CHECK(path.filename() == std::string("reference-") + lagset + ".json");
+  }
+  CHECK(find_references(data_dir(), "synthetic:deep").empty());
   CHECK(find_references(data_dir(), "no-such-model").empty());
   CHECK(find_references(data_dir(), "/somewhere/tiny")
             .empty());  // a folder of that name is another model

@@ -128,6 +128,17 @@ class Cpu(Folder):
             self.assertIn("parity of host-twin", failed[0])
 
 
+def gate_run(model, steps):
+    """What `mkbench parity` wrote: nothing is timed."""
+    engines = [engine(n, timed=False) for n in ("eager", "ring", "plain")]
+    for judged in engines:
+        judged["parity"].update({
+            "strict_steps": steps, "strict_matched": steps, "decided_steps": steps + 4, "rows": [{"match": "EXACT"}],
+            "checks": [{"name": c, "status": "passed", "detail": ""} for c in ("r_rms", "repeats", "isolation", "sweep")]
+            + [{"name": "receipts", "status": "not_applicable", "detail": "nothing is timed"}]})
+    return report([case(model, 0, "", engines)])
+
+
 CLEAN = "========= ERROR SUMMARY: 0 errors\n"
 RAN = "All tests passed (12 assertions in 1 test case)\n"
 SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in evidence_lines.SANITIZED_TESTS)
@@ -137,7 +148,8 @@ class Gpu(Folder):
     JUNIT = ('<testsuite name="x" tests="4" failures="0" disabled="0" skipped="0">'
              + "".join(f'<testcase name="{t}" status="run"/>' for t in ("test_plain", *evidence_lines.RING_TESTS))
              + "</testsuite>")
-    LOG = "== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
+    LOG = ("== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
+           "faults seen 60 of 60, controls passed 9 of 9\n")
 
     def good(self):
         depths = list(evidence_lines.SHARE_BARS)
@@ -150,6 +162,9 @@ class Gpu(Folder):
             self.put(f"{name}/report.md", "# report")
         tiny = [case(m, 0, "x", [engine("eager"), engine("plain")]) for m in ("tiny", "tiny-untied")]
         self.put("tiny/report.json", report(tiny))
+        self.gate = {"parity": gate_run("synthetic", 88), "memorised": gate_run("./memorised-qwen3", 1536)}
+        for name, content in self.gate.items():
+            self.put(f"{name}/report.json", content)
         self.put("memcheck.log", SANITIZED)
         self.put("synccheck.log", SANITIZED)
         self.put("gpu-tests.xml", self.JUNIT)
@@ -326,6 +341,39 @@ class Gpu(Folder):
         self.change("full", "d=4032", "plain", ms_per_tok={"median": 1.41})
         self.expect_failure("d=4032 n=64: plain under 1400 us")
 
+    def change_gate(self, run, name, **fields):
+        changed = copy.deepcopy(self.gate[run])
+        next(e for e in changed["cases"][0]["engines"] if e["name"] == name)["parity"].update(fields)
+        self.put(f"{run}/report.json", changed)
+
+    def test_gate_alone(self):
+        checks = self.gate["parity"]["cases"][0]["engines"][1]["parity"]["checks"]
+        self.change_gate("parity", "ring", checks=[c for c in checks if c["name"] != "sweep"])
+        self.expect_failure("gate alone: sweep of ring")
+        self.change_gate("parity", "plain", checks=[{**c, "status": "failed"} if c["name"] == "r_rms" else c for c in checks])
+        self.expect_failure("gate alone: no check of plain fails")
+        self.change_gate("parity", "plain", checks=[])
+        self.assertEqual(len(self.failed()), 4)
+        self.put("parity/report.json", report([]))
+        self.expect_failure("gate alone: one case")
+        self.put("parity/report.json", self.gate["parity"])
+        kept = json.loads((self.collect() / "parity-report.json").read_text())
+        self.assertEqual({len(e["parity"]["rows"]) for e in kept["cases"][0]["engines"]}, {0})
+
+    def test_memorised(self):
+        for fields in ({"strict_matched": 1535}, {"strict_matched": 1499, "strict_steps": 1499}, {"decided_steps": 1499},
+                       {"reference_sha256": ""}, {"verdict": "FAIL_FIDELITY"}):
+            self.change_gate("memorised", "ring", **fields)
+            self.expect_failure("memorised: all of at least 1500 decided strict steps of ring")
+        (self.out / "memorised" / "report.json").unlink()
+        self.expect_failure("memorised: one case")
+
+    def test_fault_corpus(self):
+        for line in ("faults seen 59 of 60, controls passed 9 of 9", "faults seen 60 of 60, controls passed 8 of 9",
+                     "faults seen 0 of 0, controls passed 9 of 9", "no corpus"):
+            self.put("gpu_check.log", self.LOG.replace("faults seen 60 of 60, controls passed 9 of 9", line))
+            self.expect_failure("fault corpus")
+
     def test_ceiling_of_another_run(self):
         changed = copy.deepcopy(self.deep)
         changed["calibration"]["read_gb_per_s"] = CEILING - 1
@@ -363,7 +411,7 @@ class Gpu(Folder):
             self.expect_failure("test_ring_rows ran")
 
     def test_steps_and_planted_faults(self):
-        self.put("gpu_check.log", self.LOG.replace("passed", "FAILED (1)"))
+        self.put("gpu_check.log", self.LOG.replace("doctor: passed", "doctor: FAILED (1)"))
         self.expect_failure("every step")
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")

@@ -413,6 +413,27 @@ TEST_CASE("an engine without logits is judged by tokens, without ratios") {
   CHECK_THROWS_WITH(judge_parity(engine, reference(), {}), ContainsText("vocab"));
 }
 
+TEST_CASE("a baseline is held to all near ties and to enough strict steps, by whole prompts") {
+  GreedyReference r;
+  const auto add = [&](const char* name, const char* set, size_t steps) {
+    ReferencePrompt prompt;
+    prompt.name = name;
+    prompt.set = set;
+    prompt.steps.resize(steps);
+    r.prompts.push_back(prompt);
+  };
+  add("a", "strict", kBaselineSteps - 1);
+  add("b", "near-tie", 48);
+  add("c", "strict", 64);
+  add("d", "strict", 1);
+  add("e", "near-tie", 48);
+  std::string names;
+  for (const ReferencePrompt& prompt : baseline_part(r).prompts) names += prompt.name;
+  CHECK(names == "abce");
+  r.prompts.resize(2);
+  CHECK(baseline_part(r).prompts.size() == 2);
+}
+
 TEST_CASE("references that cannot judge are refused") {
   FakeEngine engine;
   ParityOptions options{.vocab = kFakeVocab};

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -33,6 +34,65 @@ def plot(*reports, out, path=""):
     command = [sys.executable, str(ROOT / "scripts" / "plot_report.py"), *map(str, reports), "--out", str(out)]
     environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
     return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def junit_of(kind, folder):
+    """The root of junit.xml, and its suites by name; counts must be those of what is in them."""
+    example(kind, folder)
+    root = xml.etree.ElementTree.parse(folder / "junit.xml").getroot()
+    elements = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    for node in [root, *root]:
+        for attribute, element in elements.items():
+            count = len(list(node.iter(element)))
+            assert int(node.get(attribute)) == count, (node.get("name"), attribute, node.get(attribute), count)
+    return root, {suite.get("name"): suite for suite in root}
+
+
+class JUnit(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def outcome(self, suite, name):
+        """(element, type, message) of the only test case of that name; None where it passed."""
+        found = [case for case in suite if case.get("name") == name]
+        self.assertEqual(len(found), 1, name)
+        self.assertEqual(found[0].get("classname"), suite.get("name"))
+        return [(child.tag, child.get("type"), child.get("message")) for child in found[0]] or None
+
+    def test_a_passing_report(self):
+        root, suites = junit_of("gpu", self.folder)
+        # The ratchet has no entry for an example, in any of the six suites.
+        self.assertEqual((root.tag, root.get("failures"), root.get("errors"), root.get("skipped")),
+                         ("testsuites", "0", "0", "6"))
+        self.assertEqual(len(suites), 6)
+        suite = suites["synthetic d=512 n=16 / megakernel (plain)"]
+        for name in ("prompt counting (strict)", "prompt capital (near-tie)", "check r_rms", "check strict",
+                     "check receipts", "verdict"):
+            self.assertIsNone(self.outcome(suite, name))
+        self.assertEqual(self.outcome(suite, "check ratchet"),
+                         [("skipped", None, "reports/ratchet.json has no entry")])
+        self.assertGreater(float(suite.get("time")), 0)
+
+    def test_what_failed(self):
+        _, suites = junit_of("failed", self.folder)
+        wrong = suites["synthetic d=0 n=16 / megakernel (plain)"]
+        self.assertEqual(
+            self.outcome(wrong, "prompt counting (strict)"),
+            [("failure", "tokens", "1 of 3 tokens differ; first at position 5: found 7, wanted 221 (WRONG, margin 0.5)")])
+        self.assertIsNone(self.outcome(wrong, "prompt capital (near-tie)"))
+        self.assertEqual(self.outcome(wrong, "check r_rms"), [("failure", "r_rms", "found 2.5, limit 1.25")])
+        self.assertEqual(self.outcome(wrong, "check receipts"), [("failure", "receipts", "3 of 160 timed ids differ")])
+        self.assertEqual(self.outcome(wrong, "verdict")[0][:2], ("failure", "FAIL_TOKEN"))
+        hung = suites["synthetic d=512 n=16 / megakernel (plain)"]
+        self.assertEqual(self.outcome(hung, "verdict"), [("error", "HANG", "HANG: no progress for 10 s")])
+        self.assertIsNone(hung.get("time"))
+        skipped = suites["synthetic d=512 n=16 / eager"]
+        self.assertEqual(self.outcome(skipped, "verdict"), [("skipped", None, "SKIPPED: not here")])
+        case = suites["synthetic d=4096 n=16"]
+        self.assertEqual(self.outcome(case, "verdict"), [
+            ("error", "BAD_INPUT", 'BAD_INPUT: a<b> & "c" \\x07 \\xff \\xef\\xbf\\xbf \u00e9')])
 
 
 class Files(unittest.TestCase):

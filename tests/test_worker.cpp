@@ -329,13 +329,19 @@ TEST_CASE(
   };
   ReferencePrompt& prompt = bench.references[0].prompts[0];
   prompt.ids = synthetic_prompt(20, 7);
-  const std::vector<int32_t> answer = synthetic_continuation(prompt.ids, "short", kSteps);
-  for (int t = 0; t < kSteps; ++t) {
-    ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
-    step.position = 20 + t;
-    step.token = answer[static_cast<size_t>(t)];
-    step.top_ids = {step.token, (step.token + 1) % kQwen3_0_6B.vocab};
-  }
+  std::string asked;
+  bench.services.references = [&](const std::string& name) {
+    asked = name;
+    const std::vector<int32_t> answer =
+        synthetic_continuation(prompt.ids, name.substr(name.find(':') + 1), kSteps);
+    for (int t = 0; t < kSteps; ++t) {
+      ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
+      step.position = 20 + t;
+      step.token = answer[static_cast<size_t>(t)];
+      step.top_ids = {step.token, (step.token + 1) % kQwen3_0_6B.vocab};
+    }
+    return bench.references;
+  };
   bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
     Script script = bench.scripts[request.name];
     script.vocab = kQwen3_0_6B.vocab;
@@ -351,9 +357,31 @@ TEST_CASE(
   CHECK(c.lagset == "none");
   CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
   CHECK(engine_of(c, "kernel").receipts_checked == 24);
+  CHECK(asked == "synthetic:short");
+
+  // Lag sets with references of their own are judged on them, the others on short's.
+  bench.job.depth = 20;
+  for (const std::string lagset : {"early", "late"}) {
+    loaded.clear();
+    bench.job.model = "synthetic:" + lagset;
+    const CaseReport own = bench.run();
+    CHECK(engine_of(own, "kernel").verdict == Verdict::kPass);
+    CHECK(asked == bench.job.model);
+    CHECK(loaded == std::vector<std::string>{bench.job.model});
+  }
+  loaded.clear();
+  bench.job.model = "synthetic:none";
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kPass);
+  CHECK(asked == "synthetic:short");
+  CHECK(loaded == std::vector<std::string>{"synthetic:short", "synthetic:none"});
 
   // A reference that contradicts the closed form judges nobody.
-  std::swap(prompt.steps[3].token, prompt.steps[4].token);
+  const auto right = bench.services.references;
+  bench.services.references = [&](const std::string& name) {
+    std::vector<GreedyReference> wrong = right(name);
+    std::swap(wrong[0].prompts[0].steps[3].token, wrong[0].prompts[0].steps[4].token);
+    return wrong;
+  };
   CHECK(bench.run().verdict == Verdict::kInvalidReference);
 }
 

@@ -18,6 +18,9 @@ int plot_command(const Options& options);
 // Sweeps the ring megakernel's tuning on a card and prints its row of the table. Exit 6 where ring
 // cannot run.
 int tune_command(const Options& options);
+// Plants the faults of the table in engines and shows which checks see them. Exit 8 unless exactly
+// the expected ones do and all controls pass.
+int selftest_command(const Options& options);
 // Engines, models, devices.
 int list_command(const Options& options);
 

@@ -16,6 +16,7 @@
 #include "harness/commands/plot.h"
 #include "harness/commands/progress.h"
 #include "harness/parity/repeats.h"
+#include "harness/report/junit.h"
 #include "harness/report/report.h"
 #include "harness/worker/build_info.h"
 #include "harness/worker/collector.h"
@@ -97,6 +98,7 @@ class Run {
     for (const std::string& note : plan.notes) say(note);
     if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
     if (options_.dry_run) return dry_run(plan);
+    check_junit_folder();
     folder_ = make_output_folder(options_.out);
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
@@ -155,7 +157,7 @@ class Run {
       report_.verdict = verdict_of(error.kind());
       report_.reasons.push_back(error.what());
       conclude(report_);
-      write_report(report_, folder_);
+      write_files();
       say(std::string("error: ") + error.what());
       early_exit_ = report_.exit_code;
       return {};
@@ -294,7 +296,7 @@ class Run {
     report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
     report_.meta["warnings"] = warnings_;
     conclude(report_);
-    write_report(report_, folder_);
+    write_files();
     if (options_.plot && !report_.interrupted && has_times()) {
       std::string problem;
       const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
@@ -310,6 +312,19 @@ class Run {
                       report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
     }
     return report_.exit_code;
+  }
+
+  // Before the run: minutes later is too late to learn of a typo.
+  void check_junit_folder() const {
+    const fs::path folder = fs::path(options_.junit).parent_path();
+    if (options_.junit.empty() || folder.empty() || fs::is_directory(folder)) return;
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--junit {}: there is no folder {}", options_.junit, folder.string()));
+  }
+
+  void write_files() const {
+    write_report(report_, folder_);
+    if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
   }
 
   bool has_times() const {

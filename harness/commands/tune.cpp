@@ -14,6 +14,7 @@
 #include "harness/report/verdict.h"
 #include "harness/worker/machine.h"
 #include "harness/worker/services.h"
+#include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/tuning.h"
 #include "references/error.h"
@@ -122,10 +123,19 @@ std::string table_row(const Json& result) {
 }  // namespace
 
 void tune_ring(const CaseJob& job, MessageSink& sink) {
+  const DeviceList found = list_devices();
+  const Usability usability = judge_device(found, job.gpu, plain_architectures());
+  if (!usability.usable()) {
+    throw Error(
+        ErrorKind::kUnsupportedDevice,
+        fmt::format("tune: no usable GPU: {}; tune measures a card and has nothing to do on "
+                    "a CPU; mkbench doctor says what is missing",
+                    usability.reason));
+  }
   const ModelConfig config = model_config(job.model);
   const std::string obstacle = ring_obstacle(config, job.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
-  const DeviceInfo device = list_devices().devices.at(static_cast<size_t>(job.gpu));
+  const DeviceInfo& device = found.devices.at(static_cast<size_t>(job.gpu));
   const int most_in_flight = ring::most_copies_in_flight(device.sm_major);
   const int most = deepest(job, config);
   RingOptions options;

@@ -92,6 +92,12 @@ struct ParityOptions {
   std::function<void(const std::string& prompt, int done, int total)> on_progress = {};
 };
 
+// As much of a reference as a baseline is held to: all near ties, and whole strict prompts until
+// they hold kBaselineSteps steps. That this machine's baseline agrees with the capture's shows
+// there; every further step of an engine that launches per operation would cost 20 ms.
+GreedyReference baseline_part(const GreedyReference& reference);
+inline constexpr int kBaselineSteps = 384;
+
 // Runs the engine over all prompts of the reference. Engine errors (Error) pass through to the
 // caller.
 ParityReport judge_parity(Engine& engine, const GreedyReference& reference,

@@ -135,6 +135,21 @@ std::vector<int> edge_lengths(int longest) {
   return {lengths.begin(), lengths.end()};
 }
 
+std::vector<std::pair<int, int>> edge_prefills(int longest) {
+  std::vector<std::pair<int, int>> prefills;
+  for (const int length : edge_lengths(longest)) {
+    const bool shares = length > kEachOwnPrefill && !prefills.empty() &&
+                        prefills.back().first + prefills.back().second == length &&
+                        prefills.back().first > kEachOwnPrefill;
+    if (shares) {
+      ++prefills.back().second;
+    } else {
+      prefills.emplace_back(length, 1);
+    }
+  }
+  return prefills;
+}
+
 SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest) {
   SweepTruth truth;
   truth.source = fmt::format("the closed form of '{}'", lagset);
@@ -153,10 +168,10 @@ SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest) {
   ids.insert(ids.end(), behind.begin(), behind.end());
   truth.path.name = "step by step";
   add_steps(truth.path, ids, static_cast<size_t>(std::min(steps, longest - depth)));
-  for (const int length : edge_lengths(longest)) {
+  for (const auto& [length, count] : edge_prefills(longest)) {
     if (length <= depth) continue;
     truth.jumps.push_back(jump_to({ids.begin(), ids.begin() + length}));
-    add_steps(truth.jumps.back(), ids, 1);
+    add_steps(truth.jumps.back(), ids, static_cast<size_t>(count));
   }
   return truth;
 }
@@ -172,7 +187,7 @@ SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
   stop();
   sweep.path = capture_path(truth, head_fp32, vocab, "step by step", start, on_path);
   const std::vector<int32_t> ids = ids_of(sweep.path);
-  for (const int length : edge_lengths(longest)) {
+  for (const auto& [length, count] : edge_prefills(longest)) {
     if (length < first) continue;
     stop();
     std::vector<int32_t> prefix;
@@ -181,17 +196,20 @@ SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
     }
     ReferencePrompt jump = jump_to(std::move(prefix));
     const int step = length - first;
-    if (step < on_path) {
-      jump.steps.push_back(sweep.path.steps[static_cast<size_t>(step)]);
+    if (step + count <= on_path) {
+      const auto from = sweep.path.steps.begin() + step;
+      jump.steps.assign(from, from + count);
     } else {
-      jump = capture_path(truth, head_fp32, vocab, jump.name, jump.ids, 1);
+      jump = capture_path(truth, head_fp32, vocab, jump.name, jump.ids, count);
     }
     sweep.jumps.push_back(std::move(jump));
   }
   for (const ReferenceStep& s : sweep.path.steps)
     sweep.pairwise_d = std::max(sweep.pairwise_d, s.baseline_pairwise);
-  for (const ReferencePrompt& jump : sweep.jumps)
-    sweep.pairwise_d = std::max(sweep.pairwise_d, jump.steps.front().baseline_pairwise);
+  for (const ReferencePrompt& jump : sweep.jumps) {
+    for (const ReferenceStep& s : jump.steps)
+      sweep.pairwise_d = std::max(sweep.pairwise_d, s.baseline_pairwise);
+  }
   return sweep;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/parity/findings.h"
@@ -14,7 +15,8 @@ namespace mkbench {
 struct SweepTruth {
   std::string source;    // "closed form of 'short'", "fp32 truth of this run"
   ReferencePrompt path;  // cache lengths ids.size() to ids.size() + steps - 1, step by step
-  std::vector<ReferencePrompt> jumps;  // one step each, on a prefill of all ids but the last
+  // On a prefill of all ids but the last: one step, or up to three where prefills are long.
+  std::vector<ReferencePrompt> jumps;
   // D over these steps. 0: nothing but the token itself is right.
   double pairwise_d = 0;
   bool has_logits = false;  // steps hold T's logits and sketches
@@ -22,6 +24,11 @@ struct SweepTruth {
 
 // 15-17, 31-33, ... around powers of two, and the last two; none over `longest`.
 std::vector<int> edge_lengths(int longest);
+
+// The same, as prefills and the steps behind each: {first length, steps}. Up to kEachOwnPrefill
+// every length has a prefill of its own; beyond, neighbours share one.
+inline constexpr int kEachOwnPrefill = 513;
+std::vector<std::pair<int, int>> edge_prefills(int longest);
 
 // Closed form of the analytic checkpoint: its own continuation of a seeded prompt, step by step
 // over `steps` lengths from the first one where the closed form holds, and edges up to `longest`.

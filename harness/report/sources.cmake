@@ -3,6 +3,7 @@ mkbench_library(mkbench_judge
   SOURCES
     measure/sample.cpp
     measure/statistics.cpp
+    parity/baseline_part.cpp
     parity/checks.cpp
     parity/findings.cpp
     parity/isolation.cpp
@@ -18,6 +19,7 @@ mkbench_library(mkbench_judge
     parity/sweep.cpp
     parity/token_only.cpp
     report/aggregate.cpp
+    report/junit.cpp
     report/render_markdown.cpp
     report/render_rows.cpp
     report/report_json.cpp

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "harness/report/junit.h"
 #include "harness/report/render.h"
 #include "references/sha256.h"
 
@@ -38,10 +39,6 @@ void write_file(const fs::path& path, const void* data, size_t bytes) {
   }
   if (::fsync(file) != 0 || ::close(file) != 0) fail(temporary, "flush");
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "rename onto");
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  write_file(path, text.data(), text.size());
 }
 
 void make_folder(const fs::path& folder) {
@@ -161,6 +158,10 @@ std::string trace_text(const Report& report) {
 
 }  // namespace
 
+void write_text(const fs::path& path, const std::string& text) {
+  write_file(path, text.data(), text.size());
+}
+
 void write_report(const Report& report, const fs::path& folder) {
   make_folder(folder);
   write_tokens(report, folder / "tokens");
@@ -169,6 +170,7 @@ void write_report(const Report& report, const fs::path& folder) {
   const json environment = {{"env", report.environment}, {"calibration", report.calibration}};
   write_text(folder / "env.json", dump_readable(environment) + "\n");
   write_text(folder / "report.md", render_markdown(report));
+  write_text(folder / "junit.xml", render_junit(report));
   // Last: a folder that holds report.json holds everything that it speaks of.
   write_text(folder / "report.json", render(report, "json"));
 }

@@ -68,7 +68,7 @@ class CaseFlow {
   // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
   // else gives them: {"engine": sha256}.
   nlohmann::json hash_repeats() {
-    load(parity_model(), first_depth(job_));
+    load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
     choose_context(references);
     const ModelShape& shape = weights_.config.shape;
@@ -89,10 +89,6 @@ class CaseFlow {
  private:
   int tokens() const { return timed_tokens(job_); }
 
-  // The analytic checkpoint is judged on the weights that its references were made of.
-  std::string parity_model() const {
-    return is_synthetic(job_.model) ? "synthetic:short" : job_.model;
-  }
   std::string timing_model() const {
     if (job_.model != "synthetic") return job_.model;
     return "synthetic:" + std::string(synthetic_lagset_for_depth(first_depth(job_)));
@@ -203,7 +199,7 @@ class CaseFlow {
 
   // Parity of every engine on the weights that the references were made of.
   CaseReferences judge() {
-    load(parity_model(), first_depth(job_));
+    load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
     send_reference_facts(references);

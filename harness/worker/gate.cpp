@@ -15,7 +15,6 @@
 namespace mkbench {
 namespace {
 
-constexpr char kParityLagset[] = "short";
 constexpr char kPublishedModel[] = "Qwen3-0.6B";
 
 std::string last_component(const std::string& model) {
@@ -24,9 +23,9 @@ std::string last_component(const std::string& model) {
   return path.filename().string();
 }
 
-// The folder of references that a model has, by name.
+// What find_references() calls the model.
 std::string reference_name(const std::string& model, const ModelShape& shape) {
-  if (is_synthetic(model)) return "synthetic";
+  if (is_synthetic(model)) return parity_model(model);
   if (is_ours(model)) return model;
   const std::string name = last_component(model);
   const bool published = name == kPublishedModel && shape == kQwen3_0_6B;
@@ -34,12 +33,10 @@ std::string reference_name(const std::string& model, const ModelShape& shape) {
 }
 
 [[noreturn]] void no_reference(const std::string& model, const std::string& name) {
-  const std::string captured =
-      is_synthetic(model) ? std::string("synthetic:") + kParityLagset : model;
   throw Error(ErrorKind::kInvalidReference,
-              fmt::format("model {}: found no reference {}/reference*.json; make one with: "
-                          "python3 scripts/capture_reference.py {}",
-                          model, name, captured));
+              fmt::format("model {}: found no reference of {} (<model>/reference*.json); make one "
+                          "with: python3 scripts/capture_reference.py {}",
+                          model, name, parity_model(model)));
 }
 
 void check_weights(const GreedyReference& reference, const ModelWeights& weights) {
@@ -66,7 +63,7 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
       continue;
     }
     check_weights(reference, weights);
-    if (is_synthetic(job.model)) check_closed_form(reference, kParityLagset);
+    if (is_synthetic(job.model)) check_closed_form(reference, parity_lagset(job.model));
     result.all.push_back(std::move(reference));
   }
   if (result.all.empty()) {
@@ -172,7 +169,8 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   };
   std::vector<ParityReport> reports;
   for (const GreedyReference& reference : references_.all) {
-    reports.push_back(judge_parity(engine, reference, options));
+    reports.push_back(
+        judge_parity(engine, is_baseline ? baseline_part(reference) : reference, options));
   }
   engine.audit();
   return join_parity(reports);

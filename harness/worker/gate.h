@@ -83,6 +83,20 @@ inline bool is_synthetic(const std::string& model) {
   return model == "synthetic" || model.starts_with("synthetic:");
 }
 
+// The lag set of the analytic checkpoint that `model` is judged on. Short, early and late have
+// references; every other form is judged on short's.
+inline std::string parity_lagset(const std::string& model) {
+  for (const char* lagset : {"early", "late"}) {
+    if (model == std::string("synthetic:") + lagset) return lagset;
+  }
+  return "short";
+}
+
+// The model whose weights and references judge `model`.
+inline std::string parity_model(const std::string& model) {
+  return is_synthetic(model) ? "synthetic:" + parity_lagset(model) : model;
+}
+
 // True for the models whose references are committed: without one nothing may be judged.
 inline bool is_ours(const std::string& model) {
   return is_synthetic(model) || model == "tiny" || model == "tiny-untied";

@@ -141,7 +141,8 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   const std::filesystem::path folder =
       job.reference_dir.empty() ? data_dir() : std::filesystem::path(job.reference_dir);
   std::vector<GreedyReference> references;
-  for (const auto& path : find_references(folder, name)) references.push_back(read_reference(path));
+  for (const auto& path : find_references(folder, name))
+    references.push_back(read_reference(path, job.reference_dir.empty()));
   return references;
 }
 

@@ -32,6 +32,8 @@ mkbench_library(mkbench_flow
     commands/plot.cpp
     commands/progress.cpp
     commands/run.cpp
+    commands/selftest.cpp
+    commands/selftest_worker.cpp
     commands/tune.cpp
     worker/blocks.cpp
     worker/case_flow.cpp
@@ -49,7 +51,8 @@ mkbench_library(mkbench_flow
     worker/watch.cpp
     worker/worker_main.cpp
   PUBLIC mkbench_options_parser mkbench_judge
-  PRIVATE mkbench_device mkbench_baselines mkbench_plugin mkbench_ring mkbench_plain mkbench_host_twin fmt::fmt Threads::Threads)
+  PRIVATE mkbench_selftest mkbench_device mkbench_baselines mkbench_plugin mkbench_ring mkbench_plain_faults mkbench_plain
+          mkbench_host_twin fmt::fmt Threads::Threads)
 target_compile_definitions(mkbench_flow PRIVATE
   MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MKBENCH_BUILD_PYTHON="${MKBENCH_PYTHON}")
 

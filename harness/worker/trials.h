@@ -40,6 +40,7 @@ class Trials {
   void sweep_closed_form(const std::string& name, const ModelWeights& weights, Findings& findings);
   void sweep_live(const std::string& name, Findings& findings);
   int longest_sweep() const;
+  int stepped_lengths() const;
 
   const CaseJob& job_;
   const FlowServices& services_;

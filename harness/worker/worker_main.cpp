@@ -7,6 +7,7 @@
 #include <string>
 
 #include "baselines/eager.h"
+#include "harness/commands/selftest.h"
 #include "harness/commands/tune.h"
 #include "harness/device/doctor.h"
 #include "harness/device/roofline.h"
@@ -97,6 +98,7 @@ void examine_machine(const CaseJob& job, MessageSink& sink) {
 }  // namespace
 
 void do_job(const Json& json, MessageSink& sink) {
+  if (json.value("kind", "") == kSelftestJob) return run_selftest(json, sink);
   const CaseJob job = json.get<CaseJob>();
   if (job.kind == "case") {
     run_case(job, make_services(job), sink);

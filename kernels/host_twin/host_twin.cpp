@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -103,14 +105,26 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   return o;
 }
 
+// Each engine has a cache of its own; with the fault all share one, as with a static buffer.
+std::shared_ptr<KvCache> make_cache(const ModelShape& shape, const HostTwinOptions& options) {
+  const auto made = [&] { return std::make_shared<KvCache>(shape, options.max_context); };
+  if (options.fault != PlantedFault::kSharedCache) return made();
+  static std::mutex mutex;
+  static std::weak_ptr<KvCache> shared;
+  const std::lock_guard guard(mutex);
+  std::shared_ptr<KvCache> cache = shared.lock();
+  if (!cache) shared = cache = made();
+  return cache;
+}
+
 class HostTwin final : public Engine {
  public:
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
       : options_(options),
         model_{.weights = std::move(weights), .fault = options.fault, .ops = &vector_ops()},
         rope_(model_.shape().head_dim,
-              effective_theta(model_.weights.config.rope_theta, options.fault)),
-        kv_(model_.shape(), options.max_context),
+              effective_theta(model_.weights.config.rope_theta, options.fault), options.fault),
+        kv_(make_cache(model_.shape(), options)),
         shared_(model_.shape(), options.blocks),
         exchange_(options.blocks),
         scheduler_(options.threads) {
@@ -119,9 +133,10 @@ class HostTwin final : public Engine {
     for (int b = 0; b < options.blocks; ++b) {
       blocks_.push_back({.index = b,
                          .blocks = options.blocks,
+                         .max_context = options.max_context,
                          .model = &model_,
                          .rope = &rope_,
-                         .kv = &kv_,
+                         .kv = kv_.get(),
                          .shared = &shared_,
                          .local = BlockScratch(model_.shape(), options.blocks)});
     }
@@ -136,7 +151,10 @@ class HostTwin final : public Engine {
   }
 
   void reset() override {
-    position_ = 0;
+    // What a reset that rounds to a page would leave.
+    constexpr int kRowsKept = 8;
+    const bool keeps = options_.fault == PlantedFault::kResetKeepsRows;
+    position_ = keeps ? std::min(position_, kRowsKept) : 0;
     pending_ = -1;
     stepped_ = false;
     if (faulted_) exchange_.restart();
@@ -147,7 +165,7 @@ class HostTwin final : public Engine {
     require_sound();
     shared_.poison();
     for (Block& b : blocks_) b.local.poison();
-    kv_.poison(position_);
+    kv_->poison(position_);
     std::fill(tokens_.begin(), tokens_.end(), -1);
     stepped_ = false;
   }
@@ -155,11 +173,12 @@ class HostTwin final : public Engine {
   void prefill(std::span<const int32_t> ids) override {
     require_sound();
     if (ids.empty()) bad_input("prefill: no ids");
-    for (const int32_t id : ids) require_id("prefill", id);
     // The pending id, if any, comes before the given ones; of all these the last stays pending.
     std::vector<int32_t> inputs;
     if (pending_ >= 0) inputs.push_back(pending_);
-    inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
+    for (const int32_t id : ids) inputs.push_back(checked_id("prefill", id));
+    const int32_t last = inputs.back();
+    inputs.pop_back();
     require_room("prefill", static_cast<int64_t>(inputs.size()));
     if (!inputs.empty()) {
       launch({.position = position_,
@@ -168,7 +187,7 @@ class HostTwin final : public Engine {
               .inputs = inputs.data(),
               .lm_head = false});
     }
-    pending_ = ids.back();
+    pending_ = last;
   }
 
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
@@ -177,12 +196,15 @@ class HostTwin final : public Engine {
     if (n < 1) bad_input("decode: n = " + std::to_string(n) + ", wanted 1 or more");
     if (pending_ < 0) bad_input("decode: no pending id (prefill first)");
     require_room("decode", n);
-    for (int t = 1; forced && t < n; ++t) require_id("decode: forced", forced[t]);
+    std::vector<int32_t> inputs;
+    for (int t = 0; forced && t < n; ++t) {
+      inputs.push_back(t == 0 ? pending_ : checked_id("decode: forced", forced[t]));
+    }
     tokens_.assign(static_cast<size_t>(n), -1);
     launch({.position = position_,
             .steps = n,
             .first_id = pending_,
-            .inputs = forced,
+            .inputs = forced ? inputs.data() : nullptr,
             .logits_out = logits_out,
             .tokens_out = tokens_.data()});
     pending_ = tokens_.back();
@@ -193,13 +215,12 @@ class HostTwin final : public Engine {
 
   void set_pending(int32_t id) override {
     require_sound();
-    require_id("set_pending", id);
-    pending_ = id;
+    pending_ = checked_id("set_pending", id);
   }
 
   Snapshot save() override {
     require_sound();
-    return {.position = position_, .pending = pending_, .kv_checksum = kv_.checksum(position_)};
+    return {.position = position_, .pending = pending_, .kv_checksum = kv_->checksum(position_)};
   }
 
   void restore(const Snapshot& s) override {
@@ -209,7 +230,7 @@ class HostTwin final : public Engine {
                                             std::to_string(s.position) + ", sequence at " +
                                             std::to_string(position_));
     }
-    if (kv_.checksum(s.position) != s.kv_checksum) {
+    if (kv_->checksum(s.position) != s.kv_checksum) {
       throw Error(ErrorKind::kIntegrity, "host-twin: restore: KV rows below position " +
                                              std::to_string(s.position) +
                                              " are not those of the snapshot");
@@ -239,7 +260,7 @@ class HostTwin final : public Engine {
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
     if (layer < 0 || layer >= model_.shape().layers) return std::nullopt;
     if (position < 0 || position >= position_) return std::nullopt;
-    return kv_.row(layer, position);
+    return kv_->row(layer, position);
   }
 
  private:
@@ -248,8 +269,11 @@ class HostTwin final : public Engine {
     throw Error(ErrorKind::kRuntime, "host-twin: a launch was aborted; reset() first");
   }
 
-  void require_id(const char* what, int32_t id) const {
-    if (id >= 0 && id < model_.shape().vocab) return;
+  int32_t checked_id(const char* what, int32_t id) const {
+    if (id >= 0 && id < model_.shape().vocab) return id;
+    if (options_.fault == PlantedFault::kIdsClamped) {
+      return std::clamp(id, 0, model_.shape().vocab - 1);
+    }
     bad_input(std::string(what) + ": token id " + std::to_string(id) + " outside of 0 to " +
               std::to_string(model_.shape().vocab - 1));
   }
@@ -266,7 +290,8 @@ class HostTwin final : public Engine {
   void launch(Launch work) {
     std::vector<Clock::time_point> step_ends(static_cast<size_t>(work.steps));
     work.step_ends = step_ends.data();
-    rope_.extend(work.position + work.steps);
+    rope_.extend(work.position + work.steps + 1);  // one more for faults
+    for (Block& b : blocks_) b.decoding = work.lm_head;
     reported_block_.store(0, std::memory_order_relaxed);
     if (options_.stall_block >= 0 &&
         (options_.stall_launch < 0 || options_.stall_launch == launches_)) {
@@ -303,7 +328,7 @@ class HostTwin final : public Engine {
   const HostTwinOptions options_;
   Model model_;
   RopeTable rope_;
-  KvCache kv_;
+  std::shared_ptr<KvCache> kv_;
   SharedScratch shared_;
   std::vector<Block> blocks_;
   Exchange exchange_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/host_twin/faults.h"
 #include "kernels/partition.h"
 
 namespace mkbench::host_twin {
@@ -29,7 +30,8 @@ void rms_norm(const float* x, const Matrix& weight, float eps, float* out) {
 
 // Rows [range) of w times x, to y[0 ..).
 void rows_times(const Block& b, const Matrix& w, Range range, const float* x, float* y) {
-  b.model->ops->matvec(w.row(range.begin).data(), range.size(), w.cols, x, y);
+  matvec(b, w.row(range.begin).data(), range.size(), w.cols, x, y);
+  round_as_hf(b, y, range.size());
 }
 
 // The part of [begin, begin + size) that lies in `range`, counted from begin.
@@ -48,19 +50,44 @@ void rotate(float* head, int head_dim, const float* cosines, const float* sines)
   }
 }
 
+// QK-norm and RoPE of one query or key head at a position.
+void prepare_head(const Block& b, const float* raw, const Matrix& norm, bool is_query, int position,
+                  float* out) {
+  const int head_dim = b.model->shape().head_dim;
+  const int angle = rotary_position(b, position, is_query);
+  const auto turn = [&] { rotate(out, head_dim, b.rope->cosines(angle), b.rope->sines(angle)); };
+  const PlantedFault skip = is_query ? PlantedFault::kSkipQNorm : PlantedFault::kSkipKNorm;
+  const bool rotated_first = planted(b, PlantedFault::kNormAfterRope);
+  if (rotated_first || planted(b, skip)) {
+    std::copy_n(raw, head_dim, out);
+  } else {
+    rms_norm(raw, norm, b.model->eps, out);
+    round_as_hf(b, out, head_dim);
+  }
+  turn();
+  if (rotated_first) rms_norm(out, norm, b.model->eps, out);
+  round_as_hf(b, out, head_dim);
+}
+
 // This position's K and V of one kv head, to the cache.
 void write_kv_row(Block& b, int layer, int kv_head, int position) {
   const ModelShape& s = b.model->shape();
   const LayerWeights& w = b.model->weights.layers[layer];
   const float* k_raw = b.shared->qkv.data() + s.q_width() + kv_head * s.head_dim;
   const float* v_raw = k_raw + s.kv_width();
-  rms_norm(k_raw, w.k_norm, b.model->eps, b.local.k.data());
-  rotate(b.local.k.data(), s.head_dim, b.rope->cosines(position), b.rope->sines(position));
-  Bf16* k = b.kv->k(layer, kv_head, position);
-  Bf16* v = b.kv->v(layer, kv_head, position);
-  for (int d = 0; d < s.head_dim; ++d) {
-    k[d] = to_bf16(b.local.k[d]);
-    v[d] = to_bf16(v_raw[d]);
+  const int row = written_row(b, position);
+  if (row < 0) return;
+  prepare_head(b, k_raw, w.k_norm, false, position, b.local.k.data());
+  Bf16* k = b.kv->k(layer, kv_head, row);
+  Bf16* v = b.kv->v(layer, kv_head, row);
+  for (int d = 0; d < s.head_dim; ++d) k[d] = stored(b, b.local.k[d]);
+  if (planted(b, PlantedFault::kValueNormed)) {
+    rms_norm(v_raw, w.k_norm, b.model->eps, b.local.k.data());
+    v_raw = b.local.k.data();
+  }
+  for (int d = 0; d < s.head_dim; ++d) v[d] = stored(b, v_raw[d]);
+  if (planted(b, PlantedFault::kPrefixModified) && position > 0) {
+    b.kv->v(layer, kv_head, 0)[0].bits ^= 1;  // the last bit of what an earlier step wrote
   }
 }
 
@@ -76,15 +103,19 @@ void attend(Block& b, int layer, int kv_head, Range range, const float* q, int h
   for (int from = range.begin; from < range.end; from += kScoreTile) {
     const int count = std::min(kScoreTile, range.end - from);
     b.model->ops->matvec(b.kv->k(layer, kv_head, from), count, s.head_dim, q, scores);
+    round_as_hf(b, scores, count);
+    leave_out(b, from, count, scores);
     const float before = largest;
     largest = std::max(largest, *std::max_element(scores, scores + count));
+    if (planted(b, PlantedFault::kNoSoftmaxMax)) largest = 0;
     // What was summed against the old maximum is brought to the new one.
-    const float rescale = std::exp(before - largest);
+    const float rescale = exponential(b, before - largest);
     sum *= rescale;
     for (int d = 0; d < s.head_dim; ++d) v_sums[d] *= rescale;
     for (int i = 0; i < count; ++i) {
-      scores[i] = std::exp(scores[i] - largest);
+      scores[i] = exponential(b, scores[i] - largest);
       sum += scores[i];
+      if (planted(b, PlantedFault::kBf16Softmax)) scores[i] = round_to_bf16(scores[i]);
     }
     b.model->ops->weighted_sum(b.kv->v(layer, kv_head, from), count, s.head_dim, scores, v_sums);
   }
@@ -92,12 +123,6 @@ void attend(Block& b, int layer, int kv_head, Range range, const float* q, int h
   shared.partial_max[slot] = largest;
   shared.partial_sum[slot] = sum;
   std::copy_n(v_sums, s.head_dim, shared.partial_v.data() + slot * s.head_dim);
-}
-
-// Positions that attention reads at `position`: all up to and including it.
-int context_at(const Model& model, int position) {
-  if (model.fault == PlantedFault::kCacheLength) return std::max(position, 1);
-  return position + 1;
 }
 
 // attn = softmax-weighted V of every query head, from the partials of all splits.
@@ -112,12 +137,13 @@ void block_combine(Block& b, int splits) {
     std::fill_n(out, s.head_dim, 0.0f);
     float sum = 0;
     for (int split = 0; split < splits; ++split) {
-      const float weight = std::exp(maxima[split] - largest);
+      const float weight = exponential(b, maxima[split] - largest);
       const float* v_sums = shared.partial_v.data() + (first + split) * s.head_dim;
       sum += weight * shared.partial_sum[first + split];
       for (int d = 0; d < s.head_dim; ++d) out[d] += weight * v_sums[d];
     }
     for (int d = 0; d < s.head_dim; ++d) out[d] /= sum;
+    round_as_hf(b, out, s.head_dim);
   }
 }
 
@@ -126,10 +152,8 @@ void block_add_to_residual(Block& b, const Matrix& w, const float* x) {
   const Range mine = partition(w.rows, b.blocks, b.index);
   rows_times(b, w, mine, x, b.local.rows.data());
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] += b.local.rows[r - mine.begin];
+  round_as_hf(b, b.shared->h.data() + mine.begin, mine.size());
 }
-
-// True when `a` goes before `b`: larger, or as large with a lower index.
-bool better(Best a, Best b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
 
 }  // namespace
 
@@ -149,6 +173,7 @@ void phase_qkv(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
   rms_norm(layer == 0 ? x : b.shared->h.data(), w.input_layernorm, b.model->eps, x);
+  round_as_hf(b, x, s.hidden);
   const Range mine = partition(s.qkv_width(), b.blocks, b.index);
   int first = 0;
   for (const Matrix* part : {&w.q_proj, &w.k_proj, &w.v_proj}) {
@@ -163,7 +188,7 @@ void phase_qkv(Block& b, int layer) {
 void phase_attention(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
   const LayerWeights& w = b.model->weights.layers[layer];
-  const int context = context_at(*b.model, position);
+  const int context = context_at(b, position);
   const int splits = attention_splits(context, s.kv_heads, b.blocks);
   const float score_scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   for (int item = b.index; item < s.kv_heads * splits; item += b.blocks) {
@@ -173,8 +198,7 @@ void phase_attention(Block& b, int layer, int position) {
     for (int g = 0; g < s.gqa_group(); ++g) {
       const int head = kv_head * s.gqa_group() + g;
       float* q = b.local.q.data() + g * s.head_dim;
-      rms_norm(b.shared->qkv.data() + head * s.head_dim, w.q_norm, b.model->eps, q);
-      rotate(q, s.head_dim, b.rope->cosines(position), b.rope->sines(position));
+      prepare_head(b, b.shared->qkv.data() + head * s.head_dim, w.q_norm, true, position, q);
       for (int d = 0; d < s.head_dim; ++d) q[d] *= score_scale;
       attend(b, layer, kv_head, partition(context, splits, split), q, head, split);
     }
@@ -183,7 +207,7 @@ void phase_attention(Block& b, int layer, int position) {
 
 void phase_o_proj(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
-  block_combine(b, attention_splits(context_at(*b.model, position), s.kv_heads, b.blocks));
+  block_combine(b, attention_splits(context_at(b, position), s.kv_heads, b.blocks));
   block_add_to_residual(b, b.model->weights.layers[layer].o_proj, b.local.attn.data());
 }
 
@@ -191,22 +215,38 @@ void phase_gate_up(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
   rms_norm(b.shared->h.data(), w.post_attention_layernorm, b.model->eps, x);
-  const bool swapped = b.model->fault == PlantedFault::kSwapGateUp;
+  round_as_hf(b, x, b.model->shape().hidden);
+  const bool swapped = planted(b, PlantedFault::kSwapGateUp);
   const Range mine = partition(w.gate_proj.rows, b.blocks, b.index);
   float* gate = b.local.rows.data();
   float* up = gate + mine.size();
   rows_times(b, swapped ? w.up_proj : w.gate_proj, mine, x, gate);
   rows_times(b, swapped ? w.gate_proj : w.up_proj, mine, x, up);
   for (int i = 0; i < mine.size(); ++i) {
-    const float silu = gate[i] / (1.0f + std::exp(-gate[i]));
-    b.shared->act[mine.begin + i] = silu * up[i];
+    float gated = activation(b, gate[i]);
+    round_as_hf(b, &gated, 1);
+    b.shared->act[mine.begin + i] = gated * up[i];
   }
+  round_as_hf(b, b.shared->act.data() + mine.begin, mine.size());
 }
 
 void phase_down(Block& b, int layer) {
   const int hidden = b.model->shape().hidden;
-  block_add_to_residual(b, b.model->weights.layers[layer].down_proj, b.shared->act.data());
   const Range mine = partition(hidden, b.blocks, b.index);
+  const bool is_last = layer + 1 == b.model->shape().layers;
+  if (planted(b, PlantedFault::kMlpResidualDropped) && layer == 1) {
+    std::fill_n(b.shared->h.begin() + mine.begin, mine.size(), 0.0f);
+  }
+  const float* act = b.shared->act.data();
+  if (planted(b, PlantedFault::kRowsLate) && is_last && b.index == b.blocks / 2) {
+    // This block reads what the token before left in its place; the first token has no other.
+    std::vector<float> now = b.shared->act;
+    if (b.local.late.empty()) b.local.late = now;
+    std::swap(b.local.late, now);
+    block_add_to_residual(b, b.model->weights.layers[layer].down_proj, now.data());
+  } else {
+    block_add_to_residual(b, b.model->weights.layers[layer].down_proj, act);
+  }
   float* copy = b.shared->hidden.data() + static_cast<size_t>(layer) * hidden;
   for (int r = mine.begin; r < mine.end; ++r) copy[r] = b.shared->h[r];
 }
@@ -214,27 +254,38 @@ void phase_down(Block& b, int layer) {
 void phase_lm_head(Block& b, float* logits_out) {
   const Matrix& head = b.model->weights.lm_head;
   rms_norm(b.shared->h.data(), b.model->weights.final_norm, b.model->eps, b.local.x.data());
-  const Range mine = partition(head.rows, b.blocks, b.index);
+  round_as_hf(b, b.local.x.data(), b.model->shape().hidden);
+  Range mine = partition(head.rows, b.blocks, b.index);
+  mine = {std::min(mine.begin, scored_rows(b)), std::min(mine.end, scored_rows(b))};
   float* logits = b.shared->logits.data();
-  rows_times(b, head, mine, b.local.x.data(), logits + mine.begin);
-  // A block without rows loses every tie.
-  Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
-  bool has_nan = false;
-  for (int r = mine.begin; r < mine.end; ++r) {
-    has_nan = has_nan || std::isnan(logits[r]);
-    if (better({logits[r], r}, best)) best = {logits[r], r};
+  matvec(b, head.row(0).data() + static_cast<size_t>(mine.begin) * head.cols, mine.size(),
+         head.cols, b.local.x.data(), logits + mine.begin);
+  if (planted(b, PlantedFault::kBf16Logits)) {
+    for (int r = mine.begin; r < mine.end; ++r) logits[r] = round_to_bf16(logits[r]);
   }
-  if (has_nan) best = {std::numeric_limits<float>::quiet_NaN(), -1};
-  b.shared->best[b.index] = best;
+  if (planted(b, PlantedFault::kNanLogit) && b.index == 0) {
+    logits[0] = std::numeric_limits<float>::quiet_NaN();
+  }
+  b.shared->best[b.index] = winner(b, logits, mine);
   if (logits_out) std::copy(logits + mine.begin, logits + mine.end, logits_out + mine.begin);
 }
 
-int32_t block_reduce_best(const Block& b) {
-  Best best = b.shared->best[0];
-  for (const Best& other : b.shared->best) {
+int32_t block_reduce_best(Block& b) {
+  const std::vector<Best>& words = b.shared->best;
+  Best late = words[0];
+  const bool reads_early = planted(b, PlantedFault::kArgmaxEarly);
+  if (reads_early) {
+    // One block's word is still that of the step before, or of nobody.
+    const Best now = words[static_cast<size_t>(early_block(b))];
+    late = b.local.early.value_or(Best{-kInfinity, now.id});
+    b.local.early = now;
+  }
+  Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
+  for (int i = 0; i < b.blocks; ++i) {
+    const Best word = reads_early && i == early_block(b) ? late : words[static_cast<size_t>(i)];
     // Comparisons with NaN are false, so a NaN would lose silently.
-    if (std::isnan(other.logit)) return -1;
-    if (better(other, best)) best = other;
+    if (std::isnan(word.logit)) return -1;
+    if (better(b, word, best)) best = word;
   }
   return best.id;
 }

@@ -23,6 +23,8 @@ struct Model {
 struct Block {
   int index = 0;
   int blocks = 1;
+  int max_context = 0;
+  bool decoding = false;  // the launch has an LM head: it is no prefill
   const Model* model = nullptr;
   const RopeTable* rope = nullptr;
   KvCache* kv = nullptr;
@@ -58,6 +60,6 @@ void phase_lm_head(Block& b, float* logits_out);
 
 // After the LM head's exchange: the grid's greedy id, the lowest index among equals; -1 when any
 // logit is NaN.
-int32_t block_reduce_best(const Block& b);
+int32_t block_reduce_best(Block& b);
 
 }  // namespace mkbench::host_twin

@@ -71,7 +71,7 @@ std::vector<float> KvCache::row(int layer, int position) const {
   return out;
 }
 
-RopeTable::RopeTable(int head_dim, double theta) {
+RopeTable::RopeTable(int head_dim, double theta, PlantedFault fault) : fault_(fault) {
   for (int i = 0; i < head_dim / 2; ++i) {
     // theta ** (2i / head_dim) first, its reciprocal second, both in fp32: as HF rounds it.
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
@@ -83,7 +83,7 @@ void RopeTable::extend(int positions) {
   const size_t half = inv_freq_.size();
   for (size_t p = cos_.size() / half; p < static_cast<size_t>(positions); ++p) {
     for (const float frequency : inv_freq_) {
-      const float angle = frequency * static_cast<float>(p);
+      const float angle = effective_angle(frequency, static_cast<int>(p), fault_);
       cos_.push_back(static_cast<float>(std::cos(static_cast<double>(angle))));
       sin_.push_back(static_cast<float>(std::sin(static_cast<double>(angle))));
     }
@@ -125,6 +125,8 @@ BlockScratch::BlockScratch(const ModelShape& s, int blocks)
 
 void BlockScratch::poison() {
   for (auto* v : {&x, &attn, &q, &k, &v_sums, &scores, &rows}) fill_nan(*v);
+  late.clear();
+  early.reset();
 }
 
 }  // namespace mkbench::host_twin

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "references/planted_fault.h"
 #include "references/weights.h"
 
 namespace mkbench::host_twin {
@@ -40,7 +42,7 @@ class KvCache {
 // Cosines and sines of position * inv_freq, fp32 [positions][head_dim / 2].
 class RopeTable {
  public:
-  RopeTable(int head_dim, double theta);
+  RopeTable(int head_dim, double theta, PlantedFault fault = PlantedFault::kNone);
   // Between launches only: makes rows [0, positions) available.
   void extend(int positions);
   const float* cosines(int position) const { return cos_.data() + row(position); }
@@ -48,6 +50,7 @@ class RopeTable {
 
  private:
   size_t row(int position) const { return static_cast<size_t>(position) * inv_freq_.size(); }
+  PlantedFault fault_;
   std::vector<float> inv_freq_;
   std::vector<float> cos_, sin_;
 };
@@ -86,6 +89,9 @@ struct BlockScratch {
   std::vector<float> v_sums;  // [head_dim], one query head's running numerators
   std::vector<float> scores;  // [kScoreTile]
   std::vector<float> rows;    // results of the block's own rows; gate's and up's side by side
+  // What planted faults keep of the step before; empty without them.
+  std::vector<float> late;
+  std::optional<Best> early;
 };
 
 // Positions whose scores are held at once.

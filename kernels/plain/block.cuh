@@ -4,6 +4,7 @@
 #include "kernels/partition.h"
 #include "kernels/plain/params.h"
 #include "kernels/ptx.cuh"
+#include "references/fault_kind.h"
 
 namespace mkbench::plain {
 
@@ -36,9 +37,21 @@ struct Dims {
   static_assert(kHidden % 8 == 0 && kIntermediate % 16 == 0, "rows are read 16 bytes at a time");
 };
 
+// Whether the phases of S carry `fault`. Never in the instances that ship, whose code does not know
+// of it; fault_instance.cu has one that asks at run time.
+template <typename S>
+__device__ __forceinline__ bool planted(PlantedFault fault) {
+  if constexpr (requires { S::planted(fault); }) {
+    return S::planted(fault);
+  } else {
+    return false;
+  }
+}
+
 // Static shared memory of a block. The phases use it one after the other.
 template <typename S>
 struct Shared {
+  using Shape = S;
   using D = Dims<S>;
   float4
       activations[D::kActivations / 4];  // fp32 vector of the running phase, see activation_index()

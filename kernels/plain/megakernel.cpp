@@ -36,7 +36,7 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
   int multiprocessors = 0;
   MKBENCH_CUDA(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
-  return {.kernel = plain::kernel_for(shape),
+  return {.kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
           .blocks = options.blocks > 0 ? options.blocks : multiprocessors,
           .threads = plain::threads_per_block()};
 }

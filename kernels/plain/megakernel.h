@@ -18,6 +18,9 @@ struct PlainOptions {
   int stall_block =
       -1;  // test hook: this block never arrives at one exchange (the watchdog must see it)
   PlantedFault fault = PlantedFault::kNone;
+  // Another instance of the kernel for these weights' shape (one with fault hooks); null: the one
+  // that ships.
+  const void* kernel = nullptr;
 };
 
 // Bytes of device memory that make_plain() will take.

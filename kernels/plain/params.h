@@ -43,7 +43,7 @@ struct LaunchParams {
   int steps;
   int input_count;
   int first_output;  // steps before it run without the LM head (prefill)
-  int context_bias;  // 0; -1 plants the fault "newest row dropped"
+  int context_bias;  // 0; -1 plants the fault "newest row dropped", 1 "a row too many"
   int stall_block;   // -1; a block that never arrives (test of the watchdog)
   float eps;
   unsigned long long spin_limit_ns;

@@ -24,6 +24,7 @@ enum Barrier : int {
   kHeadVectors = 3,   // q, k, v are in shared memory: among consumers, and to statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
   kConsumers = 5,     // among consumers
+  kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
   kPartialsRead = 7,  // publisher has read the partial sums: publisher -> consumers
 };
 
@@ -81,7 +82,7 @@ struct Shared {
   alignas(16) ulonglong2 seen[2][kConsumerThreads];  // exchange: last values of the accumulators
   float2 residual[kConsumerThreads];                 // two elements a consumer thread
   float key_maxima[kMaxLayers];                      // largest |k| of this kv head
-  alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots], statistics_ready;
+  alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots];
   int token;               // next input id; -1 ends the launch
   volatile int rows_seen;  // KV rows of this many steps are visible to the loader's copies
   volatile int ended;      // 1: no step follows

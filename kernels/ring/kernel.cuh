@@ -53,7 +53,6 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, cha
       ptx::barrier_init(ptx::shared_address(&s.full[i]), 1);
       ptx::barrier_init(ptx::shared_address(&s.empty[i]), kConsumerWarps);
     }
-    ptx::barrier_init(ptx::shared_address(&s.statistics_ready), 1);
     ptx::barrier_init_fence();
     s.rows_seen = 0;
     s.ended = 0;

@@ -9,16 +9,21 @@ namespace {
 constexpr int kEver = INT_MAX;
 
 constexpr Tuning kTable[] = {
-    // Three copies in flight starve no block and leave the exchanges' latency alone. The gap is
-    // widest where a context is shared but short: there the chain of exchanges binds. From 12,000
-    // positions on K and V are most of the stream, and the memory binds. The LM head waits for
-    // nobody.
+    // Three copies in flight starve no block and leave the exchanges' latency alone; four where K
+    // and V of a short context come from L2 in between. The gap is widest where a context is
+    // shared but short: there bursts delay the exchanges most. From 12,000 positions on K and V are
+    // most of the stream, and the memory binds. The LM head waits for nobody.
     {.card = "NVIDIA H200",
      .compute_major = 9,
-     .paces = {{128, {3, 600}}, {3000, {3, 920}}, {12000, {3, 700}}, {kEver, {3, 640}}},
+     .paces = {{48, {3, 740}},
+               {96, {4, 740}},
+               {3000, {3, 880}},
+               {6000, {3, 840}},
+               {12000, {3, 780}},
+               {kEver, {3, 680}}},
      .head_pace = {4, 0},
-     .split_from = 128,
-     .chosen_by = "sweeps of copies and gaps at 0, 512 and 4,032 positions, 2026-11-21"},
+     .split_from = 96,
+     .chosen_by = "sweeps of copies and gaps at twelve depths, 2026-11-22"},
     // With smaller copies, 32 to 48 KiB in flight were best: as much as three of these.
     {.card = "NVIDIA H100",
      .compute_major = 9,

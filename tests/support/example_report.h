@@ -134,6 +134,32 @@ inline Report example_report() {
   return r;
 }
 
+// One of everything that can go wrong: a wrong token, a hang, a model that cannot be loaded (with a
+// message of bytes that no XML holds), a skipped engine.
+inline Report example_failed_report() {
+  Report r = example_report();
+  EngineReport& wrong = r.cases[0].engines[1];
+  wrong.verdict = wrong.parity->verdict = Verdict::kFailToken;
+  wrong.reasons = {"counting: position 5: found 7, wanted 221"};
+  wrong.parity->rows[1].verdict = StepVerdict::kWrong;
+  wrong.parity->rows[1].engine_id = 7;
+  wrong.parity->checks[0].status = CheckStatus::kFailed;
+  wrong.parity->checks[0].value = 2.5;
+  wrong.receipts_wrong = 3;
+  EngineReport& hung = r.cases[1].engines[1];
+  hung.verdict = Verdict::kHang;
+  hung.parity.reset();
+  hung.reasons = {"no progress for 10 s"};
+  hung.samples.clear();
+  r.cases[1].engines[0].verdict = Verdict::kSkipped;
+  r.cases[1].engines[0].reasons = {"not here"};
+  r.cases[2].engines.clear();
+  r.cases[2].verdict = Verdict::kBadInput;
+  r.cases[2].reasons = {"a<b> & \"c\" \x07 \xff \xef\xbf\xbf \xc3\xa9"};
+  conclude(r);
+  return r;
+}
+
 inline ProfileReport example_profile(double no_waits_us, double no_loads_us) {
   ProfileReport profile;
   profile.no_waits_runs_us = {no_waits_us + 100, no_waits_us, no_waits_us - 50};

@@ -14,6 +14,7 @@
 
 #include "references/bf16.h"
 #include "references/engine.h"
+#include "references/error.h"
 #include "references/synthetic.h"
 
 namespace mkbench::testing {
@@ -31,6 +32,7 @@ struct At {
   int position;
   int32_t first_id;  // of the prompt
   bool with_logits;
+  int run = 0;  // prompts that the engine has started, this one included
 };
 
 struct FakeBehaviour {
@@ -48,6 +50,12 @@ struct FakeBehaviour {
   int launches_per_decode = 1;
   int missing_ids = 0;  // short output
   bool has_logits = true;
+  bool takes_forced = true, takes_snapshots = true, counts_launches = true;
+  bool modified_prefix = false;  // restore() finds other rows than save() did
+  // States that it shows, of the context so far; layers and positions are made up.
+  std::function<std::vector<float>(const std::vector<int32_t>& context, int layer)> hidden = {};
+  std::function<std::vector<float>(const std::vector<int32_t>& context, int layer, int row)>
+      kv_row = {};
 };
 
 class FakeEngine : public Engine {
@@ -74,7 +82,10 @@ class FakeEngine : public Engine {
             .device = "cpu",
             .max_context = 4096,
             .logits = behaviour_.has_logits,
-            .one_launch = true};
+            .one_launch = true,
+            .forced = behaviour_.takes_forced,
+            .snapshots = behaviour_.takes_snapshots,
+            .counted = behaviour_.counts_launches};
   }
   void reset() override {
     if (!behaviour_.keeps_context) context_.clear();
@@ -86,6 +97,8 @@ class FakeEngine : public Engine {
     context_.insert(context_.end(), ids.begin(), ids.end());
   }
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    if (forced != nullptr && !behaviour_.takes_forced)
+      throw Error(ErrorKind::kRuntime, "fake: takes no forced ids");
     if (!behaviour_.stuck_counter) launches_ += behaviour_.launches_per_decode;
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
@@ -94,7 +107,8 @@ class FakeEngine : public Engine {
       std::vector<float> z = logits_of(context_);
       int32_t id = static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
       if (behaviour_.at_step)
-        behaviour_.at_step({step_, position(), context_.front(), logits_out != nullptr}, z, id);
+        behaviour_.at_step({step_, position(), context_.front(), logits_out != nullptr, resets}, z,
+                           id);
       if (logits_out != nullptr && !(behaviour_.unwritten_logits && t == n - 1)) {
         std::copy(z.begin(), z.end(), logits_out + static_cast<size_t>(t) * kFakeVocab);
       }
@@ -111,7 +125,19 @@ class FakeEngine : public Engine {
     if (!behaviour_.ignores_pending) context_.back() = id;
   }
   Snapshot save() override { return {position(), context_.back(), 0}; }
-  void restore(const Snapshot& s) override { context_.resize(static_cast<size_t>(s.position) + 1); }
+  void restore(const Snapshot& s) override {
+    if (behaviour_.modified_prefix)
+      throw Error(ErrorKind::kIntegrity, "fake: restore: rows were modified");
+    context_.resize(static_cast<size_t>(s.position) + 1);
+  }
+  std::optional<std::vector<float>> hidden(int layer) override {
+    if (!behaviour_.hidden) return std::nullopt;
+    return behaviour_.hidden(context_, layer);
+  }
+  std::optional<std::vector<float>> kv_row(int layer, int row) override {
+    if (!behaviour_.kv_row) return std::nullopt;
+    return behaviour_.kv_row(context_, layer, row);
+  }
   int position() const override { return static_cast<int>(context_.size()) - 1; }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return {}; }

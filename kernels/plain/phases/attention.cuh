@@ -27,20 +27,54 @@ __device__ __forceinline__ HeadValues load_head(Thread me, const float* raw) {
   return {ptx::load_l2(at), ptx::load_l2(at + 32)};
 }
 
-// QK-norm over the head, then RoPE with half-split pairs (i, i + 64).
-__device__ __forceinline__ HeadValues warp_norm_rope(Thread me, HeadValues x,
-                                                     const unsigned short* norm,
-                                                     const RopePair* rope, float eps) {
+__device__ __forceinline__ HeadValues warp_norm(Thread me, HeadValues x, const unsigned short* norm,
+                                                float eps) {
   const float squares =
       warp_sum(x.low.x * x.low.x + x.low.y * x.low.y + x.high.x * x.high.x + x.high.y * x.high.y);
   const float scale = rsqrtf(squares * (1.0f / 128) + eps);
   const unsigned* pairs = reinterpret_cast<const unsigned*>(norm) + me.lane;
   const unsigned low = __ldg(pairs), high = __ldg(pairs + 32);
-  const float a0 = x.low.x * scale * low_bf16(low), a1 = x.low.y * scale * high_bf16(low);
-  const float b0 = x.high.x * scale * low_bf16(high), b1 = x.high.y * scale * high_bf16(high);
+  return {make_float2(x.low.x * scale * low_bf16(low), x.low.y * scale * high_bf16(low)),
+          make_float2(x.high.x * scale * low_bf16(high), x.high.y * scale * high_bf16(high))};
+}
+
+// Half-split pairs (i, i + 64).
+__device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const RopePair* rope) {
+  const float a0 = x.low.x, a1 = x.low.y, b0 = x.high.x, b1 = x.high.y;
   const float4 turn = __ldg(reinterpret_cast<const float4*>(rope) + me.lane);  // cos, sin, cos, sin
   return {make_float2(a0 * turn.x - b0 * turn.y, a1 * turn.z - b1 * turn.w),
           make_float2(b0 * turn.x + a0 * turn.y, b1 * turn.z + a1 * turn.w)};
+}
+
+// QK-norm over the head, then RoPE.
+template <typename S>
+__device__ __forceinline__ HeadValues warp_norm_rope(Thread me, HeadValues x,
+                                                     const unsigned short* norm,
+                                                     const RopePair* rope, float eps,
+                                                     PlantedFault skip) {
+  if (planted<S>(PlantedFault::kNormAfterRope)) {
+    return warp_norm(me, warp_rope(me, x, rope), norm, eps);
+  }
+  if (planted<S>(skip)) return warp_rope(me, x, rope);
+  return warp_rope(me, warp_norm(me, x, norm, eps), rope);
+}
+
+// The angles of a step's query (or key): those of its position.
+template <typename S>
+__device__ __forceinline__ const RopePair* angles_of(const LaunchParams& p, int position,
+                                                     bool is_query) {
+  if (planted<S>(PlantedFault::kQueryPosition) && is_query) ++position;
+  if (planted<S>(PlantedFault::kDecodePositions) && p.first_output < p.steps) ++position;
+  return p.rope + static_cast<size_t>(position) * (Dims<S>::kHeadDim / 2);
+}
+
+// As the KV cache holds it.
+template <typename S>
+__device__ __forceinline__ unsigned stored(float x) {
+  if (planted<S>(PlantedFault::kKvThreeBits)) {
+    x = __uint_as_float((__float_as_uint(x) + (1u << 19)) & ~((1u << 20) - 1));
+  }
+  return narrow(x);
 }
 
 // Running softmax of one half warp over its positions, for the group's query heads.
@@ -139,6 +173,9 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
     if (slice.position(pass, i) >= slice.positions.end) scores[i] = kNoScore;
+    if (planted<S>(PlantedFault::kEvery16thSkipped) && slice.position(pass, i) % 16 == 15) {
+      scores[i] = kNoScore;
+    }
   }
 }
 
@@ -163,6 +200,7 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
     float top = softmax.maximum[h];
 #pragma unroll
     for (int i = 0; i < kRowsInFlight; ++i) top = fmaxf(top, scores[i]);
+    if (planted<S>(PlantedFault::kNoSoftmaxMax)) top = 0;
     const float rescale = ptx::exp2_approx(softmax.maximum[h] - top);
     softmax.maximum[h] = top;
     softmax.sum[h] *= rescale;
@@ -172,8 +210,9 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
     for (int i = 0; i < kRowsInFlight; ++i) {
       // A slice without rows for this half warp leaves top at kNoScore: weigh by select, not by the
       // exponential.
-      const float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
+      float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
       softmax.sum[h] += weight;
+      if (planted<S>(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
       float v[8];
       widen8(rows.v[i], v);
 #pragma unroll
@@ -192,13 +231,15 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
                                               bool keeps_newest) {
   using D = Dims<S>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
-  const RopePair* rope = p.rope + static_cast<size_t>(position) * (D::kHeadDim / 2);
   const int warp = me.warp, lane = me.lane;
+  const int kept = planted<S>(PlantedFault::kKvRowBefore) ? max(position - 1, 0) : position;
   const size_t row =
-      (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + position) * D::kHeadDim;
+      (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + kept) * D::kHeadDim;
   if (warp < D::kGroup) {
     const float* raw = p.qkv + (kv_head * D::kGroup + warp) * D::kHeadDim;
-    HeadValues q = warp_norm_rope(me, load_head(me, raw), slab + D::kLayout.q_norm, rope, p.eps);
+    HeadValues q =
+        warp_norm_rope<S>(me, load_head(me, raw), slab + D::kLayout.q_norm,
+                          angles_of<S>(p, position, true), p.eps, PlantedFault::kSkipQNorm);
     const float scale = rsqrtf(static_cast<float>(D::kHeadDim)) * kLog2E;  // scores in log2 units
     float2* out = reinterpret_cast<float2*>(s.query[warp]) + lane;
     out[0] = make_float2(q.low.x * scale, q.low.y * scale);
@@ -207,13 +248,21 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
     const bool is_k = warp == D::kGroup;
     const float* raw = p.qkv + D::kQ + (is_k ? 0 : D::kKv) + kv_head * D::kHeadDim;
     HeadValues x = load_head(me, raw);
-    if (is_k) x = warp_norm_rope(me, x, slab + D::kLayout.k_norm, rope, p.eps);
-    const unsigned low = narrow(x.low.x) | narrow(x.low.y) << 16;
-    const unsigned high = narrow(x.high.x) | narrow(x.high.y) << 16;
+    const unsigned short* norm = slab + D::kLayout.k_norm;
+    if (is_k) {
+      x = warp_norm_rope<S>(me, x, norm, angles_of<S>(p, position, false), p.eps,
+                            PlantedFault::kSkipKNorm);
+    }
+    if (planted<S>(PlantedFault::kValueNormed) && !is_k) x = warp_norm(me, x, norm, p.eps);
+    const unsigned low = stored<S>(x.low.x) | stored<S>(x.low.y) << 16;
+    const unsigned high = stored<S>(x.high.x) | stored<S>(x.high.y) << 16;
     unsigned* near = reinterpret_cast<unsigned*>(is_k ? s.new_k : s.new_v) + lane;
     unsigned* far = reinterpret_cast<unsigned*>((is_k ? p.k_cache : p.v_cache) + row) + lane;
-    near[0] = far[0] = low;
-    near[32] = far[32] = high;
+    near[0] = low;
+    near[32] = high;
+    if (planted<S>(PlantedFault::kSlotUnwritten) && position == 16) return;
+    far[0] = low;
+    far[32] = high;
   }
 }
 

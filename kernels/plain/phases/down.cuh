@@ -40,7 +40,9 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
     for (int t = me.lane; t < count; t += 32) {
       const int r = rows.begin + first + t;
-      const float sum = p.residual[r] + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
+      const bool dropped = planted<S>(PlantedFault::kMlpResidualDropped) && layer == 1;
+      const float before = dropped ? 0.0f : p.residual[r];
+      const float sum = before + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
       p.residual[r] = sum;
       if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
     }

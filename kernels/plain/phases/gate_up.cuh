@@ -33,6 +33,10 @@ __device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& 
   block_matvec<kPairs>(s, tile, pairs.size(), row, [&](int first, int count) {
     for (int t = me.lane; t < count; t += 32) {
       const float gate = s.row_sums[t] * scale, up = s.row_sums[kPairs + t] * scale;
+      if (planted<S>(PlantedFault::kGelu)) {
+        p.swiglu[pairs.begin + first + t] = 0.5f * gate * (1.0f + erff(gate * 0.70710678f)) * up;
+        continue;
+      }
       p.swiglu[pairs.begin + first + t] = gate / (1.0f + __expf(-gate)) * up;
     }
   });

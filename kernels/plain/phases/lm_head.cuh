@@ -65,7 +65,8 @@ template <typename S>
 __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& s,
                                               const GridExchange& x, int step) {
   const Thread me = this_thread();
-  const Range rows = partition(p.vocab, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  Range rows = partition(p.vocab, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  if (planted<S>(PlantedFault::kTailRowsUnscored)) rows.end = min(rows.end, p.vocab - 128);
   const int first = rows.begin + me.warp;
   HeadRows<S> held{me, rows.end};
 #pragma unroll
@@ -80,7 +81,10 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
   unsigned long long best = 0;
   auto keep = [&](float logit, int row) {
     if (row >= rows.end) return;
-    best = max_key(best, best_key(logit, row));
+    if (planted<S>(PlantedFault::kNanLogit) && row == 0) logit = __uint_as_float(0x7fc00000u);
+    // A reduction by halving over 3 * 2^k slots loses every third.
+    const bool lost = planted<S>(PlantedFault::kArgmaxHalving) && row % 3 == 2;
+    if (!lost) best = max_key(best, ranked<S>(best_key(logit, row)));
     if (logits != nullptr && me.lane == 0) logits[row] = logit;
   };
 #pragma unroll 1

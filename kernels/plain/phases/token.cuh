@@ -8,6 +8,12 @@
 
 namespace mkbench::plain {
 
+// A key with its row's bits flipped where the highest of equal rows is to win. Its own inverse.
+template <typename S>
+__device__ __forceinline__ unsigned long long ranked(unsigned long long key) {
+  return planted<S>(PlantedFault::kArgmaxHighest) && key != kNanKey ? key ^ 0xffffffffull : key;
+}
+
 // The id that step `step` embeds; -1 when the step before had a NaN logit. Call after the wait for
 // the LM head.
 template <typename SharedMemory>
@@ -20,7 +26,7 @@ __device__ __forceinline__ int block_select_token(Thread me, const LaunchParams&
       for (int b = me.lane; b < static_cast<int>(gridDim.x); b += 32) {
         key = max_key(key, ptx::load_l2(p.best + b));
       }
-      key = warp_max_key(key);
+      key = ranked<typename SharedMemory::Shape>(warp_max_key(key));
       if (key != kNanKey) token = static_cast<int>(~static_cast<unsigned>(key));
       if (blockIdx.x == 0 && me.lane == 0) p.outputs[step - 1 - p.first_output] = token;
     }

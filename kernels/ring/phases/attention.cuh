@@ -21,6 +21,7 @@ struct Attended {
 };
 
 // What a lane loads for its dimension ahead of time, unconverted: a conversion would wait for it.
+// Of v, which has neither norm nor RoPE: one and no angle.
 struct HeadInputs {
   unsigned weight_bits;  // QK-norm, bf16
   float2 angle;          // cosine, sine
@@ -37,19 +38,15 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
       c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
-  float y = x;
-  if (me.warp < 12) {
-    SplitPlane& raw = c.s.raw[layer & 1];
-    const unsigned high = ptx::bf16_pair(x, 0.0f);
-    raw.high[at] = static_cast<unsigned short>(high);
-    raw.low[at] = static_cast<unsigned short>(ptx::bf16_pair(x - low_bf16(high), 0.0f));
-    const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
-    y = fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x);
-  }
-  SplitPlane& rotated = c.s.rotated[layer & 1];
-  const unsigned high = ptx::bf16_pair(y, 0.0f);
-  rotated.high[at] = static_cast<unsigned short>(high);
-  rotated.low[at] = static_cast<unsigned short>(ptx::bf16_pair(y - low_bf16(high), 0.0f));
+  const auto store = [at](SplitPlane& to, float value) {
+    const unsigned high = ptx::bf16_pair(value, 0.0f);
+    to.high[at] = static_cast<unsigned short>(high);
+    to.low[at] = static_cast<unsigned short>(ptx::bf16_pair(value - low_bf16(high), 0.0f));
+  };
+  store(c.s.raw[layer & 1], x);
+  const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
+  store(c.s.rotated[layer & 1],
+        fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x));
   ptx::named_sync<kOneMore>(kHeadVectors);
 }
 

@@ -62,12 +62,6 @@ __device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane&
   leave_out_rows(c, me, d);
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void await_statistics(const Consumer<kAblation>& c, int layer) {
-  wait_barrier(c.p, ptx::shared_address(&c.s.statistics_ready), layer & 1);
-  __syncwarp();
-}
-
 // All turns over the block's rows; K of the first is in registers.
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
@@ -77,7 +71,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
-    await_statistics(c, layer);
+    ptx::named_sync<kOneMore>(kStatistics);
     slow = kAblation == RingAblation::kNone && st.slow != 0;
   } else {
     a.clear();
@@ -89,7 +83,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
         if (a.has_rows(me, first)) a.scores(me, layer, s);
       }
       if (first == 0) {
-        await_statistics(c, layer);
+        ptx::named_sync<kOneMore>(kStatistics);
         slow = kAblation == RingAblation::kNone && st.slow != 0;
       }
       const Lane me = consumer_lane();
@@ -121,16 +115,16 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
   Attention<kSplit, kAblation> a(c, layer);
-  HeadInputs inputs{};
+  HeadInputs inputs{0x3f80u, make_float2(1.0f, 0.0f)};
   {
     const Lane me = consumer_lane();
     const int d = 16 * (me.warp & 3) + (me.lane & 15);
     if (me.warp < 12) {
       inputs.weight_bits =
           __ldg(c.p.qk_norms + (layer * 2 + (me.warp >> 3)) * kHeadDim + d + 64 * (me.lane >> 4));
+      inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
+                           static_cast<size_t>(a.site.position) * (kHeadDim / 2) + d);
     }
-    inputs.angle = __ldg(reinterpret_cast<const float2*>(c.p.rope) +
-                         static_cast<size_t>(a.site.position) * (kHeadDim / 2) + d);
   }
   ptx::named_sync<kOneMore>(kPartialsRead);
   if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());

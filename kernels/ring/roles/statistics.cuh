@@ -82,8 +82,8 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
     *reinterpret_cast<float4*>(&s.statistics.current0) =
         make_float4(current0 - reference0, current1 - reference1,
                     __int_as_float(slow || p.slow_attention != 0 ? 1 : 0), 0.0f);
-    ptx::barrier_arrive(ptx::shared_address(&s.statistics_ready));
   }
+  ptx::named_arrive<kOneMore>(kStatistics);
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 

@@ -1,0 +1,264 @@
+#include "harness/report/junit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "harness/report/render.h"
+#include "references/json_strict.h"
+
+namespace mkbench {
+namespace {
+
+// A console shows the first lines; the parity table of the report has every step.
+constexpr int kDifferencesShown = 10;
+
+enum class Outcome { kPassed, kFailure, kError, kSkipped };
+
+struct TestCase {
+  std::string name;
+  Outcome outcome = Outcome::kPassed;
+  std::string type;     // of a failure or an error
+  std::string message;  // one line
+  std::string detail;   // more lines, or nothing
+};
+
+struct Suite {
+  std::string name;
+  std::string seconds;  // empty: nothing was timed
+  std::vector<TestCase> cases;
+
+  int count(Outcome outcome) const {
+    int n = 0;
+    for (const TestCase& c : cases) n += c.outcome == outcome ? 1 : 0;
+    return n;
+  }
+};
+
+// A wrong result is the engine's failure; for what kept it from being judged it is an error.
+Outcome outcome_of(Verdict v) {
+  switch (exit_code(v)) {
+    case 0:
+      return v == Verdict::kSkipped ? Outcome::kSkipped : Outcome::kPassed;
+    case 3:
+    case 4:
+    case 5:
+    case 8:
+      return Outcome::kFailure;
+    default:
+      return Outcome::kError;
+  }
+}
+
+TestCase verdict_case(Verdict v, const std::vector<std::string>& reasons) {
+  TestCase test;
+  test.name = "verdict";
+  test.outcome = outcome_of(v);
+  test.type = verdict_name(v);
+  if (test.outcome == Outcome::kPassed) return test;
+  test.message = test.type;
+  if (!reasons.empty()) test.message += ": " + reasons.front();
+  if (reasons.size() > 1) test.detail = fmt::format("{}", fmt::join(reasons, "\n"));
+  return test;
+}
+
+// A strict prompt leaves no choice; elsewhere only what is WRONG is.
+bool is_wrong(const ParityRow& row) {
+  return row.verdict == StepVerdict::kWrong ||
+         (row.set == "strict" && row.verdict != StepVerdict::kExact);
+}
+
+std::string row_text(const ParityRow& row) {
+  return fmt::format("position {}: found {}, wanted {} ({}, margin {:.4g})", row.position,
+                     row.engine_id, row.reference_id, step_verdict_name(row.verdict), row.margin);
+}
+
+// Rows of one prompt, which stand together.
+TestCase prompt_case(const std::vector<ParityRow>& rows, size_t begin, size_t end) {
+  TestCase test;
+  test.name = fmt::format("prompt {} ({})", rows[begin].prompt, rows[begin].set);
+  int wrong = 0;
+  std::string first;
+  for (size_t i = begin; i < end; ++i) {
+    if (!is_wrong(rows[i])) continue;
+    if (++wrong == 1) first = row_text(rows[i]);
+    if (wrong <= kDifferencesShown) test.detail += row_text(rows[i]) + "\n";
+  }
+  if (wrong == 0) return test;
+  if (wrong > kDifferencesShown)
+    test.detail += fmt::format("and {} more\n", wrong - kDifferencesShown);
+  test.outcome = Outcome::kFailure;
+  test.type = "tokens";
+  test.message = fmt::format("{} of {} tokens differ; first at {}", wrong, end - begin, first);
+  return test;
+}
+
+void add_prompts(Suite& suite, const std::vector<ParityRow>& rows) {
+  const auto same = [&](size_t a, size_t b) {
+    return rows[a].prompt == rows[b].prompt && rows[a].set == rows[b].set;
+  };
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    for (end = begin + 1; end < rows.size() && same(begin, end);) ++end;
+    suite.cases.push_back(prompt_case(rows, begin, end));
+  }
+}
+
+// "check r_rms": failed with value and limit where it is a number; what does not apply is skipped.
+TestCase check_case(const CheckResult& result) {
+  TestCase test;
+  test.name = fmt::format("check {}", check_name(result.check));
+  if (result.status == CheckStatus::kPassed) return test;
+  const bool failed = result.status == CheckStatus::kFailed;
+  test.outcome = failed ? Outcome::kFailure : Outcome::kSkipped;
+  test.type = check_name(result.check);
+  test.message = result.detail;
+  if (failed && result.value && result.limit)
+    test.message += fmt::format("{}found {:.6g}, limit {:.6g}", result.detail.empty() ? "" : ": ",
+                                *result.value, *result.limit);
+  // What the check promises, for those who do not know its name.
+  test.detail = std::string(check_table()[static_cast<size_t>(result.check)].promise);
+  return test;
+}
+
+// Timed ids are held to the checked ones after the parity report is written.
+TestCase receipts_case(const EngineReport& e) {
+  CheckResult result;
+  result.check = Check::kReceipts;
+  if (e.receipts_wrong > 0) {
+    result.status = CheckStatus::kFailed;
+    result.detail = fmt::format("{} of {} timed ids differ", e.receipts_wrong, e.receipts_checked);
+  }
+  return check_case(result);
+}
+
+Suite engine_suite(const CaseReport& c, const EngineReport& e) {
+  Suite suite;
+  suite.name = fmt::format("{} / {}", c.name, e.name);
+  if (e.resolved_name != e.name && !e.resolved_name.empty())
+    suite.name += fmt::format(" ({})", e.resolved_name);
+  double ms = 0;
+  for (const Sample& s : e.samples) ms += s.times.host_ms;
+  if (ms > 0) suite.seconds = fmt::format("{:.6f}", ms / 1000);
+  if (e.parity) {
+    add_prompts(suite, e.parity->rows);
+    for (const CheckResult& result : e.parity->checks) suite.cases.push_back(check_case(result));
+  }
+  if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
+    suite.cases.push_back(receipts_case(e));
+  suite.cases.push_back(verdict_case(e.verdict, e.reasons));
+  return suite;
+}
+
+Suite verdict_suite(const std::string& name, Verdict v, const std::vector<std::string>& reasons) {
+  Suite suite;
+  suite.name = name;
+  suite.cases.push_back(verdict_case(v, reasons));
+  return suite;
+}
+
+// What befell a case as a whole (a model that cannot be loaded), or all of them (Ctrl-C), is the
+// result of no engine: it has a suite of its own.
+std::vector<Suite> suites_of(const Report& report) {
+  std::vector<Suite> suites;
+  bool report_told = false;
+  for (const CaseReport& c : report.cases) {
+    bool case_told = false;
+    for (const EngineReport& e : c.engines) {
+      suites.push_back(engine_suite(c, e));
+      case_told = case_told || e.verdict == c.verdict;
+    }
+    if (!case_told) suites.push_back(verdict_suite(c.name, c.verdict, c.reasons));
+    report_told = report_told || c.verdict == report.verdict;
+  }
+  if (!report_told) suites.push_back(verdict_suite("mkbench", report.verdict, report.reasons));
+  return suites;
+}
+
+const char* element_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kFailure:
+      return "failure";
+    case Outcome::kError:
+      return "error";
+    default:
+      return "skipped";
+  }
+}
+
+std::string case_text(const TestCase& test, const std::string& suite) {
+  const std::string head = fmt::format("    <testcase classname=\"{}\" name=\"{}\"",
+                                       xml_escape(suite), xml_escape(test.name));
+  if (test.outcome == Outcome::kPassed) return head + "/>\n";
+  const char* element = element_of(test.outcome);
+  std::string text = fmt::format("{}>\n      <{} message=\"{}\"", head, element,
+                                 xml_escape(one_line(test.message, 600)));
+  if (test.outcome != Outcome::kSkipped) text += fmt::format(" type=\"{}\"", xml_escape(test.type));
+  text +=
+      test.detail.empty() ? "/>\n" : fmt::format(">{}</{}>\n", xml_escape(test.detail), element);
+  return text + "    </testcase>\n";
+}
+
+std::string counts_text(int tests, int failures, int errors, int skipped) {
+  return fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"", tests, failures,
+                     errors, skipped);
+}
+
+// Bytes of the character at the beginning of `text`, 0 where XML 1.0 has no such character.
+size_t xml_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return (first < 0x20 && first != '\n') || first == 0x7f ? 0 : 1;
+  for (size_t size = 2; size <= std::min<size_t>(4, text.size()); ++size) {
+    const std::string_view sequence = text.substr(0, size);
+    if (find_invalid_utf8(sequence) != std::string_view::npos) continue;
+    return sequence == "\xef\xbf\xbe" || sequence == "\xef\xbf\xbf" ? 0 : size;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string xml_escape(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t size = xml_character(std::string_view(text).substr(i));
+    if (size == 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i++]));
+      continue;
+    }
+    const std::string_view found = std::string_view(text).substr(i, size);
+    out += found == "&"    ? "&amp;"
+           : found == "<"  ? "&lt;"
+           : found == ">"  ? "&gt;"
+           : found == "\"" ? "&quot;"
+           : found == "\n" ? "&#10;"
+                           : found;
+    i += size;
+  }
+  return out;
+}
+
+std::string render_junit(const Report& report) {
+  std::string text;
+  int tests = 0, failures = 0, errors = 0, skipped = 0;
+  for (const Suite& suite : suites_of(report)) {
+    const int failed = suite.count(Outcome::kFailure), broken = suite.count(Outcome::kError);
+    const int left_out = suite.count(Outcome::kSkipped), all = static_cast<int>(suite.cases.size());
+    tests += all;
+    failures += failed;
+    errors += broken;
+    skipped += left_out;
+    text += fmt::format("  <testsuite name=\"{}\" {}{}>\n", xml_escape(suite.name),
+                        counts_text(all, failed, broken, left_out),
+                        suite.seconds.empty() ? "" : fmt::format(" time=\"{}\"", suite.seconds));
+    for (const TestCase& test : suite.cases) text += case_text(test, suite.name);
+    text += "  </testsuite>\n";
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"mkbench\" {}>\n{}"
+      "</testsuites>\n",
+      counts_text(tests, failures, errors, skipped), text);
+}
+
+}  // namespace mkbench

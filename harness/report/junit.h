@@ -1,0 +1,20 @@
+// The report as JUnit XML, for CI systems: a suite for each case and engine, a test case for each
+// prompt and each check of its parity, and one for its verdict.
+#pragma once
+
+#include <string>
+
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// `text` inside an element or a double-quoted attribute. XML 1.0 has no form for most control
+// characters, nor for bytes that are not UTF-8: they become escapes like \x07.
+std::string xml_escape(const std::string& text);
+
+// Wrong results are failures; an engine or a case that could not be judged (crash, hang, no usable
+// reference) is an error; what does not apply, or was skipped, is skipped. A time is given only
+// where the samples were timed.
+std::string render_junit(const Report& report);
+
+}  // namespace mkbench

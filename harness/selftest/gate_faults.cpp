@@ -1,0 +1,262 @@
+#include "harness/selftest/gate_faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "references/error.h"
+#include "references/oracle.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+using Shared = std::shared_ptr<const Recording>;
+using Reports = std::vector<ParityReport>;
+
+Reports judge_one(const Shared& recording, const GreedyReference& reference, ReplayOptions options,
+                  const Judge& judge) {
+  const auto engine = make_replay(recording, std::move(options));
+  return {judge(*engine, reference)};
+}
+
+Reports sound(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  return judge_one(recording, reference, {}, judge);
+}
+
+// Another id at one step alone, at every step of a strict prompt in turn; the logits stay right.
+Reports random_token(const Shared& recording, const GreedyReference& reference,
+                     const Judge& judge) {
+  constexpr size_t kPrompt = 1;
+  Reports reports;
+  for (size_t step = 0; step < reference.prompts[kPrompt].steps.size(); ++step) {
+    const auto edit = [&](const ReplayedStep& at) {
+      if (at.prompt != kPrompt || at.step != step) return;
+      const auto vocab = static_cast<uint64_t>(recording->vocab);
+      const uint64_t other = 1 + splitmix64(step) % (vocab - 1);
+      *at.id = static_cast<int32_t>((static_cast<uint64_t>(*at.id) + other) % vocab);
+    };
+    reports.push_back(judge_one(recording, reference, {.edit = edit}, judge)[0]);
+  }
+  return reports;
+}
+
+// The step that is least decided in the whole reference.
+struct Place {
+  size_t prompt = 0, step = 0;
+  bool is(const ReplayedStep& at) const { return at.prompt == prompt && at.step == step; }
+};
+
+Place least_decided(const GreedyReference& reference) {
+  Place place;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t p = 0; p < reference.prompts.size(); ++p) {
+    const auto& steps = reference.prompts[p].steps;
+    for (size_t t = 0; t < steps.size(); ++t) {
+      if (steps[t].margin >= least) continue;
+      least = steps[t].margin;
+      place = {p, t};
+    }
+  }
+  return place;
+}
+
+// Two equal logits, and the higher index of the two is emitted.
+Reports highest_among_equals(const Shared& recording, const GreedyReference& reference,
+                             const Judge& judge) {
+  const Place place = least_decided(reference);
+  const ReferenceStep& step = reference.prompts[place.prompt].steps[place.step];
+  const auto edit = [&](const ReplayedStep& at) {
+    if (!place.is(at)) return;
+    const int32_t first = step.top_ids[0], second = step.top_ids[1];
+    (*at.logits)[static_cast<size_t>(second)] = (*at.logits)[static_cast<size_t>(first)];
+    *at.id = std::max(first, second);
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+// The runner-up of the least decided step, whose logit is not the largest.
+Reports second_best(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  const Place place = least_decided(reference);
+  const int32_t second = reference.prompts[place.prompt].steps[place.step].top_ids[1];
+  const auto edit = [&](const ReplayedStep& at) {
+    if (place.is(at)) *at.id = second;
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+Reports nan_logit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  const auto edit = [](const ReplayedStep& at) {
+    if (at.prompt == 0 && at.step == 0) at.logits->back() = std::nanf("");
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+// An argmax that compares with NaN and so answers 0.
+Reports nan_gives_zero(const Shared& recording, const GreedyReference& reference,
+                       const Judge& judge) {
+  const auto edit = [](const ReplayedStep& at) {
+    if (at.prompt != 0 || at.step != 0) return;
+    std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
+    *at.id = 0;
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+Reports stuck_counter(const Shared& recording, const GreedyReference& reference,
+                      const Judge& judge) {
+  return judge_one(recording, reference, {.stuck_counter = true}, judge);
+}
+
+Reports stale_output(const Shared& recording, const GreedyReference& reference,
+                     const Judge& judge) {
+  return judge_one(recording, reference, {.stale_output = true}, judge);
+}
+
+Reports short_output(const Shared& recording, const GreedyReference& reference,
+                     const Judge& judge) {
+  return judge_one(recording, reference, {.missing_ids = 1}, judge);
+}
+
+// The last bit of one logit alternates from call to call.
+Reports bits_differ(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  const auto edit = [](const ReplayedStep& at) {
+    float& logit = at.logits->front();
+    if (at.decode % 2 == 0) logit = std::nextafter(logit, 2 * std::abs(logit) + 1);
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+// Other ids when nobody asks for logits.
+Reports other_without_logits(const Shared& recording, const GreedyReference& reference,
+                             const Judge& judge) {
+  const Place place = least_decided(reference);
+  const int32_t second = reference.prompts[place.prompt].steps[place.step].top_ids[1];
+  const auto edit = [&](const ReplayedStep& at) {
+    if (place.is(at) && !at.with_logits) *at.id = second;
+  };
+  return judge_one(recording, reference, {.edit = edit}, judge);
+}
+
+// `reference` as if B' had been as wrong at every step: then each ratio can be above its limit
+// alone. Large against what |e| of one logit is, small against what moves a token.
+GreedyReference even(GreedyReference reference, double kl) {
+  for (ReferencePrompt& prompt : reference.prompts) {
+    for (ReferenceStep& step : prompt.steps) {
+      step.baseline_error_norm = 4;
+      step.baseline_error_inf_top = 0.25;
+      step.baseline_kl = kl;
+    }
+  }
+  return reference;
+}
+
+float signed_noise(const ReplayedStep& at, size_t id, double amplitude) {
+  const uint64_t key = splitmix64((at.prompt << 40) ^ (at.step << 20) ^ id);
+  return static_cast<float>(key & 1 ? amplitude : -amplitude);
+}
+
+using Disturbance = std::function<void(const ReplayedStep&, double amplitude)>;
+
+// What moves one ratio and leaves the others: an error of one size on ids below T's top 32 (at
+// every step, or at one), on one of the top 32, or on the top of the least decided step, whose
+// token stays.
+Disturbance disturbance_of(Check check, const GreedyReference& reference) {
+  const auto is_top = [&reference](const ReplayedStep& at, size_t id) {
+    const auto& top = reference.prompts[at.prompt].steps[at.step].top_ids;
+    return std::find(top.begin(), top.end(), static_cast<int32_t>(id)) != top.end();
+  };
+  const Place place = least_decided(reference);
+  switch (check) {
+    case Check::kInf:
+      return [&reference](const ReplayedStep& at, double amplitude) {
+        if (at.prompt != 0 || at.step != 3) return;
+        const int32_t ninth = reference.prompts[0].steps[3].top_ids[8];
+        (*at.logits)[static_cast<size_t>(ninth)] -= static_cast<float>(amplitude);
+      };
+    case Check::kKl:
+      return [&reference, place](const ReplayedStep& at, double amplitude) {
+        if (!place.is(at)) return;
+        const int32_t top = reference.prompts[at.prompt].steps[at.step].top_ids[0];
+        (*at.logits)[static_cast<size_t>(top)] += static_cast<float>(amplitude);
+      };
+    default:
+      return [is_top, check](const ReplayedStep& at, double amplitude) {
+        if (check == Check::kStep && (at.prompt != 0 || at.step != 3)) return;
+        for (size_t id = 0; id < at.logits->size(); ++id) {
+          if (!is_top(at, id)) (*at.logits)[id] += signed_noise(at, id, amplitude);
+        }
+      };
+  }
+}
+
+double value_of(const ParityReport& report, Check check) {
+  const CheckResult* result = find_check(report, check);
+  return result != nullptr && result->value ? *result->value : 0.0;
+}
+
+double limit_of(const ParityReport& report, Check check) {
+  const CheckResult* result = find_check(report, check);
+  if (result == nullptr || !result->limit) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("selftest: {} has no limit in the report", check_name(check)));
+  }
+  return *result->limit;
+}
+
+// A ratio just above its limit (kSide = 1), or just below it: the amplitude is found by halving.
+template <Check kCheck, int kSide>
+Reports at_limit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+  constexpr double kDistance = 0.03, kClose = 0.01;
+  const GreedyReference evened = even(reference, kCheck == Check::kKl ? 1e-5 : 1e-2);
+  const Disturbance disturb = disturbance_of(kCheck, evened);
+  const auto at = [&](double amplitude) {
+    const auto edit = [&](const ReplayedStep& step) {
+      disturb(step, amplitude);
+      *step.id = argmax_lowest(*step.logits);
+    };
+    return judge_one(recording, evened, {.edit = edit}, judge)[0];
+  };
+  const double target = limit_of(at(0), kCheck) * (1 + kSide * kDistance);
+  double low = 0, high = 8;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    const ParityReport report = at(middle);
+    const double value = value_of(report, kCheck);
+    if (std::abs(value / target - 1) <= kClose) return {report};
+    (value < target ? low : high) = middle;
+  }
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("selftest: no amplitude gives {} {:.4g}", check_name(kCheck), target));
+}
+
+}  // namespace
+
+const std::vector<GateFault>& gate_faults() {
+  static const std::vector<GateFault> table = {
+      {"sound", sound},
+      {"random_token", random_token},
+      {"highest_among_equals", highest_among_equals},
+      {"second_best", second_best},
+      {"nan_logit", nan_logit},
+      {"nan_gives_zero", nan_gives_zero},
+      {"stuck_counter", stuck_counter},
+      {"stale_output", stale_output},
+      {"short_output", short_output},
+      {"bits_differ", bits_differ},
+      {"other_without_logits", other_without_logits},
+      {"r_rms_above", at_limit<Check::kRms, 1>},
+      {"r_rms_below", at_limit<Check::kRms, -1>},
+      {"r_step_above", at_limit<Check::kStep, 1>},
+      {"r_step_below", at_limit<Check::kStep, -1>},
+      {"r_inf_above", at_limit<Check::kInf, 1>},
+      {"r_inf_below", at_limit<Check::kInf, -1>},
+      {"r_kl_above", at_limit<Check::kKl, 1>},
+      {"r_kl_below", at_limit<Check::kKl, -1>},
+  };
+  return table;
+}
+
+}  // namespace mkbench

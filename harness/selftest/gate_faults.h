@@ -1,0 +1,28 @@
+// Faults of the gate's own logic: recorded logits with an edit, and which checks then fail.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/parity/parity.h"
+#include "harness/selftest/recorded_engine.h"
+
+namespace mkbench {
+
+// Judges an engine by a reference as the gate does.
+using Judge = std::function<ParityReport(Engine&, const GreedyReference&)>;
+
+struct GateFault {
+  std::string_view name;
+  // Replays `recording` with the fault, as often as the fault has places, and returns one report a
+  // place.
+  std::vector<ParityReport> (*run)(const std::shared_ptr<const Recording>& recording,
+                                   const GreedyReference& reference, const Judge& judge);
+};
+
+const std::vector<GateFault>& gate_faults();
+
+}  // namespace mkbench

@@ -1,0 +1,252 @@
+#include "harness/selftest/lanes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/parity/findings.h"
+#include "harness/parity/isolation.h"
+#include "harness/parity/ratchet.h"
+#include "harness/parity/repeats.h"
+#include "harness/selftest/faulty_engine.h"
+#include "harness/selftest/gate_faults.h"
+#include "harness/selftest/probes.h"
+#include "kernels/host_twin/host_twin.h"
+#include "references/error.h"
+#include "references/snapshot.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int kMaxContext = 1024;
+constexpr std::string_view kFourLayers = "four layers";
+
+PlantedFault fault_of(const FaultLane& lane) {
+  for (const PlantedFaultInfo& info : planted_faults()) {
+    if (info.name == lane.plant) return info.fault;
+  }
+  if (lane.plant == "none") return PlantedFault::kNone;
+  throw Error(ErrorKind::kRuntime,
+              "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
+}
+
+// Most ids of the prompts that are repeated in a lane: a lane has a second.
+constexpr size_t kLongestRepeated = 24;
+// Cache lengths that a lane's sweep takes step by step, and the longest that it jumps to.
+constexpr int kSweptSteps = 96, kSweptLongest = 132;
+
+const std::function<void()> kNoStop = [] {};
+
+ParityOptions options_for(const ModelShape& shape) {
+  ParityOptions options;
+  options.vocab = shape.vocab;
+  options.layers = shape.layers;
+  return options;
+}
+
+std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
+  std::vector<ReferencePrompt> prompts;
+  for (const ReferencePrompt& p : reference.prompts) {
+    if (p.ids.size() <= kLongestRepeated) prompts.push_back(p);
+  }
+  return prompts_to_repeat(prompts);
+}
+
+// From the first id of the first prompt on.
+SweepTruth sweep_of(const ModelWeights& weights, Engine& truth, Engine& head_fp32,
+                    const GreedyReference& reference) {
+  return live_sweep(truth, head_fp32, weights.config.shape.vocab,
+                    {reference.prompts.front().ids.front()}, kSweptSteps, kSweptLongest, kNoStop);
+}
+
+bool is_control(const FaultLane& lane) {
+  return std::any_of(fault_rows().begin(), fault_rows().end(),
+                     [&](const FaultRow& row) { return row.id == lane.row && row.control; });
+}
+
+LaneOutcome outcome_of(const ParityReport& report) {
+  LaneOutcome outcome{.failing = {}, .r_rms = report.r_rms, .note = report.reason};
+  for (const CheckResult& check : report.checks) {
+    if (check.status == CheckStatus::kFailed) outcome.failing.emplace_back(check_name(check.check));
+  }
+  return outcome;
+}
+
+bool is_probes(Lane lane) { return lane == Lane::kTwinProbes || lane == Lane::kPlainProbes; }
+
+}  // namespace
+
+const LaneRunner::Case& LaneRunner::case_of(const std::string& model) {
+  const std::lock_guard guard(mutex_);
+  const auto known = cases_.find(model);
+  if (known != cases_.end()) return known->second;
+  return cases_[model] = model == kFourLayers ? four_layers_case() : committed_case(model);
+}
+
+LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
+  Case c;
+  c.weights = load_model(resolve_model(model), 0);
+  const auto files = find_references(data_dir(), model);
+  if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
+  c.reference = read_reference(files[0]);
+  c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
+  const auto head_fp32 =
+      make_host_twin(c.weights, {.max_context = kMaxContext, .fault = PlantedFault::kHfRounding});
+  c.sweep = sweep_of(c.weights, *make_oracle_engine(c.weights), *head_fp32, c.reference);
+  return c;
+}
+
+// The first four layers of the analytic checkpoint and a part of its vocabulary, judged live: T is
+// the oracle, B' the host twin that rounds where HF does, B the same with rounded logits.
+LaneRunner::Case LaneRunner::four_layers_case() {
+  constexpr int kLayers = 4, kVocab = 4096, kSteps = 16;
+  Case c;
+  c.weights = make_synthetic("early", 0, kLayers);
+  c.weights.config.shape.vocab = c.weights.embed_tokens.rows = c.weights.lm_head.rows = kVocab;
+  std::vector<std::vector<int32_t>> prompts;
+  for (const uint64_t length : {1, 7, 24, 40}) {
+    std::vector<int32_t> ids;
+    for (uint64_t i = 0; i < length; ++i) {
+      ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % kVocab));
+    }
+    prompts.push_back(std::move(ids));
+  }
+  const auto twin = [&c](PlantedFault rounding) {
+    return make_host_twin(c.weights, {.max_context = kMaxContext, .fault = rounding});
+  };
+  const auto truth = make_oracle_engine(c.weights);
+  const auto head_fp32 = twin(PlantedFault::kHfRounding);
+  const auto baseline = twin(PlantedFault::kBf16Logits);
+  c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
+  c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference);
+  return c;
+}
+
+std::unique_ptr<Engine> LaneRunner::engine(const FaultLane& lane, const ModelWeights& weights,
+                                           int max_context) const {
+  const PlantedFault fault = fault_of(lane);
+  const ModelWeights planted = with_planted_fault(weights, fault);
+  std::unique_ptr<Engine> engine;
+  if (lane_info(lane.lane).cuda) {
+    if (!cuda_) {
+      throw Error(ErrorKind::kUnsupportedDevice, "selftest: this lane needs a GPU: --device cuda");
+    }
+    engine = cuda_(lane.lane == Lane::kRing ? "ring" : "plain", planted, max_context, fault);
+  } else {
+    // One thread: lanes run side by side.
+    engine = make_host_twin(planted, {.max_context = max_context, .threads = 1, .fault = fault});
+  }
+  return with_fault_around(std::move(engine), fault);
+}
+
+LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
+  const Case& c = case_of(std::string(lane.model));
+  const auto found = std::find_if(gate_faults().begin(), gate_faults().end(),
+                                  [&](const GateFault& fault) { return fault.name == lane.plant; });
+  if (found == gate_faults().end()) {
+    throw Error(ErrorKind::kRuntime,
+                "fault table: no fault of the gate is called '" + std::string(lane.plant) + "'");
+  }
+  const ModelShape& shape = c.weights.config.shape;
+  const auto judge = [&](Engine& engine, const GreedyReference& reference) {
+    ParityReport report = judge_parity(engine, reference, options_for(shape));
+    Findings findings;
+    judge_repeats(engine, short_prompts(reference), shape.vocab, kNoStop, findings);
+    findings.conclude(report);
+    return report;
+  };
+  const auto reports = found->run(c.recording, c.reference, judge);
+  // Wherever the fault stands, the same checks must fail.
+  LaneOutcome first = outcome_of(reports.at(0));
+  for (const ParityReport& report : reports) {
+    LaneOutcome other = outcome_of(report);
+    if (other.failing != first.failing) return other;
+  }
+  return first;
+}
+
+double LaneRunner::sound_r_rms(const FaultLane& lane, const Case& c) {
+  const std::string key = fmt::format("{} {}", lane_info(lane.lane).name, lane.model);
+  const std::lock_guard guard(sound_mutex_);
+  const auto known = sound_.find(key);
+  if (known != sound_.end()) return known->second;
+  FaultLane sound = lane;
+  sound.plant = "none";
+  const std::unique_ptr<Engine> e = engine(sound, c.weights, kMaxContext);
+  const ParityReport report = judge_parity(*e, c.reference, options_for(c.weights.config.shape));
+  if (!report.r_rms) {
+    throw Error(ErrorKind::kRuntime,
+                "selftest: no R_rms of the engine without a fault, lane " + key);
+  }
+  return sound_[key] = *report.r_rms;
+}
+
+LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
+  const Case& c = case_of(std::string(lane.model));
+  ModelWeights planted = with_planted_fault(c.weights, fault_of(lane));
+  planted.sha256 = hash_weights(planted);
+  LaneOutcome outcome;
+  try {
+    check_reference_weights(c.reference, planted);
+  } catch (const Error& error) {
+    outcome.failing.emplace_back(check_name(Check::kWeights));
+    outcome.note = error.what();
+  }
+  return outcome;
+}
+
+// As the gate judges a candidate. For a ratchet it has R_rms of the engine without a fault, in the
+// place of a committed value; a control is another kernel than that, and has none.
+LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
+  const Case& c = case_of(std::string(lane.model));
+  const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);
+  ParityOptions options = options_for(c.weights.config.shape);
+  if (!is_control(lane)) {
+    const EngineCapabilities can = e->capabilities();
+    options.ratchet_key = RatchetKey{.engine = can.name,
+                                     .card = card_of(can.device),
+                                     .model = c.reference.model_name,
+                                     .lagset = ""};
+    options.ratchet = sound_r_rms(lane, c);
+  }
+  ParityReport report = judge_parity(*e, c.reference, options);
+  Findings findings;
+  const std::vector<ReferencePrompt> prompts = short_prompts(c.reference);
+  judge_repeats(*e, prompts, options.vocab, kNoStop, findings);
+  judge_isolation(
+      *e, prompts.front(), prompts.back(), options.vocab,
+      [&] { return engine(lane, c.weights, kMaxContext); }, kNoStop, findings);
+  judge_sweep(*e, c.sweep, options, kNoStop, findings);
+  findings.conclude(report);
+  return outcome_of(report);
+}
+
+LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {
+  const Case& c = case_of(std::string(lane.model));
+  const auto make = [&](const ModelWeights& weights, int max_context) {
+    return engine(lane, weights, max_context);
+  };
+  LaneOutcome outcome;
+  for (const ProbeResult& result : run_probes(make, c.weights)) {
+    if (result.passed) continue;
+    outcome.failing.emplace_back(result.name);
+    if (outcome.note.empty()) outcome.note = result.detail;
+  }
+  return outcome;
+}
+
+LaneOutcome LaneRunner::run(const FaultLane& lane) {
+  try {
+    if (lane.lane == Lane::kGate) return run_gate(lane);
+    if (lane.lane == Lane::kLoader) return run_loader(lane);
+    return is_probes(lane.lane) ? run_probes_on(lane) : run_engine(lane);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInvalidReference ||
+        error.kind() == ErrorKind::kUnsupportedDevice)
+      throw;
+    return {.failing = {"error"}, .r_rms = std::nullopt, .note = error.what()};
+  }
+}
+
+}  // namespace mkbench

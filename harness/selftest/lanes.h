@@ -1,0 +1,61 @@
+// Runs lanes of the fault table.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "harness/parity/parity.h"
+#include "harness/parity/sweep.h"
+#include "harness/selftest/fault_table.h"
+#include "harness/selftest/recorded_engine.h"
+#include "references/engine.h"
+#include "references/greedy_reference.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// Makes a CUDA engine ("plain" or "ring") with a fault of its kernel or of its host side; `weights`
+// hold theirs already.
+using CudaEngineMaker = std::function<std::unique_ptr<Engine>(
+    const std::string& name, const ModelWeights& weights, int max_context, PlantedFault fault)>;
+
+class LaneRunner {
+ public:
+  // Without a maker, lanes of CUDA engines throw Error(kUnsupportedDevice).
+  explicit LaneRunner(CudaEngineMaker cuda = {}) : cuda_(std::move(cuda)) {}
+
+  // Thread-safe for lanes that need no GPU. What an engine throws is the outcome's note, and its
+  // failing set then says "error"; defects of references and models throw Error.
+  LaneOutcome run(const FaultLane& lane);
+
+ private:
+  // A model with what judges it, made once.
+  struct Case {
+    ModelWeights weights;
+    GreedyReference reference;
+    std::shared_ptr<const Recording> recording;  // null where nothing is committed
+    SweepTruth sweep;
+  };
+  const Case& case_of(const std::string& model);
+  static Case committed_case(const std::string& model);
+  static Case four_layers_case();
+  std::unique_ptr<Engine> engine(const FaultLane& lane, const ModelWeights& weights,
+                                 int max_context) const;
+  // R_rms of the lane's engine without a fault.
+  double sound_r_rms(const FaultLane& lane, const Case& c);
+  LaneOutcome run_gate(const FaultLane& lane);
+  LaneOutcome run_loader(const FaultLane& lane);
+  LaneOutcome run_engine(const FaultLane& lane);
+  LaneOutcome run_probes_on(const FaultLane& lane);
+
+  const CudaEngineMaker cuda_;
+  std::mutex mutex_;  // guards cases_
+  std::map<std::string, Case> cases_;
+  std::mutex sound_mutex_;  // guards sound_
+  std::map<std::string, double> sound_;
+};
+
+}  // namespace mkbench

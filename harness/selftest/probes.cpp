@@ -1,0 +1,268 @@
+#include "harness/selftest/probes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "references/error.h"
+#include "references/oracle.h"
+#include "references/weight_edit.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int32_t kFirstId = 97;  // 'a' in the tiny checkpoints
+constexpr int kContext = 128;
+
+// A failed expectation of a probe.
+struct Unmet {
+  double value;
+  std::string detail;
+};
+
+std::vector<float> logits_of_step(Engine& e, int32_t id, int vocab) {
+  std::vector<float> logits(static_cast<size_t>(vocab), std::numeric_limits<float>::quiet_NaN());
+  e.step(id, logits.data());
+  return logits;
+}
+
+// Root mean square of the difference over that of `b`; infinite where a value is not finite.
+double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = double{a[i]} - double{b[i]};
+    difference += d * d;
+    size += double{b[i]} * double{b[i]};
+  }
+  const double ratio = std::sqrt(difference / size);
+  return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+}
+
+double require_at_most(double value, double limit, const std::string& what) {
+  if (value <= limit) return value;
+  throw Unmet{value, fmt::format("{}: {:.3g}, wanted at most {:.3g}", what, value, limit)};
+}
+
+// The first layer alone.
+ModelWeights one_layer(ModelWeights w) {
+  w.config.shape.layers = 1;
+  w.layers.resize(1);
+  return w;
+}
+
+// `w` with a head whose row `row` is `factor` times its row `from`.
+ModelWeights with_head_row(const ModelWeights& w, int row, int from, float factor) {
+  WeightEdit edit(w);
+  edit.untie();
+  Matrix& head = edit.weights().lm_head;
+  std::vector<Bf16>& values = edit.own(head);
+  for (int c = 0; c < head.cols; ++c) {
+    values[static_cast<size_t>(int64_t{row} * head.cols + c)] =
+        to_bf16(factor * to_float(w.lm_head.row(from)[static_cast<size_t>(c)]));
+  }
+  return edit.weights();
+}
+
+int32_t token_of(const EngineMaker& make, const ModelWeights& w) {
+  return make(w, 4)->step(kFirstId);
+}
+
+// Every row of the vocabulary can win.
+double probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
+  const ModelWeights w = one_layer(tiny);
+  const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
+  const int32_t best = argmax_lowest(logits);
+  int missed = 0, first = -1;
+  for (int row = 0; row < w.lm_head.rows; ++row) {
+    if (token_of(make, with_head_row(w, row, best, 2)) == row) continue;
+    ++missed;
+    if (first < 0) first = row;
+  }
+  return require_at_most(missed, 0, fmt::format("rows that cannot win, first {}", first));
+}
+
+// Among equal rows the lowest wins, wherever they lie.
+double probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
+  const ModelWeights w = one_layer(tiny);
+  const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
+  const int32_t best = argmax_lowest(logits);
+  int wrong = 0, first = -1;
+  for (int row = 0; row < w.lm_head.rows; row += 5) {
+    if (token_of(make, with_head_row(w, row, best, 1)) == std::min(row, best)) continue;
+    ++wrong;
+    if (first < 0) first = row;
+  }
+  return require_at_most(
+      wrong, 0,
+      fmt::format("rows equal to row {} of which the higher wins, first {}", best, first));
+}
+
+// Hidden states so small that eps decides: the mean square of the embedding is that of eps.
+double probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
+  WeightEdit edit(one_layer(tiny));
+  edit.untie();
+  Matrix& embedding = edit.weights().embed_tokens;
+  double squares = 0;
+  for (const Bf16 x : embedding.row(kFirstId)) squares += double{to_float(x)} * to_float(x);
+  const double rms = std::sqrt(squares / embedding.cols);
+  const auto factor = static_cast<float>(std::sqrt(1e-6) / rms);
+  edit.each_value(embedding, [factor](float x) { return x * factor; });
+  const std::vector<float> truth = Oracle(edit.weights(), 1).step(kFirstId);
+  const auto e = make(edit.weights(), 4);
+  return require_at_most(relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth),
+                         0.02, "relative error of logits");
+}
+
+// Scores beyond what exp() can hold: softmax has to take their maximum off. Also with scores that
+// are all far below zero.
+double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
+  double worst = 0;
+  for (const float factor : {64.0f, -64.0f}) {
+    WeightEdit edit(one_layer(tiny));
+    edit.each_value(edit.weights().layers[0].q_norm, [factor](float x) { return x * factor; });
+    Oracle oracle(edit.weights(), 1);
+    const auto e = make(edit.weights(), 4);
+    // At the first position the weight is 1 whatever the score.
+    const std::vector<float> truth = oracle.step(kFirstId);
+    worst =
+        std::max(worst, relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth));
+    const std::vector<float> second = logits_of_step(*e, kFirstId + 1, edit.shape().vocab);
+    if (!std::all_of(second.begin(), second.end(), [](float x) { return std::isfinite(x); })) {
+      worst = std::numeric_limits<double>::infinity();
+    }
+  }
+  return require_at_most(worst, 0.02, "relative error of logits");
+}
+
+// Attention over equal values gives that value at every context: weights must sum to one.
+double probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
+  const ModelWeights w = one_layer(tiny);
+  const int vocab = w.config.shape.vocab;
+  const auto e = make(w, kContext);
+  const std::vector<float> alone = logits_of_step(*e, kFirstId, vocab);
+  double worst = 0;
+  for (int t = 1; t < kContext; ++t) {
+    worst = std::max(worst, relative_error(logits_of_step(*e, kFirstId, vocab), alone));
+  }
+  return require_at_most(worst, 1e-5, "logits of one id, repeated: largest relative change");
+}
+
+// Without attention nothing is ever rounded to bf16: an engine and the truth differ by the order of
+// their fp32 sums alone.
+double probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
+  WeightEdit edit(tiny);
+  for (LayerWeights& layer : edit.weights().layers) {
+    edit.each_value(layer.o_proj, [](float) { return 0.0f; });
+  }
+  Oracle oracle(edit.weights(), 1);
+  const auto e = make(edit.weights(), kContext);
+  double worst = 0;
+  for (const int32_t id : {kFirstId, kFirstId + 7, 32}) {
+    const std::vector<float> truth = oracle.step(id);
+    worst = std::max(worst, relative_error(logits_of_step(*e, id, edit.shape().vocab), truth));
+  }
+  return require_at_most(worst, 1e-5, "relative error of logits");
+}
+
+// Two decoders at once do not reach each other.
+double probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
+  const ModelWeights w = one_layer(tiny);
+  const int vocab = w.config.shape.vocab;
+  constexpr int kSteps = 8;
+  const auto alone = make(w, kContext);
+  std::vector<std::vector<float>> wanted;
+  for (int t = 0; t < kSteps; ++t) wanted.push_back(logits_of_step(*alone, kFirstId + t, vocab));
+  const auto a = make(w, kContext), b = make(w, kContext);
+  int different = 0;
+  for (int t = 0; t < kSteps; ++t) {
+    const std::vector<float> first = logits_of_step(*a, kFirstId + t, vocab);
+    logits_of_step(*b, kFirstId - t, vocab);
+    different += first != wanted[static_cast<size_t>(t)];
+  }
+  return require_at_most(different, 0, "steps whose bits depend on another decoder");
+}
+
+// Ids outside of the vocabulary and steps beyond the context are refused.
+double probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
+  const ModelWeights w = one_layer(tiny);
+  constexpr int kRoom = 2;
+  const auto e = make(w, kRoom);
+  int accepted = 0;
+  const auto refused = [&](const std::function<void()>& call) {
+    try {
+      e->reset();
+      call();
+      ++accepted;
+    } catch (const Error& error) {
+      accepted += error.kind() != ErrorKind::kBadInput;
+    }
+  };
+  for (const int32_t id : {-1, w.config.shape.vocab, std::numeric_limits<int32_t>::max()}) {
+    refused([&] { e->set_pending(id); });
+    refused([&] { e->prefill(std::vector<int32_t>{kFirstId, id}); });
+    refused([&] {
+      const std::vector<int32_t> forced = {kFirstId, id};
+      e->set_pending(kFirstId);
+      e->decode(2, forced.data());
+    });
+  }
+  refused([&] {
+    e->set_pending(kFirstId);
+    e->decode(kRoom + 1);
+  });
+  return require_at_most(accepted, 0, "calls that were to be refused and were not");
+}
+
+using ProbeFunction = double (*)(const EngineMaker&, const ModelWeights&);
+
+struct ProbeEntry {
+  Probe probe;
+  ProbeFunction run;  // returns what it measured, or throws Unmet
+};
+
+const std::vector<ProbeEntry>& entries() {
+  static const std::vector<ProbeEntry> list = {
+      {{"winner", "every row of the vocabulary can win"}, probe_winner},
+      {{"equal_rows", "the lowest of equal rows wins"}, probe_equal},
+      {{"small_norm", "eps is the model's where it decides"}, probe_small_norm},
+      {{"large_scores", "softmax bears scores beyond exp()"}, probe_large_scores},
+      {{"weights_sum", "attention over equal values gives that value"}, probe_weights_sum},
+      {{"fp32_sums", "sums are fp32"}, probe_fp32_sums},
+      {{"two_engines", "decoders share nothing"}, probe_two_engines},
+      {{"bad_ids", "bad ids and positions are refused"}, probe_bad_ids},
+  };
+  return list;
+}
+
+}  // namespace
+
+const std::vector<Probe>& probe_table() {
+  static const std::vector<Probe> table = [] {
+    std::vector<Probe> probes;
+    for (const ProbeEntry& entry : entries()) probes.push_back(entry.probe);
+    return probes;
+  }();
+  return table;
+}
+
+std::vector<ProbeResult> run_probes(const EngineMaker& make, const ModelWeights& weights) {
+  std::vector<ProbeResult> results;
+  for (const ProbeEntry& entry : entries()) {
+    ProbeResult result{.name = entry.probe.name, .detail = {}};
+    try {
+      result.value = entry.run(make, weights);
+      result.passed = true;
+    } catch (const Unmet& unmet) {
+      result.value = unmet.value;
+      result.detail = unmet.detail;
+    } catch (const Error& error) {
+      result.detail = error.what();
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,40 @@
+#include "kernels/plain/faults.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "kernels/cuda_check.h"
+#include "kernels/plain/fault_instance.h"
+#include "references/error.h"
+
+namespace mkbench::plain {
+
+bool has_hook(PlantedFault fault) {
+  using F = PlantedFault;
+  static constexpr std::array kHooks = {
+      F::kQueryPosition, F::kDecodePositions, F::kSkipQNorm,          F::kSkipKNorm,
+      F::kNormAfterRope, F::kValueNormed,     F::kSlotUnwritten,      F::kEvery16thSkipped,
+      F::kKvThreeBits,   F::kKvRowBefore,     F::kMlpResidualDropped, F::kGelu,
+      F::kBf16Softmax,   F::kNoSoftmaxMax,    F::kTailRowsUnscored,   F::kArgmaxHighest,
+      F::kArgmaxHalving, F::kNanLogit};
+  return std::find(kHooks.begin(), kHooks.end(), fault) != kHooks.end();
+}
+
+std::unique_ptr<Engine> make_plain_with_hook(const ModelWeights& weights, PlainOptions options) {
+  if (!has_hook(options.fault)) {
+    throw Error(ErrorKind::kBadInput, "plain megakernel: no hook for fault " +
+                                          std::string(planted_fault_name(options.fault)));
+  }
+  if (!weights.config.shape.same_layer_shape(kTiny)) {
+    throw Error(ErrorKind::kBadInput,
+                "plain megakernel: fault hooks are compiled for tiny's layer shape only");
+  }
+  options.kernel = faulty_kernel();
+  std::unique_ptr<Engine> engine = make_plain(weights, options);
+  const int fault = static_cast<int>(options.fault);
+  MKBENCH_CUDA(cudaMemcpyToSymbol(planted_fault_symbol(), &fault, sizeof fault));
+  return engine;
+}
+
+}  // namespace mkbench::plain

@@ -1,0 +1,32 @@
+// manifest.json of a folder: what its files were when they were published. What differs since is
+// refused before anything is concluded from it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace mkbench {
+
+class Manifest {
+ public:
+  // The manifest of `folder`; nothing where there is none, or where a file of that name is somebody
+  // else's (it has no "files"). Throws Error(kBadInput) naming the defect.
+  static std::optional<Manifest> of(const std::filesystem::path& folder);
+
+  bool lists(const std::filesystem::path& file) const;
+  // Throws Error(kBadInput) unless `file` is listed with this size and with `sha256`, naming both
+  // sizes or both hashes.
+  void check(const std::filesystem::path& file, const std::string& sha256) const;
+
+ private:
+  struct Entry {
+    std::string sha256;
+    std::optional<uint64_t> bytes;
+  };
+  std::filesystem::path path_;
+  std::map<std::string, Entry> files_;  // by name
+};
+
+}  // namespace mkbench

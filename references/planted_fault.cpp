@@ -1,0 +1,240 @@
+#include "references/planted_fault.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "references/weight_edit.h"
+
+namespace mkbench {
+namespace {
+
+// What stands in dimension d of every query and key head comes from dimension from(d): RoPE then
+// pairs and turns other dimensions, and scores are otherwise the same.
+void move_head_dimensions(WeightEdit& e, const std::function<int(int)>& from) {
+  const int head_dim = e.shape().head_dim;
+  const auto in_head = [&](int r) { return r - r % head_dim + from(r % head_dim); };
+  for (LayerWeights& layer : e.weights().layers) {
+    e.move_rows(layer.q_proj, in_head);
+    e.move_rows(layer.k_proj, in_head);
+    e.move_columns(layer.q_norm, from);
+    e.move_columns(layer.k_norm, from);
+  }
+}
+
+// A layer in the middle, where a fault has layers before and behind it.
+size_t middle(const ModelWeights& w) { return w.layers.size() / 2; }
+
+void norms_plus_one(WeightEdit& e) {
+  const auto plus_one = [](float x) { return x + 1; };
+  for (LayerWeights& layer : e.weights().layers) {
+    for (Matrix* norm :
+         {&layer.input_layernorm, &layer.post_attention_layernorm, &layer.q_norm, &layer.k_norm}) {
+      e.each_value(*norm, plus_one);
+    }
+  }
+  e.each_value(e.weights().final_norm, plus_one);
+}
+
+// Query head h reads kv head h % kv_heads: heads change places, queries and what is made of their
+// output alike.
+void deal_heads(WeightEdit& e) {
+  const ModelShape& s = e.shape();
+  const auto from = [&s](int i) {
+    const int slot = i / s.head_dim;
+    const int head = slot % s.gqa_group() * s.kv_heads + slot / s.gqa_group();
+    return head * s.head_dim + i % s.head_dim;
+  };
+  for (LayerWeights& layer : e.weights().layers) {
+    e.move_rows(layer.q_proj, from);
+    e.move_columns(layer.o_proj, from);
+  }
+}
+
+void scale_scores(WeightEdit& e, float factor) {
+  for (LayerWeights& layer : e.weights().layers) {
+    e.each_value(layer.q_norm, [factor](float x) { return x * factor; });
+  }
+}
+
+// The last eight columns of every down projection are never added.
+void drop_tail(WeightEdit& e) {
+  constexpr int kDropped = 8;
+  for (LayerWeights& layer : e.weights().layers) {
+    Matrix& m = layer.down_proj;
+    std::vector<Bf16>& values = e.own(m);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (static_cast<int>(i % static_cast<size_t>(m.cols)) >= m.cols - kDropped) values[i] = {0};
+    }
+  }
+}
+
+// The largest entry of a matrix with one bit of its exponent flipped: 256 times as large.
+void flip_bit(WeightEdit& e) {
+  std::vector<Bf16>& values = e.own(e.weights().layers[middle(e.weights())].down_proj);
+  const auto largest = std::max_element(values.begin(), values.end(), [](Bf16 a, Bf16 b) {
+    return std::abs(to_float(a)) < std::abs(to_float(b));
+  });
+  *largest = to_bf16(256 * to_float(*largest));
+}
+
+void skip_layer(WeightEdit& e) {
+  LayerWeights& layer = e.weights().layers[middle(e.weights())];
+  for (Matrix* m : {&layer.o_proj, &layer.down_proj}) {
+    e.each_value(*m, [](float) { return 0.0f; });
+  }
+}
+
+void wrong_head(WeightEdit& e) {
+  ModelWeights& w = e.weights();
+  if (!w.config.tie_word_embeddings) {
+    w.lm_head = w.embed_tokens;
+    return;
+  }
+  // A tied model has no other head: that of the row before.
+  e.untie();
+  const int rows = w.lm_head.rows;
+  e.move_rows(w.lm_head, [rows](int r) { return (r + rows - 1) % rows; });
+}
+
+void plant(WeightEdit& e, PlantedFault fault) {
+  ModelWeights& w = e.weights();
+  const int half = e.shape().head_dim / 2;
+  const float score_scale = std::sqrt(static_cast<float>(e.shape().head_dim));
+  switch (fault) {
+    case PlantedFault::kRopeInterleaved:
+      return move_head_dimensions(e,
+                                  [half](int d) { return d < half ? 2 * d : 2 * (d - half) + 1; });
+    case PlantedFault::kRotateSign:
+      return move_head_dimensions(e, [half](int d) { return (d + half) % (2 * half); });
+    case PlantedFault::kNormPlusOne:
+      return norms_plus_one(e);
+    case PlantedFault::kFinalNormDropped:
+      return e.each_value(w.final_norm, [](float) { return 1.0f; });
+    case PlantedFault::kEps1e5:
+      w.config.rms_norm_eps = 1e-5;
+      return;
+    case PlantedFault::kEpsZero:
+      w.config.rms_norm_eps = 0;
+      return;
+    case PlantedFault::kGqaMap:
+      return deal_heads(e);
+    case PlantedFault::kNextValueHead: {
+      const int head_dim = e.shape().head_dim, rows = e.shape().kv_width();
+      for (LayerWeights& layer : w.layers) {
+        e.move_rows(layer.v_proj, [=](int r) { return r < head_dim ? (r + head_dim) % rows : r; });
+      }
+      return;
+    }
+    case PlantedFault::kScaleMissing:
+      return scale_scores(e, score_scale);
+    case PlantedFault::kScaleTwice:
+      return scale_scores(e, 1 / score_scale);
+    case PlantedFault::kLayerSkipped:
+      return skip_layer(e);
+    case PlantedFault::kLayerTwice:
+      w.layers[middle(w)] = w.layers[middle(w) - 1];
+      return;
+    case PlantedFault::kTensorZero:
+      return e.each_value(w.layers[middle(w)].v_proj, [](float) { return 0.0f; });
+    case PlantedFault::kTailDropped:
+      return drop_tail(e);
+    case PlantedFault::kWeightBitFlip:
+      return flip_bit(e);
+    case PlantedFault::kWrongHead:
+      return wrong_head(e);
+    case PlantedFault::kNanWeight:
+      e.own(w.layers[middle(w)].up_proj)[1] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+const std::vector<PlantedFaultInfo>& planted_faults() {
+  using F = PlantedFault;
+  using enum FaultSite;
+  static const std::vector<PlantedFaultInfo> table = {
+      {F::kRopeTheta, "rope_theta", kHostSide},
+      {F::kSwapGateUp, "swap_gate_up", kHostSide},
+      {F::kCacheLength, "cache_length", kHostSide},
+      {F::kAnglesBf16, "angles_bf16", kHostSide},
+      {F::kPositionOffset, "position_offset", kHostSide},
+      {F::kRopeInterleaved, "rope_interleaved", kWeights},
+      {F::kRotateSign, "rotate_sign", kWeights},
+      {F::kNormPlusOne, "norm_plus_one", kWeights},
+      {F::kFinalNormDropped, "final_norm_dropped", kWeights},
+      {F::kEps1e5, "eps_1e5", kWeights},
+      {F::kEpsZero, "eps_zero", kWeights},
+      {F::kGqaMap, "gqa_map", kWeights},
+      {F::kNextValueHead, "next_value_head", kWeights},
+      {F::kScaleMissing, "scale_missing", kWeights},
+      {F::kScaleTwice, "scale_twice", kWeights},
+      {F::kLayerSkipped, "layer_skipped", kWeights},
+      {F::kLayerTwice, "layer_twice", kWeights},
+      {F::kTensorZero, "tensor_zero", kWeights},
+      {F::kTailDropped, "tail_dropped", kWeights},
+      {F::kWeightBitFlip, "weight_bit_flip", kWeights},
+      {F::kWrongHead, "wrong_head", kWeights},
+      {F::kNanWeight, "nan_weight", kWeights},
+      {F::kCacheLengthPlus, "cache_length_plus", kKernel},
+      {F::kQueryPosition, "query_position", kKernel},
+      {F::kDecodePositions, "decode_positions", kKernel},
+      {F::kSkipQNorm, "skip_q_norm", kKernel},
+      {F::kSkipKNorm, "skip_k_norm", kKernel},
+      {F::kNormAfterRope, "norm_after_rope", kKernel},
+      {F::kValueNormed, "value_normed", kKernel},
+      {F::kSlotUnwritten, "slot_unwritten", kKernel},
+      {F::kEvery16thSkipped, "every_16th_skipped", kKernel},
+      {F::kKvThreeBits, "kv_three_bits", kKernel},
+      {F::kKvRowBefore, "kv_row_before", kKernel},
+      {F::kMlpResidualDropped, "mlp_residual_dropped", kKernel},
+      {F::kGelu, "gelu", kKernel},
+      {F::kRowsLate, "rows_late", kKernel},
+      {F::kBf16Sums, "bf16_sums", kKernel},
+      {F::kBf16Softmax, "bf16_softmax", kKernel},
+      {F::kNoSoftmaxMax, "no_softmax_max", kKernel},
+      {F::kTailRowsUnscored, "tail_rows_unscored", kKernel},
+      {F::kArgmaxHighest, "argmax_highest", kKernel},
+      {F::kArgmaxEarly, "argmax_early", kKernel},
+      {F::kArgmaxHalving, "argmax_halving", kKernel},
+      {F::kNanLogit, "nan_logit", kKernel},
+      {F::kSharedCache, "shared_cache", kKernel},
+      {F::kResetKeepsRows, "reset_keeps_rows", kKernel},
+      {F::kIdsClamped, "ids_clamped", kKernel},
+      {F::kPrefixModified, "prefix_modified", kKernel},
+      {F::kFastExp, "fast_exp", kKernel},
+      {F::kHfRounding, "hf_rounding", kKernel},
+      {F::kBf16Logits, "bf16_logits", kKernel},
+      {F::kOtherOrder, "other_order", kKernel},
+      {F::kNoFusedMultiply, "no_fused_multiply", kKernel},
+      {F::kBypassed, "bypassed", kAround},
+      {F::kStaleOutput, "stale_output", kAround},
+      {F::kStopsEarly, "stops_early", kAround},
+      {F::kRepeatsDiffer, "repeats_differ", kAround},
+  };
+  return table;
+}
+
+std::string_view planted_fault_name(PlantedFault fault) {
+  if (fault == PlantedFault::kNone) return "none";
+  return planted_faults()[static_cast<size_t>(fault) - 1].name;
+}
+
+FaultSite planted_fault_site(PlantedFault fault) {
+  return planted_faults()[static_cast<size_t>(fault) - 1].site;
+}
+
+ModelWeights with_planted_fault(const ModelWeights& weights, PlantedFault fault) {
+  if (fault == PlantedFault::kNone || planted_fault_site(fault) != FaultSite::kWeights) {
+    return weights;
+  }
+  WeightEdit edited(weights);
+  plant(edited, fault);
+  return edited.weights();
+}
+
+}  // namespace mkbench

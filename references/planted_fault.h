@@ -1,0 +1,49 @@
+// Faults that tests plant in an engine: each is one that kernels for this model have had, or could
+// have. The one list of their names; harness/selftest/fault_table.h says what must see each.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "references/bf16.h"
+#include "references/fault_kind.h"
+
+namespace mkbench {
+
+struct ModelWeights;
+
+// Where a fault is planted.
+enum class FaultSite { kHostSide, kWeights, kKernel, kAround };
+
+struct PlantedFaultInfo {
+  PlantedFault fault;
+  std::string_view name;  // of --plant-fault
+  FaultSite site;
+};
+
+// In the order of the enum, without kNone.
+const std::vector<PlantedFaultInfo>& planted_faults();
+std::string_view planted_fault_name(PlantedFault fault);  // "none" for kNone
+FaultSite planted_fault_site(PlantedFault fault);         // not of kNone
+
+// `weights` with a fault of FaultSite::kWeights in a copy of what it touches; unchanged, without a
+// copy, for other faults. The hash stays that of the sound weights: hash_weights() tells.
+ModelWeights with_planted_fault(const ModelWeights& weights, PlantedFault fault);
+
+// The theta that an engine rotates by: the model's own or, with the fault planted, what loaders
+// that miss the key fall back to (1e4), and 1e6 where that is the model's own.
+inline double effective_theta(double theta, PlantedFault fault) {
+  if (fault != PlantedFault::kRopeTheta) return theta;
+  return theta == 1e4 ? 1e6 : 1e4;
+}
+
+// The angle by which an engine's table rotates a pair at `position`: the fp32 product, as the model
+// was trained, unless a fault of the table is planted.
+inline float effective_angle(float frequency, int position, PlantedFault fault) {
+  constexpr int kOffset = 5;
+  if (fault == PlantedFault::kPositionOffset) position += kOffset;
+  const float angle = frequency * static_cast<float>(position);
+  return fault == PlantedFault::kAnglesBf16 ? round_to_bf16(angle) : angle;
+}
+
+}  // namespace mkbench

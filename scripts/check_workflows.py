@@ -1,0 +1,89 @@
+"""Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline.
+
+The wheels of requirements/workflows.txt are installed once into a folder of their own, so that nobody who only
+builds mkbench fetches them. Each linter must also find what is planted for it. Exit 1 on any finding.
+"""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from tracked_files import ROOT
+
+REQUIREMENTS = ROOT / "scripts" / "requirements" / "workflows.txt"
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+# What each linter must refuse, and what it then says: a key that does not exist, and an action that its owner
+# may exchange.
+PLANTED = {
+    "check-jsonschema": ("runs-on:", "runs_on:", "runs_on"),
+    "zizmor": ("actions/checkout@", "actions/checkout@main # ", "unpinned-uses"),
+}
+
+
+def install() -> pathlib.Path:
+    """The folder that holds the linters; fetched only where it is not there."""
+    pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    folder = cache / "mkbench" / f"workflows-{pins}"
+    stamp = folder / ".complete"
+    if not stamp.exists():
+        print(f"installing the workflow linters in {folder} (40 MB)", flush=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+             "--upgrade", "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True)
+        stamp.touch()
+    return folder
+
+
+def linters(folder: pathlib.Path) -> dict[str, list[str]]:
+    """Commands that take paths of workflows."""
+    return {
+        "check-jsonschema": [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"],
+        "zizmor": [str(folder / "bin" / "zizmor"), "--offline", "--no-progress", "--color=never"],
+    }
+
+
+def lint(folder: pathlib.Path, name: str, paths: list[pathlib.Path]) -> tuple[int, str]:
+    """Exit status and output of one linter."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(linters(folder)[name] + [str(p) for p in paths], env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout
+
+
+def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
+    """Whether the linter refuses a copy of the workflow with its fault in it."""
+    good, bad, word = PLANTED[name]
+    assert good in workflow, f"nothing to plant in: {good}"
+    with tempfile.TemporaryDirectory() as holder:
+        # zizmor tells workflows from other files by where they lie.
+        path = pathlib.Path(holder) / ".github" / "workflows" / "planted.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text(workflow.replace(good, bad), encoding="utf-8")
+        status, output = lint(folder, name, [path])
+        return status != 0 and word in output
+
+
+def main() -> int:
+    folder, failed = install(), False
+    paths = sorted(WORKFLOWS.glob("*.y*ml"))
+    if not paths:
+        print(f"{WORKFLOWS}: holds no workflow")
+        return 1
+    for name in PLANTED:
+        status, output = lint(folder, name, paths)
+        if status != 0:
+            print(output)
+        seen = finds_planted(folder, name, paths[0].read_text(encoding="utf-8"))
+        print(f"{name}: {len(paths)} workflow(s) {'clean' if status == 0 else 'REFUSED'}, "
+              f"planted fault {'seen' if seen else 'MISSED'}")
+        failed = failed or status != 0 or not seen
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Writes the R_rms of a passing report into reports/ratchet.json, the values that no later kernel may exceed by 10 %.
+
+    scripts/update_ratchet.py REPORT.json [--ratchet FILE] [--reason TEXT]
+
+Only candidates whose parity is PASS against a committed reference are taken. A value is never raised without --reason,
+which then stands in the entry; a lower value replaces a higher one. Exit code 2 for a report that gives no value.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCHEMA = "mkbench.ratchet"
+KEY = ("engine", "card", "model", "lagset")
+
+
+class Refused(Exception):
+    pass
+
+
+def measured(report):
+    """{key: R_rms} of a report's candidates; Refused where one of them has not passed."""
+    if not isinstance(report, dict) or report.get("schema", {}).get("id") != "mkbench.report":
+        raise Refused("not a report.json of mkbench")
+    found = {}
+    for case in report["cases"]:
+        for engine in case["engines"]:
+            if engine["role"] != "candidate":
+                continue
+            parity, who = engine["parity"], f"{engine['resolved_name']} in case '{case['name']}'"
+            if parity is None or engine["verdict"] != "PASS" or parity["verdict"] != "PASS":
+                raise Refused(f"{who}: verdict {engine['verdict']}, wanted PASS")
+            if parity["r_rms"] is None or not parity["reference_sha256"]:
+                raise Refused(f"{who}: no R_rms against a committed reference")
+            # Parity is judged on one lag set, whatever the timed one is.
+            synthetic = case["model"]["name"].startswith("synthetic")
+            name = "synthetic" if synthetic else pathlib.PurePath(case["model"]["name"].rstrip("/")).name
+            card = engine["device"].split(" ", 1)[-1]
+            key = (engine["resolved_name"], card, name, "short" if synthetic else "")
+            found[key] = max(found.get(key, 0), round(parity["r_rms"], 4))
+    if not found:
+        raise Refused("no candidate was judged")
+    return found
+
+
+def updated(ratchet, values, reason):
+    """The ratchet with `values` in it, and a line for each change; Refused for a raise without a reason."""
+    entries = {tuple(e[k] for k in KEY): dict(e) for e in ratchet["entries"]}
+    lines = []
+    for key, value in sorted(values.items()):
+        if not value > 0:
+            raise Refused(f"{' '.join(key)}: R_rms {value}, wanted over 0")
+        old = entries.get(key)
+        if old and value > old["r_rms"] and not reason:
+            raise Refused(f"{' '.join(key).strip()}: {value} is over the committed {old['r_rms']}; --reason says why it may be")
+        if old and value == old["r_rms"]:
+            continue
+        entry = dict(zip(KEY, key), r_rms=value)
+        if old and value > old["r_rms"]:
+            entry["reason"] = reason
+        entries[key] = entry
+        lines.append(f"{' '.join(key).strip()}: {old['r_rms'] if old else 'new'} -> {value}")
+    return {"schema": SCHEMA, "entries": [entries[k] for k in sorted(entries)]}, lines
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("report", type=pathlib.Path)
+    parser.add_argument("--ratchet", type=pathlib.Path, default=ROOT / "reports" / "ratchet.json")
+    parser.add_argument("--reason", default="")
+    args = parser.parse_args(argv)
+    try:
+        ratchet = json.loads(args.ratchet.read_text()) if args.ratchet.exists() else {"schema": SCHEMA, "entries": []}
+        if ratchet.get("schema") != SCHEMA:
+            raise Refused(f"{args.ratchet}: schema: wanted {SCHEMA}")
+        after, lines = updated(ratchet, measured(json.loads(args.report.read_text())), args.reason)
+    except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        print(f"update_ratchet: {args.report}: {problem if not isinstance(problem, KeyError) else f'{problem} is missing'}",
+              file=sys.stderr)
+        return 2
+    rows = ",\n".join("    " + json.dumps(e) for e in after["entries"])
+    args.ratchet.write_text(f'{{\n  "schema": "{SCHEMA}",\n  "entries": [\n{rows}\n  ]\n}}\n')
+    print("\n".join(lines) if lines else "nothing changes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,150 @@
+// The fault corpus on the host: every lane fails exactly the checks that the table says, every
+// control passes, and the table itself holds together.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "harness/parity/checks.h"
+#include "harness/selftest/fault_table.h"
+#include "harness/selftest/gate_faults.h"
+#include "harness/selftest/lanes.h"
+#include "harness/selftest/probes.h"
+#include "references/planted_fault.h"
+#include "references/snapshot.h"
+#include "references/weight_edit.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    words.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return words;
+}
+
+const FaultRow* row_named(std::string_view id) {
+  const auto found = std::find_if(fault_rows().begin(), fault_rows().end(),
+                                  [&](const FaultRow& row) { return row.id == id; });
+  return found == fault_rows().end() ? nullptr : &*found;
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool is_probe(std::string_view name) {
+  return std::any_of(probe_table().begin(), probe_table().end(),
+                     [&](const Probe& probe) { return probe.name == name; });
+}
+
+bool is_plant(const FaultLane& lane) {
+  if (lane.lane == Lane::kGate) {
+    return std::any_of(gate_faults().begin(), gate_faults().end(),
+                       [&](const GateFault& fault) { return fault.name == lane.plant; });
+  }
+  return lane.plant == "none" ||
+         std::any_of(planted_faults().begin(), planted_faults().end(),
+                     [&](const PlantedFaultInfo& info) { return info.name == lane.plant; });
+}
+
+}  // namespace
+
+TEST_CASE("every lane of the table that needs no GPU shows what it is to show", "[faults]") {
+  LaneRunner runner;
+  for (const FaultLane& lane : fault_lanes()) {
+    if (lane_info(lane.lane).cuda) continue;
+    const LaneOutcome outcome = runner.run(lane);
+    INFO("row " << lane.row << ", lane " << lane_info(lane.lane).name << ", " << lane.plant << ", "
+                << lane.model << ": " << outcome.note);
+    CHECK(surprise(lane, outcome) == "");
+  }
+}
+
+TEST_CASE("a lane that shows anything else is a surprise", "[faults]") {
+  const FaultLane lane{"1", Lane::kTwin, "rope_theta", "tiny", "r_rms,decided", 10};
+  CHECK(surprise(lane, {{"r_rms", "decided"}, 10.0, ""}) == "");
+  CHECK(surprise(lane, {{"r_rms", "decided"}, 14.9, ""}) == "");
+  CHECK(surprise(lane, {{"r_rms", "decided"}, 15.1, ""}) != "");
+  CHECK(surprise(lane, {{"r_rms", "decided"}, 6.6, ""}) != "");
+  CHECK(surprise(lane, {{"r_rms", "decided"}, std::nullopt, ""}) != "");
+  CHECK(surprise(lane, {{"r_rms"}, 10.0, ""}) != "");
+  CHECK(surprise(lane, {{"r_rms", "decided", "strict"}, 10.0, ""}) != "");
+  CHECK(surprise(lane, {{}, 10.0, ""}) != "");
+  const FaultLane control{"c1", Lane::kTwin, "none", "tiny", "", 0};
+  CHECK(surprise(control, {{}, 0.2, ""}) == "");
+  CHECK(surprise(control, {{"r_step"}, 0.2, ""}) != "");
+}
+
+TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
+  std::set<std::string_view> ids;
+  for (const FaultRow& row : fault_rows()) {
+    INFO("row " << row.id);
+    CHECK(ids.insert(row.id).second);
+    const bool has_lane = std::any_of(fault_lanes().begin(), fault_lanes().end(),
+                                      [&](const FaultLane& lane) { return lane.row == row.id; });
+    CHECK((has_lane || !row.elsewhere.empty()));
+    CHECK_FALSE((row.control && !has_lane));
+  }
+  for (int number = 1; number <= 58; ++number) {
+    INFO("number " << number);
+    const std::string text = std::to_string(number);
+    CHECK((ids.count(text) == 1 || (ids.count(text + "a") == 1 && ids.count(text + "b") == 1)));
+  }
+  for (const FaultLane& lane : fault_lanes()) {
+    INFO("row " << lane.row << ", " << lane.plant);
+    const FaultRow* row = row_named(lane.row);
+    REQUIRE(row != nullptr);
+    CHECK(is_plant(lane));
+    CHECK(row->control == lane.fails.empty());
+    const bool probes = lane.lane == Lane::kTwinProbes || lane.lane == Lane::kPlainProbes;
+    for (const std::string& name : split(lane.fails)) {
+      INFO(name);
+      CHECK((probes ? is_probe(name) : check_from_name(name).has_value()));
+    }
+  }
+}
+
+TEST_CASE("what the fault table names elsewhere is there", "[faults]") {
+  const std::string root = data_dir().parent_path().parent_path().string();
+  for (const FaultRow& row : fault_rows()) {
+    if (row.elsewhere.empty() || row.elsewhere.starts_with("rule: ")) continue;
+    INFO("row " << row.id << ": " << row.elsewhere);
+    const size_t colon = row.elsewhere.find(": ");
+    REQUIRE(colon != std::string_view::npos);
+    const std::string file = text_of(root + "/" + std::string(row.elsewhere.substr(0, colon)));
+    CHECK(file.find(row.elsewhere.substr(colon + 2)) != std::string::npos);
+  }
+}
+
+TEST_CASE("planted faults are one list in the enum's order, each name once", "[faults]") {
+  std::set<std::string_view> names;
+  int number = 0;
+  for (const PlantedFaultInfo& info : planted_faults()) {
+    CHECK(static_cast<int>(info.fault) == ++number);
+    CHECK(names.insert(info.name).second);
+    CHECK(planted_fault_name(info.fault) == info.name);
+  }
+  CHECK(planted_fault_name(PlantedFault::kNone) == "none");
+}
+
+TEST_CASE("a fault of the weights changes a copy, and only where it says", "[faults]") {
+  const ModelWeights sound = load_model(resolve_model("tiny-untied"), 0);
+  const std::string hash = hash_weights(sound);
+  for (const PlantedFaultInfo& info : planted_faults()) {
+    const ModelWeights planted = with_planted_fault(sound, info.fault);
+    INFO(info.name);
+    CHECK(hash_weights(sound) == hash);
+    const bool of_config = planted.config.rms_norm_eps != sound.config.rms_norm_eps;
+    const bool changed = of_config || hash_weights(planted) != hash;
+    CHECK(changed == (info.site == FaultSite::kWeights));
+  }
+}

@@ -1,0 +1,292 @@
+// The checks of the gate one by one: each passes just under its limit and fails just over it, and
+// nothing else fails with it.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "harness/parity/findings.h"
+#include "harness/parity/ratchet.h"
+#include "references/error.h"
+#include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
+
+using namespace mkbench;
+using mkbench::testing::At;
+using mkbench::testing::FakeBehaviour;
+using mkbench::testing::FakeEngine;
+using mkbench::testing::kFakeVocab;
+
+namespace {
+
+constexpr int kSteps = 40, kLayers = 3;
+constexpr double kBaselineNoise = 0.02;
+
+const GreedyReference& reference() {
+  static const GreedyReference captured = [] {
+    FakeEngine truth;
+    FakeEngine baseline({.noise_seed = 1, .noise = kBaselineNoise, .round_logits = true});
+    FakeEngine head_fp32({.noise_seed = 1, .noise = kBaselineNoise});
+    return capture_live(truth, baseline, head_fp32, kFakeVocab, {{0, 5, 9}, {0, 1}, {1, 2, 3, 4}},
+                        kSteps);
+  }();
+  return captured;
+}
+
+FakeBehaviour good() { return {.noise_seed = 2, .noise = kBaselineNoise / 2}; }
+
+ParityReport judge(const FakeBehaviour& behaviour, ParityOptions options = {}) {
+  FakeEngine engine(behaviour);
+  options.vocab = kFakeVocab;
+  return judge_parity(engine, reference(), options);
+}
+
+std::set<Check> failed(const ParityReport& report) {
+  std::set<Check> names;
+  for (const CheckResult& r : report.checks) {
+    if (r.status == CheckStatus::kFailed) names.insert(r.check);
+  }
+  return names;
+}
+
+CheckStatus status_of(const ParityReport& report, Check check) {
+  const CheckResult* result = find_check(report, check);
+  REQUIRE(result != nullptr);
+  return result->status;
+}
+
+double value_of(const ParityReport& report, Check check) {
+  const CheckResult* result = find_check(report, check);
+  REQUIRE(result != nullptr);
+  REQUIRE(result->value);
+  return *result->value;
+}
+
+std::filesystem::path write_ratchet(const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() / "mkbench_test_ratchet.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("every check of a good engine passes or says why it does not apply") {
+  const ParityReport p = judge(good());
+  CHECK(p.verdict == Verdict::kPass);
+  CHECK(failed(p).empty());
+  for (size_t i = 1; i < p.checks.size(); ++i) CHECK(p.checks[i - 1].check < p.checks[i].check);
+  const std::set<Check> run = {Check::kRan,  Check::kFinite,  Check::kRms,   Check::kStep,
+                               Check::kInf,  Check::kKl,      Check::kFlips, Check::kDecided,
+                               Check::kSelf, Check::kNearTie, Check::kSame,  Check::kStrict};
+  for (const Check check : run) {
+    INFO(check_name(check));
+    CHECK(status_of(p, check) == CheckStatus::kPassed);
+  }
+  CHECK(status_of(p, Check::kRatchet) == CheckStatus::kNotApplicable);
+  for (const CheckResult& r : p.checks) {
+    if (r.status == CheckStatus::kNotApplicable) CHECK_FALSE(r.detail.empty());
+  }
+}
+
+TEST_CASE("each ratio passes at a limit just over it, and alone fails at one just under it") {
+  const ParityReport measured = judge(good());
+  const std::pair<Check, double RatioLimits::*> ratios[] = {{Check::kRms, &RatioLimits::rms},
+                                                            {Check::kStep, &RatioLimits::step},
+                                                            {Check::kInf, &RatioLimits::inf},
+                                                            {Check::kKl, &RatioLimits::kl}};
+  for (const auto& [check, limit] : ratios) {
+    INFO(check_name(check));
+    const double value = value_of(measured, check);
+    CHECK((value > 0.01 && value < 1));
+    ParityOptions options;
+    options.limits.*limit = value * 1.001;
+    CHECK(judge(good(), options).verdict == Verdict::kPass);
+    options.limits.*limit = value * 0.999;
+    const ParityReport p = judge(good(), options);
+    CHECK(p.verdict == Verdict::kFailFidelity);
+    CHECK(failed(p) == std::set<Check>{check});
+    CHECK_FALSE(p.suspect_prompt.empty());
+  }
+  const RatioLimits limits;
+  CHECK((limits.rms == 1.25 && limits.step == 3 && limits.inf == 2 && limits.kl == 1.5));
+}
+
+TEST_CASE("the ratchet fails just over 1.10 of the committed value and says what to add without") {
+  const double rms = value_of(judge(good()), Check::kRms);
+  ParityOptions options;
+  options.ratchet_key = RatchetKey{"fake", "cpu", "tiny", ""};
+  const ParityReport none = judge(good(), options);
+  CHECK(none.verdict == Verdict::kPass);
+  CHECK_THAT(find_check(none, Check::kRatchet)->detail,
+             ContainsText(R"({"engine":"fake","card":"cpu","model":"tiny","lagset":"","r_rms":)"));
+  options.ratchet = rms / 1.099;
+  CHECK(judge(good(), options).verdict == Verdict::kPass);
+  options.ratchet = rms / 1.101;
+  const ParityReport p = judge(good(), options);
+  CHECK(p.verdict == Verdict::kFailFidelity);
+  CHECK(failed(p) == std::set<Check>{Check::kRatchet});
+}
+
+TEST_CASE("ratios from errors that are known exactly") {
+  RatioSums sums;
+  ReferenceStep step;
+  for (int t = 0; t < 4; ++t) {
+    step.position = 7 + t;
+    step.baseline_error_norm = t == 3 ? 10 : 1;  // one step where B' itself is far off
+    step.baseline_error_inf_top = 0.5;
+    step.baseline_kl = 1e-3;
+    const double norm = t == 1 ? 2.5 : t == 3 ? 12 : 0.5;
+    sums.add("p", step, {.squared = norm * norm, .inf_top = 0.25 * (t + 1), .kl = 2e-3});
+  }
+  const Ratios r = *sums.ratios();
+  CHECK(r.rms == Approx(std::sqrt((0.25 + 6.25 + 0.25 + 144) / 103)));
+  CHECK(r.step == Approx(2.5));  // 12 against 10 is less than 2.5 against the median of 1
+  CHECK((r.worst_prompt == "p" && r.worst_position == 8));
+  CHECK(r.inf == Approx(2.0));
+  CHECK(r.kl == Approx(8e-3 / (4e-3 + 1e-6)));
+  CHECK_FALSE(RatioSums().ratios());
+}
+
+TEST_CASE("divergence over the top ids and one bucket is the definition's") {
+  const ReferenceStep& step = reference().prompts[0].steps[3];
+  std::vector<float> z(kFakeVocab, -1.0F);
+  for (size_t i = 0; i < step.top_ids.size(); ++i)
+    z[static_cast<size_t>(step.top_ids[i])] = step.top_logits[i] + (i == 0 ? -2.0F : 0.0F);
+  const double lse = logsumexp_of(z.data(), kFakeVocab);
+  double kl = 0, rest_t = 1, rest_k = 1;
+  for (size_t i = 0; i < step.top_ids.size(); ++i) {
+    const double p = std::exp(step.top_logits[i] - step.logsumexp);
+    const double q = std::exp(z[static_cast<size_t>(step.top_ids[i])] - lse);
+    kl += p * std::log(p / q);
+    rest_t -= p;
+    rest_k -= q;
+  }
+  kl += rest_t * std::log(rest_t / rest_k);
+  CHECK(divergence_of(step, z.data(), lse) == Approx(kl).epsilon(1e-9));
+  CHECK(kl > 0.1);
+}
+
+TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else") {
+  const auto with_nan = [](int nan_layer, int nan_row) {
+    FakeBehaviour b = good();
+    b.hidden = [nan_layer, nan_row](const std::vector<int32_t>&, int layer) {
+      return std::vector<float>{1, nan_row < 0 && layer == nan_layer ? std::nanf("") : 2.0F};
+    };
+    b.kv_row = [nan_layer, nan_row](const std::vector<int32_t>&, int layer, int row) {
+      return std::vector<float>{layer == nan_layer && row == nan_row ? INFINITY : 1.0F};
+    };
+    return b;
+  };
+  ParityOptions options;
+  options.layers = kLayers;
+  CHECK(judge(with_nan(kLayers, 0), options).verdict == Verdict::kPass);
+  const ParityReport state = judge(with_nan(2, -1), options);
+  CHECK(failed(state) == std::set<Check>{Check::kFinite});
+  CHECK(state.verdict == Verdict::kFailFidelity);
+  CHECK_THAT(state.reason, ContainsText("hidden state of layer 2"));
+  // The first decoded row of the first prompt is always looked at; one in the middle by --parity.
+  const ParityReport boundary = judge(with_nan(1, 2), options);
+  CHECK(failed(boundary) == std::set<Check>{Check::kFinite});
+  CHECK_THAT(boundary.reason, ContainsText("KV row of layer 1, position 2"));
+  CHECK(judge(with_nan(1, 20), options).verdict == Verdict::kPass);
+  options.every_row = true;
+  CHECK_THAT(judge(with_nan(1, 20), options).reason, ContainsText("layer 1, position 20"));
+}
+
+TEST_CASE("what an engine lacks rules checks out, with the reason, and the rest still judges") {
+  FakeBehaviour mute = good();
+  mute.has_logits = false;
+  const ParityReport p = judge(mute);
+  CHECK(p.verdict == Verdict::kPass);
+  for (const Check check : {Check::kFinite, Check::kRms, Check::kStep, Check::kInf, Check::kKl,
+                            Check::kRatchet, Check::kSelf}) {
+    INFO(check_name(check));
+    CHECK(status_of(p, check) == CheckStatus::kNotApplicable);
+    CHECK_THAT(find_check(p, check)->detail, ContainsText("logits"));
+  }
+  FakeBehaviour free_only = good();
+  free_only.takes_forced = false;
+  free_only.counts_launches = false;
+  free_only.stuck_counter = true;
+  const ParityReport unforced = judge(free_only);
+  INFO(unforced.reason);
+  CHECK(unforced.verdict == Verdict::kPass);
+  CHECK_THAT(find_check(unforced, Check::kRan)->detail, ContainsText("counts no launches"));
+  // On a prefill of its own, each step is still judged in T's context.
+  free_only.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
+    if (at.first_id != 0 || at.position != 2 + 31) return;
+    id = (id + 1) % kFakeVocab;
+    z[static_cast<size_t>(id)] = 20;
+  };
+  const ParityReport wrong = judge(free_only);
+  CHECK(wrong.verdict == Verdict::kFailToken);
+  CHECK(wrong.wrong == 2);  // position 33 of both strict prompts
+}
+
+TEST_CASE("each rule about tokens fails under its own name") {
+  const auto at_one_step = [](int32_t by, float logit) {
+    FakeBehaviour b = good();
+    b.at_step = [by, logit](const At& at, std::vector<float>& z, int32_t& id) {
+      if (at.first_id != 0 || at.step != 5) return;
+      id = (id + by) % kFakeVocab;
+      if (logit > 0) z[static_cast<size_t>(id)] = logit;
+    };
+    return b;
+  };
+  const std::set<Check> of_token = failed(judge(at_one_step(1, 20)));
+  CHECK(of_token.count(Check::kDecided) == 1);
+  CHECK(of_token.count(Check::kStrict) == 1);
+  CHECK(of_token.count(Check::kSelf) == 0);
+  const ParityReport own = judge(at_one_step(1, 0));
+  CHECK(own.verdict == Verdict::kFailSelf);
+  CHECK(failed(own).count(Check::kSelf) == 1);
+  CHECK(failed(own).count(Check::kRms) == 0);
+  FakeBehaviour stuck = good();
+  stuck.stuck_counter = true;
+  CHECK(failed(judge(stuck)) == std::set<Check>{Check::kRan});
+}
+
+TEST_CASE("ratchet files: found by key, absent, and refused where they are not one") {
+  const RatchetKey key{"host-twin", "cpu", "tiny", ""};
+  const std::string entry =
+      R"({"engine": "host-twin", "card": "cpu", "model": "tiny", "lagset": "", "r_rms": 0.25})";
+  const auto file = [](const std::string& entries) {
+    return write_ratchet(R"({"schema": "mkbench.ratchet", "entries": [)" + entries + "]}");
+  };
+  CHECK(find_ratchet(file(entry), key) == 0.25);
+  for (const RatchetKey& other :
+       {RatchetKey{"ring", "cpu", "tiny", ""}, RatchetKey{"host-twin", "NVIDIA H200", "tiny", ""},
+        RatchetKey{"host-twin", "cpu", "tiny-untied", ""},
+        RatchetKey{"host-twin", "cpu", "tiny", "short"}}) {
+    CHECK_FALSE(find_ratchet(file(entry), other));
+  }
+  CHECK_FALSE(find_ratchet("/nowhere/ratchet.json", key));
+  CHECK_THROWS_WITH(find_ratchet(file(entry + "," + entry), key), ContainsText("twice"));
+  CHECK_THROWS_WITH(find_ratchet(file(R"({"engine": 3})"), key), ContainsText("entries[0].engine"));
+  const std::string zero = entry.substr(0, entry.rfind(':')) + ": 0}";
+  CHECK_THROWS_WITH(find_ratchet(file(zero), key), ContainsText("entries[0].r_rms"));
+  CHECK_THROWS_WITH(find_ratchet(write_ratchet("[]"), key), ContainsText("JSON object"));
+  CHECK_THROWS_WITH(find_ratchet(write_ratchet("{}"), key), ContainsText("schema"));
+  CHECK(card_of("cuda:0 NVIDIA H200") == "NVIDIA H200");
+  CHECK(card_of("cpu") == "cpu");
+}
+
+TEST_CASE("results of one check from several references: the worse one stands") {
+  std::vector<CheckResult> checks;
+  merge_check(checks, {.check = Check::kStrict,
+                       .status = CheckStatus::kNotApplicable,
+                       .detail = "no strict prompt"});
+  merge_check(checks, {.check = Check::kRms, .value = 0.5, .limit = 1.25});
+  merge_check(checks, {.check = Check::kStrict});
+  merge_check(checks, {.check = Check::kRms, .value = 0.25, .limit = 1.25});
+  REQUIRE(checks.size() == 2);
+  CHECK(checks[0].check == Check::kRms);
+  CHECK(*checks[0].value == 0.5);
+  CHECK((checks[1].status == CheckStatus::kPassed && checks[1].detail.empty()));
+  merge_check(checks, {.check = Check::kRms,
+                       .status = CheckStatus::kFailed,
+                       .value = 2,
+                       .limit = 1.25,
+                       .detail = "R_rms 2"});
+  CHECK((checks[0].status == CheckStatus::kFailed && checks[0].detail == "R_rms 2"));
+}

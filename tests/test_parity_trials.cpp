@@ -1,0 +1,328 @@
+// Repeats, isolation, the sweep of cache lengths and the localiser, each against an engine that is
+// right and one fault at a time.
+#include <cmath>
+#include <set>
+
+#include "harness/parity/isolation.h"
+#include "harness/parity/localise.h"
+#include "harness/parity/repeats.h"
+#include "harness/parity/sweep.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
+
+using namespace mkbench;
+using mkbench::testing::At;
+using mkbench::testing::FakeBehaviour;
+using mkbench::testing::FakeEngine;
+using mkbench::testing::kFakeVocab;
+
+namespace {
+
+constexpr double kBaselineNoise = 0.02;
+
+void go_on() {}
+
+ReferencePrompt prompt_of(const std::string& name, std::vector<int32_t> ids) {
+  ReferencePrompt prompt;
+  prompt.name = name;
+  prompt.ids = std::move(ids);
+  return prompt;
+}
+
+const std::vector<ReferencePrompt>& prompts() {
+  static const std::vector<ReferencePrompt> list = {prompt_of("a", {1, 2, 3}),
+                                                    prompt_of("b", {2, 7, 7, 9, 11})};
+  return list;
+}
+
+// Moves one logit by one bit where `where` holds: what a race does to a sum.
+FakeBehaviour one_bit_off(std::function<bool(const At&)> where) {
+  return {.at_step = [where = std::move(where)](const At& at, std::vector<float>& z, int32_t&) {
+    if (where(at)) z[40] = std::nextafter(z[40], 1.0F);
+  }};
+}
+
+ParityReport repeat(const FakeBehaviour& behaviour) {
+  FakeEngine engine(behaviour);
+  Findings findings;
+  ParityReport report;
+  report.repeats_sha256 = judge_repeats(engine, prompts(), kFakeVocab, go_on, findings);
+  findings.conclude(report);
+  return report;
+}
+
+ParityReport isolate(const FakeBehaviour& behaviour, const EngineFactory& make_second) {
+  FakeEngine engine(behaviour);
+  Findings findings;
+  ParityReport report;
+  judge_isolation(engine, prompts()[0], prompts()[1], kFakeVocab, make_second, go_on, findings);
+  findings.conclude(report);
+  return report;
+}
+
+SweepTruth live_truth(int steps, int longest) {
+  FakeEngine truth, head({.noise_seed = 1, .noise = kBaselineNoise});
+  return live_sweep(truth, head, kFakeVocab, {0}, steps, longest, go_on);
+}
+
+ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth) {
+  FakeEngine engine(behaviour);
+  Findings findings;
+  ParityReport report;
+  ParityOptions options;
+  options.vocab = kFakeVocab;
+  judge_sweep(engine, truth, options, go_on, findings);
+  findings.conclude(report);
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("repeats: one bit of one logit in one run of many is seen, and which run") {
+  const ParityReport good = repeat({});
+  CHECK(good.verdict == Verdict::kPass);
+  CHECK(find_check(good, Check::kRepeats)->status == CheckStatus::kPassed);
+  CHECK(good.repeats_sha256.size() == 64);
+  const ParityReport last = repeat(
+      one_bit_off([](const At& at) { return at.run == kRepeats && at.step == kRepeatSteps - 1; }));
+  CHECK(last.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(last.reason, ContainsText("run 20 of 20 in a row of prompt 'a'") &&
+                              ContainsText("step 15: logit 40"));
+  const ParityReport after =
+      repeat(one_bit_off([](const At& at) { return at.run == 2 * kRepeats + 1 && at.step == 0; }));
+  CHECK(after.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(after.reason, ContainsText("after other prompts of prompt 'a'"));
+  // A step that is not decoded changes nothing.
+  CHECK(repeat(one_bit_off([](const At& at) { return at.step == kRepeatSteps; })).verdict ==
+        Verdict::kPass);
+}
+
+TEST_CASE("repeats: fresh processes must say the hash that this one said") {
+  FakeEngine engine;
+  Findings findings;
+  ParityReport report = repeat({});
+  const std::string own = hash_runs(engine, prompts(), kFakeVocab, findings);
+  CHECK(own == report.repeats_sha256);
+  judge_fresh_runs({{own, ""}, {own, ""}, {own, ""}}, report);
+  CHECK(report.verdict == Verdict::kPass);
+  FakeEngine other(one_bit_off([](const At& at) { return at.step == 3; }));
+  ParityReport differs = report;
+  judge_fresh_runs({{own, ""}, {hash_runs(other, prompts(), kFakeVocab, findings), ""}}, differs);
+  CHECK(differs.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(differs.reason, ContainsText("fresh process 2 of 2"));
+  CHECK(find_check(differs, Check::kRepeats)->status == CheckStatus::kFailed);
+  judge_fresh_runs({{"", "the worker died"}}, report);
+  CHECK(report.verdict == Verdict::kRuntimeError);
+}
+
+TEST_CASE("isolation: another sequence, a changed prefix, a second engine that shares state") {
+  const EngineFactory second = [] { return std::make_unique<FakeEngine>(); };
+  const ParityReport good = isolate({}, second);
+  CHECK(good.verdict == Verdict::kPass);
+  CHECK(find_check(good, Check::kIsolation)->detail.empty());
+  // Runs: A, B, A, ... : the third one remembers the second.
+  const ParityReport leak =
+      isolate(one_bit_off([](const At& at) { return at.run == 3 && at.step == 2; }), second);
+  CHECK(leak.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(leak.reason, ContainsText("prompt 'a' after 'b'"));
+  const ParityReport prefix = isolate({.modified_prefix = true}, second);
+  CHECK(prefix.verdict == Verdict::kIntegrity);
+  CHECK_THAT(prefix.reason, ContainsText("rows of its prefix"));
+  const ParityReport shared = isolate({}, [] {
+    return std::make_unique<FakeEngine>(
+        one_bit_off([](const At& at) { return at.run == 2 && at.step == 7; }));
+  });
+  CHECK(shared.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(shared.reason, ContainsText("'b' on a second engine") && ContainsText("step 7"));
+}
+
+TEST_CASE("isolation: what cannot be tried is said") {
+  FakeBehaviour b;
+  b.takes_snapshots = false;
+  const ParityReport p = isolate(
+      b, []() -> std::unique_ptr<Engine> { throw Error(ErrorKind::kEnvUnfit, "no room for two"); });
+  CHECK(p.verdict == Verdict::kPass);
+  CHECK_THAT(find_check(p, Check::kIsolation)->detail,
+             ContainsText("no snapshots") && ContainsText("no room for two"));
+}
+
+TEST_CASE("sweep: the lengths of parity.md, once each") {
+  CHECK(edge_lengths(70) == std::vector<int>{15, 16, 17, 31, 32, 33, 63, 64, 65, 69, 70});
+  const std::vector<int> far = edge_lengths(4096);
+  for (const int length : {127, 129, 255, 257, 511, 513, 1023, 1025, 2047, 2049, 4095, 4096}) {
+    CHECK(std::count(far.begin(), far.end(), length) == 1);
+  }
+  CHECK(edge_lengths(14) == std::vector<int>{13, 14});
+  // Every edge is decoded once, whichever prefill it stands on.
+  std::vector<int> covered;
+  for (const auto& [length, steps] : edge_prefills(4096)) {
+    for (int i = 0; i < steps; ++i) covered.push_back(length + i);
+  }
+  CHECK(covered == far);
+}
+
+TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
+  const SweepTruth truth = live_truth(100, 600);
+  const FakeBehaviour good{.noise_seed = 2, .noise = kBaselineNoise};
+  const ParityReport right = sweep(good, truth);
+  INFO(right.reason);
+  CHECK(right.verdict == Verdict::kPass);
+  CHECK(*find_check(right, Check::kSweep)->value > 0.5);
+  CHECK(*find_check(right, Check::kSweep)->limit == 3);
+  const auto wrong_at = [&](int length, bool on_prefill) {
+    FakeBehaviour b = good;
+    b.at_step = [=](const At& at, std::vector<float>& z, int32_t& id) {
+      if (at.position != length - 1 || (at.step == 0) != on_prefill) return;
+      id = (id + 1) % kFakeVocab;
+      z[static_cast<size_t>(id)] = 20;
+    };
+    return sweep(b, truth);
+  };
+  const ParityReport stepped = wrong_at(77, false);
+  CHECK(stepped.verdict == Verdict::kFailToken);
+  CHECK_THAT(stepped.reason, ContainsText("first 77 rows (step by step)"));
+  const ParityReport prefilled = wrong_at(64, true);
+  CHECK(prefilled.verdict == Verdict::kFailToken);
+  CHECK_THAT(prefilled.reason, ContainsText("64 rows (a prefill of 63 rows)"));
+  CHECK_THAT(wrong_at(600, true).reason + wrong_at(600, false).reason, ContainsText("600 rows"));
+}
+
+TEST_CASE("sweep: an error just under three times the baseline's passes, one just over fails") {
+  const SweepTruth truth = live_truth(60, 60);
+  // The error of one step alone, scaled until its ratio is known.
+  const auto at_step_error = [&](float amplitude) {
+    FakeBehaviour b;
+    b.at_step = [amplitude](const At& at, std::vector<float>& z, int32_t& id) {
+      if (at.position != 29) return;
+      for (int i = 0; i < kFakeVocab; ++i) {
+        if (i != id) z[static_cast<size_t>(i)] += (i % 2 == 0 ? amplitude : -amplitude);
+      }
+    };
+    return sweep(b, truth);
+  };
+  const double unit = *find_check(at_step_error(0.01F), Check::kSweep)->value / 0.01;
+  const ParityReport under = at_step_error(static_cast<float>(2.98 / unit));
+  const ParityReport over = at_step_error(static_cast<float>(3.02 / unit));
+  CHECK(under.verdict == Verdict::kPass);
+  CHECK(over.verdict == Verdict::kFailToken);
+  CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText("logit error 3.0"));
+}
+
+TEST_CASE("sweep: the closed form's lengths begin where it holds") {
+  const SweepTruth truth = closed_form_sweep("short", 30, 200);
+  CHECK(truth.path.ids.size() == 12);
+  CHECK(truth.path.steps.size() == 30);
+  CHECK_FALSE(truth.has_logits);
+  std::vector<int32_t> ids = truth.path.ids;
+  for (const ReferenceStep& s : truth.path.steps) ids.push_back(s.token);
+  CHECK(synthetic_continuation(truth.path.ids, "short", 30) ==
+        std::vector<int32_t>(ids.begin() + 12, ids.end()));
+  for (const ReferencePrompt& jump : truth.jumps) {
+    CHECK(jump.ids.size() >= 12);
+    CHECK(jump.steps.front().token == synthetic_continuation(jump.ids, "short", 1)[0]);
+  }
+  CHECK(truth.jumps.back().ids.size() == 200);
+}
+
+namespace {
+
+constexpr int kLayers = 4, kWidth = 16;
+
+// States of a made-up model of four layers: T's value and an error of some size in each element.
+std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
+  std::vector<float> x;
+  for (uint64_t i = 0; i < kWidth; ++i) {
+    const double right = 2 + testing::unit(key * 1000 + i);
+    x.push_back(static_cast<float>(right + error * testing::unit(error_seed * 77777 + key + i)));
+  }
+  return x;
+}
+
+// An engine whose errors are `error` up to a layer (or a row of it) and ten times that from there.
+FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, int bad_row = -1,
+                        double worse = 10) {
+  FakeBehaviour b;
+  b.hidden = [=](const std::vector<int32_t>& context, int layer) {
+    const bool bad = layer >= bad_layer;
+    return state(context.size() * 100 + static_cast<uint64_t>(layer), bad ? worse * error : error,
+                 seed);
+  };
+  b.kv_row = [=](const std::vector<int32_t>&, int layer, int row) {
+    const bool bad = layer == bad_layer && row == bad_row;
+    return state(static_cast<uint64_t>(5000 + layer * 100 + row), bad ? 10 * error : error, seed);
+  };
+  return b;
+}
+
+std::string localised(const FakeBehaviour& behaviour) {
+  FakeEngine k(behaviour), t(states_of(0, 1)), b(states_of(1e-3, 2));
+  ReferencePrompt prompt = prompt_of("p", {1, 2, 3});
+  for (int i = 0; i < 9; ++i) {
+    ReferenceStep step;
+    step.position = 2 + i;
+    step.token = 5;
+    prompt.steps.push_back(step);
+  }
+  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6);
+}
+
+}  // namespace
+
+TEST_CASE("localiser: the first layer and the first KV row that leave the band") {
+  CHECK_THAT(localised(states_of(1e-3, 3)), ContainsText("every hidden state is in its band") &&
+                                                ContainsText("every KV row is in its band"));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string line = localised(states_of(1e-3, 3, layer, 4));
+    INFO(line);
+    CHECK_THAT(line, ContainsText("prompt 'p' position 8: layer " + std::to_string(layer)));
+    CHECK_THAT(line, ContainsText("layer " + std::to_string(layer) + ", position 4"));
+  }
+  // NMSE grows with the square: the same error 1.4 times as large stays inside 4 x.
+  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 1.99)), ContainsText("every hidden state"));
+  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
+  CHECK_THAT(localised({}),
+             ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
+}
+
+TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {
+  ReferencePrompt prompt = prompt_of("states", synthetic_prompt(20, 9));
+  const std::vector<int32_t> behind = synthetic_continuation(prompt.ids, "short", 6);
+  for (const int32_t id : behind) {
+    ReferenceStep step;
+    step.token = id;
+    prompt.steps.push_back(step);
+  }
+  const int step = 4;
+  std::vector<int32_t> ids = prompt.ids;
+  ids.insert(ids.end(), behind.begin(), behind.begin() + step);
+  // The recurrence once more, written apart: layer k takes `lag` instead of its own, or nothing.
+  const auto token_with = [&](const Lags& lags) {
+    std::vector<uint32_t> row;
+    for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));
+    for (const auto& [layer, lag] : lags) {
+      std::vector<uint32_t> out = row;
+      for (size_t t = static_cast<size_t>(lag); t < row.size(); ++t)
+        out[t] = row[t] ^ row[t - static_cast<size_t>(lag)];
+      row = out;
+    }
+    return synthetic_token(lfsr_step(row.back()));
+  };
+  CHECK(token_with(synthetic_lags("short")) == behind[step]);
+  for (const auto& [layer, lag] : synthetic_lags("short")) {
+    Lags without = synthetic_lags("short"), shifted = without;
+    without.erase(layer);
+    shifted[layer] = lag + 2;
+    CHECK_THAT(localise_lag("short", prompt, step, token_with(without)),
+               ContainsText("lag " + std::to_string(lag) + " of layer " + std::to_string(layer) +
+                            " is missing"));
+    CHECK_THAT(localise_lag("short", prompt, step, token_with(shifted)),
+               ContainsText("of layer " + std::to_string(layer) + " is taken " +
+                            std::to_string(lag + 2) + " positions back"));
+  }
+  int32_t stateless = 0;
+  while (synthetic_state(stateless) >= 0) ++stateless;
+  CHECK_THAT(localise_lag("short", prompt, step, stateless), ContainsText("stands for no state"));
+  CHECK_THAT(localise_lag("short", prompt, step, synthetic_token(12345)),
+             ContainsText("no single planted layer"));
+}
