@@ -37,7 +37,7 @@ class OnTheGpu(CliTest):
             self.skipTest(NO_GPU)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = self.report()
-        self.assertEqual(report["cases"][0]["timed_check"], "closed form")
+        self.assertEqual(report["cases"][0]["reference"]["timed_check"], "closed form")
         engine = self.engine(report, path)
         self.assertEqual(engine["verdict"], "PASS")
         self.assertIsNone(engine["parity"]["r_rms"])
