@@ -57,7 +57,8 @@ struct Options {
   double timeout_s = 0;  // of one case
   bool profile = false;  // ablations after the samples
   bool in_process = false;
-  bool faults = false;  // selftest: plant the faults of the table
+  bool faults = false;            // selftest: plant the faults of the table
+  std::vector<std::string> rows;  // of them; empty: all
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;
