@@ -192,6 +192,8 @@ const std::vector<Flag>& flag_table() {
       {"faults", 0, "", "",
        "plant every fault of the table: each must fail its checks, controls none",
        bit(Command::kSelftest), false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
+      {"rows", 0, "LIST", "", "rows of the fault table instead of all", bit(Command::kSelftest),
+       true, [](O& o, S t) { o.rows = parse_word_list("rows", t); }},
       {"in-process", 0, "", "",
        "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudging, false,
        [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},

@@ -17,7 +17,8 @@ namespace {
 // Commands and flags of later versions, so that a script written for one of them fails with a clear
 // message.
 const std::vector<std::string> kLaterCommands = {"soak", "gate", "verify"};
-const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress", "fail-on"};
+const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress",
+                                              "fail-on"};
 // "profile" is a run with --profile.
 constexpr char kProfileCommand[] = "profile";
 const std::vector<std::pair<std::string, Command>> kCommands = {

@@ -50,14 +50,15 @@ struct Options {
   std::string reference;  // folder; empty: the committed ones
   bool require_reference = false;
   std::string format;
-  std::string out;  // empty: mkbench-report-<time>
+  std::string out;    // empty: mkbench-report-<time>
   std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
   double timeout_s = 0;  // of one case
   bool profile = false;  // ablations after the samples
   bool in_process = false;
-  bool faults = false;  // selftest: plant the faults of the table
+  bool faults = false;            // selftest: plant the faults of the table
+  std::vector<std::string> rows;  // of them; empty: all
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;

@@ -132,7 +132,7 @@ def capture(lane, folder, text, device):
     made = capture_reference.provenance(device, None, batch=lane.rows)
     made["sketch"] = {"seed": capture_reference.SKETCH_SEED, "projections": capture_reference.PROJECTIONS}
     # mkbench looks for <folder of references>/<name of the model in lower case>.
-    path = folder / "reference" / folder.name.lower() / "reference.json"
+    path = folder / "reference" / folder.resolve().name.lower() / "reference.json"
     document = {"schema": capture_reference.SCHEMA, "token_only": False, "model": entry, "capture": made}
     path.parent.mkdir(parents=True)
     (path.parent / "manifest.json").write_text('{"files": {}}\n')
@@ -142,7 +142,10 @@ def capture(lane, folder, text, device):
 
 def command_of(folder, start):
     """The command that judges an engine by what was made."""
-    return [*start, "--model", str(folder), "--reference", str(folder / "reference"), "--require-reference"]
+    # A plain name could be that of a model; with a slash it is a folder. As given, so that a report of a run in a
+    # folder of its own names no place of this machine.
+    name = str(folder) if folder.is_absolute() else f"./{folder}"
+    return [*start, "--model", name, "--reference", f"{name}/reference", "--require-reference"]
 
 
 def main():
@@ -154,7 +157,7 @@ def main():
     parser.add_argument("--max-steps", type=int, default=400)
     parser.add_argument("--run", nargs=argparse.REMAINDER, metavar="COMMAND")
     args = parser.parse_args()
-    folder, lane = args.folder.resolve(), TINY if args.tiny else FULL
+    folder, lane = args.folder, TINY if args.tiny else FULL
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder}: is there already and not empty")
     if args.tiny:
@@ -171,6 +174,8 @@ def main():
     report(f"reference written: {lane.decided} decided steps, D {summary['D']:.3f}, "
            f"smallest margin {summary['smallest_strict_margin']:.2f}")
     print("judge engines by it:", shlex.join(command_of(folder, ["mkbench", "parity"])), flush=True)
+    if args.device == "cuda":
+        torch.cuda.empty_cache()  # the memory is the command's now
     if args.run:
         raise SystemExit(subprocess.run(command_of(folder, args.run), check=False).returncode)
 

@@ -22,6 +22,7 @@ foreach(reason symbol null version size name function device open environment en
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
 mkbench_plugin_example(naive_cuda naive_cuda.cu)
+mkbench_plugin_example(naive_cuda_ids naive_cuda.cu NAIVE_CAN=0)
 foreach(fault theta vocab overrun)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)

@@ -28,6 +28,25 @@ class PlantedFaults(CliTest):
                 self.assertIn("ref_text", result.stdout)
 
 
+class Selftest(CliTest):
+    """Lanes run in a worker: what they show comes back, and a crash costs its own lane."""
+
+    def test_there_is_only_faults(self):
+        result = self.mkbench("selftest")
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("--faults", result.stderr)
+
+    def test_lanes_of_some_rows(self):
+        result = self.mkbench("selftest", "--faults", "--device", "cpu", "--rows", "27,52,c8")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(result.stdout.splitlines()[-1], "faults seen 4 of 4, controls passed 4 of 4")
+        self.assertIn("weights", result.stdout)
+
+    def test_a_row_that_is_not_there(self):
+        result = self.mkbench("selftest", "--faults", "--device", "cpu", "--rows", "no-such-row")
+        self.assertEqual(result.returncode, 2, result.stdout)
+
+
 class BadWorkers(CliTest):
     def ended(self, mode, *args):
         result = self.bench("--test-worker", mode, "--reference", self.short_reference(), *args)

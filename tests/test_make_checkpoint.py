@@ -16,8 +16,8 @@ HAS_HF = all(importlib.util.find_spec(name) for name in ("torch", "transformers"
 class MakeCheckpoint(CliTest):
     def test_text_to_verdict(self):
         folder = self.folder / "Learned"
-        command = [sys.executable, str(SCRIPT), str(folder), "--tiny", "--device", "cpu", "--run", BINARY, "--compare",
-                   "none", "--device", "cpu", "--n-gen", "4", "--blocks", "1", "--no-plot", "--out", str(self.out)]
+        command = [sys.executable, str(SCRIPT), str(folder), "--tiny", "--device", "cpu", "--run", BINARY, "parity",
+                   "--engine", "host-twin", "--device", "cpu", "--out", str(self.out)]
         done = subprocess.run(command, cwd=self.folder, env=environment(), timeout=200, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)

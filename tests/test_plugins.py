@@ -1,12 +1,13 @@
 """Engines that mkbench was not built with, through the real binary: whole ones pass, each broken one gets its
 verdict and exit code, and the report is written whatever they do."""
 
+import json
 import os
 import pathlib
 import subprocess
 import unittest
 
-from cli_support import ROOT, CliTest, environment
+from cli_support import DATA, ROOT, CliTest, environment
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 
@@ -81,6 +82,48 @@ class Whole(Plugin):
         result, _, engine = self.judge("naive_cpu", "-n", "4", "-p", "40", "--blocks", "1")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertEqual(engine["samples"][0]["tokens"], 40)
+
+
+class AtLength(Plugin):
+    """`mkbench parity`, on the weights of tiny with a context short enough for every cache length."""
+
+    CONTEXT = 160
+
+    def model(self):
+        folder = self.folder / "tiny-160"
+        folder.mkdir()
+        config = json.loads((DATA / "tiny" / "config.json").read_text())
+        config["max_position_embeddings"] = self.CONTEXT
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").symlink_to(DATA / "tiny" / "model.safetensors")
+        references = pathlib.Path(self.short_reference(prompts=self.PROMPTS))
+        (references / "tiny").rename(references / folder.name)
+        return str(folder), str(references)
+
+    def test_checks_that_do_not_apply_say_why(self):
+        model, references = self.model()
+        paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids")}
+        result = self.mkbench("parity", "--engine", ",".join(paths.values()), "--model", model, "--device", "cpu",
+                              "--reference", references, "--out", str(self.out))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        checks = {}
+        for name, path in paths.items():
+            engine = self.engine(report, path)
+            self.assertEqual(engine["samples"], [])
+            checks[name] = {c["name"]: c for c in engine["parity"]["checks"]}
+        for name in ("naive_cpu", "naive_cpu_ids"):
+            self.assertEqual(self.engine(report, paths[name])["verdict"], "PASS")
+            for check in ("ran", "decided", "strict", "same", "repeats", "sweep", "isolation"):
+                self.assertEqual(checks[name][check]["status"], "passed", checks[name][check])
+            self.assertIn("counts no launches", checks[name]["ran"]["detail"])
+            self.assertIn("takes no snapshots", checks[name]["isolation"]["detail"])
+        for check in ("finite", "self", "r_rms", "r_step", "r_inf", "r_kl", "ratchet"):
+            with self.subTest(check=check):
+                without = checks["naive_cpu_ids"][check]
+                self.assertEqual(without["status"], "not_applicable", without)
+                self.assertIn("shows no logits", without["detail"])
+        self.assertEqual(checks["naive_cpu"]["r_rms"]["status"], "passed")
 
 
 class Broken(Plugin):

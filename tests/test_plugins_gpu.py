@@ -29,6 +29,21 @@ class OnTheGpu(CliTest):
         self.assertGreater(engine["gpu_ms"], 0)
         self.assertEqual(len(engine["samples"]), 2)
 
+    def test_full_size_by_the_closed_form_without_logits(self):
+        path = str(PLUGINS / "naive_cuda_ids.so")
+        result = self.bench("--engine", path, "--device", "cuda", "--model", "synthetic", "-d", "32", "-n", "16",
+                            "--blocks", "1")
+        if result.returncode == 6 and NO_GPU in result.stderr:
+            self.skipTest(NO_GPU)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        self.assertEqual(report["cases"][0]["reference"]["timed_check"], "closed form")
+        engine = self.engine(report, path)
+        self.assertEqual(engine["verdict"], "PASS")
+        self.assertIsNone(engine["parity"]["r_rms"])
+        self.assertEqual(engine["receipts_checked"], 16)
+        self.assertEqual(engine["receipts_wrong"], 0)
+
     def test_wrong_theta(self):
         result, engine = self.judge("naive_cuda_theta")
         self.assertEqual((result.returncode, engine["verdict"]), (3, "FAIL_TOKEN"), engine["reasons"])

@@ -266,7 +266,7 @@ class Run {
       std::vector<FreshRun> runs;
       for (const WorkerAnswer& a : answers) {
         if (a.interrupted) continue;
-        runs.push_back(a.ok ? FreshRun{a.message["hashes"].value(e.resolved_name, ""), ""}
+        runs.push_back(a.ok ? FreshRun{a.message["hashes"].value(e.worker_name, ""), ""}
                             : FreshRun{"", a.problem});
       }
       const std::string before = e.parity->reason;

@@ -153,7 +153,13 @@ int selftest_command(const Options& options) {
   const bool with_cuda = options.device != DeviceChoice::kCpu && gpu_usable(options);
   std::set<size_t> wanted;
   for (size_t i = 0; i < fault_lanes().size(); ++i) {
-    if (with_cuda || !lane_info(fault_lanes()[i].lane).cuda) wanted.insert(i);
+    const FaultLane& lane = fault_lanes()[i];
+    const bool asked = options.rows.empty() || std::find(options.rows.begin(), options.rows.end(),
+                                                         lane.row) != options.rows.end();
+    if (asked && (with_cuda || !lane_info(lane.lane).cuda)) wanted.insert(i);
+  }
+  if (wanted.empty()) {
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
   }
   Lanes lanes(options, wanted);
   lanes.run();
@@ -169,7 +175,7 @@ int selftest_command(const Options& options) {
     tally.right += result.surprise.empty();
     print_lane(fault_lanes()[i], result);
   }
-  print_elsewhere();
+  if (options.rows.empty()) print_elsewhere();
   fmt::print("\nfaults seen {} of {}, controls passed {} of {}\n", faults.right, faults.all,
              controls.right, controls.all);
   const bool all_right = faults.right == faults.all && controls.right == controls.all;

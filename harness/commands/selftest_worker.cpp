@@ -5,35 +5,14 @@
 #include <vector>
 
 #include "harness/commands/selftest.h"
-#include "harness/selftest/lanes.h"
+#include "harness/selftest/cuda_engines.h"
 #include "harness/worker/interrupt.h"
-#include "kernels/plain/faults.h"
-#include "kernels/plain/megakernel.h"
-#include "kernels/ring/megakernel.h"
 #include "references/error.h"
 
 namespace mkbench {
 namespace {
 
 using Json = nlohmann::json;
-
-std::unique_ptr<Engine> make_cuda_engine(int gpu, const std::string& name,
-                                         const ModelWeights& weights, int max_context,
-                                         PlantedFault fault) {
-  if (name == "ring") {
-    RingOptions options;
-    options.gpu = gpu;
-    options.max_context = max_context;
-    options.fault = fault;
-    return make_ring(weights, options);
-  }
-  PlainOptions options;
-  options.gpu = gpu;
-  options.max_context = max_context;
-  options.fault = fault;
-  return plain::has_hook(fault) ? plain::make_plain_with_hook(weights, options)
-                                : make_plain(weights, options);
-}
 
 // True when further lanes of this process can run.
 bool run_lane(size_t index, LaneRunner& runner, MessageSink& sink) {
@@ -60,11 +39,7 @@ bool run_lane(size_t index, LaneRunner& runner, MessageSink& sink) {
 }  // namespace
 
 void run_selftest(const Json& job, MessageSink& sink) {
-  const int gpu = job.value("gpu", 0);
-  LaneRunner runner([gpu](const std::string& name, const ModelWeights& weights, int max_context,
-                          PlantedFault fault) {
-    return make_cuda_engine(gpu, name, weights, max_context, fault);
-  });
+  LaneRunner runner(cuda_engine_maker(job.value("gpu", 0)));
   std::vector<size_t> host, cuda;
   for (const Json& item : job.at("lanes")) {
     const auto index = item.get<size_t>();

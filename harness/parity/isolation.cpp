@@ -74,6 +74,8 @@ class Isolation {
   }
 
   void append(Engine& engine, const ReferencePrompt& prompt, RunBits& bits, int steps = 1) {
+    // A sequence that ended without a token has no next one.
+    if (!bits.ids.empty() && bits.ids.back() < 0) return;
     const size_t before = bits.logits.size();
     if (engine.capabilities().logits) {
       bits.logits.resize(before + static_cast<size_t>(steps) * static_cast<size_t>(vocab_),
@@ -109,7 +111,8 @@ void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePr
   isolation.sequences(a, b);
   std::string left_out;
   if (engine.capabilities().snapshots) {
-    isolation.prefix(a);
+    // The longer one: the first prompt of a set may be a single id, which has no prefix.
+    isolation.prefix(a.ids.size() > b.ids.size() ? a : b);
   } else {
     left_out = "without the prefix's checksum: this engine takes no snapshots";
   }

@@ -147,7 +147,10 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   }
   if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
     suite.cases.push_back(receipts_case(e));
-  suite.cases.push_back(verdict_case(e.verdict, e.reasons));
+  TestCase verdict = verdict_case(e.verdict, e.reasons);
+  if (verdict.outcome == Outcome::kFailure && e.parity && !e.parity->localised.empty())
+    verdict.detail += (verdict.detail.empty() ? "" : "\n") + e.parity->localised;
+  suite.cases.push_back(std::move(verdict));
   return suite;
 }
 

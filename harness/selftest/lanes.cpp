@@ -34,7 +34,10 @@ PlantedFault fault_of(const FaultLane& lane) {
 // Most ids of the prompts that are repeated in a lane: a lane has a second.
 constexpr size_t kLongestRepeated = 24;
 // Cache lengths that a lane's sweep takes step by step, and the longest that it jumps to.
-constexpr int kSweptSteps = 96, kSweptLongest = 132;
+struct Swept {
+  int steps, longest;
+};
+constexpr Swept kTinySwept{96, 132}, kFourLayersSwept{24, 33};  // a step of the oracle takes 0.1 s
 
 const std::function<void()> kNoStop = [] {};
 
@@ -55,9 +58,9 @@ std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
 
 // From the first id of the first prompt on.
 SweepTruth sweep_of(const ModelWeights& weights, Engine& truth, Engine& head_fp32,
-                    const GreedyReference& reference) {
+                    const GreedyReference& reference, Swept swept) {
   return live_sweep(truth, head_fp32, weights.config.shape.vocab,
-                    {reference.prompts.front().ids.front()}, kSweptSteps, kSweptLongest, kNoStop);
+                    {reference.prompts.front().ids.front()}, swept.steps, swept.longest, kNoStop);
 }
 
 bool is_control(const FaultLane& lane) {
@@ -93,19 +96,20 @@ LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
   const auto head_fp32 =
       make_host_twin(c.weights, {.max_context = kMaxContext, .fault = PlantedFault::kHfRounding});
-  c.sweep = sweep_of(c.weights, *make_oracle_engine(c.weights), *head_fp32, c.reference);
+  c.sweep =
+      sweep_of(c.weights, *make_oracle_engine(c.weights), *head_fp32, c.reference, kTinySwept);
   return c;
 }
 
 // The first four layers of the analytic checkpoint and a part of its vocabulary, judged live: T is
 // the oracle, B' the host twin that rounds where HF does, B the same with rounded logits.
 LaneRunner::Case LaneRunner::four_layers_case() {
-  constexpr int kLayers = 4, kVocab = 4096, kSteps = 16;
+  constexpr int kLayers = 4, kVocab = 4096, kSteps = 12;
   Case c;
   c.weights = make_synthetic("early", 0, kLayers);
   c.weights.config.shape.vocab = c.weights.embed_tokens.rows = c.weights.lm_head.rows = kVocab;
   std::vector<std::vector<int32_t>> prompts;
-  for (const uint64_t length : {1, 7, 24, 40}) {
+  for (const uint64_t length : {1, 7, 24}) {
     std::vector<int32_t> ids;
     for (uint64_t i = 0; i < length; ++i) {
       ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % kVocab));
@@ -119,7 +123,7 @@ LaneRunner::Case LaneRunner::four_layers_case() {
   const auto head_fp32 = twin(PlantedFault::kHfRounding);
   const auto baseline = twin(PlantedFault::kBf16Logits);
   c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
-  c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference);
+  c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference, kFourLayersSwept);
   return c;
 }
 

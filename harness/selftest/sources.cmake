@@ -10,3 +10,9 @@ mkbench_library(mkbench_selftest
     selftest/recorded_engine.cpp
   PUBLIC mkbench_judge
   PRIVATE mkbench_host_twin fmt::fmt)
+
+mkbench_library(mkbench_selftest_cuda
+  SOURCES
+    selftest/cuda_engines.cpp
+  PUBLIC mkbench_selftest
+  PRIVATE mkbench_ring mkbench_plain_faults)

@@ -7,6 +7,7 @@
 #include "baselines/eager.h"
 #include "harness/device/gpu_state.h"
 #include "harness/device/nvtx.h"
+#include "harness/selftest/faulty_engine.h"
 #include "harness/worker/gate.h"
 #include "harness/worker/interrupt.h"
 #include "harness/worker/machine.h"
@@ -83,8 +84,17 @@ std::unique_ptr<Engine> load_engine(const CaseJob& job, const EngineRequest& req
                                .max_context = request.max_context});
 }
 
-std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
-                                    const ModelWeights& weights) {
+// A fault inside a kernel is in the host twin alone; CUDA engines take those of their host side.
+void require_plantable(const std::string& engine, PlantedFault fault) {
+  if (fault == PlantedFault::kNone || engine == "host-twin") return;
+  if (planted_fault_site(fault) != FaultSite::kKernel) return;
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("--plant-fault {}: {} has no hook for it; host-twin has",
+                          planted_fault_name(fault), engine));
+}
+
+std::unique_ptr<Engine> make_sound_engine(const CaseJob& job, const EngineRequest& request,
+                                          const ModelWeights& weights) {
   if (is_eager(request.name))
     return make_eager(weights, eager_options(job, request, weights.config));
   if (is_plugin(request.name)) return load_engine(job, request, weights);
@@ -109,6 +119,13 @@ std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& req
     return make_host_twin(weights, options);
   }
   throw Error(ErrorKind::kBadInput, fmt::format("engine '{}' is unknown", request.name));
+}
+
+std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
+                                    const ModelWeights& weights) {
+  require_plantable(request.name, request.fault);
+  return with_fault_around(
+      make_sound_engine(job, request, with_planted_fault(weights, request.fault)), request.fault);
 }
 
 int64_t engine_bytes(const CaseJob& job, const EngineRequest& request, const ModelConfig& config) {

@@ -51,7 +51,7 @@ mkbench_library(mkbench_flow
     worker/watch.cpp
     worker/worker_main.cpp
   PUBLIC mkbench_options_parser mkbench_judge
-  PRIVATE mkbench_selftest mkbench_device mkbench_baselines mkbench_plugin mkbench_ring mkbench_plain_faults mkbench_plain
+  PRIVATE mkbench_selftest_cuda mkbench_device mkbench_baselines mkbench_plugin mkbench_ring mkbench_plain
           mkbench_host_twin fmt::fmt Threads::Threads)
 target_compile_definitions(mkbench_flow PRIVATE
   MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MKBENCH_BUILD_PYTHON="${MKBENCH_PYTHON}")

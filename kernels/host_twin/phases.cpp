@@ -86,8 +86,8 @@ void write_kv_row(Block& b, int layer, int kv_head, int position) {
     v_raw = b.local.k.data();
   }
   for (int d = 0; d < s.head_dim; ++d) v[d] = stored(b, v_raw[d]);
-  if (planted(b, PlantedFault::kPrefixModified) && position > 0) {
-    b.kv->v(layer, kv_head, 0)[0].bits ^= 1;  // the last bit of what an earlier step wrote
+  if (planted(b, PlantedFault::kPrefixModified) && position >= 3) {
+    b.kv->v(layer, kv_head, position - 3)[0].bits ^= 1;  // the last bit of what stands there
   }
 }
 

@@ -51,6 +51,7 @@ struct Layer {
   Vector keys, values;  // (max_context, kv_heads * head_dim)
 };
 
+float widen(float x) { return x; }
 float widen(uint16_t bf16) {
   const uint32_t bits = uint32_t{bf16} << 16;
   float x;
@@ -58,8 +59,9 @@ float widen(uint16_t bf16) {
   return x;
 }
 
-// In 16 interleaved parts, which a compiler can vectorise.
-float dot(const uint16_t* w, const float* x, int n) {
+// In 16 interleaved parts, which a compiler can vectorise. w: bf16 or float.
+template <typename T>
+float dot(const T* w, const float* x, int n) {
   float part[16] = {};
   int i = 0;
   for (; i + 16 <= n; i += 16) {
@@ -195,16 +197,15 @@ struct mkbench_engine {
       float largest = -INFINITY, sum = 0;
       for (int t = 0; t < rows; ++t) {
         const float* key = layer.keys.data() + t * width + at;
-        p[t] = 0;
-        for (int i = 0; i < m.head_dim; ++i) p[t] += query[i] * key[i];
-        p[t] /= std::sqrt(float(m.head_dim));
+        p[t] = dot(key, query, m.head_dim) / std::sqrt(float(m.head_dim));
         largest = std::max(largest, p[t]);
       }
       for (float& e : p) sum += e = std::exp(e - largest);
       for (int t = 0; t < rows; ++t) {
         const float* value = layer.values.data() + t * width + at;
-        for (int i = 0; i < m.head_dim; ++i)
-          out[size_t(h) * m.head_dim + i] += p[t] / sum * value[i];
+        const float share = p[t] / sum;
+        float* mixed = out.data() + size_t(h) * m.head_dim;
+        for (int i = 0; i < m.head_dim; ++i) mixed[i] += share * value[i];
       }
     }
     return out;

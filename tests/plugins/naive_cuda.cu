@@ -27,6 +27,9 @@ enum Fault {
 #ifndef NAIVE_FAULT
 #define NAIVE_FAULT kNone
 #endif
+#ifndef NAIVE_CAN
+#define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED)
+#endif
 constexpr Fault kFault = NAIVE_FAULT;
 
 using Bf16 = __nv_bfloat16;
@@ -342,7 +345,7 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
   static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
                                            "naive-cuda",
                                            MKBENCH_DEVICE_CUDA,
-                                           MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED,
+                                           NAIVE_CAN,
                                            open_engine,
                                            close_engine,
                                            reset,

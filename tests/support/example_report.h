@@ -146,6 +146,7 @@ inline Report example_failed_report() {
   wrong.parity->checks[0].status = CheckStatus::kFailed;
   wrong.parity->checks[0].value = 2.5;
   wrong.receipts_wrong = 3;
+  wrong.parity->localised = "KV row 4 of layer 7 first";
   EngineReport& hung = r.cases[1].engines[1];
   hung.verdict = Verdict::kHang;
   hung.parity.reset();
