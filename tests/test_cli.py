@@ -208,7 +208,7 @@ class MainJob(CliTest):
         self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         parity = self.engine(self.report(), "host-twin")["parity"]
         failed = {c["name"] for c in parity["checks"] if c["status"] == "failed"}
-        self.assertTrue({"r_rms", "decided", "strict", "sweep"} <= failed, failed)
+        self.assertTrue({"r_rms", "r_step", "decided", "sweep"} <= failed, failed)
         self.assertFalse({"ran", "self", "repeats", "isolation", "same"} & failed, failed)
         self.assertIn("layer 0 is the first whose hidden state leaves the band", parity["localised"])
         self.assertIn(parity["localised"], result.stderr)
