@@ -120,7 +120,7 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
   cli.app.name(command == Command::kRun ? "mkbench [run]" : "mkbench " + command_name);
   cli.app.description(
       "mkbench: is a single-kernel LLM decoder right, how fast is it, and where does the time go?\n"
-      "Commands: run (default), parity, profile (run --profile), tune, selftest --faults, doctor, "
+      "Commands: run (default), parity, profile (run --profile), tune, selftest, doctor, "
       "plot REPORT..., list [engines|models|devices]");
   cli.app.footer(
       "Every flag has an environment variable: MKBENCH_ and its name in upper case, - as _ "

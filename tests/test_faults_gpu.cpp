@@ -10,7 +10,7 @@
 using namespace mkbench;
 
 TEST_CASE("every CUDA lane of the fault table shows what it is to show", "[faults]") {
-  if (testing::no_ring_gpu()) SKIP("no GPU of sm_90 or later");
+  if (testing::no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   LaneRunner runner(cuda_engine_maker(0));
   for (const FaultLane& lane : fault_lanes()) {
     if (!lane_info(lane.lane).cuda) continue;
