@@ -113,11 +113,11 @@ TEST_CASE("every card has a row of the tuning table that its ring can hold", "[r
   const auto& unknown = ring::tuning_for("NVIDIA Something", 10);
   for (const Card& card :
        {Card{"NVIDIA H200", 9}, Card{"NVIDIA H100 80GB HBM3", 9}, Card{"NVIDIA GH200 480GB", 9},
-        Card{"NVIDIA B200", 10}, Card{"NVIDIA GeForce RTX 5090", 12}}) {
+        Card{"NVIDIA B200", 10}, Card{"NVIDIA GeForce RTX 5090", 12}, Card{"a later card", 13}}) {
     INFO(card.name);
     const ring::Tuning& row = ring::tuning_for(card.name, card.major);
     ring::LaunchParams p{};
-    ring::apply_tuning(row, p);
+    ring::apply_tuning(row, card.major, p);
     REQUIRE(p.split_from >= 0);
     REQUIRE(p.split_from <= ring::kMostRedundant);
     int before = 0;

@@ -14,10 +14,14 @@
 namespace mkbench::ring {
 namespace {
 
-// Slots that a warp waits for together; in the LM head, one slot of which half of the warps read.
+// Slots that a warp waits for together (weights) or one by one (V); in the LM head, one slot of
+// which half of the warps read; of K, a tile for each quarter of the warps. All warps have taken K
+// before any takes V: they hand each other the exponentials.
+enum class Kind { kWeights, kKeys, kValues, kHead };
 struct Fetch {
   int first, count;
-  bool head, head_odd;
+  Kind kind;
+  bool head_odd;
 };
 
 // One launch's slots, in the loader's and the consumers' order.
@@ -25,20 +29,26 @@ struct Plan {
   std::vector<Fetch> fetches;
   std::vector<bool> head_paced;  // of each slot
 
-  void add(int count, bool paced, bool head = false, bool odd = false) {
-    fetches.push_back({static_cast<int>(head_paced.size()), count, head, odd});
+  void add(int count, bool paced, Kind kind = Kind::kWeights, bool odd = false) {
+    fetches.push_back({static_cast<int>(head_paced.size()), count, kind, odd});
     head_paced.insert(head_paced.end(), static_cast<size_t>(count), paced);
   }
 };
 
-// `shift` slots first, so that steps begin anywhere in the ring.
-Plan make_plan(int head_slots, int shift) {
+// `shift` slots first, so that steps begin anywhere in the ring; steps attend in two turns of
+// `tiles` and of one.
+Plan make_plan(int head_slots, int shift, int tiles) {
   Plan plan;
   for (int i = 0; i < shift; ++i) plan.add(1, false);
   for (int step = 0; step < 2; ++step) {
-    for (const int count : {kQkvSlots, kOutSlots, kGateUpSlots}) plan.add(count, false);
+    plan.add(kQkvSlots, false);
+    for (const int count : {tiles, 1}) {
+      plan.add(count, false, Kind::kKeys);
+      plan.add(count, false, Kind::kValues);
+    }
+    for (const int count : {kOutSlots, kGateUpSlots}) plan.add(count, false);
     plan.add(kDownSlots, true);
-    for (int k = 0; k < head_slots; ++k) plan.add(1, true, true, k % 2 != 0);
+    for (int k = 0; k < head_slots; ++k) plan.add(1, true, Kind::kHead, k % 2 != 0);
   }
   plan.add(kQkvSlots, false);
   return plan;
@@ -108,13 +118,13 @@ class RingModel {
     const Barrier& room = at(empty_, issued_);
     if (!room.passes((round + 1) % 2)) return false;
     if (room.completed != round) blame("loader, for room,", issued_);
+    // The copy so many before this one, and no other: where the pace narrows, some are passed over.
     const bool paced = plan_.head_paced[static_cast<size_t>(issued_)];
-    if (issued_ - oldest_ >= (paced ? head_copies_ : layer_copies_)) {
-      const Barrier& copied = at(full_, oldest_);
-      if (!copied.passes(oldest_ / slots_ % 2)) return false;
-      if (copied.completed != oldest_ / slots_ + 1) blame("loader, for a copy,", oldest_);
-      ++oldest_;
-      return true;
+    const int oldest = issued_ - (paced ? head_copies_ : layer_copies_);
+    if (oldest >= 0) {
+      const Barrier& copied = at(full_, oldest);
+      if (!copied.passes(oldest / slots_ % 2)) return false;
+      if (copied.completed != oldest / slots_ + 1) blame("loader, for a copy,", oldest);
     }
     in_flight_.push_back(issued_++);
     return true;
@@ -146,20 +156,43 @@ class RingModel {
     ++b.completed;
   }
 
+  bool take_keys(size_t index, const Fetch& f) {
+    const int mine = static_cast<int>(index) / 4;
+    if (mine < f.count) {
+      if (!passes(index, f.first + mine, true)) return false;
+      release(f.first + mine, 4);
+    }
+    ++warps_[index].fetch;
+    return true;
+  }
+
+  bool take_values(size_t index, const Fetch& f) {
+    Warp& w = warps_[index];
+    const bool all_here = std::all_of(warps_.begin(), warps_.end(),
+                                      [&](const Warp& other) { return other.fetch >= w.fetch; });
+    if (!all_here || !passes(index, f.first + w.awaited, true)) return false;
+    release(f.first + w.awaited, 1);
+    if (++w.awaited == f.count) w = {w.fetch + 1, 0, false};
+    return true;
+  }
+
   bool advance(size_t index) {
     Warp& w = warps_[index];
     if (w.fetch == plan_.fetches.size()) return false;
     const Fetch& f = plan_.fetches[w.fetch];
     const bool small = slots_ == kSmallRingSlots, odd = index / 4 % 2 != 0;
-    if (f.head && !small && odd != f.head_odd) {  // skipped without a look
+    const bool head = f.kind == Kind::kHead;
+    if (head && !small && odd != f.head_odd) {  // skipped without a look
       ++w.fetch;
       return true;
     }
+    if (f.kind == Kind::kKeys) return take_keys(index, f);
+    if (f.kind == Kind::kValues) return take_values(index, f);
     const auto finish = [&] {
-      for (int i = 0; i < f.count && !small; ++i) release(f.first + i, f.head ? 2 : 1);
+      for (int i = 0; i < f.count && !small; ++i) release(f.first + i, head ? 2 : 1);
       w = {w.fetch + 1, 0, false};
     };
-    if (!w.looked && !small && !f.head) {  // at all of them at once
+    if (!w.looked && !small && !head) {  // at all of them at once
       w.looked = true;
       bool all = true;
       for (int i = 0; i < f.count; ++i) all = all && passes(index, f.first + i, false);
@@ -181,7 +214,7 @@ class RingModel {
   std::vector<Barrier> full_, empty_;
   std::array<Warp, kConsumerWarps> warps_{};
   std::vector<int> in_flight_;
-  int issued_ = 0, oldest_ = 0;  // next slot to fill; oldest copy not known to have arrived
+  int issued_ = 0;  // next slot to fill
   std::string violation_;
 };
 
@@ -190,7 +223,8 @@ std::string search(int slots, int layer_copies, int head_copies, uint64_t seeds)
   for (int head_slots = 1; head_slots <= 40; ++head_slots) {
     for (uint64_t seed = 0; seed < seeds; ++seed) {
       const int shift = static_cast<int>((seed * 7 + static_cast<uint64_t>(head_slots)) % 22);
-      const Plan plan = make_plan(head_slots, shift);
+      const int tiles = slots == kSmallRingSlots ? 2 : 4;
+      const Plan plan = make_plan(head_slots, shift, tiles);
       const std::string found =
           RingModel(slots, layer_copies, head_copies, plan, 1000 * seed + seed).run();
       if (!found.empty()) return found + ", " + std::to_string(head_slots) + " slots of LM head";

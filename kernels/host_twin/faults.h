@@ -39,7 +39,7 @@ void leave_out(const Block& b, int from, int count, float* scores);
 // One past the last row of the vocabulary that is scored.
 int scored_rows(const Block& b);
 
-// Winner of the rows that start at `first`, whose logits are given: the largest, the lowest id
+// Winner of `rows`, whose logits are given: the largest, the lowest id
 // among equals.
 Best winner(const Block& b, const float* logits, Range rows);
 

@@ -49,7 +49,7 @@ struct AttentionInput {
   SplitRows query, out;  // (rows, q_width)
   int rows, heads, kv_heads;
   int layer, position;  // of the first row
-  int context_bias;     // 0; -1 plants the fault "newest row dropped"
+  int context_bias;     // 0; -1 and 1 plant the faults "newest row dropped", "one row too many"
 };
 
 }  // namespace mkbench::prefill

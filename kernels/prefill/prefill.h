@@ -30,7 +30,7 @@ struct PrefillModel {
   const unsigned short* embed;   // (vocab, hidden)
   const RopePair* rope;          // (max_context, head_dim / 2)
   float eps;
-  int context_bias;  // 0; -1 plants the fault "newest row dropped"
+  int context_bias;  // 0; -1 and 1 plant faults, see AttentionInput
 };
 
 // The rows of `model`, which must outlive the result.

@@ -25,7 +25,7 @@ enum Barrier : int {
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
   kConsumers = 5,     // among consumers
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
-  kPartialsRead = 7,  // publisher has read the partial sums: publisher -> consumers
+  kPartialsRead = 7,  // partial sums are read and handed on: publisher -> consumers
 };
 
 // Elements from one vector of a head to the next in shared memory: 128 would put two heads that a
@@ -42,11 +42,11 @@ inline constexpr int kRingSlots = kMostRingSlots;
 // Parity tells two turns of a slot apart, not more: a warp may look at a slot's barrier only when
 // the copy of the turn before has arrived there. In a ring that holds a whole fetch, warps look
 // ahead and skip slots of the LM head; that holds as long as at most ring_slots - 4 copies are in
-// flight there (tuning.cpp). In a small ring they take every slot of the LM head in order; the K
-// tiles that they skip are safe because 2 copies are in flight at most.
+// flight there (tuning.cpp). In a small ring they take every slot of the LM head in order. The K
+// tiles that a warp skips have arrived before it takes V: kConsumers stands between.
 inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
 
-// K and V tiles that a block attends to between two barriers: K and V of a turn lie in registers.
+// K and V tiles that a block attends to between two barriers: K of a turn lies in registers.
 template <bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing ? 4 : 2;
 static_assert(!kSmallRing || kRingSlots > kTilesPerTurn<true>);

@@ -57,7 +57,7 @@ __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, u
   if (tries == 256) start = now;
   const bool late = now - start > p.spin_limit_us;
   if (late && !ready) raise(p, kRaisedHang, at, expected, seen);
-  return late || any_fault(p);
+  return (late && !ready) || any_fault(p);
 }
 
 // A warp's wait: repeats `poll`, which tells of a lane's own word, until it is true in all lanes.

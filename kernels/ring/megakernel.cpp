@@ -179,7 +179,7 @@ class RingEngine final : public LaunchEngine {
     p.slow_attention = options_.slow_attention ? 1 : 0;
     p.spin_limit_us =
         static_cast<unsigned>(std::clamp(kSpinLimitUs * options_.spin_scale, 1.0, 4e9));
-    ring::apply_tuning(tuning_, p);
+    ring::apply_tuning(tuning_, compute_major_, p);
     if (options_.split_from >= 0) p.split_from = options_.split_from;
     if (options_.pace.copies_in_flight > 0) {
       for (ring::PaceRange& range : p.paces) range.pace = options_.pace;

@@ -1,5 +1,6 @@
 #include "kernels/ring/tuning.h"
 
+#include <algorithm>
 #include <climits>
 #include <iterator>
 
@@ -86,13 +87,17 @@ std::string tuning_row(const Tuning& tuning) {
          std::string(tuning.chosen_by) + "\"},";
 }
 
-void apply_tuning(const Tuning& tuning, LaunchParams& p) {
+void apply_tuning(const Tuning& tuning, int compute_major, LaunchParams& p) {
+  const auto bounded = [most = most_copies_in_flight(compute_major)](StreamPace pace) {
+    pace.copies_in_flight = std::min(pace.copies_in_flight, most);
+    return pace;
+  };
   PaceRange last = tuning.paces[0];
   for (int i = 0; i < kPaceRanges; ++i) {
     if (tuning.paces[i].until != 0) last = tuning.paces[i];
-    p.paces[i] = last;
+    p.paces[i] = {last.until, bounded(last.pace)};
   }
-  p.head_pace = tuning.head_pace;
+  p.head_pace = bounded(tuning.head_pace);
   p.split_from = tuning.split_from;
 }
 

@@ -28,8 +28,9 @@ const Tuning& tuning_for(std::string_view device_name, int compute_major);
 // The row as the table writes it, in one line.
 std::string tuning_row(const Tuning& tuning);
 
-// Writes a row's values into `p`, with the last range repeated to the end.
-void apply_tuning(const Tuning& tuning, LaunchParams& p);
+// Writes a row's values into `p`, with the last range repeated to the end, and no more copies in
+// flight than the ring of that card has room for: a row for any card may say more.
+void apply_tuning(const Tuning& tuning, int compute_major, LaunchParams& p);
 
 // Most copies in flight that a card's ring has room for: one slot less than it holds.
 int most_copies_in_flight(int compute_major);

@@ -127,13 +127,14 @@ struct RingWriter {
     pace = next;
   }
 
-  // No copy may arrive in a block that is gone.
+  // No copy may arrive in a block that is gone: all slots, the oldest copy first, which lies where
+  // the next one would.
   __device__ __forceinline__ void leave() {
 #pragma unroll 1
-    for (; oldest.slot != at.slot; oldest.advance()) {
+    for (int i = 0; i < kRingSlots; ++i, at.advance()) {
       unsigned tries = 0;
 #pragma unroll 1
-      while (!ptx::barrier_try_wait(full + 8 * oldest.slot, oldest.parity) && ++tries != 1u << 28) {
+      while (!ptx::barrier_try_wait(full + 8 * at.slot, at.parity) && ++tries != 1u << 28) {
       }
     }
     ptx::exit_thread();

@@ -24,8 +24,8 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   const Site site{Phase::kQkv, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kQkvSlots];
-  // Slots are waited for while the publisher reads; weights fetched before it has read would delay
-  // it by 5 us a token.
+  // Nothing is waited for or fetched before the publisher has handed on: 16 warps that ask for
+  // slots, or their loads, would delay it (15 us a token at 512 positions, H200).
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
   c.ring.template await_slots<kQkvSlots>(me);
   const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);

@@ -1,5 +1,5 @@
 // The publisher: one warp that sums the consumers' partial results, hands them to other blocks, and
-// chooses the token. Apart from the consumers, so that they fetch the next weights meanwhile.
+// chooses the token. Apart from the consumers, who fetch the next weights while the words travel.
 // Reads   Shared::partials, squares; best; inputs.
 // Writes  qkv, swiglu, attention_out, mlp_out, best; Shared::token, ended; by block 0 outputs,
 //         token_ns, cycles, progress.
