@@ -6,7 +6,8 @@
 # reports/evidence/<gpu>/, and scripts/check_evidence.py judges it: exit 0 only if every line of it holds.
 # Needs no network where torch, the toolkit and the Debian packages are installed.
 # Where the machine is lent for less time than all of it takes: GPU_CHECK_BUDGET_S (the last steps are left
-# out, and their lines fail) and GPU_CHECK_TESTS (a regular expression: only these tests).
+# out, and their lines fail), GPU_CHECK_TESTS (a regular expression: only these tests), GPU_CHECK_TARGETS (what
+# to build for them: mkbench and the tests).
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 [ $# = 1 ] || { echo "usage: scripts/gpu_check.sh OUT" >&2; exit 2; }
@@ -46,7 +47,8 @@ note "== scripts/gpu_check.sh, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
   2>&1 | tee -a "$log"
 
-step 240 "set-up and build" "$root/scripts/setup.sh" || exit 1
+# shellcheck disable=SC2086
+step 240 "set-up and build" "$root/scripts/setup.sh" ${GPU_CHECK_TARGETS:-} || exit 1
 . "$root/build/${MKBENCH_PRESET:-release}/setup.env"
 build="$root/build/${MKBENCH_PRESET:-release}"
 mkbench="$build/harness/mkbench"

@@ -179,8 +179,14 @@ EngineReport* CaseCollector::running_engine() {
 // yet say so, and what was measured of the others stands.
 void CaseCollector::strike(EngineReport* guilty, Verdict verdict, const std::string& reason) {
   if (guilty != nullptr) {
-    guilty->verdict = verdict;
+    // What had been judged before stands.
+    const bool failed = guilty->parity && !times_allowed(guilty->parity->verdict);
+    guilty->verdict = failed ? worst({verdict, guilty->parity->verdict}) : verdict;
     guilty->reasons.push_back(reason);
+    if (failed) {
+      guilty->reasons.push_back(fmt::format(
+          "before that {}: {}", verdict_name(guilty->parity->verdict), guilty->parity->reason));
+    }
   } else {
     report_.verdict = verdict;
     report_.reasons.push_back(reason);

@@ -32,11 +32,13 @@ std::string reference_name(const std::string& model, const ModelShape& shape) {
   return published ? "qwen3-0.6b" : name;
 }
 
-[[noreturn]] void no_reference(const std::string& model, const std::string& name) {
+[[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
+  const std::string folder =
+      job.reference_dir.empty() ? "the committed references" : job.reference_dir;
   throw Error(ErrorKind::kInvalidReference,
-              fmt::format("model {}: found no reference of {} (<model>/reference*.json); make one "
-                          "with: python3 scripts/capture_reference.py {}",
-                          model, name, parity_model(model)));
+              fmt::format("model {}: found no {}/reference*.json in {}; make one with: python3 "
+                          "scripts/capture_reference.py {}",
+                          job.model, name, folder, parity_model(job.model)));
 }
 
 void check_weights(const GreedyReference& reference, const ModelWeights& weights) {
@@ -68,7 +70,7 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
   }
   if (result.all.empty()) {
     if (is_ours(job.model) || (job.require_reference && token_only.empty()))
-      no_reference(job.model, name);
+      no_reference(job, name);
     // Published ids alone decide no margin: the truth of these weights is computed besides, unless
     // only committed references may judge.
     result.live = !job.require_reference;
@@ -242,14 +244,26 @@ bool Gate::pass_baseline(Contestant& baseline) {
   return true;
 }
 
+// What the prompts have shown stands, whatever the trials end with: it is sent before they begin,
+// and an engine that has failed already is not excused by an error that follows from its fault.
+void Gate::run_trials(Trials& trials, Contestant& candidate, ParityReport& report) {
+  send_parity(candidate.name, report);
+  try {
+    trials.run(*candidate.engine, candidate.name,
+               repeated_prompts(job_, weights_.config.shape, references_.all), report);
+  } catch (const Error& error) {
+    const bool fit = error.kind() != ErrorKind::kCuda && error.kind() != ErrorKind::kHang;
+    if (times_allowed(report.verdict) || !fit || error.kind() == ErrorKind::kInvalidReference)
+      throw;
+    report.reason += fmt::format("; then: {}", error.what());
+  }
+}
+
 void Gate::judge_candidate(Contestant& candidate) {
   guard_engine(sink_, candidate, [&] {
     ParityReport report = judge(*candidate.engine, candidate.name, false, false);
     Trials trials(job_, services_, weights_, max_context_, watch_);
-    if (job_.whole_parity) {
-      trials.run(*candidate.engine, candidate.name,
-                 repeated_prompts(job_, weights_.config.shape, references_.all), report);
-    }
+    if (job_.whole_parity) run_trials(trials, candidate, report);
     if (baseline_ != nullptr) {
       trials.localise_failure(*candidate.engine, candidate.name, *baseline_, references_.all,
                               report);

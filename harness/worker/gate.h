@@ -35,6 +35,8 @@ int parity_positions(const CaseReferences& references, const CaseJob& job, const
 // Steps after each prompt of a live reference.
 inline constexpr int kLiveSteps = 32;
 
+class Trials;
+
 class Gate {
  public:
   Gate(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
@@ -58,6 +60,7 @@ class Gate {
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;
   void add_live_reference(Engine& baseline);
+  void run_trials(Trials& trials, Contestant& candidate, ParityReport& report);
   void send_parity(const std::string& engine, const ParityReport& report);
   std::unique_ptr<Engine> make(const std::string& name);
 
