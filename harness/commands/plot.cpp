@@ -78,8 +78,8 @@ int plot_command(const Options& options) {
   const int status = draw_plots(reports, out, problem);
   if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + problem);
   if (status == 0) fmt::print("{}\n", out.string());
-  constexpr int kBadReport = 2;  // of the script
-  if (status == kBadReport) return exit_code(Verdict::kBadInput);
+  constexpr int kBadReport = 2, kNothingToPlot = 3;  // of the script
+  if (status == kBadReport || status == kNothingToPlot) return exit_code(Verdict::kBadInput);
   return status == 0 ? 0 : 1;
 }
 

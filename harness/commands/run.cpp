@@ -98,7 +98,7 @@ class Run {
     for (const std::string& note : plan.notes) say(note);
     if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
     if (options_.dry_run) return dry_run(plan);
-    check_junit_folder();
+    check_paths();
     folder_ = make_output_folder(options_.out);
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
@@ -315,11 +315,31 @@ class Run {
   }
 
   // Before the run: minutes later is too late to learn of a typo.
-  void check_junit_folder() const {
-    const fs::path folder = fs::path(options_.junit).parent_path();
-    if (options_.junit.empty() || folder.empty() || fs::is_directory(folder)) return;
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("--junit {}: there is no folder {}", options_.junit, folder.string()));
+  // What the run is told to read and to write, before it works for minutes.
+  void check_paths() const {
+    const fs::path junit = options_.junit;
+    if (!options_.junit.empty()) {
+      const fs::path folder = junit.parent_path();
+      if (!folder.empty() && !fs::is_directory(folder)) {
+        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: there is no folder {}",
+                                                      options_.junit, folder.string()));
+      }
+      if (fs::is_directory(junit)) {
+        throw Error(ErrorKind::kBadInput,
+                    fmt::format("--junit {}: found a folder, wanted a file", options_.junit));
+      }
+      if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: cannot write to its folder: {}",
+                                                      options_.junit, std::strerror(errno)));
+      }
+    }
+    if (!options_.reference.empty() && !fs::is_directory(options_.reference)) {
+      throw Error(
+          ErrorKind::kBadInput,
+          fmt::format("--reference {}: found {}, wanted a folder that holds "
+                      "<model>/reference*.json",
+                      options_.reference, fs::exists(options_.reference) ? "a file" : "nothing"));
+    }
   }
 
   void write_files() const {

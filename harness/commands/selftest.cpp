@@ -22,6 +22,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Lanes from one line of progress to the next, without -v.
+constexpr size_t kLanesOfProgress = 10;
+
 struct LaneResult {
   LaneOutcome outcome;
   std::string surprise;  // empty: as expected
@@ -104,8 +107,9 @@ class Lanes {
         .failing = message.at("failing"), .r_rms = std::nullopt, .note = message.value("note", "")};
     if (message.contains("r_rms")) outcome.r_rms = message["r_rms"].get<double>();
     finish(message.at("lane").get<size_t>(), std::move(outcome));
-    if (!options_.quiet && options_.verbose) {
-      fmt::print(stderr, "mkbench: {} of {} lanes\n", all - pending_.size(), all);
+    const size_t done = all - pending_.size();
+    if (!options_.quiet && (options_.verbose || done % kLanesOfProgress == 0)) {
+      fmt::print(stderr, "mkbench: {} of {} lanes\n", done, all);
     }
   }
 
@@ -163,17 +167,23 @@ int selftest_command(const Options& options) {
   }
   Lanes lanes(options, wanted);
   lanes.run();
-  if (interrupt_count() > 0) return exit_code(Verdict::kInterrupted);
+  const bool interrupted = interrupt_count() > 0;
 
   fmt::print("{:<4} {:<50} {:<12} {:<11} {:>8} {:<8} {}\n", "row", "fault", "lane", "model",
              "R_rms", "", "failing checks");
   Tally faults, controls;
   for (const size_t i : wanted) {
+    if (!lanes.result(i)) continue;  // interrupted before
     const LaneResult& result = *lanes.result(i);
     Tally& tally = row_of(fault_lanes()[i]).control ? controls : faults;
     ++tally.all;
     tally.right += result.surprise.empty();
     print_lane(fault_lanes()[i], result);
+  }
+  if (interrupted) {
+    fmt::print("\ninterrupted: {} of {} lanes were run\n", faults.all + controls.all,
+               wanted.size());
+    return exit_code(Verdict::kInterrupted);
   }
   if (options.rows.empty()) print_elsewhere();
   fmt::print("\nfaults seen {} of {}, controls passed {} of {}\n", faults.right, faults.all,
