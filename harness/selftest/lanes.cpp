@@ -242,6 +242,9 @@ LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {
 }
 
 LaneOutcome LaneRunner::run(const FaultLane& lane) {
+  // Or two such lanes would disturb each other, not only their own engines.
+  std::unique_lock<std::mutex> alone(shared_state_mutex_, std::defer_lock);
+  if (lane.lane != Lane::kGate && fault_of(lane) == PlantedFault::kSharedCache) alone.lock();
   try {
     if (lane.lane == Lane::kGate) return run_gate(lane);
     if (lane.lane == Lane::kLoader) return run_loader(lane);

@@ -54,7 +54,8 @@ class LaneRunner {
   const CudaEngineMaker cuda_;
   std::mutex mutex_;  // guards cases_
   std::map<std::string, Case> cases_;
-  std::mutex sound_mutex_;  // guards sound_
+  std::mutex sound_mutex_;         // guards sound_
+  std::mutex shared_state_mutex_;  // lanes whose fault is memory that all engines share
   std::map<std::string, double> sound_;
 };
 
