@@ -1,7 +1,15 @@
-// The device operation and the read-bandwidth ceiling, on a GPU only.
+// The device operation, the L2 flush and the read-bandwidth ceiling, on a GPU only.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <vector>
+
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
+#include "harness/device/l2_flush.h"
 #include "harness/device/roofline.h"
+#include "kernels/cuda_event.h"
+#include "kernels/device_buffer.h"
 #include "references/error.h"
 #include "tests/support/catch2.h"
 
@@ -41,6 +49,33 @@ TEST_CASE("the read-bandwidth ceiling is measured and repeats") {
     CHECK(first.bulk_gb_per_s == Approx(first.plain_gb_per_s).epsilon(0.15));
   }
   CHECK(again.best_gb_per_s() == Approx(first.best_gb_per_s()).epsilon(0.05));
+}
+
+TEST_CASE("an L2 flush leaves nothing to write back") {
+  const DeviceList list = list_devices();
+  if (list.devices.empty()) SKIP_TEST("no GPU");
+  DeviceBuffer<char> written(8 * static_cast<size_t>(list.devices[0].l2_bytes));
+  L2Flush flush(0);
+  const auto flush_ms = [&] {
+    Event start, stop;
+    start.record();
+    flush.run();
+    stop.record();
+    MKBENCH_CUDA(cudaDeviceSynchronize());
+    return stop.ms_since(start);
+  };
+  // The first one after a write has L2's lines written back; the second one finds none.
+  std::vector<double> first, second;
+  for (int i = 0; i < 21; ++i) {
+    MKBENCH_CUDA(cudaMemset(written.get(), i, written.bytes()));
+    MKBENCH_CUDA(cudaDeviceSynchronize());
+    first.push_back(flush_ms());
+    second.push_back(flush_ms());
+  }
+  for (std::vector<double>* ms : {&first, &second})
+    std::nth_element(ms->begin(), ms->begin() + 10, ms->end());
+  CAPTURE(first[10], second[10]);
+  CHECK(second[10] < first[10]);
 }
 
 TEST_CASE("the probe reads its buffer in every pattern and refuses what does not fit") {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "harness/commands/commands.h"
 #include "harness/commands/launch.h"
@@ -25,14 +27,20 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kEver = std::numeric_limits<int>::max();
+
 // Depths that stand for a range of positions, and where that range ends.
 struct DepthRange {
   int depth, until;
 };
-constexpr DepthRange kDepths[] = {
-    {0, 256}, {512, 2048}, {4032, 8192}, {16320, std::numeric_limits<int>::max()}};
+constexpr DepthRange kDepths[] = {{0, 48},      {64, 128},    {256, 704},    {960, 1472},
+                                  {1984, 3000}, {4032, 6000}, {8128, 12000}, {16320, kEver}};
+static_assert(std::size(kDepths) <= ring::kPaceRanges);
 constexpr int kInFlight[] = {2, 3, 4, 5, 6};
-constexpr int kGapCycles[] = {0, 600, 700, 860, 920, 1000};
+// Gaps, in hundredths of the time that a block has for a copy when nothing is paced: first a coarse
+// sweep for every number of copies, then the neighbours of the quickest.
+constexpr int kGapHundredths[] = {0, 64, 72, 80, 88};
+constexpr int kFinerHundredths[] = {-4, 4};
 constexpr int kSplits[] = {96, 128, 192};
 constexpr int kTokens = 64, kLaunches = 3;
 // Positions at which the choice of a split matters.
@@ -67,43 +75,118 @@ int deepest(const CaseJob& job, const ModelConfig& config) {
   return most;
 }
 
-Json sweep_paces(Engine& engine, RingOptions options, int depth, int most_in_flight) {
-  Json rows = Json::array();
-  for (const int in_flight : kInFlight) {
-    if (in_flight > most_in_flight) break;
-    for (const int gap : kGapCycles) {
-      options.pace = {in_flight, gap};
-      retune_ring(engine, options);
-      rows.push_back(
-          {{"in_flight", in_flight}, {"gap", gap}, {"us", time_launches(engine, depth, kTokens)}});
-    }
-  }
-  return rows;
-}
-
 const Json& quickest(const Json& rows) {
   return *std::min_element(rows.begin(), rows.end(),
                            [](const Json& a, const Json& b) { return a["us"] < b["us"]; });
 }
 
+// One ring engine, timed at paces and splits.
+struct Sweep {
+  Engine& engine;
+  const ModelShape& shape;
+  const int most_in_flight, most_head_in_flight;
+  RingOptions options;
+
+  double time_at(int depth, int tokens) {
+    retune_ring(engine, options);
+    return time_launches(engine, depth, tokens);
+  }
+
+  // Cycles that a block has for one copy at `depth` when nothing is paced.
+  double cycles_a_copy(int depth) {
+    options.pace = {std::min(3, most_in_flight), 0};
+    const double us = time_at(depth, kTokens);
+    const double copies =
+        static_cast<double>(shape.bytes_per_step(depth)) / (ring::kBlocks * ring::kSlotBytes);
+    return 1000 * us * engine.last_times().sm_ghz / copies;
+  }
+
+  void add_pace(Json& rows, int depth, int in_flight, double gap) {
+    options.pace = {in_flight, static_cast<int>(gap)};
+    rows.push_back({{"in_flight", in_flight},
+                    {"gap", options.pace.gap_cycles},
+                    {"us", time_at(depth, kTokens)}});
+  }
+
+  Json paces(int depth) {
+    Json rows = Json::array();
+    const double cycles = cycles_a_copy(depth) / 100;
+    for (const int in_flight : kInFlight) {
+      if (in_flight > most_in_flight) break;
+      for (const int hundredths : kGapHundredths)
+        add_pace(rows, depth, in_flight, cycles * hundredths);
+    }
+    const Json best = quickest(rows);
+    for (const int hundredths : kFinerHundredths) {
+      const double gap = best["gap"].get<int>() + cycles * hundredths;
+      if (best["gap"] != 0) add_pace(rows, depth, best["in_flight"], gap);
+    }
+    return rows;
+  }
+
+  Json head_paces(const Json& layers) {
+    options.pace = {layers["in_flight"], layers["gap"]};
+    Json rows = Json::array();
+    for (const int in_flight : kInFlight) {
+      if (in_flight > most_head_in_flight) break;
+      options.head_pace = {in_flight, 0};
+      rows.push_back({{"in_flight", in_flight}, {"us", time_at(0, kTokens)}});
+    }
+    options.head_pace = {};
+    return rows;
+  }
+
+  Json splits(const Json& layers) {
+    options.pace = {layers["in_flight"], layers["gap"]};
+    Json rows = Json::array();
+    for (const int split : kSplits) {
+      options.split_from = split;
+      rows.push_back({{"split_from", split}, {"us", time_at(kSplitDepth, kSplitTokens)}});
+    }
+    options.split_from = -1;
+    return rows;
+  }
+};
+
+// Gaps differ by the number of copies in flight only where the finer sweep went.
 void print_sweep(const Json& sweep) {
+  std::set<int> gaps;
+  std::map<int, std::map<int, double>> by_copies;
+  for (const Json& row : sweep["rows"]) {
+    gaps.insert(row["gap"].get<int>());
+    by_copies[row["in_flight"]][row["gap"]] = row["us"];
+  }
   fmt::print("\ndepth {}: us/token by copies in flight (down) and gap in cycles (across)\n{:>8}",
              sweep["depth"].get<int>(), "");
-  for (const int gap : kGapCycles) fmt::print("{:>9}", gap);
+  for (const int gap : gaps) fmt::print("{:>9}", gap);
   const Json& best = quickest(sweep["rows"]);
-  int in_flight = -1;
-  for (const Json& row : sweep["rows"]) {
-    if (row["in_flight"] != in_flight) {
-      in_flight = row["in_flight"];
-      fmt::print("\n{:>8}", in_flight);
+  for (const auto& [in_flight, times] : by_copies) {
+    fmt::print("\n{:>8}", in_flight);
+    for (const int gap : gaps) {
+      const auto found = times.find(gap);
+      if (found == times.end()) {
+        fmt::print("{:>9}", "");
+        continue;
+      }
+      const bool is_best = best["in_flight"] == in_flight && best["gap"] == gap;
+      fmt::print("{:>8.1f}{}", found->second, is_best ? '*' : ' ');
     }
-    fmt::print("{:>8.1f}{}", row["us"].get<double>(), row == best ? '*' : ' ');
   }
   fmt::print("\n");
 }
 
-// What is pasted into the table: the quickest pace of each range, and the quickest split. The pace
-// of the LM head, which waits for nobody, stays the one that the sweep ran with.
+// us/token by the first field of each row.
+void print_rows(const char* title, const char* field, const Json& rows) {
+  fmt::print("\n{}\n", title);
+  const Json& best = quickest(rows);
+  for (const Json& row : rows) {
+    fmt::print("{:>8}{:>9.1f}{}\n", row[field].get<int>(), row["us"].get<double>(),
+               row == best ? "*" : "");
+  }
+}
+
+// What is pasted into the table: the quickest pace of each range and of the LM head, and the
+// quickest split.
 std::string table_row(const Json& result) {
   const std::string card = result["gpu"];
   ring::Tuning tuning;
@@ -114,7 +197,7 @@ std::string table_row(const Json& result) {
     const Json& best = quickest(sweep["rows"]);
     tuning.paces[ranges++] = {sweep["until"], {best["in_flight"], best["gap"]}};
   }
-  tuning.head_pace = ring::tuning_for(card, tuning.compute_major).head_pace;
+  tuning.head_pace = {quickest(result["head"])["in_flight"], 0};
   tuning.split_from = quickest(result["splits"])["split_from"];
   tuning.chosen_by = "mkbench tune";
   return ring::tuning_row(tuning);
@@ -136,36 +219,32 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
   const std::string obstacle = ring_obstacle(config, job.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
   const DeviceInfo& device = found.devices.at(static_cast<size_t>(job.gpu));
-  const int most_in_flight = ring::most_copies_in_flight(device.sm_major);
   const int most = deepest(job, config);
   RingOptions options;
   options.gpu = job.gpu;
   options.max_context = most + std::max(kTokens, kSplitDepth + kSplitTokens);
   const std::unique_ptr<Engine> engine = make_ring(make_synthetic("none"), options);
-  Json sweeps = Json::array(), splits = Json::array();
+  Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
+              ring::most_head_copies_in_flight(device.sm_major), options};
+  const auto say = [&sink](const std::string& stage) {
+    sink.send({{"type", "progress"}, {"stage", stage}, {"engine", ""}});
+  };
+  Json sweeps = Json::array();
   for (const DepthRange& range : kDepths) {
     if (range.depth > most) break;
-    sink.send(
-        {{"type", "progress"}, {"stage", fmt::format("depth {}", range.depth)}, {"engine", ""}});
-    sweeps.push_back({{"depth", range.depth},
-                      {"until", range.until},
-                      {"rows", sweep_paces(*engine, options, range.depth, most_in_flight)}});
+    say(fmt::format("depth {}", range.depth));
+    sweeps.push_back(
+        {{"depth", range.depth}, {"until", range.until}, {"rows", sweep.paces(range.depth)}});
   }
   // The last range that was measured holds for all positions beyond.
-  sweeps.back()["until"] = std::numeric_limits<int>::max();
-  const Json& start = quickest(sweeps.front()["rows"]);
-  options.pace = {start["in_flight"], start["gap"]};
-  for (const int split : kSplits) {
-    options.split_from = split;
-    retune_ring(*engine, options);
-    splits.push_back(
-        {{"split_from", split}, {"us", time_launches(*engine, kSplitDepth, kSplitTokens)}});
-  }
+  sweeps.back()["until"] = kEver;
+  say("LM head and split");
   sink.send({{"type", "tune"},
              {"gpu", device.name},
              {"compute_major", device.sm_major},
-             {"sweeps", sweeps},
-             {"splits", splits}});
+             {"head", sweep.head_paces(quickest(sweeps.at(0)["rows"]))},
+             {"splits", sweep.splits(quickest(sweeps.at(sweeps.size() > 1 ? 1 : 0)["rows"]))},
+             {"sweeps", sweeps}});
 }
 
 int tune_command(const Options& options) {
@@ -183,11 +262,11 @@ int tune_command(const Options& options) {
   fmt::print("ring on {}: {} tokens a launch, medians of {} launches by CUDA events; * quickest\n",
              result["gpu"].get<std::string>(), kTokens, kLaunches);
   for (const Json& sweep : result["sweeps"]) print_sweep(sweep);
-  fmt::print("\nsplit_from: us/token over positions {} to {}\n", kSplitDepth,
-             kSplitDepth + kSplitTokens - 1);
-  for (const Json& split : result["splits"]) {
-    fmt::print("{:>8}{:>9.1f}\n", split["split_from"].get<int>(), split["us"].get<double>());
-  }
+  print_rows("LM head: us/token at depth 0 by copies in flight", "in_flight", result["head"]);
+  print_rows(fmt::format("split_from: us/token over positions {} to {}", kSplitDepth,
+                         kSplitDepth + kSplitTokens - 1)
+                 .c_str(),
+             "split_from", result["splits"]);
   fmt::print("\nrow for kernels/ring/tuning.cpp:\n    {}\n", table_row(result));
   return 0;
 }

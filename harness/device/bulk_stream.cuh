@@ -20,7 +20,7 @@ __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copi
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t issued = 0, source = blockIdx.x, issue_slot = 0, wait_slot = 0, parity = 0;
-  long long next_issue = clock64();
+  long long next_issue = clock64();  // a schedule: a late copy does not delay the ones after it
   for (uint32_t done = 0; done < limit; ++done) {
     // Keeps `stages` copies in flight, paced: the memory system serves an even stream best.
     while (issued < limit && issued - done < plan.stages) {
@@ -28,9 +28,10 @@ __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copi
         limit = issued;
         break;
       }
+      if (clock64() - next_issue > plan.gap_cycles) next_issue = clock64();
       while (clock64() < next_issue) {
       }
-      next_issue = clock64() + plan.gap_cycles;
+      next_issue += plan.gap_cycles;
       barrier_expect_bytes(&full[issue_slot], plan.copy_bytes);
       bulk_copy_to_shared(ring + issue_slot * plan.copy_bytes,
                           buffer + uint64_t{source} * plan.copy_bytes, plan.copy_bytes,

@@ -43,6 +43,9 @@ class ReadProbe {
   // Throws Error(kBadInput) for a plan out of its limits or a card without bulk copies,
   // Error(kHang) when a copy never arrives.
   double bulk_ms(const BulkPlan& plan);
+  // SM cycles that a block had for each copy of the last bulk_ms(). Throws Error(kRuntime) before
+  // one.
+  double cycles_a_copy() const;
 
  private:
   struct State;

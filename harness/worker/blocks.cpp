@@ -189,6 +189,7 @@ class BlockRunner {
   Traces time_decode(Contestant& c, Sample& sample) {
     Engine& engine = *c.engine;
     start_again(c);
+    services_.flush_l2();
     const int64_t before = engine.launch_count();
     const RangeGuard range = services_.range("decode");
     const auto begin = Clock::now();
@@ -207,6 +208,7 @@ class BlockRunner {
     Engine& engine = *c.engine;
     engine.reset();
     engine.poison();
+    services_.flush_l2();
     {
       const RangeGuard range = services_.range("prefill");
       const auto begin = Clock::now();

@@ -27,6 +27,7 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
       result.reason = c.name + " cannot take a depth without computing it";
       return result;
     }
+    services.flush_l2();
     const auto begin = std::chrono::steady_clock::now();
     engine.decode(job.n_gen);
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;

@@ -6,6 +6,7 @@
 
 #include "baselines/eager.h"
 #include "harness/device/gpu_state.h"
+#include "harness/device/l2_flush.h"
 #include "harness/device/nvtx.h"
 #include "harness/selftest/faulty_engine.h"
 #include "harness/worker/gate.h"
@@ -198,6 +199,11 @@ FlowServices make_services(const CaseJob& job) {
   };
   services.settings = [](const std::string& engine) {
     return is_eager(engine) ? eager_settings() : std::string();
+  };
+  services.flush_l2 = [job, flush = std::shared_ptr<L2Flush>()]() mutable {
+    if (job.device != "cuda") return;
+    if (flush == nullptr) flush = std::make_shared<L2Flush>(job.gpu);
+    flush->run();
   };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, bus = std::string()]() mutable -> std::string {

@@ -52,7 +52,10 @@ struct FlowServices {
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t()> free_bytes;                             // of the job's device
   std::function<std::string(const std::string& engine)> settings;  // pinned library settings
-  std::function<RangeGuard(const char* name)> range;               // a literal
+  // Before each timed part: what prepared it is written back from L2 (l2_flush.h). Nothing on a
+  // CPU.
+  std::function<void()> flush_l2;
+  std::function<RangeGuard(const char* name)> range;  // a literal
   // What limits the card's clocks right now, as the driver names it; empty on a CPU. Asked outside
   // every timed part.
   std::function<std::string()> throttle;

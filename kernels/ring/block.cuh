@@ -16,16 +16,19 @@ inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
 inline constexpr int kRoleRegisters = 64, kConsumerRegisters = 104;
 inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
-inline constexpr int kTwoMore = kConsumerThreads + 64;
+inline constexpr int kTwoRoles = 64;                   // one role warp and another
 
 // Named barriers, each for the same parties every time; kPartials is two barriers, used in turn.
+// One side arrives and the other waits: roles that wait for each other at two places of the code
+// would be told by synccheck that they diverge.
 enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
-  kHeadVectors = 3,   // q, k, v are in shared memory: among consumers, and to statistics
-  kTokenDone = 4,     // the next token is chosen: publisher -> consumers, statistics
+  kHeadVectors = 3,   // q, k, v are in shared memory: consumers -> statistics
+  kTokenDone = 4,     // the next token is chosen: publisher -> consumers
   kConsumers = 5,     // among consumers
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
   kPartialsRead = 7,  // partial sums are read and handed on: publisher -> consumers
+  kTokenSeen = 8,     // the next token is chosen: publisher -> statistics
 };
 
 // Elements from one vector of a head to the next in shared memory: 128 would put two heads that a

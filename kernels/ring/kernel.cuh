@@ -41,7 +41,7 @@ __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, 
     if (!consume_layers(c)) return;
     phase_lm_head(c);
   }
-  ptx::named_sync<kTwoMore>(kTokenDone);  // the last step's, that no QKV follows
+  ptx::named_sync<kOneMore>(kTokenDone);  // the last step's, that no QKV follows
 }
 
 template <RingAblation kAblation>

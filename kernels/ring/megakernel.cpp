@@ -70,6 +70,9 @@ void check_options(const RingOptions& options, int compute_major) {
   require("copies in flight", options.pace.copies_in_flight, 0,
           ring::most_copies_in_flight(compute_major));
   require("gap between copies", options.pace.gap_cycles, 0, 1 << 20);
+  require("copies of the LM head in flight", options.head_pace.copies_in_flight, 0,
+          ring::most_head_copies_in_flight(compute_major));
+  require("gap between copies of the LM head", options.head_pace.gap_cycles, 0, 1 << 20);
 }
 
 class RingEngine final : public LaunchEngine {
@@ -110,6 +113,7 @@ class RingEngine final : public LaunchEngine {
     require_co_resident(kPrefix, launch, options_.gpu);
     set_launch(launch);
     options_.pace = options.pace;
+    options_.head_pace = options.head_pace;
     options_.split_from = options.split_from;
     options_.slow_attention = options.slow_attention;
     options_.ablation = options.ablation;
@@ -184,6 +188,7 @@ class RingEngine final : public LaunchEngine {
     if (options_.pace.copies_in_flight > 0) {
       for (ring::PaceRange& range : p.paces) range.pace = options_.pace;
     }
+    if (options_.head_pace.copies_in_flight > 0) p.head_pace = options_.head_pace;
     return &p;
   }
 

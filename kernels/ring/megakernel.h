@@ -18,9 +18,10 @@ struct RingOptions {
   int stall_block = -1;  // test hook: this block withholds its q, k, v (the watchdog must see it)
   int split_from = -1;   // position from which the context is split; -1 = the card's row
   bool slow_attention = false;  // test hook: the path with a maximum at every step
-  // Of the layers, in place of the card's row of the tuning table, the LM head's pace stays;
-  // copies_in_flight 0 = the card's, whatever the gap.
-  ring::StreamPace pace{0, 0};
+  // In place of the card's row of the tuning table; copies_in_flight 0 = the card's, whatever the
+  // gap.
+  ring::StreamPace pace{0, 0};       // of the layers, at all positions
+  ring::StreamPace head_pace{0, 0};  // of the LM head
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;
 };
@@ -37,7 +38,7 @@ std::string ring_obstacle(const ModelConfig& config, int gpu);
 // Error(kCuda); and Error(kHang) from decode()/prefill().
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
 
-// Switches a ring engine to the pace, split_from, slow_attention and ablation of `options`; its
+// Switches a ring engine to the paces, split_from, slow_attention and ablation of `options`; its
 // weights and KV rows stay, the other options are not looked at. For diagnostics and tuning. Throws
 // Error(kBadInput) for an engine that make_ring() did not make.
 void retune_ring(Engine& engine, const RingOptions& options);

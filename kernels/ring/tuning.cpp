@@ -25,13 +25,21 @@ constexpr Tuning kTable[] = {
      .head_pace = {4, 0},
      .split_from = 96,
      .chosen_by = "sweeps of copies and gaps at twelve depths, 2026-11-22"},
-    // With smaller copies, 32 to 48 KiB in flight were best: as much as three of these.
+    // Memory binds nearly everywhere: the gap is what an even stream at full rate takes, and a
+    // little more where the exchanges need their share. Without one it is 2 to 12 % slower.
     {.card = "NVIDIA H100",
      .compute_major = 9,
-     .paces = {{kEver, {3, 0}}},
+     .paces = {{32, {4, 1110}},
+               {128, {5, 1095}},
+               {704, {3, 1175}},
+               {1472, {3, 1185}},
+               {3000, {3, 1165}},
+               {6000, {3, 1155}},
+               {12000, {4, 1090}},
+               {kEver, {4, 1000}}},
      .head_pace = {3, 0},
      .split_from = 128,
-     .chosen_by = "predicted, not measured"},
+     .chosen_by = "mkbench tune and finer sweeps on two cards, 2026-11-22"},
     // 99 KiB of shared memory a block hold three slots.
     {.card = "",
      .compute_major = 12,
@@ -47,11 +55,9 @@ constexpr Tuning kTable[] = {
      .chosen_by = "an unknown card: not measured"},
 };
 
-// See kSmallRing in block.cuh: what keeps the LM head's skipped slots apart.
 constexpr bool head_paces_fit() {
   for (const Tuning& row : kTable) {
-    const bool small = row.compute_major >= 12;
-    if (row.head_pace.copies_in_flight > (small ? kSmallRingSlots - 1 : kMostRingSlots - 4))
+    if (row.head_pace.copies_in_flight > most_head_copies_in_flight(row.compute_major))
       return false;
   }
   return true;

@@ -35,4 +35,10 @@ void apply_tuning(const Tuning& tuning, int compute_major, LaunchParams& p);
 // Most copies in flight that a card's ring has room for: one slot less than it holds.
 int most_copies_in_flight(int compute_major);
 
+// And while the LM head streams, whose slots a warp skips: see kSmallRing in block.cuh.
+constexpr int most_head_copies_in_flight(int compute_major) {
+  const int slots = ring_slots(compute_major);
+  return slots == kMostRingSlots ? slots - 4 : slots - 1;
+}
+
 }  // namespace mkbench::ring

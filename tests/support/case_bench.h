@@ -55,6 +55,7 @@ struct Bench {
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // switched to, in order
   int samples_seen = 0, stop_after_samples = -1;
+  int flushes = 0;
 
   Bench() {
     job.model = "scripted";
@@ -92,6 +93,7 @@ struct Bench {
     services.settings = [](const std::string& engine) {
       return engine == "eager" ? "pinned=1" : "";
     };
+    services.flush_l2 = [this] { ++flushes; };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };
     services.stop = [this] {

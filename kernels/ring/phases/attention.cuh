@@ -47,7 +47,8 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
   const float mine = x * low_bf16(inputs.weight_bits), other = shuffle_xor(mine, 16);
   store(c.s.rotated[layer & 1],
         fmaf(other, me.lane < 16 ? -inputs.angle.y : inputs.angle.y, mine * inputs.angle.x));
-  ptx::named_sync<kOneMore>(kHeadVectors);
+  ptx::named_arrive<kOneMore>(kHeadVectors);
+  ptx::named_sync<kConsumerThreads>(kConsumers);
 }
 
 template <bool kSplit, RingAblation kAblation>

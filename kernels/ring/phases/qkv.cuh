@@ -33,7 +33,7 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   float2 h;
   if (layer == 0) {
     if (c.step > 0) {
-      ptx::named_sync<kTwoMore>(kTokenDone);
+      ptx::named_sync<kOneMore>(kTokenDone);
       if (c.s.token < 0) return false;
     }
     embed_token(c, me, h);

@@ -148,7 +148,8 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
       s.token = token;
       if (token < 0) s.ended = 1;
     }
-    ptx::named_sync<kTwoMore>(kTokenDone);
+    ptx::named_arrive<kOneMore>(kTokenDone);
+    ptx::named_arrive<kTwoRoles>(kTokenSeen);
     if (token < 0) break;
   }
   if (keeps_time) {

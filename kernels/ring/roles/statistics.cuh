@@ -156,7 +156,7 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       __syncwarp();
     }
     warp_pass_rows<kAblation>(p, s, block, step, lane);
-    ptx::named_sync<kTwoMore>(kTokenDone);
+    ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }
   if (block.member() == 0) {
