@@ -23,6 +23,7 @@ RUNS = ("full", "deep")
 GATE_RUNS = ("parity", "memorised")
 # What is committed beside report.json: small, and enough to read and to recompute.
 COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xml",
+          "gpu-tests.txt": "gpu-tests.txt",
           "memcheck.log": "memcheck.log", "synccheck.log": "synccheck.log",
           "gpu_check.log": "gpu_check.log"}
 

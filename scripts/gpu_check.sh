@@ -1,23 +1,30 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, on the GPU machine: scripts/gpu_check.sh OUT
-# Builds for this machine's cards, then parity and the bench at all depths with ring, at some with plain and
-# eager, tests, planted faults, memcheck and synccheck; then the gate alone: every cache length, the fault
-# corpus, a full-size checkpoint trained here. OUT/evidence then holds what is committed as
-# reports/evidence/<gpu>/, and scripts/check_evidence.py judges it: exit 0 only if every line of it holds.
+# Everything that needs a GPU, on the GPU machine: scripts/gpu_check.sh OUT [PART ...]
+#   bench   parity, the bench of ring at all depths, of plain and eager at some, and the sanitizers
+#   tests   tests, tiny checkpoints, planted faults
+#   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
+# It builds first, for this machine's cards. Without a PART all of them run; a PART adds to what OUT holds of
+# this source, for machines that are lent for less time than all of it takes (15 minutes). OUT/evidence then
+# holds what is committed as reports/evidence/<gpu>/, and scripts/check_evidence.py judges it: exit 0 only if
+# every line of it holds.
 # Needs no network where torch, the toolkit and the Debian packages are installed.
-# Where the machine is lent for less time than all of it takes: GPU_CHECK_BUDGET_S (the last steps are left
-# out, and their lines fail), GPU_CHECK_TESTS (a regular expression: only these tests), GPU_CHECK_TARGETS (what
-# to build for them: mkbench and the tests).
+# GPU_CHECK_BUDGET_S: one call takes no longer; what comes last is left out then, and its lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-[ $# = 1 ] || { echo "usage: scripts/gpu_check.sh OUT" >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [bench] [tests] [gate]" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out="$(cd "$1" && pwd -P)"
-rm -rf "$out"/{tiny,full,deep,parity,memorised,memorised-qwen3,evidence,gpu-tests.xml,memcheck.log,synccheck.log,gpu_check.log}
-log="$out/gpu_check.log"
+shift
+parts=" ${*:-bench tests gate} "
+for part in $parts; do
+  case "$part" in
+    bench | tests | gate) ;;
+    *) echo "gpu_check: no part '$part': wanted bench, tests or gate" >&2; exit 2 ;;
+  esac
+done
 begun=$SECONDS
 # All steps together stay under this, however each goes.
-budget_s="${GPU_CHECK_BUDGET_S:-580}"
+budget_s="${GPU_CHECK_BUDGET_S:-1500}"
 failed=0
 
 note() { printf '%s\n' "$*" | tee -a "$log"; }
@@ -43,28 +50,38 @@ step() {
   return "$status"
 }
 
-note "== scripts/gpu_check.sh, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
-nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
-  2>&1 | tee -a "$log"
+# begin PART: its log, and the card. False where the part was not asked for.
+begin() {
+  case "$parts" in *" $1 "*) ;; *) return 1 ;; esac
+  log="$out/$1.log"
+  rm -f "$log"
+  note "== scripts/gpu_check.sh $1, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
+    2>&1 | tee -a "$log"
+}
 
-# shellcheck disable=SC2086
-step 240 "set-up and build" "$root/scripts/setup.sh" ${GPU_CHECK_TARGETS:-} || exit 1
-. "$root/build/${MKBENCH_PRESET:-release}/setup.env"
+log="$out/build.log"
+rm -f "$log"
+step 240 "set-up and build" "$root/scripts/setup.sh" || exit 1
 build="$root/build/${MKBENCH_PRESET:-release}"
+# shellcheck disable=SC1091
+. "$build/setup.env"
 mkbench="$build/harness/mkbench"
+# shellcheck disable=SC2154
 ctest="$(dirname "$cmake")/ctest"
-export MKBENCH_PYTHON="$python"
+# shellcheck disable=SC2154
+export toolkit build mkbench MKBENCH_PYTHON="$python"
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
+# What another source left.
+hash="$("$python" "$root/scripts/source_hash.py")" || exit 1
+if [ "$(cat "$out/source_hash" 2> /dev/null)" != "$hash" ]; then
+  rm -rf "$out"/{full,deep,tiny,parity,memorised,{bench,tests,gate}.log,gpu-tests.{xml,txt},{mem,sync}check.log}
+  echo "$hash" > "$out/source_hash"
+fi
+rm -rf "$out"/{evidence,memorised-qwen3}
 cd "$out" || exit 1  # reports then name folders relative to it
-step 30 "doctor" "$mkbench" doctor
-# The depths are those of scripts/evidence_lines.py. Neighbours share a lag set of the weights.
-step 160 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
-  --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
-  --no-plot --out full
-step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
-  --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
-  --no-plot --out deep
+
 # Every access (memcheck) and every barrier (synccheck) of the kernels and of their set-up, on small models:
 # a sanitizer slows them a hundredfold, and libtorch's kernels a thousandfold, so the kernels' own tests run
 # here, not mkbench. sanitize TOOL LOG: one section a test.
@@ -83,13 +100,19 @@ sanitize() {
   return "$worst"
 }
 export -f sanitize
-export toolkit build
-step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
-step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
-step 300 "tests with a GPU" "$ctest" --test-dir "$build" -L gpu -R "${GPU_CHECK_TESTS:-.}" --output-on-failure \
-  --no-tests=error --output-junit "$out/gpu-tests.xml"
-step 60 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
-  --model tiny,tiny-untied --blocks 8 --no-plot --out tiny
+
+if begin bench; then
+  step 30 "doctor" "$mkbench" doctor
+  # The depths are those of scripts/evidence_lines.py. Neighbours share a lag set of the weights.
+  step 180 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
+    --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
+    --no-plot --out full
+  step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
+    --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
+    --no-plot --out deep
+  step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
+  step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
+fi
 
 # Faults planted in the kernels must fail parity: exit 3.
 planted_faults() {
@@ -109,24 +132,36 @@ cache_length ring synthetic
 END
 }
 export -f planted_faults
-export mkbench
-step 90 "planted faults are seen" bash -c planted_faults
-step 120 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
-  --model synthetic --out parity
-step 120 "fault corpus" "$mkbench" selftest --faults --device cuda
-# 1.2 GB of weights, which do not stay.
-step 210 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
-  ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
-rm -rf "$out/memorised-qwen3"
-step 60 "tests without a GPU" "$ctest" --test-dir "$build" -L light -j "$(nproc)" --output-on-failure \
-  --no-tests=error
-# Last: no line of the evidence needs it.
-step 60 "tune" "$mkbench" tune
 
+if begin tests; then
+  "$ctest" --test-dir "$build" -N -L gpu | sed -n 's/^ *Test *#[0-9]*: //p' > "$out/gpu-tests.txt"
+  step 400 "tests with a GPU" "$ctest" --test-dir "$build" -L gpu --output-on-failure --no-tests=error \
+    --output-junit "$out/gpu-tests.xml"
+  step 60 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
+    --model tiny,tiny-untied --blocks 8 --no-plot --out tiny
+  step 90 "planted faults are seen" bash -c planted_faults
+  step 150 "tests without a GPU" "$ctest" --test-dir "$build" -L light -j "$(nproc)" --output-on-failure \
+    --no-tests=error
+fi
+
+if begin gate; then
+  step 150 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
+    --model synthetic --out parity
+  step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
+  # 1.2 GB of weights, which do not stay.
+  step 300 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
+    ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
+  rm -rf "$out/memorised-qwen3"
+  step 60 "tune" "$mkbench" tune
+fi
+
+log="$out/end.log"
+rm -f "$log"
 note "== total: $((SECONDS - begun)) s"
+cat "$out"/{build,bench,tests,gate}.log > "$out/gpu_check.log" 2> /dev/null
 "$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | tee -a "$log"
 "$python" "$root/scripts/check_evidence.py" "$out/evidence/report.json" 2>&1 | tee -a "$log"
 [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 note "GPU CHECK $([ "$failed" = 0 ] && echo PASSED || echo FAILED)"
-cp "$log" "$out/evidence/"  # its last lines belong to the evidence too
+cat "$log" >> "$out/evidence/gpu_check.log"  # its last lines belong to the evidence too
 exit "$failed"

@@ -1,8 +1,8 @@
 """Prints the source hash: which code an evidence file or a report's figures belong to.
 
 sha256 over path, size and bytes of the files (git's, and new ones that it does not ignore) that decide what
-is computed and how it is timed: the kernels, baselines and references, the harness's measuring, parity and
-worker folders, and CMakeLists.txt. Reports, documentation and scripts may change without making evidence
+is computed and how it is timed: the kernels, baselines and references, the harness's device, measuring, parity
+and worker folders, and CMakeLists.txt. Reports, documentation and scripts may change without making evidence
 stale.
 """
 
@@ -15,7 +15,7 @@ from tracked_files import ROOT, tracked_files
 
 COVERED = (
     "kernels/", "baselines/", "references/",
-    "harness/measure/", "harness/parity/", "harness/worker/",
+    "harness/device/", "harness/measure/", "harness/parity/", "harness/worker/",
 )
 COVERED_FILES = ("CMakeLists.txt",)
 

@@ -145,9 +145,9 @@ SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in evidence_lin
 
 
 class Gpu(Folder):
+    TESTS = ("test_plain", *evidence_lines.RING_TESTS)
     JUNIT = ('<testsuite name="x" tests="4" failures="0" disabled="0" skipped="0">'
-             + "".join(f'<testcase name="{t}" status="run"/>' for t in ("test_plain", *evidence_lines.RING_TESTS))
-             + "</testsuite>")
+             + "".join(f'<testcase name="{t}" status="run"/>' for t in TESTS) + "</testsuite>")
     LOG = ("== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
            "faults seen 60 of 60, controls passed 9 of 9\n")
 
@@ -168,6 +168,7 @@ class Gpu(Folder):
         self.put("memcheck.log", SANITIZED)
         self.put("synccheck.log", SANITIZED)
         self.put("gpu-tests.xml", self.JUNIT)
+        self.put("gpu-tests.txt", "".join(f"{t}\n" for t in self.TESTS))
         self.put("gpu_check.log", self.LOG)
 
     def collect(self):
@@ -402,13 +403,18 @@ class Gpu(Folder):
 
     def test_gpu_tests(self):
         for junit in (self.JUNIT.replace('failures="0"', 'failures="1"'),
-                      self.JUNIT.replace('skipped="0"', 'skipped="1"'),
-                      self.JUNIT.replace('tests="4"', 'tests="0"'), ""):
+                      self.JUNIT.replace('skipped="0"', 'skipped="1"'), "",
+                      # A part of the tests is not all of them.
+                      *(self.JUNIT.replace(f'"{t}" status="run"', f'"{t}" status="notrun"') for t in self.TESTS),
+                      *(self.JUNIT.replace(f'<testcase name="{t}" status="run"/>', "") for t in self.TESTS)):
             self.put("gpu-tests.xml", junit)
             self.expect_failure("tests with the label gpu")
-        for test in evidence_lines.RING_TESTS:
-            self.put("gpu-tests.xml", self.JUNIT.replace(f'"{test}" status="run"', f'"{test}" status="notrun"'))
-            self.expect_failure("test_ring_rows ran")
+        self.put("gpu-tests.xml", self.JUNIT)
+        for registered in ("", "test_plain\n"):
+            self.put("gpu-tests.txt", registered)
+            self.expect_failure("tests with the label gpu")
+        (self.out / "gpu-tests.txt").unlink()
+        self.expect_failure("tests with the label gpu")
 
     def test_steps_and_planted_faults(self):
         self.put("gpu_check.log", self.LOG.replace("doctor: passed", "doctor: FAILED (1)"))
