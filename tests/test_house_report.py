@@ -417,8 +417,12 @@ class Gpu(Folder):
         self.expect_failure("tests with the label gpu")
 
     def test_steps_and_planted_faults(self):
-        self.put("gpu_check.log", self.LOG.replace("doctor: passed", "doctor: FAILED (1)"))
-        self.expect_failure("every step")
+        failing = self.LOG.replace("doctor: passed", "doctor: FAILED (1)")
+        for log in (failing, self.LOG + failing):
+            self.put("gpu_check.log", log)
+            self.expect_failure("every step")
+        self.put("gpu_check.log", failing + self.LOG)  # run again
+        self.assertEqual(self.failed(), [])
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")
 
