@@ -51,6 +51,7 @@ WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
 # Of the full-size checkpoint that was trained on the machine itself.
 MEMORISED_STEPS = 1500
 KERNELS = ("ring", "plain")
+GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
 
 
 class Lines:
@@ -364,10 +365,13 @@ def check_gpu_tests(lines: Lines, junit: pathlib.Path, registered: pathlib.Path)
         suite = xml.etree.ElementTree.parse(junit).getroot()
         counts = {k: int(suite.get(k, "-1")) for k in ("tests", "failures", "skipped", "disabled")}
         ran = {t.get("name") for t in suite.iter("testcase") if t.get("status") == "run"}
-    except (OSError, xml.etree.ElementTree.ParseError) as error:
-        lines.add("tests with the label gpu", False, error)
+    except OSError as error:
+        lines.add(GPU_TESTS_LINE, False, f"{pathlib.Path(error.filename).name}: {error.strerror}")
         return
-    lines.add("tests with the label gpu: all run, none failed",
+    except xml.etree.ElementTree.ParseError as error:
+        lines.add(GPU_TESTS_LINE, False, f"{junit.name}: {error}")
+        return
+    lines.add(GPU_TESTS_LINE,
               wanted.issuperset(RING_TESTS) and ran == wanted and counts["failures"] == 0
               and counts["skipped"] == 0 and counts["disabled"] == 0,
               f"{len(ran)} of {len(wanted)} ran, {counts}")

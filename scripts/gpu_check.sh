@@ -30,6 +30,9 @@ failed=0
 
 note() { printf '%s\n' "$*" | tee -a "$log"; }
 
+# Logs are committed: they name no folder of this machine.
+nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/python3#python3#g"; }
+
 # step SECONDS NAME COMMAND ...: runs it under a time limit; a failure does not keep the others from
 # running, so that one visit to the machine tells all.
 step() {
@@ -43,20 +46,22 @@ step() {
   status=$?
   # Build and test output in full on the screen, its end in the log.
   cat "$out/step.log"
-  # The log is committed: it names no folder of this machine.
-  tail -n 60 "$out/step.log" | sed "s#$root#.#g; s#$out#.#g; s#/[^ ]*/bin/python3#python3#g" >> "$log"
+  tail -n 60 "$out/step.log" | nameless >> "$log"
   rm -f "$out/step.log"
   note "== $name: $([ $status = 0 ] && echo passed || echo "FAILED ($status)") after $((SECONDS - start)) s"
   [ "$status" = 0 ] || failed=1
   return "$status"
 }
 
-# begin PART: its log, and the card. False where the part was not asked for.
+# begin PART FILE ...: what it will make anew goes, its log starts, with the card. False where the part was
+# not asked for.
 begin() {
-  case "$parts" in *" $1 "*) ;; *) return 1 ;; esac
-  log="$out/$1.log"
-  rm -f "$log"
-  note "== scripts/gpu_check.sh $1, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  local part="$1"
+  shift
+  case "$parts" in *" $part "*) ;; *) return 1 ;; esac
+  log="$out/$part.log"
+  (cd "$out" && rm -rf "$part.log" "$@")
+  note "== scripts/gpu_check.sh $part, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
     2>&1 | tee -a "$log"
 }
@@ -74,10 +79,14 @@ ctest="$(dirname "$cmake")/ctest"
 export toolkit build mkbench MKBENCH_PYTHON="$python"
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
-# What another source left.
+# What each part makes; and what another source left.
+bench=(full deep memcheck.log synccheck.log)
+tests=(gpu-tests.txt gpu-tests.xml)
+cases=(tiny)
+gate=(parity memorised)
 hash="$("$python" "$root/scripts/source_hash.py")" || exit 1
 if [ "$(cat "$out/source_hash" 2> /dev/null)" != "$hash" ]; then
-  rm -rf "$out"/{full,deep,tiny,parity,memorised,{bench,tests,cases,gate}.log,gpu-tests.{xml,txt},{mem,sync}check.log}
+  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" {bench,tests,cases,gate}.log)
   echo "$hash" > "$out/source_hash"
 fi
 rm -rf "$out"/{evidence,memorised-qwen3}
@@ -102,7 +111,7 @@ sanitize() {
 }
 export -f sanitize
 
-if begin bench; then
+if begin bench "${bench[@]}"; then
   step 30 "doctor" "$mkbench" doctor
   # The depths are those of scripts/evidence_lines.py. Neighbours share a lag set of the weights.
   step 180 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
@@ -115,7 +124,7 @@ if begin bench; then
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi
 
-if begin tests; then
+if begin tests "${tests[@]}"; then
   "$ctest" --test-dir "$build" -N -L gpu | sed -n 's/^ *Test *#[0-9]*: //p' > "$out/gpu-tests.txt"
   step 400 "tests with a GPU" "$ctest" --test-dir "$build" -L gpu --output-on-failure --no-tests=error \
     --output-junit "$out/gpu-tests.xml"
@@ -142,14 +151,14 @@ END
 }
 export -f planted_faults
 
-if begin cases; then
+if begin cases "${cases[@]}"; then
   # Parity is what counts here: times of models that fit into L2 say little.
   step 90 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
     --model tiny,tiny-untied --blocks 2 --no-plot --out tiny
   step 180 "planted faults are seen" bash -c planted_faults
 fi
 
-if begin gate; then
+if begin gate "${gate[@]}"; then
   step 150 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
     --model synthetic --out parity
   step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
@@ -164,8 +173,8 @@ log="$out/end.log"
 rm -f "$log"
 note "== total: $((SECONDS - begun)) s"
 cat "$out"/{build,bench,tests,cases,gate}.log > "$out/gpu_check.log" 2> /dev/null
-"$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | tee -a "$log"
-"$python" "$root/scripts/check_evidence.py" "$out/evidence/report.json" 2>&1 | tee -a "$log"
+"$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | nameless | tee -a "$log"
+"$python" "$root/scripts/check_evidence.py" "$out/evidence/report.json" 2>&1 | nameless | tee -a "$log"
 [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 note "GPU CHECK $([ "$failed" = 0 ] && echo PASSED || echo FAILED)"
 cat "$log" >> "$out/evidence/gpu_check.log"  # its last lines belong to the evidence too
