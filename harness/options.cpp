@@ -101,7 +101,8 @@ void check_together(Options& options) {
   }
   if (options.command == Command::kList) {
     for (const std::string& word : options.arguments) {
-      parse_choice<int>("list", word, {{"engines", 0}, {"models", 1}, {"devices", 2}});
+      if (word != "engines" && word != "models" && word != "devices")
+        bad_usage(fmt::format("mkbench list: '{}' is not one of engines, models, devices", word));
     }
   }
 }

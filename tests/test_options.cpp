@@ -268,7 +268,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"docter"}, "docter", "doctor"},
       {{"run", "stray"}, "stray", "unexpected"},
       {{"plot"}, "plot", "report"},
-      {{"list", "fruits"}, "fruits", "engines"},
+      {{"list", "fruits"}, "mkbench list: 'fruits'", "engines"},
       {{"doctor", "--blocks", "3"}, "--blocks", "doctor"},
   };
   for (const Row& row : rows) {

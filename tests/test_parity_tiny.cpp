@@ -4,66 +4,13 @@
 #include <functional>
 
 #include "harness/parity/parity.h"
-#include "references/error.h"
-#include "references/oracle.h"
+#include "harness/selftest/recorded_engine.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 
 using namespace mkbench;
 
 namespace {
-
-// The oracle behind the contract of an engine.
-class OracleEngine : public Engine {
- public:
-  explicit OracleEngine(const ModelWeights& weights)
-      : oracle_(weights, 1), vocab_(weights.config.shape.vocab) {}
-  EngineCapabilities capabilities() const override {
-    return {
-        .name = "oracle", .device = "cpu", .max_context = 4096, .logits = true, .one_launch = true};
-  }
-  void reset() override {
-    oracle_.reset();
-    pending_ = -1;
-  }
-  void poison() override {}
-  void prefill(std::span<const int32_t> ids) override {
-    for (const int32_t id : ids) {
-      if (pending_ >= 0) oracle_.step(pending_, false);
-      pending_ = id;
-    }
-  }
-  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
-    ++launches_;
-    std::vector<int32_t> ids;
-    for (int t = 0; t < n; ++t) {
-      if (t > 0 && forced != nullptr) pending_ = forced[t];
-      const std::vector<float> logits = oracle_.step(pending_);
-      if (logits_out != nullptr) {
-        std::copy(logits.begin(), logits.end(), logits_out + static_cast<ptrdiff_t>(t) * vocab_);
-      }
-      pending_ = argmax_lowest(logits);
-      ids.push_back(pending_);
-      if (pending_ < 0) pending_ = 0;  // NaN: go on, the judge must see it
-    }
-    return ids;
-  }
-  void set_pending(int32_t id) override { pending_ = id; }
-  Snapshot save() override { throw Error(ErrorKind::kRuntime, "oracle engine: no save"); }
-  void restore(const Snapshot&) override {
-    throw Error(ErrorKind::kRuntime, "oracle engine: no restore");
-  }
-  int position() const override { return oracle_.position(); }
-  int64_t launch_count() const override { return launches_; }
-  DecodeTimes last_times() const override { return {}; }
-  Progress progress() const override { return {}; }
-
- private:
-  Oracle oracle_;
-  int vocab_;
-  int32_t pending_ = -1;
-  int64_t launches_ = 0;
-};
 
 GreedyReference reference_of(const std::string& model) {
   const auto files = find_references(data_dir(), model);
@@ -87,10 +34,10 @@ GreedyReference shortened(GreedyReference reference, size_t prompts, size_t step
 }
 
 ParityReport judge(const ModelWeights& weights, const GreedyReference& reference) {
-  OracleEngine engine(weights);
+  const std::unique_ptr<Engine> engine = make_oracle_engine(weights);
   ParityOptions options;
   options.vocab = weights.config.shape.vocab;
-  return judge_parity(engine, reference, options);
+  return judge_parity(*engine, reference, options);
 }
 
 struct Fault {

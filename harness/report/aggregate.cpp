@@ -223,7 +223,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   if (without_times != nullptr) {
     c.speedup.reason = without_times->timed
                            ? fmt::format("times of {} are withheld", without_times->name)
-                           : fmt::format("{} was not timed (--compare none)", without_times->name);
+                           : fmt::format("{} was not timed", without_times->name);
     return c;
   }
   if (on_cpu(baseline) || on_cpu(candidate)) {

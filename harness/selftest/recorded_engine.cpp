@@ -130,6 +130,7 @@ class OracleEngine final : public Engine {
         std::copy(logits.begin(), logits.end(), logits_out + int64_t{t} * vocab_);
       }
       ids.push_back(pending_ = argmax_lowest(logits));
+      if (pending_ < 0) pending_ = 0;  // NaN: go on, the judge must see it
     }
     return ids;
   }
