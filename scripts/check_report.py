@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-from evidence_lines import (Lines, cases_of, check_files, check_parity, engine_of, load_report,
+from evidence_lines import (Lines, cards_of, cases_of, check_files, check_parity, engine_of, load_report,
                             share_table)
 from source_hash import source_hash
 from tracked_files import ROOT
@@ -102,6 +102,7 @@ def collect(out: pathlib.Path) -> None:
         "reason": "",
         "source_hash": source_hash(),
         "gpu": (report["env"].get("gpu") or {}).get("name", "none"),
+        "cards": cards_of(folder),
         "files": sorted(p.name for p in folder.iterdir() if p.name != "evidence.json"),
         "table": share_table(report),
         "unmet": lines.failed(),

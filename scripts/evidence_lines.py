@@ -51,6 +51,11 @@ WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
 # Of the full-size checkpoint that was trained on the machine itself.
 MEMORISED_STEPS = 1500
 KERNELS = ("ring", "plain")
+# Of scripts/gpu_check.sh.
+STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
+         "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
+         "parity and bench, tiny", "planted faults are seen", "gate alone: every cache length, full size",
+         "fault corpus", "memorised: trained, captured and judged here", "tune")
 GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
 
 
@@ -393,12 +398,15 @@ def check_sanitizer(lines: Lines, log: pathlib.Path, tool: str) -> None:
 
 def check_log(lines: Lines, log: pathlib.Path) -> None:
     text = log.read_text(errors="replace") if log.exists() else ""
-    # Of a step that was run again the last time counts.
-    steps = dict(re.findall(r"^== (.*): (passed|FAILED|not run)", text, re.MULTILINE))
-    bad = [name for name, outcome in steps.items() if outcome != "passed"]
+    runs = re.findall(r"^== (.*): (passed|FAILED|not run)", text, re.MULTILINE)
+    # The log is in the order of time: of a step that was run again the last one counts, and the line says so.
+    last = dict(runs)
+    bad = [f"{name}: {last.get(name, 'not there')}" for name in STEPS if last.get(name) != "passed"]
+    again = sorted({name for name, outcome in runs if outcome != "passed" and last[name] == "passed"})
     faults = re.findall(r"^planted (.*): exit 3$", text, re.MULTILINE)
-    lines.add("every step of the check passed", bool(steps) and not bad,
-              f"{len(steps)} steps" if not bad else f"failed: {', '.join(bad)}")
+    lines.add("every step of the check passed", not bad,
+              ", ".join(bad) or f"{len(STEPS)} steps"
+              + (f"; run again after a failure: {', '.join(again)}" if again else ""))
     corpus = re.findall(r"^faults seen (\d+) of (\d+), controls passed (\d+) of (\d+)$", text, re.MULTILINE)
     seen, faults_all, passed, controls_all = map(int, corpus[-1]) if corpus else (0, 0, 0, 0)
     lines.add("fault corpus: every fault seen, every control passed",
@@ -418,15 +426,32 @@ def check_full(lines: Lines, report: dict) -> None:
         check_depth(lines, report, depth)
 
 
+REPORTS = {"report.json": check_full, "tiny-report.json": check_tiny,
+           "parity-report.json": check_whole_parity, "memorised-report.json": check_memorised}
+
+
+def cards_of(folder: pathlib.Path) -> list[dict]:
+    """Which card each report of the folder was made on."""
+    found = []
+    for name in REPORTS:
+        gpu = load_report(folder / name)["env"].get("gpu") if (folder / name).exists() else None
+        if gpu:
+            found.append({"report": name, "name": gpu.get("name"), "uuid": gpu.get("uuid")})
+    return found
+
+
 def check_files(folder: pathlib.Path) -> Lines:
     """All lines of one folder of evidence."""
     lines = Lines()
-    for name, check in (("report.json", check_full), ("tiny-report.json", check_tiny),
-                        ("parity-report.json", check_whole_parity), ("memorised-report.json", check_memorised)):
+    for name, check in REPORTS.items():
         try:
             check(lines, load_report(folder / name))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             lines.add(f"{name} is a complete report", False, f"{type(error).__name__}: {error}")
+    cards = cards_of(folder)
+    names = sorted({str(card["name"]) for card in cards})
+    lines.add("all reports are of one kind of card", len(names) == 1,
+              f"{', '.join(names) or 'none'}; {len({card['uuid'] for card in cards})} of them")
     check_gpu_tests(lines, folder / "gpu-tests.xml", folder / "gpu-tests.txt")
     for tool in ("memcheck", "synccheck"):
         check_sanitizer(lines, folder / f"{tool}.log", tool)

@@ -5,24 +5,27 @@
 #   cases   the tiny checkpoints, and planted faults by the command line
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
 # It builds first, for this machine's cards. Without a PART all of them run; a PART adds to what OUT holds of
-# this source, for machines that are lent for less time than all of it takes (15 minutes). OUT/evidence then
-# holds what is committed as reports/evidence/<gpu>/, and scripts/check_evidence.py judges it: exit 0 only if
-# every line of it holds.
+# this source and this kind of card, for machines that are lent for less time than all of it takes. OUT/evidence
+# then holds what is committed as reports/evidence/<gpu>/, and scripts/check_evidence.py judges it. Exit 0 only if
+# every step passed and, once OUT holds all parts, every line of the evidence holds.
 # Needs no network where torch, the toolkit and the Debian packages are installed.
 # GPU_CHECK_BUDGET_S: one call takes no longer; what comes last is left out then, and its lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [bench] [tests] [cases] [gate]" >&2; exit 2; }
-mkdir -p "$1" || exit 2
-out="$(cd "$1" && pwd -P)"
+all_parts="bench tests cases gate"
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts" >&2; exit 2; }
+out="$1"
 shift
-parts=" ${*:-bench tests cases gate} "
+parts=" ${*:-$all_parts} "
 for part in $parts; do
-  case "$part" in
-    bench | tests | cases | gate) ;;
-    *) echo "gpu_check: no part '$part': wanted bench, tests, cases or gate" >&2; exit 2 ;;
+  case " $all_parts " in
+    *" $part "*) ;;
+    *) echo "gpu_check: no part '$part': wanted one of $all_parts" >&2; exit 2 ;;
   esac
 done
+mkdir -p "$out" || exit 2
+out="$(cd "$out" && pwd -P)"
+rm -rf "$out/evidence"  # of an earlier run: this one may end before it writes its own
 begun=$SECONDS
 # All steps together stay under this, however each goes.
 budget_s="${GPU_CHECK_BUDGET_S:-1500}"
@@ -63,7 +66,7 @@ begin() {
   (cd "$out" && rm -rf "$part.log" "$@")
   note "== scripts/gpu_check.sh $part, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
-    2>&1 | tee -a "$log"
+    2>&1 | tee -a "$log" || note "(nvidia-smi told nothing)"
 }
 
 log="$out/build.log"
@@ -79,17 +82,18 @@ ctest="$(dirname "$cmake")/ctest"
 export toolkit build mkbench MKBENCH_PYTHON="$python"
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
-# What each part makes; and what another source left.
+# What each part makes; and what another source or card left.
 bench=(full deep memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
-hash="$("$python" "$root/scripts/source_hash.py")" || exit 1
-if [ "$(cat "$out/source_hash" 2> /dev/null)" != "$hash" ]; then
+made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
+made_by="$made_by $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)"
+if [ "$(cat "$out/made_by" 2> /dev/null)" != "$made_by" ]; then
   (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" {bench,tests,cases,gate}.log)
-  echo "$hash" > "$out/source_hash"
+  echo "$made_by" > "$out/made_by"
 fi
-rm -rf "$out"/{evidence,memorised-qwen3}
+rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
 # Every access (memcheck) and every barrier (synccheck) of the kernels and of their set-up, on small models:
@@ -172,10 +176,25 @@ fi
 log="$out/end.log"
 rm -f "$log"
 note "== total: $((SECONDS - begun)) s"
-cat "$out"/{build,bench,tests,cases,gate}.log > "$out/gpu_check.log" 2> /dev/null
+note "GPU CHECK, parts:$parts$([ "$failed" = 0 ] && echo passed || echo FAILED)"
+# Logs by the time of their making: of a step that was run again the last one counts.
+missing="" logs=""
+for part in $all_parts; do
+  if [ -f "$part.log" ]; then
+    logs="$logs$(sed -n '1s/.*, //p' "$part.log") $part.log"$'\n'
+  else
+    missing="$missing $part"
+  fi
+done
+{ cat build.log; printf '%s' "$logs" | sort | while read -r _ name; do cat "$name"; done; } > gpu_check.log
 "$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | nameless | tee -a "$log"
 "$python" "$root/scripts/check_evidence.py" "$out/evidence/report.json" 2>&1 | nameless | tee -a "$log"
-[ "${PIPESTATUS[0]}" = 0 ] || failed=1
-note "GPU CHECK $([ "$failed" = 0 ] && echo PASSED || echo FAILED)"
+held="${PIPESTATUS[0]}"
+if [ -n "$missing" ]; then
+  note "The evidence is not whole yet: parts missing:$missing"
+else
+  [ "$held" = 0 ] || failed=1
+  note "GPU CHECK $([ "$failed" = 0 ] && echo PASSED || echo FAILED)"
+fi
 cat "$log" >> "$out/evidence/gpu_check.log"  # its last lines belong to the evidence too
 exit "$failed"

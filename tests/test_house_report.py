@@ -148,7 +148,8 @@ class Gpu(Folder):
     TESTS = ("test_plain", *evidence_lines.RING_TESTS)
     JUNIT = ('<testsuite name="x" tests="4" failures="0" disabled="0" skipped="0">'
              + "".join(f'<testcase name="{t}" status="run"/>' for t in TESTS) + "</testsuite>")
-    LOG = ("== doctor: passed after 1 s\nplanted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
+    LOG = ("".join(f"== {step}: passed after 1 s\n" for step in evidence_lines.STEPS)
+           + "planted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
            "faults seen 60 of 60, controls passed 9 of 9\n")
 
     def good(self):
@@ -241,8 +242,8 @@ class Gpu(Folder):
         self.assertEqual([row["holds"] for row in rows], [False] + [True] * 11)
 
     def test_the_other_cards_bars(self):
-        for run in ("full", "deep"):
-            changed = copy.deepcopy(getattr(self, run))
+        for run in ("full", "deep", "tiny", *self.gate):
+            changed = json.loads((self.out / run / "report.json").read_text())
             changed["env"]["gpu"]["name"] = "NVIDIA H100 80GB HBM3"
             self.put(f"{run}/report.json", changed)
         self.assertEqual(self.failed(), [])
@@ -417,14 +418,29 @@ class Gpu(Folder):
         self.expect_failure("tests with the label gpu")
 
     def test_steps_and_planted_faults(self):
-        failing = self.LOG.replace("doctor: passed", "doctor: FAILED (1)")
-        for log in (failing, self.LOG + failing):
+        for step in evidence_lines.STEPS:
+            passed = f"== {step}: passed after 1 s\n"
+            failed = passed.replace("passed after", "FAILED (1) after")
+            self.put("gpu_check.log", self.LOG.replace(passed, ""))
+            self.expect_failure("every step")
+        for log in (self.LOG.replace(passed, failed), self.LOG + failed,
+                    self.LOG.replace(passed, f"== {step}: not run, the time is used up\n")):
             self.put("gpu_check.log", log)
             self.expect_failure("every step")
-        self.put("gpu_check.log", failing + self.LOG)  # run again
+        self.put("gpu_check.log", failed + self.LOG)  # run again, which the line tells
         self.assertEqual(self.failed(), [])
+        evidence = json.loads((self.out / "evidence" / "evidence.json").read_text())
+        found = [line["found"] for line in evidence["lines"] if line["what"].startswith("every step")]
+        self.assertEqual(found, [f"{len(evidence_lines.STEPS)} steps; run again after a failure: {step}"])
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")
+
+    def test_cards(self):
+        self.assertEqual({c["name"] for c in check_report.cards_of(self.collect())}, {"NVIDIA H200"})
+        changed = copy.deepcopy(self.gate["parity"])
+        changed["env"]["gpu"]["name"] = "NVIDIA H100"
+        self.put("parity/report.json", changed)
+        self.expect_failure("all reports are of one kind of card")
 
     def test_the_script_runs_what_the_lines_ask_for(self):
         script = (ROOT / "scripts" / "gpu_check.sh").read_text()
@@ -434,6 +450,7 @@ class Gpu(Folder):
         self.assertEqual(script.count(f"--n-gen {evidence_lines.TOKENS} "), 2)
         self.assertIn(f"--n-prompt {','.join(map(str, evidence_lines.PROMPTS))} ", script)
         self.assertIn(f"for test in {' '.join(evidence_lines.SANITIZED_TESTS)}; do", script)
+        self.assertEqual(tuple(re.findall(r'^ *step \d+ "([^"]+)"', script, re.MULTILINE)), evidence_lines.STEPS)
 
     def test_a_report_that_is_none(self):
         for content in ("{}", "[]", "", '{"cases": [{}], "env": {}, "verdict": {"status": "x", "exit_code": 0}}'):

@@ -387,6 +387,8 @@ TEST_CASE("ring refuses what it cannot do and never clamps", "[ring]") {
   REQUIRE(kind_of({.split_from = 513}) == ErrorKind::kBadInput);
   REQUIRE(kind_of({.pace = {100, 0}}) == ErrorKind::kBadInput);
   REQUIRE(kind_of({.pace = {3, -1}}) == ErrorKind::kBadInput);
+  REQUIRE(kind_of({.head_pace = {8, 0}}) == ErrorKind::kBadInput);
+  REQUIRE(kind_of({.head_pace = {3, -1}}) == ErrorKind::kBadInput);
   const auto e = make_ring(w, {.max_context = 16});
   REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing pending
   for (const int32_t id : {-1, kVocab, INT32_MAX}) {

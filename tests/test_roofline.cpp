@@ -1,7 +1,6 @@
 // The device operation, the L2 flush and the read-bandwidth ceiling, on a GPU only.
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "harness/device/device_check.h"
@@ -72,10 +71,12 @@ TEST_CASE("an L2 flush leaves nothing to write back") {
     first.push_back(flush_ms());
     second.push_back(flush_ms());
   }
-  for (std::vector<double>* ms : {&first, &second})
-    std::nth_element(ms->begin(), ms->begin() + 10, ms->end());
-  CAPTURE(first[10], second[10]);
-  CHECK(second[10] < first[10]);
+  // A flush that does nothing, or writes, would be no quicker the second time: 17 of 21 by chance
+  // is one in 280.
+  int quicker = 0;
+  for (size_t i = 0; i < first.size(); ++i) quicker += second[i] < first[i] ? 1 : 0;
+  CAPTURE(first, second);
+  CHECK(quicker >= 17);
 }
 
 TEST_CASE("the probe reads its buffer in every pattern and refuses what does not fit") {

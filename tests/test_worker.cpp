@@ -39,7 +39,8 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
     CHECK(e.launches == 3);
     CHECK(e.ms_per_tok.has_value());
   }
-  CHECK(bench.flushes == 6);  // one before each sample
+  CHECK(bench.flushes == 6);  // one right before each sample
+  CHECK(bench.idle_flushes == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
   CHECK(c.timed_check == "committed continuation");
@@ -294,6 +295,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   CHECK(e.verdict == Verdict::kPassLive);
   REQUIRE(e.samples.size() == 3);
   CHECK(bench.flushes == 6);
+  CHECK(bench.idle_flushes == 0);
   CHECK(e.samples[0].tokens == 4);
   CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
   CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);

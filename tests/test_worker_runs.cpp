@@ -95,6 +95,7 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(kernel.profile->no_loads_runs_us.size() == 5);
   CHECK(kernel.profile->full_us.value.has_value());
   CHECK(bench.flushes == 6 + 2 * 6);  // the samples', and six runs of each ablation
+  CHECK(bench.idle_flushes == 0);
   CHECK_FALSE(kernel.profile->binds.empty());
   CHECK(bench.ablations ==
         std::vector<Ablation>{Ablation::kNoWaits, Ablation::kNoLoads, Ablation::kNone});

@@ -39,7 +39,7 @@ static_assert(std::size(kDepths) <= ring::kPaceRanges);
 constexpr int kInFlight[] = {2, 3, 4, 5, 6};
 // Gaps, in hundredths of the time that a block has for a copy when nothing is paced: first a coarse
 // sweep for every number of copies, then the neighbours of the quickest.
-constexpr int kGapHundredths[] = {0, 64, 72, 80, 88};
+constexpr int kGapHundredths[] = {0, 72, 80, 88, 96};
 constexpr int kFinerHundredths[] = {-4, 4};
 constexpr int kSplits[] = {96, 128, 192};
 constexpr int kTokens = 64, kLaunches = 3;
@@ -96,6 +96,8 @@ struct Sweep {
   double cycles_a_copy(int depth) {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);
+    if (!(engine.last_times().sm_ghz > 0))
+      throw Error(ErrorKind::kRuntime, "tune: a launch left no clock");
     const double copies =
         static_cast<double>(shape.bytes_per_step(depth)) / (ring::kBlocks * ring::kSlotBytes);
     return 1000 * us * engine.last_times().sm_ghz / copies;
@@ -175,8 +177,8 @@ void print_sweep(const Json& sweep) {
   fmt::print("\n");
 }
 
-// us/token by the first field of each row.
-void print_rows(const char* title, const char* field, const Json& rows) {
+// us/token by `field` of each row.
+void print_rows(std::string_view title, const char* field, const Json& rows) {
   fmt::print("\n{}\n", title);
   const Json& best = quickest(rows);
   for (const Json& row : rows) {
@@ -238,12 +240,15 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
   }
   // The last range that was measured holds for all positions beyond.
   sweeps.back()["until"] = kEver;
+  // The pace of the positions at which the split is chosen, where they were swept.
+  const size_t around_split = std::min<size_t>(1, sweeps.size() - 1);
+  static_assert(kDepths[1].depth <= kSplitDepth && kSplitDepth < kDepths[1].until);
   say("LM head and split");
   sink.send({{"type", "tune"},
              {"gpu", device.name},
              {"compute_major", device.sm_major},
              {"head", sweep.head_paces(quickest(sweeps.at(0)["rows"]))},
-             {"splits", sweep.splits(quickest(sweeps.at(sweeps.size() > 1 ? 1 : 0)["rows"]))},
+             {"splits", sweep.splits(quickest(sweeps.at(around_split)["rows"]))},
              {"sweeps", sweeps}});
 }
 
@@ -264,8 +269,7 @@ int tune_command(const Options& options) {
   for (const Json& sweep : result["sweeps"]) print_sweep(sweep);
   print_rows("LM head: us/token at depth 0 by copies in flight", "in_flight", result["head"]);
   print_rows(fmt::format("split_from: us/token over positions {} to {}", kSplitDepth,
-                         kSplitDepth + kSplitTokens - 1)
-                 .c_str(),
+                         kSplitDepth + kSplitTokens - 1),
              "split_from", result["splits"]);
   fmt::print("\nrow for kernels/ring/tuning.cpp:\n    {}\n", table_row(result));
   return 0;

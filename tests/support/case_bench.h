@@ -55,7 +55,8 @@ struct Bench {
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // switched to, in order
   int samples_seen = 0, stop_after_samples = -1;
-  int flushes = 0;
+  int flushes = 0, idle_flushes = 0;  // of L2; those that another call than the timed one followed
+  bool flushed = false;
 
   Bench() {
     job.model = "scripted";
@@ -82,6 +83,11 @@ struct Bench {
     services.make_engine = [this](const EngineRequest& request, const ModelWeights&) {
       Script script = scripts[request.name];
       script.name = request.name;
+      const std::string timed = job.n_prompt > 0 ? "prefill" : "decode";
+      script.called = [this, timed](const char* call) {
+        if (flushed && call != timed) ++idle_flushes;
+        flushed = false;
+      };
       return std::make_unique<ScriptedEngine>(script);
     };
     services.ablate = [this](const std::string& name, Engine&, Ablation ablation) {
@@ -93,7 +99,10 @@ struct Bench {
     services.settings = [](const std::string& engine) {
       return engine == "eager" ? "pinned=1" : "";
     };
-    services.flush_l2 = [this] { ++flushes; };
+    services.flush_l2 = [this] {
+      ++flushes;
+      flushed = true;
+    };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };
     services.stop = [this] {

@@ -22,7 +22,8 @@ struct Script {
   std::function<bool(int decode, int position)> wrong;  // the token of this step is another one
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
   std::function<bool(int decode)> extra_launch;
-  std::function<void(int decode)> before;  // may throw, sleep, raise a signal
+  std::function<void(int decode)> before;        // may throw, sleep, raise a signal
+  std::function<void(const char* call)> called;  // of what changes the sequence or runs it
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
   std::function<double(int decode)> event_ms;        // of the whole decode; 0 = no such clock
@@ -47,17 +48,20 @@ class ScriptedEngine : public Engine {
             .one_launch = script_.one_launch};
   }
   void reset() override {
+    tell("reset");
     position_ = 0, pending_ = -1;
     history_.clear();
   }
-  void poison() override {}
+  void poison() override { tell("poison"); }
   void prefill(std::span<const int32_t> ids) override {
+    tell("prefill");
     ++prefills_;
     position_ += static_cast<int>(ids.size()) - 1 + (pending_ >= 0 ? 1 : 0);
     pending_ = ids.back();
     history_.insert(history_.end(), ids.begin(), ids.end());
   }
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    tell("decode");
     ++decodes_;
     if (script_.before) script_.before(decodes_);
     if (script_.skip && script_.skip(decodes_))
@@ -85,6 +89,7 @@ class ScriptedEngine : public Engine {
     return {position_, pending_, script_.kv_checksum ? script_.kv_checksum(prefills_) : 0};
   }
   void restore(const Snapshot& s) override {
+    tell("restore");
     position_ = s.position;
     history_.resize(static_cast<size_t>(s.position) + 1);
     set_pending(s.pending);
@@ -103,6 +108,9 @@ class ScriptedEngine : public Engine {
   Progress progress() const override { return {position_, -1, {}}; }
 
  private:
+  void tell(const char* call) const {
+    if (script_.called) script_.called(call);
+  }
   // The emitted id stands on top; the right one is second where they differ.
   void write_logits(float* row, int32_t right, int32_t id) const {
     for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i % 16);
