@@ -16,7 +16,8 @@ import json
 import pathlib
 import sys
 
-from evidence_lines import Lines, check_files, load_report, share_table
+from check_lines import Lines
+from evidence_lines import check_files, load_report, share_table
 from source_hash import source_hash
 from tracked_files import ROOT
 

@@ -12,7 +12,8 @@ import pathlib
 import subprocess
 import sys
 
-from evidence_lines import (Lines, cards_of, cases_of, check_files, check_parity, engine_of, load_report,
+from check_lines import Lines
+from evidence_lines import (cards_of, cases_of, check_files, check_parity, engine_of, load_report,
                             share_table)
 from source_hash import source_hash
 from tracked_files import ROOT

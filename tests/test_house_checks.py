@@ -157,7 +157,7 @@ class SourceHash(TemporaryTree):
         seen = {source_hash.source_hash(self.root)}
         for path, text in [
             ("kernels/plain/a.cu", "kerneL"),        # bytes
-            ("kernels/plain/a.cu", "kerneL "),       # size
+            ("kernels/plain/a.cu", "kerneL;"),       # size
             ("kernels/plain/b.cu", ""),              # another file, empty
             ("harness/parity/judge.cpp", "judge"),
             ("harness/measure/clock.cpp", "clock"),
@@ -171,6 +171,26 @@ class SourceHash(TemporaryTree):
             now = source_hash.source_hash(self.root)
             self.assertNotIn(now, seen, path)
             seen.add(now)
+
+    CODE = 'f("a // b", \'/\', 1\'000);  // why\n\n/* of\n all */ g( R"x(  // kept)x");\n'
+
+    def test_comments_and_blanks_of_code_do_not_matter(self):
+        self.write("kernels/plain/a.cu", self.CODE)
+        before = source_hash.source_hash(self.root)
+        for a, b in (("  // why", " // another reason"), ("/* of\n all */ ", ""), ("\n\n", "\n"), ("\n\n", "\n   \n\n"),
+                     ("  // why", ""), ("g( ", "g(  ")):
+            self.write("kernels/plain/a.cu", self.CODE.replace(a, b))
+            self.assertEqual(source_hash.source_hash(self.root), before, (a, b))
+        seen = {before}
+        for a, b in (("a // b", "a // c"), ("a // b", "a  // b"), ("'/'", "'*'"), ("1'000", "1'001"), ("(  // kept", "( // kept"),
+                     ("(  // kept", "(  // keep"), ("f(", "h("), ("\n\n", "")):
+            self.write("kernels/plain/a.cu", self.CODE.replace(a, b))
+            now = source_hash.source_hash(self.root)
+            self.assertNotIn(now, seen, (a, b))
+            seen.add(now)
+        self.write("kernels/plain/a.cu", self.CODE)
+        self.write("CMakeLists.txt", "project # why")  # no C++: every byte counts
+        self.assertNotEqual(source_hash.source_hash(self.root), before)
 
     def test_a_renamed_file_is_seen(self):
         before = source_hash.source_hash(self.root)

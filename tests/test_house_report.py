@@ -6,7 +6,6 @@ import json
 import pathlib
 import re
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
@@ -16,74 +15,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import check_evidence  # noqa: E402
 import check_report  # noqa: E402
 import evidence_lines  # noqa: E402
-
-CEILING = 4700.0
-HASH = "5" * 64  # of a tree that does not change while the tests run
-ROLES = {"eager": "baseline", "ring": "candidate", "plain": "candidate"}
-NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed",
-              "verdict": "INCONCLUSIVE"}
-
-
-def engine(name, ms_per_tok=0.3, bytes_per_token=1.2e9, tokens=64, judged_in="", timed=True):
-    per_token = [ms_per_tok + 0.02] + [ms_per_tok] * (tokens - 1)
-    samples = [{"tokens": tokens, "valid": True, "ids": list(range(tokens)),
-                "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for _ in range(3)]
-    return {
-        "name": name, "resolved_name": name, "role": ROLES.get(name, "candidate"), "verdict": "PASS",
-        "timed": timed, "tok_per_s": 1000 / ms_per_tok, "host_ms": ms_per_tok * tokens,
-        "ms_per_tok": {"median": ms_per_tok} if timed else None,
-        "roofline": {"bytes_per_token": bytes_per_token, "ceiling_gb_per_s": CEILING},
-        "receipts_checked": 3 * tokens if timed else 0, "receipts_wrong": 0,
-        "parity": {"verdict": "PASS", "strict_steps": 64, "strict_matched": 64, "judged_in": judged_in,
-                   "reference_sha256": "a" * 64, "r_rms": 0.06},
-        "profile": {"full_us": 300.0, "no_waits_us": 280.0, "no_loads_us": 200.0, "binds": "both"}
-        if name == "ring" else None,
-        "samples": samples if timed else [],
-    }
-
-
-def case(model, depth, check, engines, n_prompt=0, tokens=64, comparisons=()):
-    return {
-        "name": f"{model} pp{n_prompt}" if n_prompt else f"{model} d={depth} n={tokens}",
-        "model": {"name": model}, "axes": {"depth": depth, "n_gen": tokens, "n_prompt": n_prompt},
-        "reference": {"timed_check": check}, "engines": engines, "comparisons": list(comparisons),
-    }
-
-
-def report(cases):
-    return {"cases": cases, "env": {"gpu": {"name": "NVIDIA H200"}}, "meta": {"argv": ["mkbench"]},
-            "calibration": {"read_gb_per_s": CEILING},
-            "verdict": {"status": "PASS", "exit_code": 0, "reasons": [], "interrupted": False}}
-
-
-def synthetic(depth, alone, judged_in):
-    """A case at one depth in which ring reaches 97 % of the ceiling."""
-    moved = 1.2e9 + 114688 * depth
-    ring = engine("ring", moved / (CEILING * 1e6) / 0.97, moved, judged_in=judged_in)
-    if alone:
-        return case("synthetic", depth, "closed form",
-                    [engine("eager", timed=False, judged_in=judged_in), ring],
-                    comparisons=[{"candidate": "ring", **NO_SPEEDUP}])
-    others = [engine("eager", 17.0, moved, judged_in=judged_in), engine("plain", 0.6, moved, judged_in=judged_in)]
-    return case("synthetic", depth, "closed form", [others[0], ring, others[1]],
-                comparisons=[{"candidate": n, "speedup": 40.0, "verdict": "FASTER"} for n in ("ring", "plain")])
-
-
-def prefill(length, judged_in):
-    engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
-    return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.out = pathlib.Path(holder.name)
-        self.good()
-
-    def put(self, path, content):
-        (self.out / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.out / path).write_text(content if isinstance(content, str) else json.dumps(content))
+import evidence_logs  # noqa: E402
+from report_support import CEILING, HASH, Folder, case, engine, prefill, report, synthetic  # noqa: E402
 
 
 class Cpu(Folder):
@@ -141,14 +74,14 @@ def gate_run(model, steps):
 
 CLEAN = "========= ERROR SUMMARY: 0 errors\n"
 RAN = "All tests passed (12 assertions in 1 test case)\n"
-SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in evidence_lines.SANITIZED_TESTS)
+SANITIZED = "".join(f"== {t}\n{RAN}{CLEAN}exit status 0\n" for t in evidence_logs.SANITIZED_TESTS)
 
 
 class Gpu(Folder):
-    TESTS = ("test_plain", *evidence_lines.RING_TESTS)
+    TESTS = ("test_plain", *evidence_logs.RING_TESTS)
     JUNIT = ('<testsuite name="x" tests="4" failures="0" disabled="0" skipped="0">'
              + "".join(f'<testcase name="{t}" status="run"/>' for t in TESTS) + "</testsuite>")
-    LOG = ("".join(f"== {step}: passed after 1 s\n" for step in evidence_lines.STEPS)
+    LOG = ("".join(f"== {step}: passed after 1 s\n" for step in evidence_logs.STEPS)
            + "planted rope_theta in plain: exit 3\nplanted cache_length in ring: exit 3\n"
            "faults seen 60 of 60, controls passed 9 of 9\n")
 
@@ -418,7 +351,7 @@ class Gpu(Folder):
         self.expect_failure("tests with the label gpu")
 
     def test_steps_and_planted_faults(self):
-        for step in evidence_lines.STEPS:
+        for step in evidence_logs.STEPS:
             passed = f"== {step}: passed after 1 s\n"
             failed = passed.replace("passed after", "FAILED (1) after")
             self.put("gpu_check.log", self.LOG.replace(passed, ""))
@@ -431,7 +364,7 @@ class Gpu(Folder):
         self.assertEqual(self.failed(), [])
         evidence = json.loads((self.out / "evidence" / "evidence.json").read_text())
         found = [line["found"] for line in evidence["lines"] if line["what"].startswith("every step")]
-        self.assertEqual(found, [f"{len(evidence_lines.STEPS)} steps; run again after a failure: {step}"])
+        self.assertEqual(found, [f"{len(evidence_logs.STEPS)} steps; run again after a failure: {step}"])
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")
 
@@ -449,8 +382,8 @@ class Gpu(Folder):
         self.assertEqual(sorted(lists[0] + lists[1]), sorted(evidence_lines.SHARE_BARS))
         self.assertEqual(script.count(f"--n-gen {evidence_lines.TOKENS} "), 2)
         self.assertIn(f"--n-prompt {','.join(map(str, evidence_lines.PROMPTS))} ", script)
-        self.assertIn(f"for test in {' '.join(evidence_lines.SANITIZED_TESTS)}; do", script)
-        self.assertEqual(tuple(re.findall(r'^ *step \d+ "([^"]+)"', script, re.MULTILINE)), evidence_lines.STEPS)
+        self.assertIn(f"for test in {' '.join(evidence_logs.SANITIZED_TESTS)}; do", script)
+        self.assertEqual(tuple(re.findall(r'^ *step \d+ "([^"]+)"', script, re.MULTILINE)), evidence_logs.STEPS)
 
     def test_a_report_that_is_none(self):
         for content in ("{}", "[]", "", '{"cases": [{}], "env": {}, "verdict": {"status": "x", "exit_code": 0}}'):

@@ -7,8 +7,7 @@ namespace mkbench {
 namespace {
 
 constexpr int kThreads = 512, kBlocksPerSm = 4;
-// Over a buffer of twice L2. Which line a new one replaces is not documented; one pass left none
-// that showed.
+// Over a buffer of twice L2: which line a new one replaces is not documented, so more than once.
 constexpr int kPasses = 2;
 
 __global__ void __launch_bounds__(kThreads)

@@ -12,7 +12,7 @@ namespace mkbench {
 struct BulkPlan {
   uint32_t stages;      // copies in flight, 1 .. kMostStages
   uint32_t copy_bytes;  // of one copy, a multiple of 16 that divides 16 KiB
-  uint32_t gap_cycles;  // least distance between two issues
+  uint32_t gap_cycles;  // from one issue to the next, by a schedule; 0 = at once
 
   static constexpr uint32_t kMostStages = 12;
   static constexpr uint32_t kMostRingBytes = 96 * 1024;  // within every card's limit from sm_90 on

@@ -16,11 +16,12 @@ inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
 inline constexpr int kRoleRegisters = 64, kConsumerRegisters = 104;
 inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
-inline constexpr int kTwoRoles = 64;                   // one role warp and another
+inline constexpr int kTwoRoles = 64;                    // one role warp and another
 
 // Named barriers, each for the same parties every time; kPartials is two barriers, used in turn.
-// One side arrives and the other waits: roles that wait for each other at two places of the code
-// would be told by synccheck that they diverge.
+// One side arrives and the other waits: synccheck would report roles that wait for each other at
+// two places of the code as divergent. The statistics warp may still read a layer's vectors while
+// the consumers write the next layer's: Shared has two sets, so the number of layers must be even.
 enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
   kHeadVectors = 3,   // q, k, v are in shared memory: consumers -> statistics
@@ -45,7 +46,7 @@ inline constexpr int kRingSlots = kMostRingSlots;
 // Parity tells two turns of a slot apart, not more: a warp may look at a slot's barrier only when
 // the copy of the turn before has arrived there. In a ring that holds a whole fetch, warps look
 // ahead and skip slots of the LM head; that holds as long as at most ring_slots - 4 copies are in
-// flight there (tuning.cpp). In a small ring they take every slot of the LM head in order. The K
+// flight there (tuning.h). In a small ring they take every slot of the LM head in order. The K
 // tiles that a warp skips have arrived before it takes V: kConsumers stands between.
 inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
 

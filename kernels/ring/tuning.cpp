@@ -26,7 +26,7 @@ constexpr Tuning kTable[] = {
      .split_from = 96,
      .chosen_by = "sweeps of copies and gaps at twelve depths, 2026-11-22"},
     // Memory binds nearly everywhere: the gap is what an even stream at full rate takes, and a
-    // little more where the exchanges need their share. Without one it is 2 to 12 % slower.
+    // little more where the exchanges need their share. Without one it is 0.5 to 8 % slower.
     {.card = "NVIDIA H100",
      .compute_major = 9,
      .paces = {{32, {4, 1110}},

@@ -297,7 +297,7 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
     for (int w = 0; w < kWarps; ++w) {
       const float factor = ptx::exp2_approx(s.maxima[w][h] - top);
       sum = fmaf(s.sums[w][h], factor, sum);
-      // In a short context a half warp has one row, whose weight only becomes one here.
+      // In a short context a half warp has one row, of weight 1 up to here: only now is it rounded.
       const float weight = planted<S>(PlantedFault::kBf16Softmax) ? widen(narrow(factor)) : factor;
       numerator = fmaf(reinterpret_cast<const float*>(s.numerators[w][h])[d], weight, numerator);
     }

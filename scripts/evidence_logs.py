@@ -1,0 +1,70 @@
+"""What the logs and the test results of a GPU check must show; reports are evidence_lines.py's."""
+
+import pathlib
+import re
+import xml.etree.ElementTree
+
+from check_lines import Lines
+
+# Of scripts/gpu_check.sh.
+STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
+         "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
+         "parity and bench, tiny", "planted faults are seen", "gate alone: every cache length, full size",
+         "fault corpus", "memorised: trained, captured and judged here", "tune")
+SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
+# The second holds ring to bit-identical results run to run, at several in-flight limits and paces.
+RING_TESTS = ("test_ring", "test_ring_state", "test_ring_rows")
+GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
+
+
+def check_gpu_tests(lines: Lines, junit: pathlib.Path, registered: pathlib.Path) -> None:
+    """CTest's JUnit file beside the list of the tests that there are: with a GPU none may be skipped."""
+    try:
+        wanted = set(registered.read_text(encoding="utf-8").split())
+        suite = xml.etree.ElementTree.parse(junit).getroot()
+        counts = {k: int(suite.get(k, "-1")) for k in ("tests", "failures", "skipped", "disabled")}
+        ran = {t.get("name") for t in suite.iter("testcase") if t.get("status") == "run"}
+    except OSError as error:
+        lines.add(GPU_TESTS_LINE, False, f"{pathlib.Path(error.filename).name}: {error.strerror}")
+        return
+    except xml.etree.ElementTree.ParseError as error:
+        lines.add(GPU_TESTS_LINE, False, f"{junit.name}: {error}")
+        return
+    lines.add(GPU_TESTS_LINE,
+              wanted.issuperset(RING_TESTS) and ran == wanted and counts["failures"] == 0
+              and counts["skipped"] == 0 and counts["disabled"] == 0,
+              f"{len(ran)} of {len(wanted)} ran, {counts}")
+
+
+def check_sanitizer(lines: Lines, log: pathlib.Path, tool: str) -> None:
+    """A section a test, each with its summary and, written by gpu_check.sh, its exit status."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    sections = dict(re.findall(r"^== (\S+)\n(.*?)(?=^== |\Z)", text, re.MULTILINE | re.DOTALL))
+    for test in SANITIZED_TESTS:
+        section = sections.get(test, "")
+        summaries = re.findall(r"ERROR SUMMARY: (\d+) errors?", section)
+        # A test that found nothing to run would be clean too.
+        ran = re.search(r"All tests passed \([1-9]\d* assertion", section)
+        clean = summaries and all(n == "0" for n in summaries) and ran and "exit status 0\n" in section
+        lines.add(f"{tool} of {test}", clean,
+                  f"errors: {', '.join(summaries) or 'no summary'}, {ran.group() if ran else 'no test ran'}")
+
+
+def check_log(lines: Lines, log: pathlib.Path) -> None:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    runs = re.findall(r"^== (.*): (passed|FAILED|not run)", text, re.MULTILINE)
+    # The log is in the order of time: of a step that was run again the last one counts, and the line says so.
+    last = dict(runs)
+    bad = [f"{name}: {last.get(name, 'not there')}" for name in STEPS if last.get(name) != "passed"]
+    again = sorted({name for name, outcome in runs if outcome != "passed" and last[name] == "passed"})
+    faults = re.findall(r"^planted (.*): exit 3$", text, re.MULTILINE)
+    lines.add("every step of the check passed", not bad,
+              ", ".join(bad) or f"{len(STEPS)} steps"
+              + (f"; run again after a failure: {', '.join(again)}" if again else ""))
+    corpus = re.findall(r"^faults seen (\d+) of (\d+), controls passed (\d+) of (\d+)$", text, re.MULTILINE)
+    seen, faults_all, passed, controls_all = map(int, corpus[-1]) if corpus else (0, 0, 0, 0)
+    lines.add("fault corpus: every fault seen, every control passed",
+              seen == faults_all > 0 and passed == controls_all > 0,
+              f"{seen} of {faults_all}, {passed} of {controls_all}")
+    lines.add("planted faults are seen, in plain and in ring",
+              any("plain" in f for f in faults) and any("ring" in f for f in faults), ", ".join(faults))

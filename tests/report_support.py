@@ -1,0 +1,74 @@
+"""Reports as mkbench writes them, small and good: what tests of the scripts change until a line fails."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+CEILING = 4700.0
+HASH = "5" * 64  # of a tree that does not change while the tests run
+ROLES = {"eager": "baseline", "ring": "candidate", "plain": "candidate"}
+NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed",
+              "verdict": "INCONCLUSIVE"}
+
+
+def engine(name, ms_per_tok=0.3, bytes_per_token=1.2e9, tokens=64, judged_in="", timed=True):
+    per_token = [ms_per_tok + 0.02] + [ms_per_tok] * (tokens - 1)
+    samples = [{"tokens": tokens, "valid": True, "ids": list(range(tokens)),
+                "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for _ in range(3)]
+    return {
+        "name": name, "resolved_name": name, "role": ROLES.get(name, "candidate"), "verdict": "PASS",
+        "timed": timed, "tok_per_s": 1000 / ms_per_tok, "host_ms": ms_per_tok * tokens,
+        "ms_per_tok": {"median": ms_per_tok} if timed else None,
+        "roofline": {"bytes_per_token": bytes_per_token, "ceiling_gb_per_s": CEILING},
+        "receipts_checked": 3 * tokens if timed else 0, "receipts_wrong": 0,
+        "parity": {"verdict": "PASS", "strict_steps": 64, "strict_matched": 64, "judged_in": judged_in,
+                   "reference_sha256": "a" * 64, "r_rms": 0.06},
+        "profile": {"full_us": 300.0, "no_waits_us": 280.0, "no_loads_us": 200.0, "binds": "both"}
+        if name == "ring" else None,
+        "samples": samples if timed else [],
+    }
+
+
+def case(model, depth, check, engines, n_prompt=0, tokens=64, comparisons=()):
+    return {
+        "name": f"{model} pp{n_prompt}" if n_prompt else f"{model} d={depth} n={tokens}",
+        "model": {"name": model}, "axes": {"depth": depth, "n_gen": tokens, "n_prompt": n_prompt},
+        "reference": {"timed_check": check}, "engines": engines, "comparisons": list(comparisons),
+    }
+
+
+def report(cases):
+    return {"cases": cases, "env": {"gpu": {"name": "NVIDIA H200"}}, "meta": {"argv": ["mkbench"]},
+            "calibration": {"read_gb_per_s": CEILING},
+            "verdict": {"status": "PASS", "exit_code": 0, "reasons": [], "interrupted": False}}
+
+
+def synthetic(depth, alone, judged_in):
+    """A case at one depth in which ring reaches 97 % of the ceiling."""
+    moved = 1.2e9 + 114688 * depth
+    ring = engine("ring", moved / (CEILING * 1e6) / 0.97, moved, judged_in=judged_in)
+    if alone:
+        return case("synthetic", depth, "closed form",
+                    [engine("eager", timed=False, judged_in=judged_in), ring],
+                    comparisons=[{"candidate": "ring", **NO_SPEEDUP}])
+    others = [engine("eager", 17.0, moved, judged_in=judged_in), engine("plain", 0.6, moved, judged_in=judged_in)]
+    return case("synthetic", depth, "closed form", [others[0], ring, others[1]],
+                comparisons=[{"candidate": n, "speedup": 40.0, "verdict": "FASTER"} for n in ("ring", "plain")])
+
+
+def prefill(length, judged_in):
+    engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
+    return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = pathlib.Path(holder.name)
+        self.good()
+
+    def put(self, path, content):
+        (self.out / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.out / path).write_text(content if isinstance(content, str) else json.dumps(content))
