@@ -19,7 +19,7 @@
 
 #include "baselines/eager_model.h"
 #include "baselines/torch_settings.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 

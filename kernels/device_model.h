@@ -3,7 +3,7 @@
 
 #include "kernels/device_buffer.h"
 #include "kernels/weight_layout.h"
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 #include "references/config.h"
 #include "references/engine.h"
 

@@ -11,11 +11,11 @@
 #include <set>
 #include <span>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
+#include "references/base/sha256.h"
 #include "references/manifest.h"
 #include "references/safetensors.h"
-#include "references/sha256.h"
 #include "references/snapshot.h"
 
 namespace mkbench {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
+#include "references/base/sha256.h"
 #include "references/manifest.h"
-#include "references/sha256.h"
 
 namespace mkbench {
 namespace {

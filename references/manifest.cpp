@@ -4,8 +4,8 @@
 
 #include <system_error>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "references/error.h"
-#include "references/parallel.h"
+#include "references/base/error.h"
+#include "references/base/parallel.h"
 
 // One function per step of the forward pass. All arithmetic is fp32; sums run in kLanes interleaved
 // parts, which both keeps the rounding error of long dot products small and lets compilers

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 #include "references/fault_kind.h"
 
 namespace mkbench {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {

@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/regular_file.h"
+#include "references/base/regular_file.h"
 
 namespace mkbench {
 

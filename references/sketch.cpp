@@ -4,7 +4,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/greedy_reference.h"
 #include "references/synthetic.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "references/error.h"
-#include "references/json_strict.h"
+#include "references/base/error.h"
+#include "references/base/json_strict.h"
 #include "references/synthetic.h"
 
 namespace mkbench {

@@ -1,6 +1,6 @@
 #include "references/synthetic.h"
 
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <memory>
 
-#include "references/error.h"
-#include "references/parallel.h"
+#include "references/base/error.h"
+#include "references/base/parallel.h"
 #include "references/synthetic.h"
 
 // Compiled with -ffp-contract=off: the bytes are specified with product and sum rounded separately,

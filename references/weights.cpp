@@ -2,8 +2,8 @@
 
 #include <iterator>
 
-#include "references/error.h"
-#include "references/sha256.h"
+#include "references/base/error.h"
+#include "references/base/sha256.h"
 
 namespace mkbench {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 #include "references/config.h"
 
 namespace mkbench {

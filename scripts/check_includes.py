@@ -2,7 +2,8 @@
 
 kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
 .cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
-root. Prints one line a violation; exit 1 if there is any.
+root. Inside the harness each room names the rooms and top-level folders that it may include. Prints one
+line a violation; exit 1 if there is any.
 """
 
 import pathlib
@@ -19,12 +20,45 @@ MAY_INCLUDE = {
     "harness": {"harness", "references", "kernels", "baselines"},
     "tests": {"tests", "harness", "references", "kernels", "baselines"},
 }
+# Room of the harness -> what it may include besides itself and references: rooms, and kernels or baselines.
+# measure, report <- judge <- parent; wire <- parent, host; a host never sees the parent, and the parent sees
+# neither kernels nor baselines. main.cpp, which joins the two, is outside the rooms.
+ROOMS = {
+    "engines": set(),
+    "measure": set(),
+    "report": {"measure"},
+    "judge": {"measure", "report"},
+    "wire": {"engines", "measure", "report"},
+    "device": {"engines", "kernels"},
+    "plugin": {"engines", "kernels"},
+    "selftest": {"judge", "measure", "report", "kernels"},
+    "host": {"baselines", "device", "engines", "judge", "kernels", "measure", "plugin", "report", "selftest", "wire"},
+    "parent": {"engines", "judge", "measure", "report", "selftest", "wire"},
+    "micro": {"device", "kernels"},
+}
 # Written by CMake into the build folder.
 GENERATED = {"mkbench_git.h"}
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 FMT = re.compile(r"^fmt/")
+
+
+def check_room(path: str, target: str) -> str:
+    """Why a file of a room must not include `target`; empty where it may, and for files outside the rooms."""
+    if path.startswith("references/base/") and not target.startswith("references/base/"):
+        return "references/base must not include the rest"
+    parts = path.split("/")
+    if parts[0] != "harness" or len(parts) < 3:
+        return ""
+    room = parts[1]
+    if room not in ROOMS:
+        return f"harness/{room} is not a room; the rooms are {', '.join(ROOMS)}"
+    folders = target.split("/")
+    wanted = folders[1] if folders[0] == "harness" and len(folders) > 2 else folders[0]
+    if wanted in {room, "references"} | ROOMS[room]:
+        return ""
+    return f"harness/{room} must not include {wanted}"
 
 
 def check_file(path: str, text: str) -> list[str]:
@@ -50,6 +84,8 @@ def check_file(path: str, text: str) -> list[str]:
                 found.append(f"{where}: {target}: headers of the project are included with quotes")
             if top not in MAY_INCLUDE[folder]:
                 found.append(f"{where}: {target}: {folder} must not include {top}")
+            elif reason := check_room(path, target):
+                found.append(f"{where}: {target}: {reason}")
         elif quote == '"' and target not in GENERATED:
             found.append(f"{where}: {target}: written from the root, as in \"references/weights.h\"")
     if includes_torch and includes_fmt:

@@ -16,7 +16,7 @@ from tracked_files import ROOT, tracked_files
 
 COVERED = (
     "kernels/", "baselines/", "references/",
-    "harness/device/", "harness/measure/", "harness/parity/", "harness/worker/",
+    "harness/device/", "harness/measure/", "harness/judge/", "harness/host/", "harness/plugin/", "harness/wire/",
 )
 COVERED_FILES = ("CMakeLists.txt",)
 CODE = (".h", ".cpp", ".cuh", ".cu")

@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"

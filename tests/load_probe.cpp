@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/safetensors.h"
 #include "references/snapshot.h"
 

@@ -1,14 +1,14 @@
 # Judging and reporting.
-mkbench_test(test_verdict LABEL host LIBS mkbench_judge)
-mkbench_test(test_statistics LABEL host LIBS mkbench_judge)
+mkbench_test(test_verdict LABEL host LIBS mkbench_report)
+mkbench_test(test_statistics LABEL host LIBS mkbench_measure)
 mkbench_test(test_parity LABEL host LIBS mkbench_judge SOURCES test_parity.cpp test_parity_token_only.cpp)
 mkbench_test(test_parity_checks LABEL host LIBS mkbench_judge SOURCES test_parity_checks.cpp test_parity_trials.cpp)
 mkbench_test(test_parity_tiny LABEL host LIBS mkbench_selftest)
-mkbench_test(test_report LABEL host LIBS mkbench_judge SOURCES test_report.cpp test_aggregate.cpp)
+mkbench_test(test_report LABEL host LIBS mkbench_report SOURCES test_report.cpp test_aggregate.cpp)
 
 # Writes the example report that Python tests read.
 add_executable(report_example report_example.cpp)
-target_link_libraries(report_example PRIVATE mkbench_judge)
+target_link_libraries(report_example PRIVATE mkbench_report)
 mkbench_python_test(test_report_files TIMEOUT 240)
 set_property(TEST test_report_files APPEND PROPERTY ENVIRONMENT
   "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")

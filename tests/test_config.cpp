@@ -2,8 +2,8 @@
 // test_input_tables.
 #include <string>
 
+#include "references/base/error.h"
 #include "references/config.h"
-#include "references/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
 

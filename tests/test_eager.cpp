@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "baselines/eager.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
 

@@ -6,12 +6,12 @@
 #include <set>
 #include <string>
 
-#include "harness/parity/checks.h"
+#include "harness/report/checks.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/lanes.h"
 #include "harness/selftest/probes.h"
-#include "references/parallel.h"
+#include "references/base/parallel.h"
 #include "references/planted_fault.h"
 #include "references/snapshot.h"
 #include "references/weight_edit.h"

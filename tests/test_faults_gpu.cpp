@@ -2,7 +2,7 @@
 // plain's instance with hooks is plain where none is planted.
 #include "harness/selftest/cuda_engines.h"
 #include "kernels/plain/faults.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/ring_models.h"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "references/error.h"
+#include "references/base/error.h"
+#include "references/base/sha256.h"
 #include "references/greedy_reference.h"
-#include "references/sha256.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 

@@ -10,7 +10,7 @@
 
 #include "kernels/host_twin/host_twin.h"
 #include "kernels/phase.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 #include "tests/support/catch2.h"
 #include "tests/support/random_model.h"

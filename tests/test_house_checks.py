@@ -36,19 +36,26 @@ class IncludeArrows(unittest.TestCase):
     def test_planted_violations_are_found(self):
         for path, include, wanted in [
             ("references/a.h", '"kernels/phase.h"', "references must not include kernels"),
-            ("references/a.cpp", '"harness/options.h"', "references must not include harness"),
+            ("references/a.cpp", '"harness/parent/options.h"', "references must not include harness"),
             ("kernels/plain/a.cuh", '"baselines/eager.h"', "kernels must not include baselines"),
-            ("kernels/plain/a.cu", '"harness/options.h"', "kernels must not include harness"),
+            ("kernels/plain/a.cu", '"harness/parent/options.h"', "kernels must not include harness"),
             ("kernels/plain/a.cu", "<torch/torch.h>", "torch headers only"),
             ("kernels/a.h", "<ATen/ATen.h>", "torch headers only"),
             ("baselines/a.cpp", '"kernels/phase.h"', "baselines must not include kernels"),
             ("baselines/a.h", "<torch/torch.h>", "torch headers only"),
-            ("harness/worker/a.cpp", "<c10/core/Device.h>", "torch headers only"),
-            ("harness/worker/a.cpp", '"tests/support/catch2.h"', "harness must not include tests"),
+            ("harness/host/a.cpp", "<c10/core/Device.h>", "torch headers only"),
+            ("harness/host/a.cpp", '"tests/support/catch2.h"', "harness must not include tests"),
             ("tests/a.cpp", "<torch/script.h>", "torch headers only"),
             ("kernels/plain/a.cu", '"megakernel.h"', "written from the root"),
             ("harness/report/a.cpp", '"../parity/judge.h"', "written from the root"),
-            ("harness/a.cpp", "<references/bf16.h>", "included with quotes"),
+            ("harness/a.cpp", "<references/base/bf16.h>", "included with quotes"),
+            ("harness/host/a.cpp", '"harness/parent/options.h"', "harness/host must not include parent"),
+            ("harness/parent/a.cpp", '"kernels/phase.h"', "harness/parent must not include kernels"),
+            ("harness/parent/commands/a.cpp", '"baselines/eager.h"', "harness/parent must not include baselines"),
+            ("harness/report/a.cpp", '"harness/judge/parity.h"', "harness/report must not include judge"),
+            ("harness/wire/a.cpp", '"harness/host/gate.h"', "harness/wire must not include host"),
+            ("harness/shed/a.cpp", '"references/engine.h"', "harness/shed is not a room"),
+            ("references/base/a.cpp", '"references/engine.h"', "references/base must not include the rest"),
         ]:
             with self.subTest(path=path, include=include):
                 self.check_planted(path, include, wanted)
@@ -69,7 +76,7 @@ class IncludeArrows(unittest.TestCase):
             ("kernels/plain/a.cu", '"references/engine.h"'),
             ("baselines/a.cpp", "<torch/torch.h>"),
             ("harness/a.cpp", '"baselines/eager.h"'),
-            ("tests/a.cpp", '"harness/options.h"'),
+            ("tests/a.cpp", '"harness/parent/options.h"'),
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
@@ -159,11 +166,11 @@ class SourceHash(TemporaryTree):
             ("kernels/plain/a.cu", "kerneL"),        # bytes
             ("kernels/plain/a.cu", "kerneL;"),       # size
             ("kernels/plain/b.cu", ""),              # another file, empty
-            ("harness/parity/judge.cpp", "judge"),
+            ("harness/judge/judge.cpp", "judge"),
             ("harness/measure/clock.cpp", "clock"),
-            ("harness/worker/worker.cpp", "worker"),
+            ("harness/host/host.cpp", "host"),
             ("baselines/eager.cpp", "eager"),
-            ("references/qwen3.h", "shape"),
+            ("references/model_row.h", "shape"),
             ("CMakeLists.txt", "project2"),
         ]:
             self.write(path, text)

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/option_values.h"
-#include "harness/options.h"
-#include "references/error.h"
+#include "harness/parent/option_values.h"
+#include "harness/parent/options.h"
+#include "references/base/error.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench {

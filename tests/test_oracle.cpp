@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/greedy_reference.h"
 #include "references/oracle.h"
 #include "references/snapshot.h"

@@ -2,9 +2,9 @@
 #include <map>
 #include <set>
 
-#include "harness/parity/findings.h"
-#include "harness/parity/parity.h"
-#include "references/error.h"
+#include "harness/judge/findings.h"
+#include "harness/judge/parity.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"

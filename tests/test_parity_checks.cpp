@@ -5,9 +5,9 @@
 #include <fstream>
 #include <set>
 
-#include "harness/parity/findings.h"
-#include "harness/parity/ratchet.h"
-#include "references/error.h"
+#include "harness/judge/findings.h"
+#include "harness/judge/ratchet.h"
+#include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"
 

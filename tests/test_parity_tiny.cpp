@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "harness/parity/parity.h"
+#include "harness/judge/parity.h"
 #include "harness/selftest/recorded_engine.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"

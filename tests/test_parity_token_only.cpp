@@ -1,7 +1,7 @@
 // Published continuations without logits, receipts of timed samples, and the closed form against a
 // reference.
-#include "harness/parity/parity.h"
-#include "references/error.h"
+#include "harness/judge/parity.h"
+#include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <set>
 
-#include "harness/parity/isolation.h"
-#include "harness/parity/localise.h"
-#include "harness/parity/repeats.h"
-#include "harness/parity/sweep.h"
+#include "harness/judge/isolation.h"
+#include "harness/judge/localise.h"
+#include "harness/judge/repeats.h"
+#include "harness/judge/sweep.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"

@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/support/oracle_comparison.h"
 
 namespace mkbench {

@@ -3,7 +3,7 @@
 
 #include "kernels/plain/megakernel.h"
 #include "kernels/weight_layout.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 

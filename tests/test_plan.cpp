@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/commands/plan.h"
-#include "references/error.h"
+#include "harness/parent/plan.h"
+#include "references/base/error.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/plugin_library.h"
-#include "harness/worker/plugin_memory.h"
+#include "harness/plugin/library.h"
+#include "harness/plugin/memory.h"
 #include "tests/support/catch2.h"
 #include "tests/support/plugins.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/worker/plugin_checksum.h"
-#include "harness/worker/plugin_memory.h"
+#include "harness/plugin/checksum.h"
+#include "harness/plugin/memory.h"
 #include "kernels/device_buffer.h"
 #include "tests/support/catch2.h"
 #include "tests/support/plugins.h"

@@ -6,7 +6,7 @@
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/scratch.h"
 #include "kernels/ring/tuning.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 

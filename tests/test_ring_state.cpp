@@ -1,7 +1,7 @@
 // The ring megakernel's state on a GPU: the same bits whatever came before, however fast the
 // weights stream; what it refuses, and what it says when something goes wrong.
 #include "kernels/ring/tuning.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/support/ring_models.h"
 
 namespace mkbench {

@@ -9,7 +9,7 @@
 #include "harness/device/roofline.h"
 #include "kernels/cuda_event.h"
 #include "kernels/device_buffer.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/support/catch2.h"
 
 using namespace mkbench;

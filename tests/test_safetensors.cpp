@@ -4,7 +4,7 @@
 #include <iterator>
 #include <random>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/safetensors.h"
 #include "tests/support/catch2.h"
 #include "tests/support/input_case.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"

@@ -6,7 +6,7 @@
 
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/support/catch2.h"
 
 using namespace mkbench;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"

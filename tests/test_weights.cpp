@@ -1,8 +1,8 @@
 // The one list of tensors, and the hashes over it.
 #include <cstring>
 
-#include "references/error.h"
-#include "references/sha256.h"
+#include "references/base/error.h"
+#include "references/base/sha256.h"
 #include "references/snapshot.h"
 #include "references/weights.h"
 #include "tests/support/catch2.h"

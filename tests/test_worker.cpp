@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/text.h"
-#include "harness/worker/timed_truth.h"
-#include "references/error.h"
+#include "harness/host/text.h"
+#include "harness/host/timed_truth.h"
+#include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"

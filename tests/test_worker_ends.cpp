@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/channel.h"
-#include "harness/worker/collector.h"
-#include "harness/worker/supervisor.h"
+#include "harness/parent/collector.h"
+#include "harness/parent/supervisor.h"
+#include "harness/wire/channel.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 

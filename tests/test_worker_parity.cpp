@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parity/repeats.h"
+#include "harness/judge/repeats.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 

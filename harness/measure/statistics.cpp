@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {

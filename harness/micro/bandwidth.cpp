@@ -2,7 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "harness/micro/bench.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench::micro {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/plain/megakernel.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench::micro {
 

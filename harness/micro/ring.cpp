@@ -9,7 +9,7 @@
 #include "harness/micro/bench.h"
 #include "kernels/phase.h"
 #include "kernels/ring/megakernel.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench::micro {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/report/render.h"
-#include "references/json_strict.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
-#include "harness/parity/parity.h"
+#include "harness/report/parity_report.h"
 #include "harness/report/verdict.h"
 
 namespace mkbench {

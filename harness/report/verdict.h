@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 

@@ -8,7 +8,7 @@
 
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
-#include "references/sha256.h"
+#include "references/base/sha256.h"
 
 namespace mkbench {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 #include "references/synthetic.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/parity/parity.h"
+#include "harness/judge/parity.h"
 #include "harness/selftest/recorded_engine.h"
 
 namespace mkbench {

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "harness/parity/findings.h"
-#include "harness/parity/isolation.h"
-#include "harness/parity/ratchet.h"
-#include "harness/parity/repeats.h"
+#include "harness/judge/findings.h"
+#include "harness/judge/isolation.h"
+#include "harness/judge/ratchet.h"
+#include "harness/judge/repeats.h"
 #include "harness/selftest/faulty_engine.h"
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/probes.h"
 #include "kernels/host_twin/host_twin.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "harness/parity/parity.h"
-#include "harness/parity/sweep.h"
+#include "harness/judge/parity.h"
+#include "harness/judge/sweep.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/recorded_engine.h"
 #include "references/engine.h"

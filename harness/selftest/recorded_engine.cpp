@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 
 namespace mkbench {

@@ -11,7 +11,7 @@
 #include "kernels/host_twin/phases.h"
 #include "kernels/host_twin/scheduler.h"
 #include "kernels/host_twin/workspace.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace host_twin {

@@ -2,7 +2,7 @@
 // runs them.
 #pragma once
 
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 
 namespace mkbench::host_twin {
 

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda_check.h"
 #include "kernels/plain/fault_instance.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench::plain {
 

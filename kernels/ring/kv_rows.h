@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/ring/layout.h"
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 
 namespace mkbench::ring {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "harness/report/report.h"
-#include "harness/worker/case_flow.h"
-#include "harness/worker/channel.h"
-#include "harness/worker/collector.h"
+#include "harness/host/case_flow.h"
+#include "harness/wire/channel.h"
+#include "harness/parent/collector.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "references/sha256.h"
+#include "references/base/sha256.h"
 #include "tests/support/input_case.h"
 #include "tests/support/micro_model.h"
 

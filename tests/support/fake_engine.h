@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "references/bf16.h"
+#include "references/base/bf16.h"
 #include "references/engine.h"
-#include "references/error.h"
+#include "references/base/error.h"
 #include "references/synthetic.h"
 
 namespace mkbench::testing {

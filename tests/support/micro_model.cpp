@@ -5,8 +5,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "references/bf16.h"
-#include "references/sha256.h"
+#include "references/base/bf16.h"
+#include "references/base/sha256.h"
 #include "references/weights.h"
 
 namespace mkbench::testing {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/worker/plugin_engine.h"
-#include "references/error.h"
+#include "harness/plugin/engine.h"
+#include "references/base/error.h"
 #include "references/oracle.h"
 #include "tests/support/random_model.h"
 

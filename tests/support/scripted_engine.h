@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "references/engine.h"
-#include "references/error.h"
+#include "references/base/error.h"
 
 namespace mkbench::testing {
 

@@ -1,0 +1,18 @@
+// Engines that are files: libraries behind references/engine_abi.h, named by their path.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mkbench {
+
+// True for the names of engines that are plugins: paths that end in .so.
+inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so"); }
+
+// Throws Error(kBadInput) when there is no such file. Loads nothing.
+void check_plugin_file(const std::string& path);
+
+// Throws Error(kBadInput): "engine PATH: WHY".
+[[noreturn]] void refuse_plugin(const std::string& path, const std::string& why);
+
+}  // namespace mkbench

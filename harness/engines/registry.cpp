@@ -1,0 +1,77 @@
+#include "harness/engines/registry.h"
+
+#include <algorithm>
+
+namespace mkbench {
+namespace {
+
+using enum PrecisionClass;
+
+constexpr EngineRow kRows[] = {
+    {.name = "ring",
+     .help = "one launch, weights stream through shared memory (sm_90 and later, Qwen3-0.6B's "
+             "layer shape)",
+     .settings = "",
+     .host = HostKind::kCuda,
+     .precision = kFp32Accumulate,
+     .roles = kCandidate,
+     .cuda = true,
+     .cpu = false},
+    {.name = "plain",
+     .help = "one cooperative launch decodes n tokens (sm_80 and later)",
+     .settings = "",
+     .host = HostKind::kCuda,
+     .precision = kFp32Accumulate,
+     .roles = kCandidate,
+     .cuda = true,
+     .cpu = false},
+    {.name = "host-twin",
+     .help = "plain's schedule as tasks on CPU threads",
+     .settings = "",
+     .host = HostKind::kCuda,
+     .precision = kFp32Accumulate,
+     .roles = kCandidate,
+     .cuda = false,
+     .cpu = true},
+    {.name = kJudgeName,
+     .help = "libtorch, op by op, in Hugging Face's order and rounding",
+     .settings = "TF32 off, reduced-precision bf16 reductions off, cuBLAS workspace fixed",
+     .host = HostKind::kTorch,
+     .precision = kBf16,
+     .roles = kYardstick | kJudge,
+     .cuda = true,
+     .cpu = true},
+};
+
+}  // namespace
+
+std::string_view precision_class_name(PrecisionClass c) {
+  return c == kBf16 ? "bf16" : "fp32-accumulate";
+}
+
+std::span<const EngineRow> engine_rows() { return kRows; }
+
+const EngineRow* find_engine(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kRows), std::end(kRows),
+                                   [&](const EngineRow& r) { return r.name == name; });
+  return found == std::end(kRows) ? nullptr : found;
+}
+
+std::vector<std::string> engine_names(Role role) {
+  std::vector<std::string> names;
+  for (const EngineRow& row : kRows) {
+    if ((row.roles & role) != 0) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+std::string resolve_engine(const std::string& name, bool ring_runs) {
+  if (name != kMegakernel) return name;
+  return ring_runs ? "ring" : "plain";
+}
+
+std::string engine_of_run(const std::string& name) {
+  return name == kTruthName || name == kHeadFp32Name ? kJudgeName : name;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,416 @@
+#include "harness/host/case_flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/host/blocks.h"
+#include "harness/host/contestant.h"
+#include "harness/host/gate.h"
+#include "harness/host/profile.h"
+#include "harness/host/text.h"
+#include "harness/host/timed_truth.h"
+#include "harness/host/trials.h"
+#include "harness/host/watch.h"
+#include "harness/judge/parity.h"
+#include "harness/judge/repeats.h"
+#include "harness/plugin/engine.h"
+#include "harness/report/report.h"
+#include "references/base/sha256.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+// Rounded up so that cases of similar lengths take equal caches; never beyond what the model knows.
+int context_for(int positions, int max_positions) {
+  const int rounded = (positions + 63) / 64 * 64;
+  return max_positions > 0 ? std::min(rounded, max_positions) : rounded;
+}
+
+int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
+
+class CaseFlow {
+ public:
+  CaseFlow(const CaseJob& job, const FlowServices& services, MessageSink& sink)
+      : job_(job), services_(services), sink_(sink), watch_(sink) {
+    for (const bool baseline : {true, false}) {
+      for (const std::string& name : baseline ? job.baselines : job.candidates) {
+        Contestant c;
+        c.name = name;
+        c.baseline = baseline;
+        contestants_.push_back(std::move(c));
+      }
+    }
+  }
+
+  void run() {
+    const ModelConfig planned = services_.config(job_.model);
+    check_positions(planned);
+    state_memory(planned);
+    const CaseReferences references = job_.judged.is_object() ? take_judged() : judge();
+    if (job_.whole_parity) return;
+    if (timed_engines().empty() || !make_timed_engines(references)) return;
+    const TimedTruth truth = find_truth(references);
+    drop_untimed_engines();
+    if (timed_engines().empty()) return;
+    run_blocks(job_, services_, truth, timed_engines(), watch_, sink_);
+    if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
+  }
+
+  // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
+  // else gives them: {"engine": sha256}.
+  nlohmann::json hash_repeats() {
+    load(parity_model(job_.model), first_depth(job_));
+    const CaseReferences references = find_case_references(job_, services_, weights_);
+    choose_context(references);
+    const ModelShape& shape = weights_.config.shape;
+    nlohmann::json hashes = nlohmann::json::object();
+    for (Contestant& c : contestants_) {
+      if (c.baseline) continue;
+      make_engine(c);
+      watch_.begin("repeats", c.name, c.engine.get());
+      Findings findings;
+      hashes[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
+                                 shape.vocab, findings);
+      watch_.end();
+      c.engine.reset();
+    }
+    return hashes;
+  }
+
+ private:
+  int tokens() const { return timed_tokens(job_); }
+
+  std::string timing_model() const {
+    if (job_.model != "synthetic") return job_.model;
+    return "synthetic:" + std::string(synthetic_lagset_for_depth(first_depth(job_)));
+  }
+
+  void check_stop() const {
+    if (services_.stop()) throw Interrupted{};
+  }
+
+  // Never truncated: a context that the model does not know is refused with the numbers.
+  void check_positions(const ModelConfig& config) const {
+    const int64_t needed = int64_t{first_depth(job_)} + tokens();
+    if (config.max_positions <= 0 || needed <= config.max_positions) return;
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("model {}: a depth of {} and {} tokens need {} positions, "
+                            "max_position_embeddings is {}",
+                            job_.model, first_depth(job_), tokens(), needed, config.max_positions));
+  }
+
+  // Says what the case will take and what there is, before anything is loaded.
+  void state_memory(const ModelConfig& config) {
+    const CaseMemory memory = case_memory(job_, services_, config);
+    sink_.send({{"type", "facts"}, {"bytes_needed", memory.needed}, {"bytes_free", memory.free}});
+    if (memory.free > 0 && memory.needed > memory.free) {
+      throw Error(ErrorKind::kEnvUnfit,
+                  fmt::format("memory of {}: {} needed, {} free", job_.device,
+                              megabytes(memory.needed), megabytes(memory.free)));
+    }
+  }
+
+  void load(const std::string& model, int depth) {
+    check_stop();
+    watch_.begin("loading " + model, "", nullptr);
+    const RangeGuard range = services_.range("load");
+    weights_ = services_.load(model, depth);
+    loaded_ = model;
+    sink_.send({{"type", "facts"},
+                {"model_id", weights_.name},
+                {"weights_sha256", weights_.sha256},
+                {"lagset", weights_.lagset}});
+    const ModelShape& s = weights_.config.shape;
+    sink_.send({{"type", "shape"},
+                {"hidden", s.hidden},
+                {"intermediate", s.intermediate},
+                {"layers", s.layers},
+                {"heads", s.heads},
+                {"kv_heads", s.kv_heads},
+                {"head_dim", s.head_dim},
+                {"vocab", s.vocab}});
+  }
+
+  void send_reference_facts(const CaseReferences& references) {
+    std::string names, hashes, versions;
+    const auto append = [](std::string& list, const std::string& item) {
+      if (!item.empty() && list.find(item) == std::string::npos)
+        list += (list.empty() ? "" : ", ") + item;
+    };
+    if (references.live) append(names, "live");
+    for (const GreedyReference& reference : references.all) {
+      append(names, reference.path.filename().string());
+      append(hashes, reference.sha256);
+      append(versions, reference.versions);
+    }
+    sink_.send({{"type", "facts"},
+                {"reference", names},
+                {"reference_sha256", hashes},
+                {"reference_versions", versions}});
+  }
+
+  void make_engine(Contestant& c) {
+    check_stop();
+    watch_.begin("upload", c.name, nullptr);
+    const RangeGuard range = services_.range("upload");
+    const auto fault = c.baseline ? PlantedFault::kNone : static_cast<PlantedFault>(job_.fault);
+    c.engine =
+        services_.make_engine({.name = c.name, .max_context = context_, .fault = fault}, weights_);
+    sink_.send({{"type", "engine"},
+                {"engine", c.name},
+                {"resolved", is_plugin(c.name) ? c.engine->capabilities().name : c.name},
+                {"device", c.engine->capabilities().device},
+                {"settings", services_.settings(c.name)}});
+  }
+
+  // B first, and K only after B: nobody is left alive when B fails.
+  void gate(CaseReferences& references) {
+    Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
+    for (Contestant& c : contestants_) {
+      if (!c.baseline) continue;
+      guard_engine(sink_, c, [&] { make_engine(c); });
+      if (c.alive && the_gate.pass_baseline(c)) continue;
+      const Verdict of_others =
+          c.verdict == Verdict::kInvalidReference ? Verdict::kNotJudged : Verdict::kSkipped;
+      for (Contestant& other : contestants_) {
+        if (other.alive && &other != &c) {
+          fail_engine(sink_, other, of_others,
+                      fmt::format("the baseline {} did not pass its own gate", c.name));
+        }
+      }
+      return;
+    }
+    for (Contestant& c : contestants_) {
+      if (c.baseline) continue;
+      guard_engine(sink_, c, [&] { make_engine(c); });
+      if (c.alive) the_gate.judge_candidate(c);
+      if (!c.alive) c.engine.reset();
+    }
+  }
+
+  // Parity of every engine on the weights that the references were made of.
+  CaseReferences judge() {
+    load(parity_model(job_.model), first_depth(job_));
+    check_positions(weights_.config);
+    CaseReferences references = find_case_references(job_, services_, weights_);
+    send_reference_facts(references);
+    choose_context(references);
+    gate(references);
+    return references;
+  }
+
+  void choose_context(const CaseReferences& references) {
+    const int parity_context = context_for(
+        parity_positions(references, job_, weights_.config.shape), weights_.config.max_positions);
+    context_ = std::max(timed_context(), parity_context);
+  }
+
+  // An earlier case of the run has judged these engines on these weights: its findings stand, and
+  // every timed token of this case is checked all the same.
+  CaseReferences take_judged() {
+    load(timing_model(), first_depth(job_));
+    check_positions(weights_.config);
+    context_ = timed_context();
+    sink_.send(job_.judged.at("facts"));
+    for (Contestant& c : contestants_) {
+      for (const nlohmann::json& message : job_.judged.at("engines").at(c.name)) {
+        sink_.send(message);
+      }
+      c.verdict = Verdict::kPass;
+      send_verdict(sink_, c.name, c.verdict, "");
+    }
+    // The closed form needs no reference.
+    return is_synthetic(job_.model) ? CaseReferences{}
+                                    : find_case_references(job_, services_, weights_);
+  }
+
+  int timed_context() const {
+    return context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions);
+  }
+
+  // The engines on the timed weights: other lags for the timed depth are the same shapes with other
+  // planted layers. False when the baseline could not be made again: without it nothing is timed.
+  bool make_timed_engines(const CaseReferences& references) {
+    if (loaded_ != timing_model()) {
+      watch_.end();
+      for (Contestant& c : contestants_) c.engine.reset();
+      weights_ = ModelWeights{};
+      load(timing_model(), first_depth(job_));
+    }
+    // A baseline that is not timed still helps to find a truth that is not known.
+    const bool needs_baseline =
+        job_.time_baselines || !known_truth(job_, weights_, references.all, tokens());
+    for (Contestant& c : contestants_) {
+      if (c.alive && !c.engine && (!c.baseline || needs_baseline))
+        guard_engine(sink_, c, [&] { make_engine(c); });
+    }
+    if (!contestants_.front().baseline || contestants_.front().alive) return true;
+    for (Contestant& c : contestants_) {
+      if (c.alive) fail_engine(sink_, c, Verdict::kSkipped, "the baseline could not be made again");
+    }
+    return false;
+  }
+
+  // Their memory, and the card's attention, belong to the engines that are timed.
+  void drop_untimed_engines() {
+    if (job_.time_baselines) return;
+    watch_.end();
+    for (Contestant& c : contestants_) {
+      if (c.baseline) c.engine.reset();
+    }
+  }
+
+  template <typename Want>
+  std::vector<Contestant*> living(const Want& want) {
+    std::vector<Contestant*> found;
+    for (Contestant& c : contestants_) {
+      if (c.alive && want(c)) found.push_back(&c);
+    }
+    return found;
+  }
+  std::vector<Contestant*> living_candidates() {
+    return living([](const Contestant& c) { return !c.baseline; });
+  }
+  std::vector<Contestant*> timed_engines() {
+    return living([this](const Contestant& c) { return !c.baseline || job_.time_baselines; });
+  }
+
+  TimedTruth find_truth(const CaseReferences& references) {
+    std::optional<TimedTruth> known = known_truth(job_, weights_, references.all, tokens());
+    TimedTruth truth = known ? std::move(*known) : live_truth();
+    const std::vector<Contestant*> timed = timed_engines();
+    const Contestant* first = timed.empty() ? nullptr : timed.front();
+    const std::vector<int32_t>& generated = first ? truth.expected_of(first->name) : truth.expected;
+    sink_.send(
+        {{"type", "facts"},
+         {"timed_check", truth.check},
+         {"ids_sha256", sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t))},
+         {"generated_text", sequence_text(weights_.config.shape, generated)}});
+    return truth;
+  }
+
+  // T's own path, and for an engine that leaves it at a near tie the engine's path once T has
+  // confirmed every id of it.
+  TimedTruth live_truth() {
+    check_stop();
+    const int vocab = weights_.config.shape.vocab;
+    TimedTruth truth;
+    truth.check = "live";
+    truth.prompt = timed_prompt(job_, weights_.config.shape);
+    Contestant* baseline = &contestants_.front();
+    watch_.begin("live check", kTruthName, nullptr);
+    const std::unique_ptr<Engine> t =
+        services_.make_engine({.name = kTruthName, .max_context = context_}, weights_);
+    const WatchEnd end(watch_);
+    double pairwise_d = 0;
+    {
+      const std::unique_ptr<Engine> head =
+          services_.make_engine({.name = kHeadFp32Name, .max_context = context_}, weights_);
+      watch_.begin("live check", kTruthName, t.get());
+      const GreedyReference path =
+          capture_live(*t, *baseline->engine, *head, vocab, {truth.prompt}, tokens());
+      pairwise_d = path.pairwise_d;
+      for (const ReferenceStep& step : path.prompts.front().steps)
+        truth.expected.push_back(step.token);
+    }
+    for (Contestant* c : timed_engines()) {
+      check_stop();
+      guard_engine(sink_, *c, [&] { confirm(*c, *t, pairwise_d, truth); });
+    }
+    return truth;
+  }
+
+  void confirm(Contestant& c, Engine& t, double pairwise_d, TimedTruth& truth) {
+    watch_.begin("live check", c.name, c.engine.get());
+    c.engine->reset();
+    c.engine->poison();
+    c.engine->prefill(truth.prompt);
+    const std::vector<int32_t> path = c.engine->decode(tokens());
+    if (path == truth.expected) return;
+    if (path.size() != truth.expected.size()) {
+      fail_engine(
+          sink_, c, Verdict::kFailToken,
+          fmt::format("timed prompt: {} ids, wanted {}", path.size(), truth.expected.size()));
+      return;
+    }
+    watch_.begin("live check", kTruthName, &t);
+    t.reset();
+    t.prefill(truth.prompt);
+    const std::string wrong =
+        confirm_path(t, path, weights_.config.shape.vocab, pairwise_d, c.baseline);
+    if (wrong.empty()) {
+      truth.by_engine[c.name] = path;
+    } else {
+      fail_engine(sink_, c, Verdict::kFailToken, "timed prompt: " + wrong);
+    }
+  }
+
+  const CaseJob& job_;
+  const FlowServices& services_;
+  MessageSink& sink_;
+  ModelWeights weights_;
+  std::string loaded_;  // which model they are
+  std::vector<Contestant> contestants_;
+  int context_ = 0;
+  ProgressWatch watch_;  // last: its thread ends before the engines do
+};
+
+}  // namespace
+
+CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
+                       const ModelConfig& config) {
+  int positions = first_depth(job) + timed_tokens(job) + 1;
+  if (!job.judged.is_object())
+    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
+  const int context = context_for(positions, config.max_positions);
+  CaseMemory memory;
+  const auto add = [&](const std::string& name) {
+    memory.needed += services.bytes({.name = name, .max_context = context}, config);
+  };
+  // B' (and T, where no reference is committed) live beside the engines for a while.
+  const bool judges = !job.judged.is_object() || !is_synthetic(job.model);
+  for (const std::string& name : job.baselines) {
+    if (judges || job.time_baselines) add(name);
+  }
+  for (const std::string& name : job.candidates) add(name);
+  if (judges) add(kHeadFp32Name);
+  if (!is_ours(job.model)) add(kTruthName);
+  memory.free = services.free_bytes();
+  return memory;
+}
+
+nlohmann::json hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                 MessageSink& sink) {
+  return CaseFlow(job, services, sink).hash_repeats();
+}
+
+void run_case(const CaseJob& job, const FlowServices& services, MessageSink& sink) {
+  try {
+    CaseFlow(job, services, sink).run();
+    sink.send({{"type", "done"}});
+  } catch (const Interrupted&) {
+    sink.send({{"type", "interrupted"}});
+  } catch (const CaseOver&) {
+    sink.send({{"type", "done"}});
+  } catch (const Error& error) {
+    send_case_verdict(sink, verdict_of(error.kind()), error.what());
+    sink.send({{"type", "done"}});
+  } catch (const std::bad_alloc&) {
+    send_case_verdict(sink, Verdict::kEnvUnfit, "out of host memory");
+    sink.send({{"type", "done"}});
+  } catch (const std::exception& error) {
+    send_case_verdict(sink, Verdict::kRuntimeError, error.what());
+    sink.send({{"type", "done"}});
+  }
+}
+
+}  // namespace mkbench

@@ -1,0 +1,58 @@
+// The part of the gate that only `mkbench parity` takes time for: repeats, isolation, the sweep of
+// cache lengths. And, where a check has failed, where the failure begins.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/host/services.h"
+#include "harness/host/watch.h"
+#include "harness/judge/findings.h"
+#include "harness/wire/channel.h"
+#include "harness/wire/job.h"
+
+namespace mkbench {
+
+class Trials {
+ public:
+  Trials(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+         int max_context, ProgressWatch& watch)
+      : job_(job),
+        services_(services),
+        weights_(weights),
+        max_context_(max_context),
+        watch_(watch) {}
+
+  // Adds the checks repeats, sweep and isolation to the report of a judged engine. `prompts`: those
+  // that are repeated, by their ids.
+  void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
+           ParityReport& report);
+  // Fills report.localised after FAIL_FIDELITY or FAIL_TOKEN; whatever goes wrong on the way is
+  // told there.
+  void localise_failure(Engine& engine, const std::string& name, Engine& baseline,
+                        const std::vector<GreedyReference>& references, ParityReport& report);
+
+ private:
+  ParityOptions options() const;
+  void check_stop() const;
+  std::unique_ptr<Engine> make(const std::string& name, int context, const ModelWeights& weights);
+  void sweep(const std::string& name, Findings& findings);
+  void sweep_closed_form(const std::string& name, const ModelWeights& weights, Findings& findings);
+  void sweep_live(const std::string& name, Findings& findings);
+  int longest_sweep() const;
+  int stepped_lengths() const;
+
+  const CaseJob& job_;
+  const FlowServices& services_;
+  const ModelWeights& weights_;
+  const int max_context_;
+  ProgressWatch& watch_;
+  std::vector<std::string> covered_;  // by the sweep
+};
+
+// The prompts that are repeated in this process and in fresh ones: of the first reference with
+// logits, or of a live one before it is made.
+std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
+                                              const std::vector<GreedyReference>& references);
+
+}  // namespace mkbench

@@ -1,0 +1,215 @@
+#include "harness/host/tune_ring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/device/device_info.h"
+#include "harness/host/machine.h"
+#include "harness/host/services.h"
+#include "kernels/plain/megakernel.h"
+#include "kernels/ring/megakernel.h"
+#include "kernels/ring/tuning.h"
+#include "references/base/error.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kEver = std::numeric_limits<int>::max();
+
+// Depths that stand for a range of positions, and where that range ends.
+struct DepthRange {
+  int depth, until;
+};
+constexpr DepthRange kDepths[] = {{0, 48},      {64, 128},    {256, 704},    {960, 1472},
+                                  {1984, 3000}, {4032, 6000}, {8128, 12000}, {16320, kEver}};
+static_assert(std::size(kDepths) <= ring::kPaceRanges);
+constexpr int kInFlight[] = {2, 3, 4, 5, 6};
+// Gaps, in hundredths of the time that a block has for a copy when nothing is paced: first a coarse
+// sweep for every number of copies, then the neighbours of the quickest.
+constexpr int kGapHundredths[] = {0, 72, 80, 88, 96};
+constexpr int kFinerHundredths[] = {-4, 4};
+constexpr int kSplits[] = {96, 128, 192};
+constexpr int kTokens = 64, kLaunches = 3;
+// Positions at which the choice of a split matters.
+constexpr int kSplitDepth = 96, kSplitTokens = 96;
+
+// Median over launches of the microseconds a token, by CUDA events.
+double time_launches(Engine& engine, int depth, int tokens) {
+  std::vector<double> us;
+  for (int i = 0; i < kLaunches; ++i) {
+    if (!engine.skip_to(depth))
+      throw Error(ErrorKind::kRuntime, "tune: ring cannot take a depth without computing it");
+    engine.decode(tokens);
+    const double event_ms = engine.last_times().event_ms;
+    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch left no times");
+    us.push_back(1000 * event_ms / tokens);
+  }
+  std::nth_element(us.begin(), us.begin() + kLaunches / 2, us.end());
+  return us[kLaunches / 2];
+}
+
+// The longest depth of the sweep that fits into free memory, with room for the rest.
+int deepest(const CaseJob& job, const ModelConfig& config) {
+  int most = 0;
+  for (const DepthRange& range : kDepths) {
+    RingOptions options;
+    options.gpu = job.gpu;
+    options.max_context = range.depth + kTokens;
+    const int64_t spare = int64_t{1} << 30;
+    if (ring_device_bytes(config, options) + spare <= device_free_bytes(job.gpu))
+      most = range.depth;
+  }
+  return most;
+}
+
+const Json& quickest(const Json& rows) {
+  return *std::min_element(rows.begin(), rows.end(),
+                           [](const Json& a, const Json& b) { return a["us"] < b["us"]; });
+}
+
+// One ring engine, timed at paces and splits.
+struct Sweep {
+  Engine& engine;
+  const ModelShape& shape;
+  const int most_in_flight, most_head_in_flight;
+  RingOptions options;
+
+  double time_at(int depth, int tokens) {
+    retune_ring(engine, options);
+    return time_launches(engine, depth, tokens);
+  }
+
+  // Cycles that a block has for one copy at `depth` when nothing is paced.
+  double cycles_a_copy(int depth) {
+    options.pace = {std::min(3, most_in_flight), 0};
+    const double us = time_at(depth, kTokens);
+    if (!(engine.last_times().sm_ghz > 0))
+      throw Error(ErrorKind::kRuntime, "tune: a launch left no clock");
+    const double copies =
+        static_cast<double>(shape.bytes_per_step(depth)) / (ring::kBlocks * ring::kSlotBytes);
+    return 1000 * us * engine.last_times().sm_ghz / copies;
+  }
+
+  void add_pace(Json& rows, int depth, int in_flight, double gap) {
+    options.pace = {in_flight, static_cast<int>(gap)};
+    rows.push_back({{"in_flight", in_flight},
+                    {"gap", options.pace.gap_cycles},
+                    {"us", time_at(depth, kTokens)}});
+  }
+
+  Json paces(int depth) {
+    Json rows = Json::array();
+    const double cycles = cycles_a_copy(depth) / 100;
+    for (const int in_flight : kInFlight) {
+      if (in_flight > most_in_flight) break;
+      for (const int hundredths : kGapHundredths)
+        add_pace(rows, depth, in_flight, cycles * hundredths);
+    }
+    const Json best = quickest(rows);
+    for (const int hundredths : kFinerHundredths) {
+      const double gap = best["gap"].get<int>() + cycles * hundredths;
+      if (best["gap"] != 0) add_pace(rows, depth, best["in_flight"], gap);
+    }
+    return rows;
+  }
+
+  Json head_paces(const Json& layers) {
+    options.pace = {layers["in_flight"], layers["gap"]};
+    Json rows = Json::array();
+    for (const int in_flight : kInFlight) {
+      if (in_flight > most_head_in_flight) break;
+      options.head_pace = {in_flight, 0};
+      rows.push_back({{"in_flight", in_flight}, {"us", time_at(0, kTokens)}});
+    }
+    options.head_pace = {};
+    return rows;
+  }
+
+  Json splits(const Json& layers) {
+    options.pace = {layers["in_flight"], layers["gap"]};
+    Json rows = Json::array();
+    for (const int split : kSplits) {
+      options.split_from = split;
+      rows.push_back({{"split_from", split}, {"us", time_at(kSplitDepth, kSplitTokens)}});
+    }
+    options.split_from = -1;
+    return rows;
+  }
+};
+
+// What is pasted into the table: the quickest pace of each range and of the LM head, and the
+// quickest split.
+std::string table_row(const Json& result, int compute_major) {
+  const std::string card = result["gpu"];
+  ring::Tuning tuning;
+  tuning.card = card;
+  tuning.compute_major = compute_major;
+  int ranges = 0;
+  for (const Json& sweep : result["sweeps"]) {
+    const Json& best = quickest(sweep["rows"]);
+    tuning.paces[ranges++] = {sweep["until"], {best["in_flight"], best["gap"]}};
+  }
+  tuning.head_pace = {quickest(result["head"])["in_flight"], 0};
+  tuning.split_from = quickest(result["splits"])["split_from"];
+  tuning.chosen_by = "mkbench tune";
+  return ring::tuning_row(tuning);
+}
+
+}  // namespace
+
+void tune_ring(const CaseJob& job, MessageSink& sink) {
+  const DeviceList found = list_devices();
+  const Usability usability = judge_device(found, job.gpu, plain_architectures());
+  if (!usability.usable()) {
+    throw Error(
+        ErrorKind::kUnsupportedDevice,
+        fmt::format("tune: no usable GPU: {}; tune measures a card and has nothing to do on "
+                    "a CPU; mkbench doctor says what is missing",
+                    usability.reason));
+  }
+  const ModelConfig config = model_config(job.model);
+  const std::string obstacle = ring_obstacle(config, job.gpu);
+  if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
+  const DeviceInfo& device = found.devices.at(static_cast<size_t>(job.gpu));
+  const int most = deepest(job, config);
+  RingOptions options;
+  options.gpu = job.gpu;
+  options.max_context = most + std::max(kTokens, kSplitDepth + kSplitTokens);
+  const std::unique_ptr<Engine> engine = make_ring(make_synthetic("none"), options);
+  Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
+              ring::most_head_copies_in_flight(device.sm_major), options};
+  const auto say = [&sink](const std::string& stage) {
+    sink.send({{"type", "progress"}, {"stage", stage}, {"engine", ""}});
+  };
+  Json sweeps = Json::array();
+  for (const DepthRange& range : kDepths) {
+    if (range.depth > most) break;
+    say(fmt::format("depth {}", range.depth));
+    sweeps.push_back(
+        {{"depth", range.depth}, {"until", range.until}, {"rows", sweep.paces(range.depth)}});
+  }
+  // The last range that was measured holds for all positions beyond.
+  sweeps.back()["until"] = kEver;
+  // The pace of the positions at which the split is chosen, where they were swept.
+  const size_t around_split = std::min<size_t>(1, sweeps.size() - 1);
+  static_assert(kDepths[1].depth <= kSplitDepth && kSplitDepth < kDepths[1].until);
+  say("LM head and split");
+  Json result = {{"type", "tune"},
+                 {"gpu", device.name},
+                 {"tokens", kTokens},
+                 {"launches", kLaunches},
+                 {"split_depth", kSplitDepth},
+                 {"split_tokens", kSplitTokens},
+                 {"head", sweep.head_paces(quickest(sweeps.at(0)["rows"]))},
+                 {"splits", sweep.splits(quickest(sweeps.at(around_split)["rows"]))},
+                 {"sweeps", sweeps}};
+  result["table_row"] = table_row(result, device.sm_major);
+  sink.send(result);
+}
+
+}  // namespace mkbench

@@ -1,0 +1,135 @@
+#include "harness/judge/isolation.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace mkbench {
+namespace {
+
+constexpr int kSteps = kRepeatSteps;
+
+class Isolation {
+ public:
+  Isolation(Engine& engine, int vocab, const std::function<void()>& stop, Findings& findings)
+      : engine_(engine), vocab_(vocab), stop_(stop), findings_(findings) {}
+
+  void sequences(const ReferencePrompt& a, const ReferencePrompt& b) {
+    const RunBits alone = run(a);
+    run(b);
+    expect(run(a), alone, fmt::format("prompt '{}' after '{}'", a.name, b.name));
+  }
+
+  // restore() compares the checksum of the prefix's rows with that of save().
+  void prefix(const ReferencePrompt& a) {
+    stop_();
+    start_prompt(engine_, a);
+    const Snapshot start = engine_.save();
+    const RunBits first = decode_all(engine_, a);
+    try {
+      engine_.restore(start);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kIntegrity) throw;
+      findings_.fail(Check::kIsolation, Verdict::kIntegrity,
+                     fmt::format("prompt '{}': decoding changed rows of its prefix: {}", a.name,
+                                 error.what()));
+      return;
+    }
+    expect(decode_all(engine_, a), first,
+           fmt::format("prompt '{}' from its snapshot again", a.name));
+  }
+
+  // Steps of one decode each: what two sequences take turns in.
+  void interleaved(Engine& other, const ReferencePrompt& a, const ReferencePrompt& b) {
+    stop_();
+    const RunBits a_alone = step_by_step(engine_, a), b_alone = step_by_step(other, b);
+    start_prompt(engine_, a);
+    start_prompt(other, b);
+    RunBits a_bits, b_bits;
+    for (int t = 0; t < kSteps; ++t) {
+      append(engine_, a, a_bits);
+      append(other, b, b_bits);
+    }
+    expect(a_bits, a_alone, fmt::format("prompt '{}' beside a second engine", a.name));
+    expect(b_bits, b_alone, fmt::format("prompt '{}' on a second engine", b.name));
+  }
+
+ private:
+  RunBits run(const ReferencePrompt& prompt) {
+    stop_();
+    return run_bits(engine_, prompt, kSteps, vocab_, findings_);
+  }
+
+  RunBits decode_all(Engine& engine, const ReferencePrompt& prompt) {
+    RunBits bits;
+    append(engine, prompt, bits, kSteps);
+    return bits;
+  }
+
+  RunBits step_by_step(Engine& engine, const ReferencePrompt& prompt) {
+    start_prompt(engine, prompt);
+    RunBits bits;
+    for (int t = 0; t < kSteps; ++t) append(engine, prompt, bits);
+    return bits;
+  }
+
+  void append(Engine& engine, const ReferencePrompt& prompt, RunBits& bits, int steps = 1) {
+    // A sequence that ended without a token has no next one.
+    if (!bits.ids.empty() && bits.ids.back() < 0) return;
+    const size_t before = bits.logits.size();
+    if (engine.capabilities().logits) {
+      bits.logits.resize(before + static_cast<size_t>(steps) * static_cast<size_t>(vocab_),
+                         std::numeric_limits<float>::quiet_NaN());
+    }
+    float* logits = bits.logits.empty() ? nullptr : bits.logits.data() + before;
+    for (const int32_t id :
+         checked_decode(engine, steps, nullptr, logits, prompt.name, findings_)) {
+      bits.ids.push_back(id);
+    }
+  }
+
+  void expect(const RunBits& found, const RunBits& wanted, const std::string& what) {
+    const std::string difference = first_difference(found, wanted);
+    if (difference.empty()) return;
+    findings_.fail(Check::kIsolation, Verdict::kNondeterministic,
+                   fmt::format("{}: {}", what, difference));
+  }
+
+  Engine& engine_;
+  const int vocab_;
+  const std::function<void()>& stop_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
+                     const EngineFactory& make_second, const std::function<void()>& stop,
+                     Findings& findings) {
+  findings.ran(Check::kIsolation);
+  Isolation isolation(engine, vocab, stop, findings);
+  isolation.sequences(a, b);
+  std::string left_out;
+  if (engine.capabilities().snapshots) {
+    // The longer one: the first prompt of a set may be a single id, which has no prefix.
+    isolation.prefix(a.ids.size() > b.ids.size() ? a : b);
+  } else {
+    left_out = "without the prefix's checksum: this engine takes no snapshots";
+  }
+  std::unique_ptr<Engine> second;
+  std::string why = "nobody makes a second engine";
+  try {
+    if (make_second) second = make_second();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kEnvUnfit) throw;
+    why = error.what();
+  }
+  if (second) {
+    isolation.interleaved(*second, a, b);
+  } else {
+    left_out += (left_out.empty() ? "" : "; ") + ("without two engines taking turns: " + why);
+  }
+  if (!left_out.empty()) findings.note(Check::kIsolation, left_out);
+}
+
+}  // namespace mkbench

@@ -1,0 +1,359 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/judge/findings.h"
+#include "harness/judge/states.h"
+
+namespace mkbench {
+namespace {
+
+// What one teacher-forced step showed.
+struct ForcedStep {
+  int32_t id = -1;      // emitted
+  int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
+  int64_t non_finite = 0;
+  std::optional<StepError> error;  // where all logits are finite and T has a sketch
+};
+
+// One pass over a row of logits: the argmax (lowest index among equals) and how many are not
+// finite.
+void scan_logits(const float* logits, int vocab, ForcedStep& step) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int i = 0; i < vocab; ++i) {
+    if (!std::isfinite(logits[i])) {
+      ++step.non_finite;
+    } else if (step.argmax < 0 || logits[i] > largest) {
+      largest = logits[i];
+      step.argmax = i;
+    }
+  }
+}
+
+class Judge {
+ public:
+  Judge(Engine& engine, const GreedyReference& reference, const ParityOptions& options)
+      : engine_(engine),
+        reference_(reference),
+        options_(options),
+        with_logits_(engine.capabilities().logits) {
+    if (with_logits_ && options.vocab <= 0) {
+      throw Error(ErrorKind::kRuntime, "parity options: vocab not given, wanted for logits");
+    }
+    for (const ReferencePrompt& p : reference.prompts)
+      steps_in_all_ += static_cast<int>(p.steps.size());
+  }
+
+  void run(ParityReport& report, Findings& findings) {
+    for (const ReferencePrompt& prompt : reference_.prompts) judge_prompt(prompt, report, findings);
+    tally_rows(report);
+    judge_tokens(report, findings);
+    judge_finite(report, findings);
+    if (with_logits_) {
+      judge_self(report, findings);
+      judge_logit_errors(report, findings);
+    } else {
+      findings.rule_out(Check::kSelf, "this engine shows no logits");
+      rule_out_ratios("this engine shows no logits", findings);
+    }
+    if (first_unequal_) findings.fail(Check::kSame, Verdict::kNondeterministic, *first_unequal_);
+  }
+
+ private:
+  double tau_of(const ReferenceStep& step) const {
+    return reference_.pairwise_d + (options_.logits_bf16 ? bf16_step(step.max_abs) : 0);
+  }
+
+  // EXACT, TIE or WRONG of one token under T's own context.
+  StepVerdict judge_token(const ReferenceStep& step, int32_t id) const {
+    if (id == step.token) return StepVerdict::kExact;
+    const double tau = tau_of(step);
+    return step.margin <= tau && within_tau(step, id, tau) ? StepVerdict::kTie
+                                                           : StepVerdict::kWrong;
+  }
+
+  void judge_prompt(const ReferencePrompt& prompt, ParityReport& report, Findings& findings) {
+    const int n = static_cast<int>(prompt.steps.size());
+    start_prompt(engine_, prompt);
+    // The timed launch: free-running, no logits.
+    const std::vector<int32_t> free_ids =
+        checked_decode(engine_, n, nullptr, nullptr, prompt.name, findings);
+    look_inside(prompt);
+    const std::vector<ForcedStep> forced = forced_run(prompt, with_logits_, findings);
+    look_inside(prompt);
+    compare_runs(prompt, free_ids, forced, findings);
+
+    bool forked = false;
+    for (int t = 0; t < n; ++t) {
+      const auto at = static_cast<size_t>(t);
+      report.rows.push_back(judge_step(prompt, t, free_ids[at], forced[at], forked, report));
+      forked = forked || free_ids[at] != prompt.steps[at].token;
+    }
+    ++report.prompts;
+    report.steps += n;
+  }
+
+  // One row from the free-running id and the teacher-forced one; `forked`: the free run left the
+  // path before.
+  ParityRow judge_step(const ReferencePrompt& prompt, int t, int32_t free_id,
+                       const ForcedStep& forced, bool forked, ParityReport& report) {
+    const ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
+    const bool strict = prompt.set == "strict";
+    const bool decided = step.margin > tau_of(step);
+    if (strict && !decided) {
+      throw Error(ErrorKind::kInvalidReference,
+                  fmt::format("reference {}: strict prompt '{}' position {}: margin {:.4g}, wanted "
+                              "over tau {:.4g}",
+                              reference_.path.string(), prompt.name, step.position, step.margin,
+                              tau_of(step)));
+    }
+    report.decided_steps += decided;
+    row_decided_.push_back(decided);
+    report.flips += forced.id != step.token;
+    report.strict_steps += strict;
+    report.strict_matched += strict && free_id == step.token;
+    report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
+    if (with_logits_) {
+      // An id that never came is missing, not inconsistent.
+      report.self_inconsistent += forced.id != -1 && forced.id != forced.argmax;
+      if (forced.error) {
+        sums_.add(prompt.name, step, *forced.error);
+      }
+    }
+
+    StepVerdict verdict = judge_token(step, forced.id);
+    int32_t shown = forced.id;
+    if (!forked && free_id != step.token) {
+      // The first difference of the free run stands in T's own context, so the same rule judges it.
+      const StepVerdict of_free = judge_token(step, free_id);
+      if (of_free == StepVerdict::kWrong || verdict == StepVerdict::kExact) {
+        verdict = std::max(verdict, of_free);
+        shown = free_id;
+      }
+    } else if (strict && free_id != step.token && verdict == StepVerdict::kExact) {
+      verdict = StepVerdict::kDrift;  // behind the fork; right again when re-anchored
+      shown = free_id;
+    }
+    if (report.suspect_prompt.empty() &&
+        (verdict == StepVerdict::kWrong || forced.non_finite > 0)) {
+      report.suspect_prompt = prompt.name;
+      report.suspect_position = step.position;
+    }
+    ParityRow row = make_row(prompt, t, shown, options_);
+    row.verdict = verdict;
+    return row;
+  }
+
+  // Teacher-forced on T's path, in chunks that bound the logits buffer.
+  std::vector<ForcedStep> forced_run(const ReferencePrompt& prompt, bool with_logits,
+                                     Findings& findings) {
+    const int n = static_cast<int>(prompt.steps.size());
+    const auto vocab = static_cast<size_t>(options_.vocab);
+    std::vector<ForcedStep> result(static_cast<size_t>(n));
+    std::vector<float> logits;
+    start_prompt(engine_, prompt);
+    for (int start = 0; start < n; start += kMaxLogitSteps) {
+      const int count = std::min(kMaxLogitSteps, n - start);
+      // NaN beforehand: a row that the engine does not write is a row that is not finite.
+      if (with_logits) {
+        logits.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
+      }
+      const std::vector<int32_t> ids =
+          forced_decode(engine_, prompt, start, count, with_logits ? logits.data() : nullptr,
+                        options_.vocab, findings);
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const size_t at = static_cast<size_t>(start) + i;
+        result[at].id = ids[i];
+        if (with_logits) measure_step(prompt.steps[at], logits.data() + vocab * i, result[at]);
+      }
+      if (with_logits == with_logits_) report_progress(prompt.name, count);
+    }
+    return result;
+  }
+
+  void measure_step(const ReferenceStep& expected, const float* logits, ForcedStep& step) const {
+    scan_logits(logits, options_.vocab, step);
+    if (step.non_finite > 0 || expected.sketch.empty()) return;
+    step.error = error_of(expected, logits, options_.vocab, reference_.sketch_seed,
+                          reference_.sketch_projections);
+  }
+
+  // Hidden states and KV rows after a run of a prompt.
+  void look_inside(const ReferencePrompt& prompt) {
+    const StateScan scan = scan_states(engine_, options_.layers,
+                                       static_cast<int>(prompt.ids.size()) - 1, options_.every_row);
+    states_seen_ += scan.states;
+    if (first_not_finite_.empty() && !scan.first.empty())
+      first_not_finite_ = fmt::format("{} after prompt '{}'", scan.first, prompt.name);
+  }
+
+  // Ids with and without logits must be equal wherever both runs stood in the same context.
+  void compare_runs(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
+                    const std::vector<ForcedStep>& forced, Findings& findings) {
+    if (!options_.repeat_without_logits || first_unequal_) return;
+    findings.ran(Check::kSame);
+    const size_t n = prompt.steps.size();
+    size_t same_context = 0;
+    while (same_context < n && free_ids[same_context] == prompt.steps[same_context].token) {
+      ++same_context;
+    }
+    same_context = std::min(n, same_context + 1);  // the step that forks still has T's context
+    for (size_t t = 0; t < same_context; ++t) {
+      if (note_unequal(prompt, t, free_ids[t], forced[t].id)) return;
+    }
+    // Behind a fork the free run says nothing; a second forced run, without logits, does.
+    if (same_context == n || !with_logits_) return;
+    const std::vector<ForcedStep> bare = forced_run(prompt, false, findings);
+    for (size_t t = 0; t < n; ++t) {
+      if (note_unequal(prompt, t, bare[t].id, forced[t].id)) return;
+    }
+  }
+
+  bool note_unequal(const ReferencePrompt& prompt, size_t t, int32_t without, int32_t with) {
+    if (without == with) return false;
+    first_unequal_ = fmt::format("prompt '{}' position {}: {} without logits, {} with them",
+                                 prompt.name, prompt.steps[t].position, without, with);
+    return true;
+  }
+
+  // What is WRONG at a decided step, what is WRONG at a near tie, and the first of each.
+  void judge_rows(const ParityReport& report, bool decided, Findings& findings) const {
+    const Check check = decided ? Check::kDecided : Check::kNearTie;
+    const ParityRow* first = nullptr;
+    int wrong = 0;
+    for (size_t i = 0; i < report.rows.size(); ++i) {
+      if (row_decided_[i] != decided) continue;
+      findings.ran(check);
+      if (report.rows[i].verdict != StepVerdict::kWrong) continue;
+      if (first == nullptr) first = &report.rows[i];
+      ++wrong;
+    }
+    if (first == nullptr) return;
+    findings.fail(check, Verdict::kFailToken,
+                  fmt::format("{} of {} tokens wrong{}, first {} (margin {:.3g}, D {:.3g})", wrong,
+                              report.steps, decided ? "" : " at near ties", describe_row(*first),
+                              first->margin, reference_.pairwise_d));
+  }
+
+  void judge_tokens(ParityReport& report, Findings& findings) const {
+    judge_rows(report, true, findings);
+    judge_rows(report, false, findings);
+    findings.rule_out(Check::kDecided, "the reference has no decided step");
+    findings.rule_out(Check::kNearTie, "the reference has no near tie");
+    judge_strict(report, findings);
+    const double flips = reference_.baseline_flips;
+    report.flips_allowed =
+        static_cast<int>(std::floor(flips + 3 * std::sqrt(std::max(1.0, flips))));
+    findings.measured(Check::kFlips, report.flips, report.flips_allowed);
+    if (report.flips > report.flips_allowed) {
+      findings.fail(Check::kFlips, Verdict::kFailToken,
+                    fmt::format("flip cap: {} of {} steps differ from T, at most {} allowed",
+                                report.flips, report.steps, report.flips_allowed));
+    }
+  }
+
+  void judge_strict(const ParityReport& report, Findings& findings) const {
+    if (report.strict_steps == 0) {
+      findings.rule_out(Check::kStrict, "the reference has no strict prompt");
+      return;
+    }
+    findings.ran(Check::kStrict);
+    if (report.strict_matched == report.strict_steps) return;
+    findings.fail(Check::kStrict, Verdict::kFailToken,
+                  fmt::format("strict set: {} of {} free-running tokens are equal",
+                              report.strict_matched, report.strict_steps));
+  }
+
+  void judge_finite(const ParityReport& report, Findings& findings) const {
+    if (!with_logits_ && states_seen_ == 0) {
+      findings.rule_out(Check::kFinite, "this engine shows no logits, hidden states or KV rows");
+      return;
+    }
+    findings.ran(Check::kFinite);
+    if (states_seen_ == 0 && options_.layers > 0) {
+      findings.note(Check::kFinite, "logits alone: this engine shows no hidden states or KV rows");
+    }
+    if (report.non_finite > 0) {
+      findings.fail(
+          Check::kFinite, Verdict::kFailFidelity,
+          fmt::format("{} logits are NaN or Inf or were never written", report.non_finite));
+    }
+    if (!first_not_finite_.empty()) {
+      findings.fail(Check::kFinite, Verdict::kFailFidelity,
+                    fmt::format("NaN or Inf in the {}", first_not_finite_));
+    }
+  }
+
+  void judge_logit_errors(ParityReport& report, Findings& findings) const {
+    if (reference_.sketch_projections <= 0) {
+      rule_out_ratios("the reference has no sketches", findings);
+    } else if (report.non_finite > 0) {
+      rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
+    } else {
+      judge_ratios(sums_, reference_, options_, report, findings);
+    }
+  }
+
+  void judge_self(const ParityReport& report, Findings& findings) const {
+    findings.ran(Check::kSelf);
+    if (report.self_inconsistent == 0) return;
+    findings.fail(Check::kSelf, Verdict::kFailSelf,
+                  fmt::format("{} of {} emitted tokens are not the lowest-index argmax of the "
+                              "engine's own logits",
+                              report.self_inconsistent, report.steps));
+  }
+
+  void report_progress(const std::string& prompt, int steps) {
+    steps_done_ += steps;
+    if (options_.on_progress) options_.on_progress(prompt, steps_done_, steps_in_all_);
+  }
+
+  Engine& engine_;
+  const GreedyReference& reference_;
+  const ParityOptions& options_;
+  const bool with_logits_;
+  int steps_in_all_ = 0, steps_done_ = 0;
+  RatioSums sums_;
+  std::vector<bool> row_decided_;  // beside the report's rows
+  int states_seen_ = 0;
+  std::string first_not_finite_;
+  std::optional<std::string> first_unequal_;
+};
+
+}  // namespace
+
+ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
+                          const ParityOptions& options) {
+  if (reference.prompts.empty()) {
+    throw Error(ErrorKind::kInvalidReference,
+                fmt::format("reference {}: prompts: found none", reference.path.string()));
+  }
+  ParityReport report;
+  report.reference = reference.path.empty() ? "live" : reference.path.filename().string();
+  report.reference_sha256 = reference.sha256;
+  Findings findings;
+  if (reference.token_only) {
+    judge_token_only(engine, reference, options, report, findings);
+  } else {
+    Judge(engine, reference, options).run(report, findings);
+  }
+  findings.conclude(report);
+  return report;
+}
+
+ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const int32_t> expected) {
+  ReceiptCheck check;
+  // A missing or surplus receipt is a wrong one: lengths must agree too.
+  const size_t count = std::max(emitted.size(), expected.size());
+  check.checked = static_cast<int>(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (i < emitted.size() && i < expected.size() && emitted[i] == expected[i]) continue;
+    ++check.wrong;
+    if (!check.first_wrong) check.first_wrong = static_cast<int>(i);
+  }
+  return check;
+}
+
+}  // namespace mkbench

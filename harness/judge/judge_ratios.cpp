@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include "harness/judge/findings.h"
+
+namespace mkbench {
+namespace {
+
+void judge_ratio(Check check, const char* name, double value, double limit,
+                 const std::string& where, Findings& findings) {
+  findings.measured(check, value, limit);
+  if (value <= limit) return;
+  findings.fail(check, Verdict::kFailFidelity,
+                fmt::format("{} {:.3g} > {:.3g}{}", name, value, limit, where));
+}
+
+void judge_ratchet(double rms, const ParityOptions& options, Findings& findings) {
+  if (!options.ratchet) {
+    findings.rule_out(Check::kRatchet,
+                      options.ratchet_key
+                          ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +
+                                ratchet_entry(*options.ratchet_key, rms)
+                          : "for candidates on committed references alone");
+    return;
+  }
+  const double limit = kRatchetFactor * *options.ratchet;
+  findings.measured(Check::kRatchet, rms, limit);
+  if (rms <= limit) return;
+  findings.fail(Check::kRatchet, Verdict::kFailFidelity,
+                fmt::format("ratchet: R_rms {:.4g} > {:.4g}, {:g} x the committed {:.4g}", rms,
+                            limit, kRatchetFactor, *options.ratchet));
+}
+
+}  // namespace
+
+void rule_out_ratios(const std::string& why, Findings& findings) {
+  for (const Check check : {Check::kRms, Check::kStep, Check::kInf, Check::kKl, Check::kRatchet}) {
+    findings.rule_out(check, why);
+  }
+}
+
+void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
+                  const ParityOptions& options, ParityReport& report, Findings& findings) {
+  const std::optional<Ratios> found = sums.ratios();
+  if (!found) {
+    throw Error(ErrorKind::kInvalidReference,
+                fmt::format("reference {}: baseline error norms are all 0, wanted > 0 somewhere",
+                            reference.path.string()));
+  }
+  report.r_rms = found->rms;
+  if (report.suspect_prompt.empty()) {
+    report.suspect_prompt = found->worst_prompt;
+    report.suspect_position = found->worst_position;
+  }
+  const RatioLimits& limits = options.limits;
+  // Rounded logits of a baseline carry an error that B' does not have: reported, not judged.
+  if (options.is_baseline && options.logits_bf16) {
+    report.r_rms_limit = 0;
+    rule_out_ratios("not judged: the baseline rounds its logits", findings);
+    return;
+  }
+  report.r_rms_limit = limits.rms;
+  judge_ratio(Check::kRms, "R_rms", found->rms, limits.rms, "", findings);
+  judge_ratio(
+      Check::kStep, "R_step", found->step, limits.step,
+      fmt::format(" at prompt '{}' position {}", found->worst_prompt, found->worst_position),
+      findings);
+  judge_ratio(Check::kInf, "R_inf", found->inf, limits.inf, "", findings);
+  judge_ratio(Check::kKl, "R_KL", found->kl, limits.kl, "", findings);
+  judge_ratchet(found->rms, options, findings);
+}
+
+}  // namespace mkbench

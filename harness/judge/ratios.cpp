@@ -1,0 +1,99 @@
+#include "harness/judge/ratios.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace mkbench {
+namespace {
+
+// Keeps the sum of B's divergences from dividing by nothing where every step is certain.
+constexpr double kLeastDivergence = 1e-6;
+
+}  // namespace
+
+double mean_of(const float* logits, int vocab) {
+  return std::accumulate(logits, logits + vocab, 0.0) / vocab;
+}
+
+double logsumexp_of(const float* logits, int vocab) {
+  const double top = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (int i = 0; i < vocab; ++i) sum += std::exp(logits[i] - top);
+  return top + std::log(sum);
+}
+
+double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp) {
+  double kl = 0, rest_t = 1, rest = 1;
+  for (size_t i = 0; i < step.top_ids.size(); ++i) {
+    const double log_t = step.top_logits[i] - step.logsumexp;
+    const double log_p = logits[step.top_ids[i]] - logsumexp;
+    kl += std::exp(log_t) * (log_t - log_p);
+    rest_t -= std::exp(log_t);
+    rest -= std::exp(log_p);
+  }
+  // As in the capture script: a rest that rounding made negative is empty.
+  if (rest_t > 0) kl += rest_t * std::log(rest_t / std::max(rest, 1e-300));
+  return std::max(kl, 0.0);
+}
+
+StepError error_of(const ReferenceStep& step, const float* logits, int vocab, uint64_t sketch_seed,
+                   int projections) {
+  StepError error;
+  const std::vector<float> sketch = sketch_of(logits, vocab, sketch_seed, projections);
+  // E[(r . e)^2] = |e|^2 for a vector r of independent signs; the mean over projections estimates
+  // it.
+  for (size_t p = 0; p < step.sketch.size(); ++p) {
+    const double difference = double{sketch[p]} - double{step.sketch[p]};
+    error.squared += difference * difference / static_cast<double>(step.sketch.size());
+  }
+  const double mean = mean_of(logits, vocab);
+  for (size_t i = 0; i < step.top_ids.size(); ++i) {
+    const double e = (logits[step.top_ids[i]] - mean) - (step.top_logits[i] - step.mean);
+    error.inf_top = std::max(error.inf_top, std::abs(e));
+  }
+  error.kl = divergence_of(step, logits, logsumexp_of(logits, vocab));
+  return error;
+}
+
+void RatioSums::add(const std::string& prompt, const ReferenceStep& step, const StepError& error) {
+  inf_ = std::max(inf_, error.inf_top);
+  baseline_inf_ = std::max(baseline_inf_, step.baseline_error_inf_top);
+  kl_ += error.kl;
+  baseline_kl_ += step.baseline_kl;
+  steps_.push_back({std::sqrt(error.squared), step.baseline_error_norm, prompt, step.position});
+}
+
+std::optional<Ratios> RatioSums::ratios() const {
+  double squared = 0, baseline_squared = 0;
+  std::vector<double> norms;
+  for (const Step& s : steps_) {
+    squared += s.norm * s.norm;
+    baseline_squared += s.baseline_norm * s.baseline_norm;
+    norms.push_back(s.baseline_norm);
+  }
+  if (!(baseline_squared > 0)) return std::nullopt;
+  std::sort(norms.begin(), norms.end());
+  const size_t half = norms.size() / 2;
+  const double median = norms.size() % 2 == 1 ? norms[half] : (norms[half - 1] + norms[half]) / 2;
+  const auto over = [](double error, double of_baseline) {
+    return of_baseline > 0 ? error / of_baseline
+           : error > 0     ? std::numeric_limits<double>::infinity()
+                           : 0.0;
+  };
+  Ratios r;
+  r.rms = std::sqrt(squared / baseline_squared);
+  for (const Step& s : steps_) {
+    const double step = over(s.norm, std::max(median, s.baseline_norm));
+    if (r.worst_position >= 0 && step <= r.step) continue;
+    r.step = step;
+    r.worst_prompt = s.prompt;
+    r.worst_position = s.position;
+  }
+  r.inf = over(inf_, baseline_inf_);
+  r.kl = kl_ / (baseline_kl_ + kLeastDivergence);
+  return r;
+}
+
+}  // namespace mkbench

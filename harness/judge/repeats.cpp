@@ -1,0 +1,131 @@
+#include "harness/judge/repeats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "references/base/sha256.h"
+
+namespace mkbench {
+namespace {
+
+constexpr size_t kLongestRepeated = 256;
+
+void add_bits(const RunBits& bits, Sha256& hash) {
+  hash.update(bits.ids.data(), bits.ids.size() * sizeof(int32_t));
+  hash.update(bits.logits.data(), bits.logits.size() * sizeof(float));
+}
+
+}  // namespace
+
+RunBits run_bits(Engine& engine, const ReferencePrompt& prompt, int steps, int vocab,
+                 Findings& findings) {
+  start_prompt(engine, prompt);
+  RunBits bits;
+  if (engine.capabilities().logits) {
+    bits.logits.assign(static_cast<size_t>(steps) * static_cast<size_t>(vocab),
+                       std::numeric_limits<float>::quiet_NaN());
+  }
+  bits.ids =
+      checked_decode(engine, steps, nullptr, bits.logits.empty() ? nullptr : bits.logits.data(),
+                     prompt.name, findings);
+  return bits;
+}
+
+std::string first_difference(const RunBits& found, const RunBits& wanted) {
+  for (size_t t = 0; t < std::max(found.ids.size(), wanted.ids.size()); ++t) {
+    if (t >= found.ids.size() || t >= wanted.ids.size())
+      return fmt::format("{} ids against {}", found.ids.size(), wanted.ids.size());
+    if (found.ids[t] != wanted.ids[t])
+      return fmt::format("step {}: id {} against {}", t, found.ids[t], wanted.ids[t]);
+  }
+  if (found.logits.size() != wanted.logits.size()) return "another number of logits";
+  if (found.logits.empty()) return "";
+  // By bits: NaN equals itself, and -0 is not 0.
+  const auto same_bits = [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  };
+  const auto differs =
+      std::mismatch(found.logits.begin(), found.logits.end(), wanted.logits.begin(), same_bits);
+  if (differs.first == found.logits.end()) return "";
+  const size_t vocab = found.logits.size() / found.ids.size();
+  const auto at = static_cast<size_t>(differs.first - found.logits.begin());
+  return fmt::format("step {}: logit {} is {:.9g} against {:.9g}", at / vocab, at % vocab,
+                     found.logits[at], wanted.logits[at]);
+}
+
+std::vector<ReferencePrompt> prompts_to_repeat(const std::vector<ReferencePrompt>& prompts) {
+  const ReferencePrompt* longest = &prompts.front();
+  for (const ReferencePrompt& p : prompts) {
+    if (p.ids.size() <= kLongestRepeated && p.ids.size() > longest->ids.size()) longest = &p;
+  }
+  std::vector<ReferencePrompt> chosen = {prompts.front()};
+  if (longest != &prompts.front()) chosen.push_back(*longest);
+  return chosen;
+}
+
+std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
+                      Findings& findings) {
+  Sha256 hash;
+  for (const ReferencePrompt& prompt : prompts) {
+    add_bits(run_bits(engine, prompt, kRepeatSteps, vocab, findings), hash);
+  }
+  return hash.hex();
+}
+
+std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
+                          const std::function<void()>& stop, Findings& findings) {
+  findings.ran(Check::kRepeats);
+  const auto run = [&](const ReferencePrompt& prompt) {
+    stop();
+    return run_bits(engine, prompt, kRepeatSteps, vocab, findings);
+  };
+  const auto compare = [&](const RunBits& found, const RunBits& wanted, const std::string& which,
+                           const ReferencePrompt& prompt) {
+    const std::string difference = first_difference(found, wanted);
+    if (difference.empty()) return true;
+    findings.fail(Check::kRepeats, Verdict::kNondeterministic,
+                  fmt::format("{} of prompt '{}' differs from the first: {}", which, prompt.name,
+                              difference));
+    return false;
+  };
+  std::vector<RunBits> first;
+  for (const ReferencePrompt& prompt : prompts) {
+    first.push_back(run(prompt));
+    for (int i = 1; i < kRepeats; ++i) {
+      const bool equal = compare(run(prompt), first.back(),
+                                 fmt::format("run {} of {} in a row", i + 1, kRepeats), prompt);
+      if (!equal) break;
+    }
+  }
+  // Each of them again, now that the others have run.
+  Sha256 hash;
+  for (size_t p = 0; p < prompts.size(); ++p) {
+    compare(run(prompts[p]), first[p], "the run after other prompts", prompts[p]);
+    add_bits(first[p], hash);
+  }
+  if (!engine.capabilities().logits)
+    findings.note(Check::kRepeats, "ids alone: this engine shows no logits");
+  return hash.hex();
+}
+
+void judge_fresh_runs(const std::vector<FreshRun>& runs, ParityReport& report) {
+  Findings findings;
+  findings.ran(Check::kRepeats);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string which = fmt::format("fresh process {} of {}", i + 1, runs.size());
+    if (!runs[i].problem.empty()) {
+      findings.fail(Check::kRepeats, Verdict::kRuntimeError, which + ": " + runs[i].problem);
+    } else if (runs[i].sha256 != report.repeats_sha256) {
+      findings.fail(Check::kRepeats, Verdict::kNondeterministic,
+                    fmt::format("{}: ids and logits have sha256 {:.12}, wanted {:.12}", which,
+                                runs[i].sha256, report.repeats_sha256));
+    }
+  }
+  findings.conclude(report);
+}
+
+}  // namespace mkbench

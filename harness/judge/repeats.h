@@ -1,0 +1,51 @@
+// The same input again: bit-identical ids and logits, in one process and in fresh ones.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/judge/findings.h"
+
+namespace mkbench {
+
+inline constexpr int kRepeats = 20;      // of one prompt, in one process
+inline constexpr int kRepeatSteps = 16;  // decoded in each
+inline constexpr int kFreshProcesses = 3;
+
+// What a free run of a prompt left behind.
+struct RunBits {
+  std::vector<int32_t> ids;
+  std::vector<float> logits;  // [ids, vocab]; empty where the engine shows none
+};
+
+// A free run of `steps` steps in one decode(), with logits where the engine has them.
+RunBits run_bits(Engine& engine, const ReferencePrompt& prompt, int steps, int vocab,
+                 Findings& findings);
+
+// The first difference in bits: "step 3: id 5 against 9", "step 3: logit 17 is 1.5 against 1.25";
+// empty for equal runs.
+std::string first_difference(const RunBits& found, const RunBits& wanted);
+
+// The prompts that are repeated: the first, and the longest of at most 256 ids.
+std::vector<ReferencePrompt> prompts_to_repeat(const std::vector<ReferencePrompt>& prompts);
+
+// sha256 of the bits of one run of each prompt.
+std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
+                      Findings& findings);
+
+// Runs each prompt kRepeats times in a row and, in between, after the other ones. Returns what
+// hash_runs() does. `stop` is asked before every run and may throw.
+std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
+                          const std::function<void()>& stop, Findings& findings);
+
+// What a fresh process said: its hash, or why it has none.
+struct FreshRun {
+  std::string sha256, problem;
+};
+
+// Adds fresh processes to a report whose repeats were judged; one that differs is
+// NONDETERMINISTIC, one that did not answer a RUNTIME_ERROR.
+void judge_fresh_runs(const std::vector<FreshRun>& runs, ParityReport& report);
+
+}  // namespace mkbench

@@ -1,0 +1,403 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <map>
+
+#include "harness/judge/repeats.h"
+#include "harness/parent/build_info.h"
+#include "harness/parent/collector.h"
+#include "harness/parent/commands/commands.h"
+#include "harness/parent/commands/plot.h"
+#include "harness/parent/launch.h"
+#include "harness/parent/plan.h"
+#include "harness/parent/progress.h"
+#include "harness/parent/supervisor.h"
+#include "harness/report/junit.h"
+#include "harness/report/report.h"
+#include "harness/wire/interrupt.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr double kProbeDeadlineS = 60;
+
+std::string utc_now(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof(text), format, &parts);
+  return text;
+}
+
+// The folder of the report, made now, so that a run of minutes does not end without a place for its
+// results.
+fs::path make_output_folder(const std::string& asked) {
+  std::error_code error;
+  fs::path folder = asked;
+  if (asked.empty()) {
+    const std::string name = "mkbench-report-" + utc_now("%Y%m%d-%H%M%S");
+    folder = name;
+    for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", name, i);
+  } else if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder, error))) {
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format(
+            "--out {}: is there already and not an empty folder; reports are never overwritten",
+            asked));
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--out {}: {}", folder.string(), error.message()));
+  }
+  return folder;
+}
+
+Json describe_run(const Options& options, const std::vector<std::string>& argv,
+                  const std::string& output) {
+  const BuildInfo build = build_info();
+  std::vector<std::string> shown = argv;  // where the program lies is nobody's business
+  if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
+  return {{"argv", shown},
+          {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
+          {"version", build.version},
+          {"git_sha", build.git_sha},
+          {"dirty", build.dirty},
+          {"build_type", build.build_type},
+          {"compiler", build.compiler},
+          {"cuda_compiler", build.cuda_compiler},
+          {"seed", options.seed},
+          {"output", output},
+          {"options", options_to_json(options)}};
+}
+
+class Run {
+ public:
+  Run(const Options& options, const std::vector<std::string>& argv, DoJob do_job)
+      : options_(options),
+        argv_(argv),
+        in_process_(options.in_process ? do_job : nullptr),
+        progress_(options.quiet, options.verbose) {}
+
+  int execute() {
+    probe();
+    if (interrupted()) return stop_early();
+    const RunPlan plan = make_plan();
+    if (early_exit_ >= 0) return early_exit_;
+    for (const std::string& warning : plan.warnings) warn(warning);
+    for (const std::string& note : plan.notes) say(note);
+    if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
+    if (options_.dry_run) return dry_run(plan);
+    check_paths();
+    folder_ = make_output_folder(options_.out);
+    report_.meta = describe_run(options_, argv_, folder_.string());
+    report_.environment["device"] = plan.device_text;
+    if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
+    if (plan.cuda && options_.command == Command::kRun) measure_ceiling();
+    int number = 0;
+    for (const CaseJob& job : plan.jobs) {
+      if (interrupted()) break;
+      run_case_apart(job, plan, ++number);
+    }
+    return finish();
+  }
+
+ private:
+  void say(const std::string& text) {
+    progress_.clear();
+    fmt::print(stderr, "mkbench: {}\n", text);
+  }
+  void warn(const std::string& text) {
+    say("warning: " + text);
+    warnings_.push_back(text);
+  }
+  bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
+
+  // Ctrl-C before the machine is known: a report where one was asked for, and no word about GPUs.
+  int stop_early() {
+    if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    folder_ = make_output_folder(options_.out);
+    report_.meta = describe_run(options_, argv_, folder_.string());
+    return finish();
+  }
+
+  void probe() {
+    CaseJob job;
+    job.kind = "probe";
+    job.gpu = options_.gpu;
+    job.models = models_of(options_, true);
+    const WorkerAnswer answer = ask_worker(job, "probe", kProbeDeadlineS, in_process_);
+    if (answer.ok) {
+      probe_ = answer.message;
+      report_.environment = answer.message.value("environment", Json::object());
+    } else {
+      probe_problem_ = answer.problem;
+    }
+  }
+
+  // Refusals of a plan end the run; with --out given they leave a report too.
+  RunPlan make_plan() {
+    try {
+      return plan_run(options_, probe_, probe_problem_);
+    } catch (const Error& error) {
+      if (options_.out.empty() || error.kind() != ErrorKind::kUnsupportedDevice) throw;
+      folder_ = make_output_folder(options_.out);
+      report_.meta = describe_run(options_, argv_, folder_.string());
+      report_.environment["device"] = "none";
+      report_.verdict = verdict_of(error.kind());
+      report_.reasons.push_back(error.what());
+      conclude(report_);
+      write_files();
+      say(std::string("error: ") + error.what());
+      early_exit_ = report_.exit_code;
+      return {};
+    }
+  }
+
+  int dry_run(const RunPlan& plan) {
+    fmt::print("device {}\n", plan.device_text);
+    double least_s = 0;
+    bool fits = true;
+    for (CaseJob job : plan.jobs) {
+      job.kind = "plan";
+      const WorkerAnswer answer = ask_worker(job, "plan", kProbeDeadlineS, in_process_);
+      if (answer.interrupted) return exit_code(Verdict::kInterrupted);
+      if (!answer.ok) throw Error(ErrorKind::kRuntime, fmt::format("dry run: {}", answer.problem));
+      const double needed = answer.message["bytes_needed"], free = answer.message["bytes_free"];
+      const double seconds = answer.message["least_seconds"];
+      least_s += seconds;
+      fmt::print(
+          "case {}: {:.1f} MB needed, {:.1f} MB free; at least {:.1f} s of reading weights and KV "
+          "rows, "
+          "at most {:g} s (--timeout)\n",
+          case_name(job), needed / 1e6, free / 1e6, seconds, options_.timeout_s);
+      if (free > 0 && needed > free) {
+        say(fmt::format("{}: memory of {} does not suffice", case_name(job), job.device));
+        fits = false;
+      }
+    }
+    fmt::print("{} case(s): from {:.1f} s to {:g} s in all, at the read bandwidth measured now\n",
+               plan.jobs.size(), least_s,
+               options_.timeout_s * static_cast<double>(plan.jobs.size()));
+    return fits ? 0 : exit_code(Verdict::kEnvUnfit);
+  }
+
+  void measure_ceiling() {
+    CaseJob job;
+    job.kind = "ceiling";
+    job.gpu = options_.gpu;
+    const WorkerAnswer answer = ask_worker(job, "ceiling", options_.timeout_s, in_process_);
+    if (answer.ok) {
+      report_.calibration = answer.message;
+      report_.calibration.erase("type");
+    } else {
+      warn("no ceiling of the roofline: " + answer.problem);
+    }
+  }
+
+  void run_case_apart(CaseJob job, const RunPlan& plan, int number) {
+    if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
+    CaseCollector collector(job);
+    progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
+    bool memory_told = false;
+    const auto take = [&](const Json& message) {
+      collector.take(message);
+      const std::string type = message.value("type", "");
+      if (type == "progress") progress_.show(message);
+      if (type == "parity") tell_place(message);
+      if (type == "facts" && message.contains("bytes_needed") && !memory_told && !options_.quiet) {
+        memory_told = true;
+        say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
+                        message["bytes_needed"].get<double>() / 1e6,
+                        message["bytes_free"].get<double>() / 1e6, job.device));
+      }
+    };
+    if (in_process_ != nullptr) {
+      CallbackSink sink(take);
+      in_process_(job, sink);
+      collector.finish_in_process(interrupt_count() > 0);
+    } else {
+      collector.finish(run_worker(job, {.deadline_s = options_.timeout_s}, take),
+                       options_.timeout_s);
+    }
+    report_.interrupted = report_.interrupted || collector.interrupted();
+    repeat_apart(job, collector.report());
+    progress_.clear();
+    add_roofline(collector, job, plan.cuda);
+    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    if (Json memo = parity_memo(collector.report()); memo.is_object())
+      judged_[job.model] = std::move(memo);
+    report_.cases.push_back(std::move(collector.report()));
+  }
+
+  // Where a failure begins, while the rest still runs.
+  void tell_place(const Json& message) {
+    const std::string place = message.at("parity").value("localised", "");
+    if (!place.empty()) say(message.value("engine", "") + ": " + place);
+  }
+
+  // The same prompts in processes of their own: `mkbench parity` wants the same bits there.
+  void repeat_apart(CaseJob job, CaseReport& report) {
+    const auto waits = [](const EngineReport& e) {
+      return e.parity && !e.parity->repeats_sha256.empty();
+    };
+    if (std::none_of(report.engines.begin(), report.engines.end(), waits) || interrupted()) return;
+    if (in_process_ != nullptr) {
+      warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
+      return;
+    }
+    job.kind = "repeats";
+    std::vector<WorkerAnswer> answers;
+    for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
+      answers.push_back(ask_worker(job, "repeats", options_.timeout_s));
+    }
+    for (EngineReport& e : report.engines) {
+      if (!waits(e)) continue;
+      std::vector<FreshRun> runs;
+      for (const WorkerAnswer& a : answers) {
+        if (a.interrupted) continue;
+        runs.push_back(a.ok ? FreshRun{a.message["hashes"].value(e.worker_name, ""), ""}
+                            : FreshRun{"", a.problem});
+      }
+      const std::string before = e.parity->reason;
+      judge_fresh_runs(runs, *e.parity);
+      if (e.parity->reason == before) continue;
+      if (times_allowed(e.verdict)) e.verdict = e.parity->verdict;
+      e.reasons.push_back(e.parity->reason);
+    }
+  }
+
+  void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {
+    const double ceiling =
+        report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
+    const int64_t l2 = probe_.is_object() ? probe_.value("l2_bytes", int64_t{0}) : 0;
+    for (EngineReport& e : collector.report().engines) {
+      if (job.n_prompt > 0) {
+        e.roofline.reason = "a prefill test does not read the weights once a token";
+      } else if (collector.shape()) {
+        e.roofline =
+            roofline_share(*collector.shape(), first_depth(job), job.n_gen, cuda, ceiling, l2);
+      }
+    }
+  }
+
+  int finish() {
+    report_.interrupted = interrupted();
+    report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
+    report_.meta["warnings"] = warnings_;
+    conclude(report_);
+    write_files();
+    if (options_.plot && !report_.interrupted && has_times()) {
+      std::string problem;
+      const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
+      if (status != 0) {
+        warn("no plots: " + (problem.empty()
+                                 ? fmt::format("the plotting script ended with {}", status)
+                                 : problem));
+      }
+    }
+    print_results();
+    if (report_.exit_code != 0) {
+      say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
+                      report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
+    }
+    return report_.exit_code;
+  }
+
+  // Before the run: minutes later is too late to learn of a typo.
+  // What the run is told to read and to write, before it works for minutes.
+  void check_paths() const {
+    const fs::path junit = options_.junit;
+    if (!options_.junit.empty()) {
+      const fs::path folder = junit.parent_path();
+      if (!folder.empty() && !fs::is_directory(folder)) {
+        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: there is no folder {}",
+                                                      options_.junit, folder.string()));
+      }
+      if (fs::is_directory(junit)) {
+        throw Error(ErrorKind::kBadInput,
+                    fmt::format("--junit {}: found a folder, wanted a file", options_.junit));
+      }
+      if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: cannot write to its folder: {}",
+                                                      options_.junit, std::strerror(errno)));
+      }
+    }
+    if (!options_.reference.empty() && !fs::is_directory(options_.reference)) {
+      throw Error(
+          ErrorKind::kBadInput,
+          fmt::format("--reference {}: found {}, wanted a folder that holds "
+                      "<model>/reference*.json",
+                      options_.reference, fs::exists(options_.reference) ? "a file" : "nothing"));
+    }
+  }
+
+  void write_files() const {
+    write_report(report_, folder_);
+    if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
+  }
+
+  bool has_times() const {
+    return std::any_of(report_.cases.begin(), report_.cases.end(), [](const CaseReport& c) {
+      return std::any_of(c.engines.begin(), c.engines.end(),
+                         [](const EngineReport& e) { return e.ms_per_tok.has_value(); });
+    });
+  }
+
+  void print_results() {
+    fmt::print("{}", render(report_, options_.format));
+    if (options_.format == "md" && options_.parity_table) {
+      for (const CaseReport& c : report_.cases) {
+        for (const EngineReport& e : c.engines) {
+          // A failed one is in the report's own text already.
+          if (!e.parity || exit_code(e.parity->verdict) != 0 || e.parity->rows.empty()) continue;
+          fmt::print("\nParity table of {}, {}:\n\n{}", e.name, c.name,
+                     render_parity_table(*e.parity));
+        }
+      }
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("cannot write the results to standard output: {}; the report is in {}",
+                      std::strerror(errno), folder_.string()));
+    }
+  }
+
+  const Options& options_;
+  const std::vector<std::string>& argv_;
+  const DoJob in_process_;  // null: jobs run in workers
+  ProgressDisplay progress_;
+  Json probe_;
+  std::string probe_problem_;
+  int early_exit_ = -1;
+  std::map<std::string, Json> judged_;  // parity memos by model
+  fs::path folder_;
+  std::vector<std::string> warnings_;
+  Report report_;
+};
+
+}  // namespace
+
+int run_command(const Options& options, const std::vector<std::string>& argv, DoJob do_job) {
+  if (options.list_devices) {
+    Options devices = options;
+    devices.arguments = {"devices"};
+    return list_command(devices);
+  }
+  return Run(options, argv, do_job).execute();
+}
+
+}  // namespace mkbench

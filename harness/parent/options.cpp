@@ -1,0 +1,252 @@
+#include "harness/parent/options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+
+#include "harness/parent/build_info.h"
+#include "harness/parent/option_values.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+// Commands and flags of later versions, so that a script written for one of them fails with a clear
+// message.
+const std::vector<std::string> kLaterCommands = {"soak", "gate", "verify"};
+const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress",
+                                              "fail-on"};
+// "profile" is a run with --profile.
+constexpr char kProfileCommand[] = "profile";
+const std::vector<std::pair<std::string, Command>> kCommands = {
+    {"run", Command::kRun},   {"parity", Command::kParity},    {"doctor", Command::kDoctor},
+    {"plot", Command::kPlot}, {"list", Command::kList},        {kProfileCommand, Command::kRun},
+    {"tune", Command::kTune}, {"selftest", Command::kSelftest}};
+
+// Environment variables that are not flags.
+const std::vector<std::string> kOtherVariables = {
+    "MKBENCH_DATA_DIR",      "MKBENCH_PYTHON", "MKBENCH_SPIN_SCALE",
+    "MKBENCH_VENV",          "MKBENCH_PRESET", "MKBENCH_CUDA_ARCHITECTURES",
+    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
+
+std::vector<std::string> visible_names(unsigned mask) {
+  std::vector<std::string> names;
+  for (const Flag& flag : flag_table()) {
+    if (!flag.hidden && (flag.commands & mask) != 0) names.emplace_back(flag.name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_extra(const std::string& extra, Command command,
+                               std::string_view command_name) {
+  if (extra.size() > 1 && extra[0] == '-') {
+    const std::string name = extra.substr(extra.find_first_not_of('-'));
+    const std::string bare = name.substr(0, name.find('='));
+    if (std::find(kLaterFlags.begin(), kLaterFlags.end(), bare) != kLaterFlags.end()) {
+      bad_usage(fmt::format("--{} is not available in this version", bare));
+    }
+    const std::string nearest = nearest_word(bare, visible_names(command_bit(command)));
+    bad_usage(fmt::format("unknown flag '{}' of 'mkbench {}'{}; --help lists all", extra,
+                          command_name,
+                          nearest.empty() ? "" : fmt::format("; did you mean '--{}'?", nearest)));
+  }
+  bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command_name));
+}
+
+// Takes the command off the arguments: a first word that is no flag.
+std::pair<std::string, Command> take_command(std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return {"run", Command::kRun};
+  const std::string word = args[0];
+  for (const auto& [name, command] : kCommands) {
+    if (name == word) {
+      args.erase(args.begin());
+      return {name, command};
+    }
+  }
+  if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
+    bad_usage(fmt::format("command '{}' is not available in this version", word));
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : kCommands) names.push_back(entry.first);
+  const std::string nearest = nearest_word(word, names);
+  bad_usage(fmt::format("unknown command '{}'{}; commands: {}", word,
+                        nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+                        fmt::join(names, ", ")));
+}
+
+// Checks that concern several flags, or a command's positional arguments.
+void check_together(Options& options) {
+  const auto given = [&](std::string_view name) {
+    const auto at = std::find_if(options.values.begin(), options.values.end(),
+                                 [&](const OptionValue& v) { return v.name == name; });
+    return at != options.values.end() && at->source != "default";
+  };
+  if (options.max_blocks < options.blocks) {
+    if (given("max-blocks")) {
+      bad_usage(
+          fmt::format("--max-blocks {} is below --blocks {}", options.max_blocks, options.blocks));
+    }
+    options.max_blocks = options.blocks;
+  }
+  if (!options.ids.empty() && given("n-depth")) {
+    bad_usage("--ids and --n-depth exclude each other: the depth is the number of ids less one");
+  }
+  if (!options.ids.empty() && given("n-prompt"))
+    bad_usage("--ids and --n-prompt exclude each other");
+  if (options.command == Command::kPlot && options.arguments.empty()) {
+    bad_usage("mkbench plot: name at least one report.json or report folder");
+  }
+  if (options.command == Command::kList) {
+    for (const std::string& word : options.arguments) {
+      if (word != "engines" && word != "models" && word != "devices")
+        bad_usage(fmt::format("mkbench list: '{}' is not one of engines, models, devices", word));
+    }
+  }
+}
+
+struct CliApp {
+  CLI::App app;
+  std::vector<std::string> given;     // one a table entry
+  std::vector<CLI::Option*> handles;  // null where the command has no such flag
+  std::vector<std::string> arguments;
+};
+
+void build_app(CliApp& cli, const std::string& command_name, Command command) {
+  const std::vector<Flag>& table = flag_table();
+  cli.given.resize(table.size());
+  cli.handles.assign(table.size(), nullptr);
+  cli.app.name(command == Command::kRun ? "mkbench [run]" : "mkbench " + command_name);
+  cli.app.description(
+      "mkbench: is a single-kernel LLM decoder right, how fast is it, and where does the time go?\n"
+      "Commands: run (default), parity, profile (run --profile), tune, selftest, doctor, "
+      "plot REPORT..., list [engines|models|devices]");
+  cli.app.footer(
+      "Every flag has an environment variable: MKBENCH_ and its name in upper case, - as _ "
+      "(MKBENCH_N_GEN).\n"
+      "Command line > environment > default. L is a list: 16,32 or 0-4096*2 or 128-1024+128.");
+  cli.app.set_help_flag("-h,--help", "this text");
+  cli.app.allow_extras();
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Flag& flag = table[i];
+    if ((flag.commands & command_bit(command)) == 0) continue;
+    std::string names = fmt::format("--{}", flag.name);
+    if (flag.letter != 0) names = fmt::format("-{},{}", flag.letter, names);
+    std::string help(flag.help);
+    if (!flag.default_text.empty() && !flag.is_switch())
+      help += fmt::format(" [{}]", flag.default_text);
+    if (flag.is_switch()) {
+      if (flag.default_text == "on") names += fmt::format(",!--no-{}", flag.name);
+      cli.handles[i] = cli.app.add_flag(names, cli.given[i], help);
+    } else {
+      cli.handles[i] =
+          cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
+      // With the default separator: CLI11 would cut at a comma, and drop empty items.
+      if (flag.is_list()) cli.handles[i]->join();
+    }
+    if (flag.hidden) cli.handles[i]->group("");
+  }
+  if (command == Command::kPlot || command == Command::kList) {
+    cli.app.add_option("arguments", cli.arguments,
+                       command == Command::kPlot ? "reports to plot" : "what to list");
+  }
+}
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
+                                     const EnvironmentLookup& lookup,
+                                     const std::vector<std::string>& environment_names) {
+  ParsedCommandLine parsed;
+  std::vector<std::string> rest = args;
+  const auto [command_name, command] = take_command(rest);
+  Options& options = parsed.options;
+  options.command = command;
+  if (std::find(rest.begin(), rest.end(), "--version") != rest.end()) {
+    parsed.early_exit = EarlyExit{0, version_text() + "\n"};
+    return parsed;
+  }
+  CliApp cli;
+  build_app(cli, command_name, command);
+  try {
+    std::vector<std::string> reversed(rest.rbegin(),
+                                      rest.rend());  // CLI11 takes them from the back
+    cli.app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    parsed.early_exit = EarlyExit{0, cli.app.help()};
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    // CLI11's own exit codes (106, 109, ...) are not ours.
+    bad_usage(error.what());
+  }
+  if (const std::vector<std::string> extras = cli.app.remaining(); !extras.empty()) {
+    refuse_extra(extras.front(), command, command_name);
+  }
+  const std::vector<Flag>& table = flag_table();
+  std::vector<std::string> known = kOtherVariables;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Flag& flag = table[i];
+    known.push_back(flag.env());
+    if (cli.handles[i] == nullptr) continue;
+    OptionValue value{std::string(flag.name), std::string(flag.default_text), "default"};
+    if (cli.handles[i]->count() > 0) {
+      value.text = cli.given[i];
+      value.source = "command line";
+      if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), '\n', ',');
+    } else if (command_name == kProfileCommand && flag.name == "profile") {
+      value.text = "on";
+      value.source = "command line";
+    } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
+      value.text = *text;  // an empty variable is one that is not set
+      value.source = "environment";
+    }
+    const bool given = value.source != "default";
+    if (given && value.text.empty()) bad_usage(fmt::format("--{} is empty", value.name));
+    try {
+      if (!value.text.empty()) flag.apply(options, value.text);
+    } catch (const Error& error) {
+      if (value.source != "environment") throw;
+      bad_usage(fmt::format("{} (from {})", error.what(), flag.env()));
+    }
+    if (!flag.hidden || given) options.values.push_back(value);
+  }
+  options.arguments = cli.arguments;
+  check_together(options);
+  for (const std::string& name : environment_names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string nearest = nearest_word(name, known);
+    options.warnings.push_back(
+        fmt::format("environment variable {} is unknown and ignored{}", name,
+                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)));
+  }
+  return parsed;
+}
+
+EnvironmentLookup process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+std::vector<std::string> process_environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with("MKBENCH_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+nlohmann::json options_to_json(const Options& options) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const OptionValue& value : options.values) {
+    all[value.name] = {{"value", value.text}, {"source", value.source}};
+  }
+  return all;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,121 @@
+// The command line. Flags live in one table, from which the parser, the environment variables,
+// --help and the report's meta.options come.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/engines/registry.h"
+#include "references/engine.h"
+
+namespace mkbench {
+
+enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity, kSelftest };
+enum class DeviceChoice { kAuto, kCuda, kCpu };
+enum class NvtxMode { kOff, kBlock };
+
+// One flag's value as it was given; what meta.options of a report holds.
+struct OptionValue {
+  std::string name;
+  std::string text;
+  std::string source;  // "default", "environment", "command line"
+};
+
+struct Options {
+  Command command = Command::kRun;
+  std::vector<std::string> arguments;  // positional ones, of plot and list
+
+  std::vector<std::string> compare;
+  std::vector<std::string> engines;  // empty: the device's default
+  std::vector<std::string> models;   // empty: the device's default
+  DeviceChoice device = DeviceChoice::kAuto;
+  int gpu = 0;
+  std::vector<int> n_prompt, n_gen, n_depth;
+  std::vector<int32_t> ids;  // empty: the reference's
+  int blocks = 0;
+  int max_blocks = 0;
+  double target_rel_ci = 0;  // 0 = off
+  int warmup = 0;
+  bool random_order = false;
+  uint64_t seed = 0;
+  double confidence = 0;
+  bool parity_table = false;
+  std::string reference;  // folder; empty: the committed ones
+  bool require_reference = false;
+  std::string format;
+  std::string out;    // empty: mkbench-report-<time>
+  std::string junit;  // file; empty: only junit.xml of the report's folder
+  bool plot = true;
+  NvtxMode nvtx = NvtxMode::kBlock;
+  double timeout_s = 0;  // of one case
+  bool profile = false;  // ablations after the samples
+  bool in_process = false;
+  bool faults = false;            // selftest: plant the faults of the table
+  std::vector<std::string> rows;  // of them; empty: all
+  bool list_devices = false;
+  bool dry_run = false;
+  bool quiet = false;
+  bool verbose = false;
+
+  PlantedFault fault = PlantedFault::kNone;  // planted in the candidates: tests of the gate
+  std::string test_worker;                   // "hang:ENGINE" etc.: tests of the parent
+
+  std::vector<OptionValue> values;    // of every flag of the command, in table order
+  std::vector<std::string> warnings;  // about the environment, for stderr
+};
+
+// How a command line asks to end without a run.
+struct EarlyExit {
+  int exit_code = 0;
+  std::string text;  // for stdout
+};
+
+struct ParsedCommandLine {
+  Options options;
+  std::optional<EarlyExit> early_exit;  // --help, --version
+};
+
+// The value of an environment variable, or nothing.
+using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+constexpr unsigned command_bit(Command c) { return 1u << static_cast<unsigned>(c); }
+
+struct Flag {
+  std::string_view name;          // without dashes
+  char letter;                    // 0 = none
+  std::string_view value;         // what --help calls its value; empty for a switch
+  std::string_view default_text;  // parsed like a given value; empty = none
+  std::string_view help;
+  unsigned commands;  // of command_bit()
+  bool hidden;        // works, but is for tests: not in --help
+  void (*apply)(Options&, const std::string& text);
+
+  bool is_switch() const { return value.empty(); }
+  // May be repeated; the values are joined by commas.
+  bool is_list() const { return value == "LIST" || value == "L"; }
+  // MKBENCH_ and the name in upper case.
+  std::string env() const;
+};
+
+const std::vector<Flag>& flag_table();
+
+// Parses `args` (without the program's name): command line > environment > default.
+// `environment_names` are those of all MKBENCH_* variables that exist, to warn about unknown ones.
+// Throws Error(kBadInput) naming the flag, and the nearest known one where it is unknown.
+ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
+                                     const EnvironmentLookup& lookup,
+                                     const std::vector<std::string>& environment_names);
+
+// getenv() and the names of this process's MKBENCH_* variables.
+EnvironmentLookup process_environment();
+std::vector<std::string> process_environment_names();
+
+// {"n-gen": {"value": "128", "source": "default"}, ...}
+nlohmann::json options_to_json(const Options& options);
+
+}  // namespace mkbench

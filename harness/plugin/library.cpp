@@ -1,0 +1,106 @@
+#include "harness/plugin/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+#include "harness/engines/plugin_file.h"
+
+namespace mkbench {
+namespace {
+
+constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
+constexpr size_t kLongestName = 40;
+
+void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
+  // First: where the version differs no other word means what it does here.
+  if (found.version != kOurs.version) {
+    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}", found.version,
+                                    kOurs.version));
+  }
+  struct Size {
+    const char* name;
+    uint32_t mkbench_abi_sizes::*member;
+  };
+  constexpr Size kSizes[] = {{"mkbench_engine_abi", &mkbench_abi_sizes::abi},
+                             {"mkbench_model", &mkbench_abi_sizes::model},
+                             {"mkbench_tensor", &mkbench_abi_sizes::tensor},
+                             {"mkbench_open", &mkbench_abi_sizes::open}};
+  for (const Size& size : kSizes) {
+    if (found.*size.member == kOurs.*size.member) continue;
+    refuse_plugin(path, fmt::format("sizeof({}): found {}, wanted {}", size.name,
+                                    found.*size.member, kOurs.*size.member));
+  }
+}
+
+void check_name(const char* name, const std::string& path) {
+  const std::string_view text = name == nullptr ? "" : name;
+  const auto allowed = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  if (!text.empty() && text.size() <= kLongestName &&
+      std::all_of(text.begin(), text.end(), allowed)) {
+    return;
+  }
+  std::string shown(text.substr(0, kLongestName));
+  std::replace_if(shown.begin(), shown.end(), std::not_fn(allowed), '?');
+  refuse_plugin(
+      path, fmt::format("name: found '{}', wanted 1 to {} of letters, digits, '.', '_', '-'", shown,
+                        kLongestName));
+}
+
+}  // namespace
+
+void check_plugin_table(const mkbench_engine_abi* table, const std::string& path) {
+  if (table == nullptr) {
+    refuse_plugin(path,
+                  fmt::format("it was built for another version of the engine ABI: it refuses "
+                              "version {} of mkbench",
+                              kOurs.version));
+  }
+  check_sizes(table->sizes, path);
+  check_name(table->name, path);
+  struct Function {
+    const char* name;
+    bool there;
+  };
+  const Function functions[] = {{"open", table->open != nullptr},
+                                {"close", table->close != nullptr},
+                                {"reset", table->reset != nullptr},
+                                {"prefill", table->prefill != nullptr},
+                                {"decode", table->decode != nullptr}};
+  for (const Function& function : functions) {
+    if (!function.there) {
+      refuse_plugin(path, fmt::format("function {}: found NULL, wanted a function", function.name));
+    }
+  }
+}
+
+const mkbench_engine_abi& load_plugin(const std::string& path) {
+  check_plugin_file(path);
+  // A name without a slash would be looked for where system libraries lie.
+  const std::string absolute = std::filesystem::absolute(path).string();
+  void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    refuse_plugin(path,
+                  fmt::format("it cannot be loaded: {}", reason != nullptr ? reason : "no reason"));
+  }
+  void* symbol = dlsym(library, MKBENCH_ENGINE_ABI_SYMBOL);
+  if (symbol == nullptr) {
+    refuse_plugin(path,
+                  fmt::format("exported function: found none, wanted {} of references/engine_abi.h",
+                              MKBENCH_ENGINE_ABI_SYMBOL));
+  }
+  const auto entry = reinterpret_cast<decltype(&mkbench_engine_table)>(symbol);
+  const mkbench_engine_abi* table = entry(&kOurs);
+  check_plugin_table(table, path);
+  return *table;
+}
+
+}  // namespace mkbench

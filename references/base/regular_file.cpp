@@ -1,0 +1,75 @@
+#include "references/base/regular_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw Error(ErrorKind::kBadInput, path + ": " + what);
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISCHR(mode)) return "a character device";
+  if (S_ISBLK(mode)) return "a block device";
+  return "a socket or other special file";
+}
+
+}  // namespace
+
+RegularFile::RegularFile(const std::filesystem::path& path) : path_(path.string()) {
+  // O_NONBLOCK: opening a FIFO that nobody writes to must not wait for ever.
+  descriptor_ = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor_ < 0) fail(path_, fmt::format("cannot open: {}", std::strerror(errno)));
+  std::string problem;
+  if (fstat(descriptor_, &opened_) != 0) {
+    problem = fmt::format("cannot stat: {}", std::strerror(errno));
+  } else if (S_ISDIR(opened_.st_mode)) {
+    problem = fmt::format("cannot read: {}", std::strerror(EISDIR));
+  } else if (!S_ISREG(opened_.st_mode)) {
+    problem = fmt::format("is {}, wanted a regular file", kind_of(opened_.st_mode));
+  }
+  if (!problem.empty()) {
+    close(descriptor_);
+    fail(path_, problem);
+  }
+}
+
+RegularFile::~RegularFile() { close(descriptor_); }
+
+void RegularFile::read_at(uint64_t offset, void* out, size_t bytes) const {
+  char* to = static_cast<char*>(out);
+  for (size_t filled = 0; filled < bytes;) {
+    const ssize_t got =
+        pread(descriptor_, to + filled, bytes - filled, static_cast<off_t>(offset + filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, fmt::format("cannot read: {}", std::strerror(errno)));
+    if (got == 0)
+      fail(path_,
+           fmt::format("ends at byte {} while it is read: it had {} bytes when it was opened",
+                       offset + filled, size()));
+    filled += static_cast<size_t>(got);
+  }
+}
+
+void RegularFile::check_unchanged() const {
+  struct stat now {};
+  if (fstat(descriptor_, &now) != 0)
+    fail(path_, fmt::format("cannot stat: {}", std::strerror(errno)));
+  if (now.st_size != opened_.st_size)
+    fail(path_, fmt::format("changed while it was loaded: {} bytes, {} when it was opened",
+                            now.st_size, opened_.st_size));
+  if (now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
+      now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec)
+    fail(path_, "was written to while it was loaded");
+}
+
+}  // namespace mkbench
