@@ -96,7 +96,8 @@ const std::vector<FaultRow>& fault_rows() {
        "tests/test_worker.cpp: a kernel that goes wrong only under the clock is caught by its "
        "receipts"},
       {"50", "reference edited, missing or made anew", false,
-       "tests/test_greedy_reference.cpp: a reference of other weights is refused with both hashes"},
+       "tests/test_parity_token_only.cpp: a reference of other weights is refused with both "
+       "hashes"},
       {"51", "a failure that ends with exit code 0", false,
        "tests/test_verdict.cpp: every kind of error has a verdict that is not a pass"},
       {"52", "a random token at any one step", false, ""},
