@@ -186,19 +186,19 @@ TEST_CASE("numbers that are not finite are null with the reason, and come back")
   EngineReport e;
   e.name = "x";
   e.tok_per_s = {std::numeric_limits<double>::infinity(), {}};
-  e.energy_j = {std::nullopt, "below 1 s of window"};
+  e.gpu_ms = {std::nullopt, "engine takes no CUDA events"};
   const json written = engine_to_json(e);
   CHECK(written["tok_per_s_reason"] == "not finite: inf");
-  CHECK(written["energy_j"].is_null());
-  CHECK(written["energy_j_reason"] == "below 1 s of window");
+  CHECK(written["gpu_ms"].is_null());
+  CHECK(written["gpu_ms_reason"] == "engine takes no CUDA events");
   CHECK(written["host_ms_reason"] == "not measured");
-  CHECK(engine_from_json(written).energy_j.reason == "below 1 s of window");
+  CHECK(engine_from_json(written).gpu_ms.reason == "engine takes no CUDA events");
   ParityReport p;
   p.r_rms = std::nan("");
   CHECK(std::isnan(*parity_from_json(parity_to_json(p)).r_rms));
   json bare = written;
-  bare.erase("energy_j_reason");
-  CHECK_THROWS_WITH(engine_from_json(bare), ContainsText("energy_j_reason"));
+  bare.erase("gpu_ms_reason");
+  CHECK_THROWS_WITH(engine_from_json(bare), ContainsText("gpu_ms_reason"));
 }
 
 TEST_CASE("the reader names the field that is missing or of the wrong type") {
