@@ -60,10 +60,6 @@ struct GreedyReference {
 // naming both). `must_be_listed`: without a manifest that lists it, a defect too.
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed = false);
 
-// Throws Error(kInvalidReference) naming both hashes unless the reference was made from these
-// weights (a token-only reference may not know its weights; it matches all).
-void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
-
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is
 // none. Of the name, "Qwen/" is left out and case does not matter; a path has none. Of a lag set
 // ("synthetic:short") they are <dir>/synthetic/reference-short*.json.

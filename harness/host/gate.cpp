@@ -32,15 +32,6 @@ std::string_view parity_lagset(const ModelRow& row) { return find_model(row.pari
                           job.model, name, folder, parity_model(job.model)));
 }
 
-void check_weights(const GreedyReference& reference, const ModelWeights& weights) {
-  if (reference.weights_sha256.empty() || reference.weights_sha256 == weights.sha256) return;
-  throw Error(
-      ErrorKind::kInvalidReference,
-      fmt::format("reference {}: weights_sha256: found {}, wanted {} of the loaded {}; weights of "
-                  "your own need a folder of another name, or --reference DIR",
-                  reference.path.string(), reference.weights_sha256, weights.sha256, weights.name));
-}
-
 }  // namespace
 
 CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
@@ -52,11 +43,11 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
   for (GreedyReference& reference : services.references(name)) {
     if (reference.token_only) {
       // Published ids of the real weights: nobody published a hash of the tensors with them.
-      if (!reference.weights_sha256.empty()) check_weights(reference, weights);
+      check_reference_weights(reference, weights);
       token_only.push_back(std::move(reference));
       continue;
     }
-    check_weights(reference, weights);
+    check_reference_weights(reference, weights);
     if (is_analytic(row)) check_closed_form(reference, std::string(parity_lagset(*row)));
     result.all.push_back(std::move(reference));
   }
@@ -100,44 +91,6 @@ int planned_parity_positions(const CaseJob& job, const FlowServices& services,
       std::all_of(references.all.begin(), references.all.end(),
                   [](const GreedyReference& reference) { return reference.token_only; });
   return parity_positions(references, job, shape);
-}
-
-ParityReport join_parity(const std::vector<ParityReport>& reports) {
-  ParityReport all = reports.front();
-  std::vector<Verdict> verdicts = {all.verdict};
-  for (size_t i = 1; i < reports.size(); ++i) {
-    const ParityReport& r = reports[i];
-    verdicts.push_back(r.verdict);
-    if (!r.reason.empty()) all.reason += (all.reason.empty() ? "" : "; ") + r.reason;
-    all.reference += ", " + r.reference;
-    if (!r.reference_sha256.empty()) {
-      all.reference_sha256 += (all.reference_sha256.empty() ? "" : ", ") + r.reference_sha256;
-    }
-    if (!all.first_divergence && r.first_divergence) {
-      all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
-    }
-    if (exit_code(all.verdict) == 0 && exit_code(r.verdict) != 0) {
-      all.suspect_prompt = r.suspect_prompt;
-      all.suspect_position = r.suspect_position;
-      all.verdict = r.verdict;
-    }
-    all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());
-    for (const CheckResult& check : r.checks) merge_check(all.checks, check);
-    for (int ParityReport::*count :
-         {&ParityReport::prompts, &ParityReport::steps, &ParityReport::strict_steps,
-          &ParityReport::strict_matched, &ParityReport::decided_steps, &ParityReport::exact,
-          &ParityReport::ties, &ParityReport::drifts, &ParityReport::wrong, &ParityReport::flips,
-          &ParityReport::flips_allowed, &ParityReport::self_inconsistent,
-          &ParityReport::non_finite}) {
-      all.*count += r.*count;
-    }
-    if (r.r_rms && (!all.r_rms || *r.r_rms > *all.r_rms)) {
-      all.r_rms = r.r_rms;
-      all.r_rms_limit = r.r_rms_limit;
-    }
-  }
-  all.verdict = worst(verdicts);
-  return all;
 }
 
 std::string parity_model(const std::string& model) {

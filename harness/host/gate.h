@@ -74,9 +74,6 @@ class Gate {
   Engine* judge_ = nullptr;  // once it has passed
 };
 
-// One report of several references: counts add up, the worst verdict and the largest ratio stand.
-ParityReport join_parity(const std::vector<ParityReport>& reports);
-
 // The same before any weights are there; a reference that cannot be read counts nothing here and is
 // refused by find_case_references().
 int planned_parity_positions(const CaseJob& job, const FlowServices& services,

@@ -92,9 +92,9 @@ void check_samples(EngineReport& e, bool is_prefill) {
 void withhold(EngineReport& e, const std::string& reason) {
   e.times_withheld = reason;
   e.ms_per_tok.reset();
-  for (Number* n :
-       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
-        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
+  for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
+                    &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
+                    &e.sm_ghz, &e.roofline_fraction}) {
     *n = {std::nullopt, reason};
   }
   e.roofline.fraction = 0;
