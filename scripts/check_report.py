@@ -15,7 +15,7 @@ import sys
 from check_lines import Lines
 from evidence_lines import (cards_of, cases_of, check_files, check_parity, engine_of, load_report,
                             share_table)
-from source_hash import source_hash
+from source_hash import source_hashes
 from tracked_files import ROOT
 
 # Full-size runs, in the order in which gpu_check.sh makes them.
@@ -99,9 +99,8 @@ def collect(out: pathlib.Path) -> None:
     draw_plots(folder)
     lines = check_files(folder)
     evidence = {
-        "state": "fresh",
         "reason": "",
-        "source_hash": source_hash(),
+        **{kind: {"state": "fresh", "reason": "", "source_hash": value} for kind, value in source_hashes().items()},
         "gpu": (report["env"].get("gpu") or {}).get("name", "none"),
         "cards": cards_of(folder),
         "files": sorted(p.name for p in folder.iterdir() if p.name != "evidence.json"),
