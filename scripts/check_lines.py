@@ -12,7 +12,7 @@ class Lines:
         self.lines = []
 
     def add(self, what: str, holds: bool, found, rests_on: str = BOTH) -> None:
-        """rests_on: the source hashes (scripts/source_hash.py) that must fit for the line to tell of a tree."""
+        """rests_on: the source hashes (scripts/source_hash.py) that must fit a tree for the line to hold there."""
         self.lines.append({"what": what, "holds": bool(holds), "found": str(found), "rests_on": rests_on})
 
     def all_hold(self) -> bool:
