@@ -1,4 +1,4 @@
-"""Reports as mkbench writes them, small and good: what tests of the scripts change until a line fails."""
+"""Small good reports as mkbench writes them; tests of the scripts change them until a line fails."""
 
 import json
 import pathlib

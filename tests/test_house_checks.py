@@ -272,7 +272,7 @@ class Evidence(TemporaryTree):
     def evidence(self, **changes):
         self.write("reports/evidence/h200/report.json", "{}")
         folder = self.root / "reports/evidence/h200"
-        # An empty report fails every line, and says so.
+        # An empty report fails every line, and the evidence lists them.
         hashes = source_hash.source_hashes(self.root)
         fields = {**{kind: {"state": "fresh", "reason": "", "source_hash": hashes[kind]} for kind in hashes},
                   "reason": "nothing was measured", "gpu": "NVIDIA H200", "files": ["report.json"],

@@ -1,5 +1,4 @@
-"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each thing that must
-hold can fail it."""
+"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each line can fail."""
 
 import copy
 import json
@@ -62,7 +61,7 @@ class Cpu(Folder):
 
 
 def gate_run(model, steps):
-    """What `mkbench parity` wrote: nothing is timed."""
+    """A report of `mkbench parity`, in which nothing is timed."""
     engines = [engine(n, timed=False) for n in ("eager", "ring", "plain")]
     for judged in engines:
         judged["parity"].update({
@@ -106,7 +105,7 @@ class Gpu(Folder):
         self.put("gpu_check.log", self.LOG)
 
     def collect(self):
-        # Plots have tests of their own, and these reports have nothing to plot.
+        # No plots are drawn: they have tests of their own, and these reports have nothing to plot.
         with unittest.mock.patch.multiple(check_report, draw_plots=lambda _: None, source_hashes=lambda: HASHES):
             check_report.collect(self.out)
         return self.out / "evidence"
@@ -115,17 +114,17 @@ class Gpu(Folder):
         return check_evidence.check_path(self.collect(), HASHES).failed()
 
     def expect_failure(self, *parts):
-        """One failing line for each part, in any order, and none beside them."""
+        """Wants one failing line for each part, in any order, and no other."""
         failed = self.failed()
         self.assertEqual(len(failed), len(parts), failed)
         for part in parts:
             self.assertTrue([line for line in failed if part in line], f"{part} is not in {failed}")
-        # The evidence owns up to them, and CI asks for a reason.
+        # The evidence lists the failing lines, and the check of CI asks for a reason.
         findings = check_evidence.check_folder(self.out / "evidence", HASHES)
         self.assertEqual(findings, ["evidence/evidence.json: lines are unmet and no reason is given"])
 
     def change(self, run, where, name, **fields):
-        """Fields of an engine in the case of `run` whose name holds `where`."""
+        """Changes fields of the engine `name` (of the case, if None) in the case of `run` whose name holds `where`."""
         changed = copy.deepcopy(getattr(self, run))
         found = next(c for c in changed["cases"] if where in c["name"])
         found = found if name is None else next(e for e in found["engines"] if e["name"] == name)
@@ -164,7 +163,7 @@ class Gpu(Folder):
             self.expect_failure(f"depth {depth}: ring reaches")
             self.slower(run, where, 0.97 / (bar + 0.002))
             self.assertEqual(self.failed(), [], depth)
-            self.slower(run, where, 0.97 / 1.04)  # faster than what can be read
+            self.slower(run, where, 0.97 / 1.04)  # faster than the memory can be read
             self.expect_failure(f"depth {depth}: ring reaches")
             self.put(f"{run}/report.json", getattr(self, run))
 
@@ -341,7 +340,7 @@ class Gpu(Folder):
         changed = copy.deepcopy(self.deep)
         changed["calibration"]["read_gb_per_s"] = CEILING - 1
         self.put("deep/report.json", changed)
-        self.assertEqual(self.failed(), [])  # one of the runs measured it
+        self.assertEqual(self.failed(), [])  # the ceiling of another run of the report
         changed["cases"][0]["engines"][1]["roofline"]["ceiling_gb_per_s"] = CEILING - 2
         self.put("deep/report.json", changed)
         self.expect_failure("read bandwidth measured in each run")
@@ -366,7 +365,7 @@ class Gpu(Folder):
     def test_gpu_tests(self):
         for junit in (self.JUNIT.replace('failures="0"', 'failures="1"'),
                       self.JUNIT.replace('skipped="0"', 'skipped="1"'), "",
-                      # A part of the tests is not all of them.
+                      # Each test in turn is registered and does not run.
                       *(self.JUNIT.replace(f'"{t}" status="run"', f'"{t}" status="notrun"') for t in self.TESTS),
                       *(self.JUNIT.replace(f'<testcase name="{t}" status="run"/>', "") for t in self.TESTS)):
             self.put("gpu-tests.xml", junit)
@@ -388,7 +387,7 @@ class Gpu(Folder):
                     self.LOG.replace(passed, f"== {step}: not run, the time is used up\n")):
             self.put("gpu_check.log", log)
             self.expect_failure("every step")
-        self.put("gpu_check.log", failed + self.LOG)  # run again, which the line tells
+        self.put("gpu_check.log", failed + self.LOG)  # the repeated step passes, and the line names it
         self.assertEqual(self.failed(), [])
         evidence = json.loads((self.out / "evidence" / "evidence.json").read_text())
         found = [line["found"] for line in evidence["lines"] if line["what"].startswith("every step")]
