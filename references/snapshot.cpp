@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
 
-// An environment variable that is set and not empty, else null.
+// The value of an environment variable, or null where it is unset or empty.
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
@@ -27,7 +27,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// "Org/Name": exactly one slash, and only characters that a hub id may have.
+// A hub id is "Org/Name": exactly one slash, and only characters that the hub allows.
 bool is_hub_id(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
@@ -41,7 +41,7 @@ bool is_hub_id(const std::string& text) {
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-// Where the hub's client may have put its cache, most specific first.
+// The folders in which the hub's client may have put its cache, most specific first.
 std::vector<fs::path> hub_caches() {
   std::vector<fs::path> caches;
   if (const char* cache = environment("HF_HUB_CACHE")) caches.emplace_back(cache);
@@ -51,7 +51,7 @@ std::vector<fs::path> hub_caches() {
   return caches;
 }
 
-// The snapshot that refs/main names; empty with a reason in `tried` when this cache has none.
+// The snapshot that refs/main names; empty, with a reason in `tried`, when this cache has none.
 fs::path find_snapshot(const fs::path& cache, const std::string& id,
                        std::vector<std::string>& tried) {
   std::string repository = "models--" + id;

@@ -1,5 +1,5 @@
-// From what a user writes after --model to weights in memory: committed names, the analytic
-// checkpoint, folders, hub ids in the local cache.
+// Turns the text after --model into weights in memory: committed names, the analytic checkpoint,
+// folders, hub ids in the local cache.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// The committed data (references/data): MKBENCH_DATA_DIR from the environment, else the source
-// tree's.
+// The folder of committed data: MKBENCH_DATA_DIR from the environment, else references/data of the
+// source tree.
 std::filesystem::path data_dir();
 
 struct ModelSpec {
@@ -27,9 +27,8 @@ struct ModelSpec {
 ModelSpec resolve_model(const std::string& text);
 
 struct LoadOptions {
-  bool check_finite = true;  // scan every weight for NaN, Inf and all-zero matrices (row S45)
-  bool check_manifest =
-      true;  // compare file sha256 with the folder's manifest.json where there is one (S47)
+  bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
+  bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
 };
 
 // Loads config and weights of a folder: single model.safetensors or model.safetensors.index.json.

@@ -1,7 +1,7 @@
 """Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline.
 
-The wheels of requirements/workflows.txt are installed once into a folder of their own, so that nobody who only
-builds mkbench fetches them. Each linter must also find what is planted for it. Exit 1 on any finding.
+The wheels of requirements/workflows.txt are installed once into a folder of their own, so that building mkbench
+does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from tracked_files import ROOT
 REQUIREMENTS = ROOT / "scripts" / "requirements" / "workflows.txt"
 WORKFLOWS = ROOT / ".github" / "workflows"
 
-# What each linter must refuse, and what it then says: a key that does not exist, and an action that its owner
-# may exchange.
+# A fault for each linter, as (text, replacement, word of the complaint): a key that does not exist, and an action
+# that its owner can exchange because no hash pins it.
 PLANTED = {
     "check-jsonschema": ("runs-on:", "runs_on:", "runs_on"),
     "zizmor": ("actions/checkout@", "actions/checkout@main # ", "unpinned-uses"),
@@ -25,7 +25,7 @@ PLANTED = {
 
 
 def install() -> pathlib.Path:
-    """The folder that holds the linters; fetched only where it is not there."""
+    """The folder that holds the linters, which are fetched unless they are there."""
     pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = cache / "mkbench" / f"workflows-{pins}"
@@ -40,7 +40,7 @@ def install() -> pathlib.Path:
 
 
 def linters(folder: pathlib.Path) -> dict[str, list[str]]:
-    """Commands that take paths of workflows."""
+    """The linters' commands, each to be followed by paths of workflows."""
     return {
         "check-jsonschema": [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"],
         "zizmor": [str(folder / "bin" / "zizmor"), "--offline", "--no-progress", "--color=never"],
@@ -60,7 +60,7 @@ def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
     good, bad, word = PLANTED[name]
     assert good in workflow, f"nothing to plant in: {good}"
     with tempfile.TemporaryDirectory() as holder:
-        # zizmor tells workflows from other files by where they lie.
+        # zizmor recognises workflows by their folder.
         path = pathlib.Path(holder) / ".github" / "workflows" / "planted.yml"
         path.parent.mkdir(parents=True)
         path.write_text(workflow.replace(good, bad), encoding="utf-8")

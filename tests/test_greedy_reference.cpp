@@ -1,5 +1,5 @@
-// The reader of reference files: the committed ones are good, and every single defect is refused by
-// name.
+// The reader of reference files: the committed files are good, and each defect is refused with the
+// name of its field.
 #include <unistd.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-// A folder of this process that goes with it.
+// A folder that is removed at the end of the process.
 class Scratch {
  public:
   Scratch()
@@ -52,7 +52,8 @@ std::filesystem::path committed(const std::string& name) {
 
 double bf16_step(double x) { return std::exp2(std::floor(std::log2(x)) - 7); }
 
-// One strict and one near-tie prompt of `tiny` with three steps each, made consistent again.
+// A reference with one strict and one near-tie prompt of `tiny`, cut to three steps each and made
+// consistent again.
 json small() {
   std::ifstream file(committed("tiny"));
   json document = json::parse(file);
@@ -95,7 +96,7 @@ std::string refusal(const std::filesystem::path& path) {
 }
 
 struct Defect {
-  std::string field;  // that the message must name
+  std::string field;  // the message must name it
   std::function<void(json&)> plant;
 };
 
@@ -164,7 +165,7 @@ std::vector<Defect> step_defects() {
       {"baseline.error_inf_top", [](json& d) { step(d)["baseline"]["error_inf_top"] = "0"; }},
       {"baseline.kl", [](json& d) { step(d)["baseline"]["kl"] = nullptr; }},
       {"baseline.pairwise", [](json& d) { step(d)["baseline"]["pairwise"] = 0.49; }},
-      // A strict prompt with a margin that rounding could overturn.
+      // A strict prompt whose margin rounding could overturn.
       {"steps[1].margin",
        [](json& d) {
          json& s = step(d);
@@ -175,7 +176,7 @@ std::vector<Defect> step_defects() {
   };
 }
 
-// Row C22: logits made in low precision are no truth.
+// Logits that were made in low precision are no truth.
 std::vector<Defect> truth_defects() {
   const auto truth = [](json& d) -> json& { return d["capture"]["truth"]; };
   return {
@@ -231,7 +232,7 @@ TEST_CASE("the committed references are read whole, and keep the promises of the
         ++steps;
       }
     }
-    CHECK(ratio > 4);  // the rule at which training stopped
+    CHECK(ratio > 4);  // training stopped by this rule
     CHECK(near_ties >= 1);
     CHECK(longest > 512);  // more than one prefill chunk
     CHECK(estimate / steps == Approx(1).margin(0.2));
@@ -294,7 +295,7 @@ TEST_CASE("a token-only file needs a provenance, and no logits") {
   CHECK(refusal(scratch().write(bad.dump())).find("capture.provenance: is empty") !=
         std::string::npos);
   bad = good;
-  bad["token_only"] = false;  // claims logits that it does not have
+  bad["token_only"] = false;  // the file claims logits that it does not have
   CHECK(refusal(scratch().write(bad.dump())).find("capture.truth") != std::string::npos);
 }
 
@@ -320,7 +321,8 @@ TEST_CASE("the manifest beside a reference says which bytes it has") {
   std::ofstream(manifest) << R"({"files": {}})";
   CHECK(refusal(file).find("'reference.json' is not listed") != std::string::npos);
   std::filesystem::remove(manifest);
-  // Ours are refused without one: whoever swaps a reference could drop the list too.
+  // References of our own models are refused without a manifest: a swap of the reference could come
+  // with the removal of the manifest.
   try {
     read_reference(file, true);
     FAIL("accepted");
@@ -353,7 +355,7 @@ TEST_CASE("references are found by the model's name") {
   CHECK(find_references(data_dir(), "synthetic:deep").empty());
   CHECK(find_references(data_dir(), "no-such-model").empty());
   CHECK(find_references(data_dir(), "/somewhere/tiny")
-            .empty());  // a folder of that name is another model
+            .empty());  // a model given by its path has no references
   CHECK(find_references(data_dir(), "../data/tiny").empty());
   CHECK(find_references(data_dir(), "").empty());
 }

@@ -1,4 +1,4 @@
-// From --model to weights: names, hub caches, folders; what a sound folder becomes in memory.
+// From --model to weights: names, hub caches, folders, and the weights of a sound folder in memory.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sets an environment variable (null: removes it) for a scope.
+// Sets an environment variable for a scope, or removes it where the value is null.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {
@@ -92,7 +92,7 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(plain.row->lagset.empty());
   CHECK(resolve_model("synthetic:short").row->lagset == "short");
   CHECK(contains(refusal("synthetic:shorter"), "shorter"));
-  CHECK(contains(refusal("synthetic:shorter"), "deep"));  // lists what there is
+  CHECK(contains(refusal("synthetic:shorter"), "deep"));  // the message lists the sets
   CHECK(refusal("synthetic:") != "accepted");
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("views outlive the loader as long as a copy of the weights lives") {
     const TemporaryFolder folder;
     write_micro_model(folder.path());
     copy = load_folder(folder.path(), "micro");
-  }  // the file's name is gone, its bytes are not
+  }  // the file has no name any more; the mapping keeps its bytes
   CHECK(hash_weights(copy) == copy.sha256);
 }
 

@@ -17,7 +17,7 @@ namespace mkbench::testing {
 
 inline constexpr int kVocab = 16, kSteps = 12;
 
-// What the truth would have said: margins far above D, so that every step is decided.
+// A truth with margins far above D, so that every step is decided.
 inline GreedyReference scripted_reference() {
   GreedyReference reference;
   reference.path = "scripted/reference.json";
@@ -45,7 +45,7 @@ inline GreedyReference scripted_reference() {
   return reference;
 }
 
-// One case with scripted engines in place of every real one, and all that it said.
+// One case with scripted engines in place of every real one, and the messages that it sent.
 struct Bench {
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
@@ -53,9 +53,10 @@ struct Bench {
   FlowServices services;
   std::vector<FromHost> messages;
   bool has_ablations = false;
-  std::vector<Ablation> ablations;  // switched to, in order
+  std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int flushes = 0, idle_flushes = 0;  // of L2; those that another call than the timed one followed
+  int flushes = 0;       // of L2
+  int idle_flushes = 0;  // flushes that a call other than the timed one followed
   bool flushed = false;
 
   Bench() {
