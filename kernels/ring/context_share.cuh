@@ -1,9 +1,9 @@
-// Which rows of the KV cache a block attends to, in which order: known to loader and consumers from
-// the position alone.
+// Which rows of the KV cache a block attends to, and in which order. Loader and consumers compute
+// it from the position alone, so they agree without talking.
 //
 // Two modes. Redundant (short contexts): every block of a group reads all rows, in tiles of two
-// neighbouring halves, and no partial results travel. Split: member m takes its own tile of each
-// round of 1024 positions.
+// neighbouring halves, and no partial results are exchanged. Split: member m takes its own tile of
+// each round of 1024 positions, and the group's blocks exchange partial results.
 #pragma once
 
 #include "kernels/ring/layout.h"

@@ -10,7 +10,7 @@
 //         key_maxima at the end, by another; Shared::rows_seen.
 #pragma once
 
-#include "kernels/ring/exchange.cuh"
+#include "kernels/ring/roles/kv_write.cuh"
 
 namespace mkbench::ring {
 
@@ -87,53 +87,6 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
-// Row `position` of this kv head: K scaled and rounded, V rounded.
-__device__ __forceinline__ void warp_write_row(const LaunchParams& p, const SplitPlane& rotated,
-                                               char* head, int position, float key_scale,
-                                               int lane) {
-  const int d = 4 * lane, row = tile_row(position);
-  const size_t tile = tile_offset(position / kRoundPositions, tile_member(position), 0);
-  auto widen2 = [&](HeadVector v, int i) {
-    const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);
-    const unsigned l = *reinterpret_cast<const unsigned*>(rotated.low + v * kHeadStride + d + i);
-    return make_float2(low_bf16(h) + low_bf16(l), high_bf16(h) + high_bf16(l));
-  };
-  char* k = head + tile;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const float2 x = widen2(kKey, i);
-    *reinterpret_cast<unsigned*>(k + k_offset(row, d + i)) =
-        ptx::bf16_pair(x.x * key_scale, x.y * key_scale);
-  }
-  char* v = head + tile_offset(position / kRoundPositions, tile_member(position), 1);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    *reinterpret_cast<unsigned short*>(v + v_offset(row, d + i)) =
-        rotated.high[kValue * kHeadStride + d + i];
-  }
-  // To other blocks' bulk copies, which follow the step's word in rows_written.
-  ptx::proxy_fence();
-  __threadfence();
-}
-
-// Lets this block's loader copy what the group's writer of this step has written.
-template <RingAblation kAblation>
-__device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s, const Block& block,
-                                               int step, int lane) {
-  unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
-  const unsigned epoch = static_cast<unsigned>(step) + 1;
-  __syncwarp();
-  if (lane != 0) return;
-  __threadfence();  // all lanes' rows, before the word
-  if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
-  lane_wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
-    seen = ptx::load_acquire(word);
-    return seen == epoch || kAblation == RingAblation::kNoWaits;
-  });
-  __threadfence_block();
-  s.rows_seen = step + 1;
-}
-
 template <RingAblation kAblation>
 __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
                                                const Block& block) {
@@ -151,11 +104,11 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
         char* head = p.kv + static_cast<size_t>(layer * kGroups + block.group()) *
                                 kv_head_bytes(p.max_context);
-        warp_write_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
+        warp_write_kv_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
       }
       __syncwarp();
     }
-    warp_pass_rows<kAblation>(p, s, block, step, lane);
+    warp_pass_kv_rows<kAblation>(p, s, block, step, lane);
     ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }
