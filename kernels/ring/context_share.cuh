@@ -1,5 +1,5 @@
-// Which rows of the KV cache a block attends to, and in which order. Loader and consumers compute
-// it from the position alone, so they agree without talking.
+// Which rows of the KV cache a block attends to, and in which order. Loader and consumers both
+// compute it from the position alone.
 //
 // Two modes. Redundant (short contexts): every block of a group reads all rows, in tiles of two
 // neighbouring halves, and no partial results are exchanged. Split: member m takes its own tile of

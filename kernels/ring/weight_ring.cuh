@@ -113,8 +113,8 @@ struct RingWriter {
   unsigned slots, full, empty;  // addresses
   unsigned long long policy;
   RingPosition at{0, 1};  // next slot to fill
-  // The copy that has to arrive before the next one is issued. At the start this names slots that
-  // have not been used yet: their barriers pass for the opposite parity.
+  // The copy that has to arrive before the next one is issued. At first set_pace() makes it a slot
+  // that has not been used yet, whose barrier passes for parity 1.
   RingPosition oldest{0, 0};
   int position = 0;  // of the running step
   StreamPace pace{0, 0};
