@@ -1,6 +1,6 @@
-// A block of the ring megakernel: the roles of its warps, its shared memory, its named barriers, and
-// the split of activations into two bf16 planes that lets bf16 tensor cores multiply fp32 vectors.
-// kernel.cuh shows the roles and barriers in time.
+// A block of the ring megakernel: the roles of its warps, its shared memory, its named barriers,
+// and the split of activations into two bf16 planes that lets bf16 tensor cores multiply fp32
+// vectors. kernel.cuh shows the roles and barriers in time.
 #pragma once
 
 #include "kernels/ptx.cuh"
@@ -48,11 +48,11 @@ inline constexpr int kRingSlots = kMostRingSlots;
 
 // A slot's barrier has one parity bit, which tells two successive uses of the slot apart, not more:
 // a warp may look at the barrier only after the copy of the use before has arrived.
-// In a large ring, which holds a whole fetch, a warp looks at several slots ahead and skips slots of
-// the LM head. That is safe as long as at most ring_slots - 4 copies are in flight there
-// (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp). In a small ring
-// every warp takes every slot of the LM head in order. K tiles that a warp skips have arrived before
-// it takes V, because the barrier kConsumers lies between.
+// In a large ring, which holds a whole fetch, a warp looks at several slots ahead and skips slots
+// of the LM head. That is safe as long as at most ring_slots - 4 copies are in flight there
+// (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp). In a small
+// ring every warp takes every slot of the LM head in order. K tiles that a warp skips have arrived
+// before it takes V, because the barrier kConsumers lies between.
 inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
 
 // Tiles of K and of V in a turn of attention, i.e. between two barriers. The limit is that K of a
@@ -94,7 +94,7 @@ struct Shared {
   // Last values that this block has seen of the accumulators attention_out and mlp_out.
   alignas(16) ulonglong2 seen[2][kConsumerThreads];
   float2 residual[kConsumerThreads];  // residual stream, two elements a consumer thread
-  float key_maxima[kMaxLayers];  // [layer] largest |k| of the group's kv head
+  float key_maxima[kMaxLayers];       // [layer] largest |k| of the group's kv head
   alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots];
   int token;               // next input id; -1 ends the launch
   volatile int rows_seen;  // this many steps' KV rows are visible to the loader's copies
@@ -123,8 +123,8 @@ __device__ __forceinline__ Block this_block() {
 
 // A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 are the
 // lane's coordinates in the fragments of mma. consumer_lane() is called again in each phase and
-// hides the thread's number from the optimiser: otherwise the compiler computes the addresses of all
-// phases ahead of the layer loop and spills them.
+// hides the thread's number from the optimiser: otherwise the compiler computes the addresses of
+// all phases ahead of the layer loop and spills them.
 struct Lane {
   int warp, lane, row, j;
 };
@@ -160,6 +160,20 @@ __device__ __forceinline__ float shuffle_xor(float x, int mask) {
 __device__ __forceinline__ float select4(int j, float a, float b, float c, float d) {
   const float low = (j & 1) != 0 ? b : a, high = (j & 1) != 0 ? d : c;
   return (j & 2) != 0 ? high : low;
+}
+
+// The sum of squares that the 16 consumer warps left in set `turn`.
+__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
+  const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
+  return sum;
+}
+
+// 1 / rms of a vector from its sum of squares: RMSNorm's scale, applied after the dot product.
+__device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
+  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
 }
 
 // B operands of a warp's 64 columns. The spare MMA columns carry the low-order bf16 plane: column n

@@ -54,9 +54,9 @@ __device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
   return (i & 1) != 0 ? b[i >> 1].w : b[i >> 1].y;
 }
 
-// Hands a warp's part of the block's 64 rows of O or down to the publisher: adds the columns of both
-// planes and writes Shared::partials. d[m] holds rows 16 m .. 16 m + 15; all even columns are equal
-// (high plane), and so are all odd ones (low plane).
+// Hands a warp's part of the block's 64 rows of O or down to the publisher: adds the columns of
+// both planes and writes Shared::partials. d[m] holds rows 16 m .. 16 m + 15; all even columns are
+// equal (high plane), and so are all odd ones (low plane).
 template <RingAblation kAblation>
 __device__ __forceinline__ void leave_out_rows(Consumer<kAblation>& c, const Lane& me,
                                                const float (&d)[4][4]) {

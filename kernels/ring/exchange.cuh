@@ -12,8 +12,8 @@
 //   rows_written              4 bytes   the group's 16 blocks equals the step's epoch (32 bits)
 //
 // An epoch is the number of the layer that a word's value was written for, counted over all steps
-// of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch is
-// written at most once in each, so a reader finds either the value that it waits for or an older
+// of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch
+// is written at most once in each, so a reader finds either the value that it waits for or an older
 // one. 8 bits suffice for words that are written in every layer, because such a word is never more
 // than one epoch behind (partials: 0 until the launch's only change to split mode, then every
 // layer). 0 is the initial state and no epoch.
@@ -68,8 +68,8 @@ __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, u
 }
 
 // A warp's wait: repeats `poll`, which looks at a lane's own word, until it is true in all lanes.
-// All lanes leave together: lanes that leave early keep the warp diverged afterwards, +15 us a token
-// (H200). The first look stands outside of the loop: -20 us a token of the dependency chain.
+// All lanes leave together: lanes that leave early keep the warp diverged afterwards, +15 us a
+// token (H200). The first look stands outside of the loop: -20 us a token of the dependency chain.
 template <typename Poll>
 __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {
@@ -95,11 +95,11 @@ __device__ __forceinline__ void lane_wait_until(const LaunchParams& p, const Sit
   }
 }
 
-// A consumer's wait for a copy of its own block. All lanes poll one barrier: 16 warps wait here most
-// of the time, and their polling delays the publisher and the loader (a barrier for each lane and a
-// flag checked in every iteration cost 20 us a token, H200). No time bound is needed: while a block
-// is stuck here all others wait for its results, and the first fault that one of them raises ends
-// this wait.
+// A consumer's wait for a copy of its own block. All lanes poll one barrier: 16 warps wait here
+// most of the time, and their polling delays the publisher and the loader (a barrier for each lane
+// and a flag checked in every iteration cost 20 us a token, H200). No time bound is needed: while a
+// block is stuck here all others wait for its results, and the first fault that one of them raises
+// ends this wait.
 __device__ __forceinline__ void wait_barrier(const LaunchParams& p, unsigned barrier,
                                              unsigned parity) {
   unsigned tries = 0;
@@ -111,8 +111,8 @@ __device__ __forceinline__ void wait_barrier(const LaunchParams& p, unsigned bar
 
 // --- 32-bit words
 
-// The upper 24 bits of a word: sign, exponent and 15 bits of mantissa, rounded to nearest; NaN stays
-// NaN. The lower 8 bits are the epoch.
+// The upper 24 bits of a word: sign, exponent and 15 bits of mantissa, rounded to nearest; NaN
+// stays NaN. The lower 8 bits are the epoch.
 __device__ __forceinline__ unsigned word24(float x) {
   return x != x ? 0x7fc00000u : (__float_as_uint(x) + 0x80u) & 0xffffff00u;
 }

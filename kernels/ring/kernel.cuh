@@ -2,7 +2,8 @@
 // warps: 16 consumers, a loader, a publisher, a statistics warp and one that idles (block.cuh).
 //
 // One block in time, from top to bottom: one layer, then the end of a step. Signs:
-//   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, that at the head waits
+//   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, the one at the head
+//                waits; kConsumers is a barrier among the consumers
 //   ==>          slots of the ring (weight_ring.cuh), with their number: the consumers wait for
 //                `full` and arrive at `empty`; the loader waits for `empty` before it fills a slot
 //   ~name        words in global memory, exchanged with other blocks (exchange.cuh)

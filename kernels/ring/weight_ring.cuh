@@ -103,10 +103,11 @@ struct RingReader {
   }
 };
 
-// The loader's side of the ring, one thread. The loader is on the critical path: it has 900 cycles a
-// slot, shares a scheduler with four consumer warps, and 40 extra cycles a slot cost 13 us a token
-// (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch ends, and
-// the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots before it.
+// The loader's side of the ring, one thread. The loader is on the critical path: it has 900 cycles
+// a slot, shares a scheduler with four consumer warps, and 40 extra cycles a slot cost 13 us a
+// token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
+// ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
+// before it.
 struct RingWriter {
   const LaunchParams& p;
   Shared& s;
@@ -120,8 +121,8 @@ struct RingWriter {
   StreamPace pace{0, 0};
   unsigned next_issue = 0;
 
-  // With more copies in flight than before, the next copies wait for older ones, which have arrived;
-  // with fewer, the next copy waits for a younger one.
+  // With more copies in flight than before, the next copies wait for older ones, which have
+  // arrived; with fewer, the next copy waits for a younger one.
   __device__ __forceinline__ void set_pace(const StreamPace& next) {
     int slot = oldest.slot + pace.copies_in_flight - next.copies_in_flight;
     if (slot < 0 || slot >= kRingSlots) {

@@ -1,5 +1,6 @@
 // LM head: logits = W_head RMSNorm(h), fp32; each warp keeps the best of its rows.
-// Reads   mlp_out (hidden) of the last layer; norms (2 layers, hidden); W_head's rows from the ring.
+// Reads   mlp_out (hidden) of the last layer; norms (2 layers, hidden); W_head's slots from the
+//         ring.
 // Writes  Shared::partials rows 0 and 1: best logit and its row by warp, from which the publisher
 //         chooses the token; Shared::head_input; logits (vocab) when asked for.
 // Half of the warps take the even slots, half the odd ones; a warp takes one of a slot's 8 rows. It
@@ -39,11 +40,7 @@ __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& 
   for (int offset = 16; offset > 0; offset >>= 1) squares += shuffle_xor(squares, offset);
   if (me.lane == 0) c.s.squares[turn][me.warp] = squares;
   ptx::named_sync<kConsumerThreads>(kConsumers);
-  const float4* q = reinterpret_cast<const float4*>(c.s.squares[turn]);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
-  return rsqrtf(sum * (1.0f / kHidden) + c.p.eps);
+  return norm_scale(c.p, square_sum(c.s, turn));
 }
 
 // Passes over a slot that the other half of the warps reads.

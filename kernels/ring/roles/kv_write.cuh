@@ -13,8 +13,8 @@ namespace mkbench::ring {
 // Row `position` of this kv head in one layer, as two tiles' elements: K times 1 / rms(k), rounded
 // to bf16; V rounded, which is its high plane.
 __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const SplitPlane& rotated,
-                                               char* head, int position, float key_scale,
-                                               int lane) {
+                                                  char* head, int position, float key_scale,
+                                                  int lane) {
   const int d = 4 * lane, row = tile_row(position);
   const size_t tile = tile_offset(position / kRoundPositions, tile_member(position), 0);
   auto widen2 = [&](HeadVector v, int i) {
@@ -44,8 +44,8 @@ __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const S
 // End of a step: the writer announces its rows; every block of the group waits for the word and
 // then lets its own loader copy the rows (Shared::rows_seen).
 template <RingAblation kAblation>
-__device__ __forceinline__ void warp_pass_kv_rows(const LaunchParams& p, Shared& s, const Block& block,
-                                               int step, int lane) {
+__device__ __forceinline__ void warp_pass_kv_rows(const LaunchParams& p, Shared& s,
+                                                  const Block& block, int step, int lane) {
   unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
   const unsigned epoch = static_cast<unsigned>(step) + 1;
   __syncwarp();

@@ -25,19 +25,6 @@ __device__ __forceinline__ float row_sum(const Shared& s, int turn, int row) {
          (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
 }
 
-__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
-  const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
-  return sum;
-}
-
-// 1 / rms of a vector from its sum of squares: RMSNorm's scale, applied after the dot product.
-__device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
-  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
-}
-
 template <RingAblation kAblation>
 __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
                                                    const Block& block, int lane, int layer,

@@ -2,7 +2,7 @@
 // exponents, while the consumers compute scores; then the KV write (kv_write.cuh).
 //   s_h = 1 / rms(q_h) / sqrt(head_dim) * log2(e), s_k = 1 / rms(k)
 //   c_h = (q_h . k) s_h s_k             the current position's score in log2 units
-//   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents: no running maximum is needed
+//   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents, not a running maximum
 // for each layer, from the q (2 heads) and k of the group at the current position.
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
 // Writes  Shared::statistics, key_maxima; at the end of the launch key_maxima in device memory, by
@@ -16,7 +16,7 @@ namespace mkbench::ring {
 
 // log2(e), because exponentials are computed by ex2.
 inline constexpr float kLog2E = 1.4426950408889634f;
-// R may lie this far below the bound |q| max|k| on a score: 2^100 and sums of it are finite in fp32.
+// R may lie this far below the bound |q| max|k| on a score: 2^100 and sums of it fit fp32.
 inline constexpr float kReferenceMargin = 100.0f;
 // If the bound exceeds the current score by this much, exponentials relative to R might all
 // underflow: the slow path is taken.
