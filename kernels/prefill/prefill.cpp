@@ -28,8 +28,8 @@ void check(const PrefillModel& model, int kv_heads, int max_context, size_t coun
   }
 }
 
-// One chunk through the model. The last layer ends with its KV rows: nobody reads what it would
-// make of them.
+// One chunk of rows through the model; returns the number of launches. The last layer ends with its
+// KV rows, because what follows them in that layer is not used.
 template <class Kv>
 int64_t run_chunk(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
                   std::span<const int32_t> ids, int position) {
