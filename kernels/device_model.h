@@ -19,6 +19,11 @@ struct DeviceModel {
   DeviceBuffer<RopePair> rope;    // (max_context, head_dim / 2)
 };
 
+// bf16 values in device memory as kernels take them: 16 raw bits each.
+inline const unsigned short* raw_bits(const DeviceBuffer<Bf16>& b) {
+  return reinterpret_cast<const unsigned short*>(b.get());
+}
+
 // Bytes of device memory that upload_model() allocates.
 int64_t device_model_bytes(const ModelConfig& config, int max_context);
 

@@ -115,12 +115,9 @@ void PrefillScratch::poison() const {
 }
 
 PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, int context_bias) {
-  const auto bits = [](const DeviceBuffer<Bf16>& b) {
-    return reinterpret_cast<const unsigned short*>(b.get());
-  };
   return {.shape = config.shape,
-          .layers = bits(model.layers),
-          .embed = bits(model.embed),
+          .layers = raw_bits(model.layers),
+          .embed = raw_bits(model.embed),
           .rope = model.rope.get(),
           .eps = static_cast<float>(config.rms_norm_eps),
           .context_bias = context_bias};

@@ -167,16 +167,13 @@ class RingEngine final : public LaunchEngine {
 
   void* prepare(const Request& request) override {
     words_.zero();
-    const auto bits = [](const DeviceBuffer<Bf16>& b) {
-      return reinterpret_cast<const unsigned short*>(b.get());
-    };
     LaunchParams& p = params_;
     fill_common(p, request);
     p.stream = streamed_.stream.get();
     p.kv = kv_memory_.get();
-    p.embed = bits(model_.embed);
-    p.norms = bits(streamed_.norms);
-    p.qk_norms = bits(streamed_.qk_norms);
+    p.embed = raw_bits(model_.embed);
+    p.norms = raw_bits(streamed_.norms);
+    p.qk_norms = raw_bits(streamed_.qk_norms);
     p.rope = model_.rope.get();
     p.key_maxima = key_maxima_.get();
     words_.fill(p);

@@ -73,21 +73,17 @@ __global__ void repack_head(const unsigned short* head, int vocab, size_t chunks
   }
 }
 
-const unsigned short* bits(const DeviceBuffer<Bf16>& b) {
-  return reinterpret_cast<const unsigned short*>(b.get());
-}
-
 constexpr size_t slots_bytes(int slots) { return slot_offset(slots, 0); }
 
 void repack_stream(const DeviceModel& model, const ModelShape& shape, char* stream) {
   constexpr int kGrid = 4096;  // enough blocks to fill any GPU
   const size_t layers = slots_bytes(shape.layers * kLayerSlots);
   const size_t head = slots_bytes(head_slots(shape.vocab));
-  repack_layers<<<kGrid, kThreads>>>(bits(model.layers), layers / 16,
+  repack_layers<<<kGrid, kThreads>>>(raw_bits(model.layers), layers / 16,
                                      reinterpret_cast<uint4*>(stream));
   MKBENCH_CUDA(cudaGetLastError());
   const DeviceBuffer<Bf16>& table = model.head.size() > 0 ? model.head : model.embed;
-  repack_head<<<kGrid, kThreads>>>(bits(table), shape.vocab, head / 16,
+  repack_head<<<kGrid, kThreads>>>(raw_bits(table), shape.vocab, head / 16,
                                    reinterpret_cast<uint4*>(stream + layers));
   MKBENCH_CUDA(cudaGetLastError());
 }

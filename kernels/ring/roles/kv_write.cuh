@@ -16,13 +16,12 @@ __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const S
                                                   char* head, int position, float key_scale,
                                                   int lane) {
   const int d = 4 * lane, row = tile_row(position);
-  const size_t tile = tile_offset(position / kRoundPositions, tile_member(position), 0);
   auto widen2 = [&](HeadVector v, int i) {
     const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);
     const unsigned l = *reinterpret_cast<const unsigned*>(rotated.low + v * kHeadStride + d + i);
     return make_float2(low_bf16(h) + low_bf16(l), high_bf16(h) + high_bf16(l));
   };
-  char* k = head + tile;
+  char* k = head + tile_offset(position / kRoundPositions, tile_member(position), 0);
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const float2 x = widen2(kKey, i);
