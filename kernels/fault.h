@@ -1,5 +1,5 @@
-// A kernel's report to the host, in host-mapped memory: its progress while it runs, and its fault
-// when a bounded wait has run out.
+// A kernel's report to the host, in host-mapped memory: its progress while it runs, and the fault
+// that it raises, if any.
 #pragma once
 
 namespace mkbench {

@@ -3,9 +3,9 @@
 // Reads   query (rows, q_width) as two bf16 planes, scaled to log2 units; K and V rows of the cache
 //         (bf16).
 // Writes  out (rows, q_width) as two bf16 planes.
-// A block takes 64 rows of one head with 8 warps: warp w takes rows 16 (w % 4) .. + 15 and half w /
-// 4 of every 64 positions, with a running maximum of its own. The two halves are merged at the end.
-// The next 64 positions are loaded into registers while the current ones are computed.
+// A block takes 64 rows of one head with 8 warps: warp w takes the 16 rows from 16 (w % 4) on and
+// half w / 4 of every 64 positions, with a running maximum of its own. The two halves are merged at
+// the end. The next 64 positions are loaded into registers while the current ones are computed.
 #pragma once
 
 #include "kernels/prefill/kv_view.cuh"

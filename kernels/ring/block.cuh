@@ -31,7 +31,7 @@ enum Barrier : int {
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers
   kConsumers = 5,     // among consumers
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
-  kPartialsRead = 7,  // partial sums are read and handed on: publisher -> consumers
+  kPartialsRead = 7,  // partial sums are read and published: publisher -> consumers
   kTokenSeen = 8,     // the next token is chosen: publisher -> statistics
 };
 

@@ -1,4 +1,4 @@
-// What a consumer warp carries from phase to phase.
+// The state that a consumer warp keeps from phase to phase, and functions that several phases use.
 #pragma once
 
 #include "kernels/ring/context_share.cuh"
@@ -58,7 +58,7 @@ __device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
 // both planes and writes Shared::partials. d[m] holds rows 16 m .. 16 m + 15; all even columns are
 // equal (high plane), and so are all odd ones (low plane).
 template <RingAblation kAblation>
-__device__ __forceinline__ void leave_out_rows(Consumer<kAblation>& c, const Lane& me,
+__device__ __forceinline__ void hand_over_rows(Consumer<kAblation>& c, const Lane& me,
                                                const float (&d)[4][4]) {
   const int turn = c.odd_turn();
   float(*rows)[20] = c.s.partials[turn];

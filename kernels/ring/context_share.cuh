@@ -12,7 +12,7 @@ namespace mkbench::ring {
 
 template <bool kSplit>
 struct ContextShare {
-  int context;  // rows 0 .. context - 1 are attended to, and the current position beside them
+  int context;  // attention covers rows 0 .. context - 1 and the current position
   int member;
 
   MKBENCH_HD constexpr int halves() const {

@@ -9,7 +9,7 @@
 //   score_maxima              16 bytes  the group's 16 blocks epoch equals the layer's (32 bits)
 //   attention_out, mlp_out    8 bytes   all blocks            8 arrivals counted (fixed_point.h)
 //   best                      16 bytes  all blocks            epoch equals the step's (32 bits)
-//   rows_written              4 bytes   the group's 16 blocks equals the step's epoch (32 bits)
+//   rows_written              4 bytes   the group's 16 blocks it equals the step's epoch (32 bits)
 //
 // An epoch is the number of the layer that a word's value was written for, counted over all steps
 // of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch
@@ -69,7 +69,8 @@ __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, u
 
 // A warp's wait: repeats `poll`, which looks at a lane's own word, until it is true in all lanes.
 // All lanes leave together: lanes that leave early keep the warp diverged afterwards, +15 us a
-// token (H200). The first look stands outside of the loop: -20 us a token of the dependency chain.
+// token (H200). The first look stands outside of the loop, which takes 20 us a token off the
+// dependency chain.
 template <typename Poll>
 __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {

@@ -15,8 +15,8 @@
 namespace mkbench::ring {
 
 // Norm weight and angle of a lane's dimension, loaded before q, k and v arrive. The weight stays
-// unconverted, because a conversion would wait for the load. V has no norm or RoPE: weight 1, angle
-// 0.
+// unconverted, because a conversion would wait for the load. V has no norm or RoPE: its weight is 1
+// and its angle 0.
 struct HeadInputs {
   unsigned weight_bits;  // QK-norm, bf16
   float2 angle;          // cosine, sine

@@ -1,8 +1,8 @@
 // Attention's slow path, for layers where the bound on a score lies too far above the current
-// position's score for a fixed reference R (kFastLimit in statistics.cuh). The maximum so far takes
-// the place of R, turn by turn; with a split, the blocks of a group exchange their maxima at the
-// end. Maxima are rounded up to integers in log2 units, so that rescaling by their differences is
-// exact.
+// position's score for a fixed reference R (kFastLimit in roles/statistics.cuh). The maximum so far
+// takes the place of R, turn by turn; with a split, the blocks of a group exchange their maxima at
+// the end. Maxima are rounded up to integers in log2 units, so that rescaling by their differences
+// is exact.
 // The slow path is small pieces inside attend(), which it shares with the fast path: separate code
 // for it cost 15 us a token in instruction fetches (H200).
 #pragma once

@@ -38,7 +38,7 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   ptx::mma_k8(d[1], w[4].z, w[4].w, b2);
   ptx::mma_k8(d[2], w[5].x, w[5].y, b2);
   ptx::mma_k8(d[3], w[5].z, w[5].w, b2);
-  leave_out_rows(c, me, d);
+  hand_over_rows(c, me, d);
 }
 
 }  // namespace mkbench::ring

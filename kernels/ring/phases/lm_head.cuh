@@ -1,4 +1,5 @@
-// LM head: logits = W_head RMSNorm(h), fp32; each warp keeps the best of its rows.
+// LM head.
+//   logits = W_head RMSNorm(h)     fp32; each warp keeps the best of its rows
 // Reads   mlp_out (hidden) of the last layer; norms (2 layers, hidden); W_head's slots from the
 //         ring.
 // Writes  Shared::partials rows 0 and 1: best logit and its row by warp, from which the publisher

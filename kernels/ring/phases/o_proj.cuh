@@ -62,7 +62,7 @@ __device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane&
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
-  leave_out_rows(c, me, d);
+  hand_over_rows(c, me, d);
 }
 
 template <bool kSplit, RingAblation kAblation>

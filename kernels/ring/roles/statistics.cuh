@@ -2,8 +2,9 @@
 // exponents, while the consumers compute scores; then the KV write (kv_write.cuh).
 //   s_h = 1 / rms(q_h) / sqrt(head_dim) * log2(e), s_k = 1 / rms(k)
 //   c_h = (q_h . k) s_h s_k             the current position's score in log2 units
-//   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents, not a running maximum
-// for each layer, from the q (2 heads) and k of the group at the current position.
+//   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents
+// for each layer, from the q (2 heads) and k of the group at the current position. With a fixed
+// reference attention needs no running maximum.
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
 // Writes  Shared::statistics, key_maxima; at the end of the launch key_maxima in device memory, by
 //         member 0 of the group. The KV write's own list is in kv_write.cuh.
