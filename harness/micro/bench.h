@@ -50,7 +50,6 @@ double median(std::vector<double> values);
 
 // One function a topic, each in a file of that name.
 void add_bandwidth(Bench& bench);
-void add_exchanges(Bench& bench);
 void add_phases(Bench& bench);
 void add_ring(Bench& bench);
 

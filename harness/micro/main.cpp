@@ -16,7 +16,6 @@ int run(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kUsage;
   mkbench::micro::Bench bench;
   mkbench::micro::add_bandwidth(bench);
-  mkbench::micro::add_exchanges(bench);
   mkbench::micro::add_phases(bench);
   mkbench::micro::add_ring(bench);
   benchmark::AddCustomContext("gpu", bench.obstacle().empty() ? bench.gpu().name : "none");
