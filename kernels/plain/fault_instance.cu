@@ -64,14 +64,16 @@ __device__ __forceinline__ HeadValues warp_faulty_head(Thread me, const LaunchPa
 
 template <>
 __device__ __forceinline__ HeadValues warp_norm_rope<FaultyTiny, Head::kQuery>(
-    Thread me, const LaunchParams& p, HeadValues x, const unsigned short* norm, int position) {
+    Thread me, const LaunchParams& p, HeadValues x, const unsigned short* slab, int position) {
   if (planted(PlantedFault::kQueryPosition)) ++position;
+  const unsigned short* norm = slab + Faulty::kLayout.q_norm;
   return warp_faulty_head(me, p, x, norm, position, PlantedFault::kSkipQNorm);
 }
 
 template <>
 __device__ __forceinline__ HeadValues warp_norm_rope<FaultyTiny, Head::kKey>(
-    Thread me, const LaunchParams& p, HeadValues x, const unsigned short* norm, int position) {
+    Thread me, const LaunchParams& p, HeadValues x, const unsigned short* slab, int position) {
+  const unsigned short* norm = slab + Faulty::kLayout.k_norm;
   return warp_faulty_head(me, p, x, norm, position, PlantedFault::kSkipKNorm);
 }
 

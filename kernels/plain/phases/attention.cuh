@@ -55,8 +55,10 @@ __device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const R
 enum class Head { kQuery, kKey };
 template <typename S, Head kHead>
 __device__ __forceinline__ HeadValues warp_norm_rope(Thread me, const LaunchParams& p, HeadValues x,
-                                                     const unsigned short* norm, int position) {
-  const RopePair* rope = p.rope + static_cast<size_t>(position) * (Dims<S>::kHeadDim / 2);
+                                                     const unsigned short* slab, int position) {
+  using D = Dims<S>;
+  const auto* norm = slab + (kHead == Head::kQuery ? D::kLayout.q_norm : D::kLayout.k_norm);
+  const RopePair* rope = p.rope + static_cast<size_t>(position) * (D::kHeadDim / 2);
   return warp_rope(me, warp_norm(me, x, norm, p.eps), rope);
 }
 
@@ -237,8 +239,7 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
       (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + position) * D::kHeadDim;
   if (warp < D::kGroup) {
     const float* raw = p.qkv + (kv_head * D::kGroup + warp) * D::kHeadDim;
-    const HeadValues q = warp_norm_rope<S, Head::kQuery>(me, p, load_head(me, raw),
-                                                         slab + D::kLayout.q_norm, position);
+    const HeadValues q = warp_norm_rope<S, Head::kQuery>(me, p, load_head(me, raw), slab, position);
     const float scale = rsqrtf(static_cast<float>(D::kHeadDim)) * kLog2E;  // scores in log2 units
     float2* out = reinterpret_cast<float2*>(s.query[warp]) + lane;
     out[0] = make_float2(q.low.x * scale, q.low.y * scale);
@@ -247,9 +248,7 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
     const bool is_k = warp == D::kGroup;
     const float* raw = p.qkv + D::kQ + (is_k ? 0 : D::kKv) + kv_head * D::kHeadDim;
     HeadValues x = load_head(me, raw);
-    if (is_k) {
-      x = warp_norm_rope<S, Head::kKey>(me, p, x, slab + D::kLayout.k_norm, position);
-    }
+    if (is_k) x = warp_norm_rope<S, Head::kKey>(me, p, x, slab, position);
     const unsigned low = cached<S>(x.low.x) | cached<S>(x.low.y) << 16;
     const unsigned high = cached<S>(x.high.x) | cached<S>(x.high.y) << 16;
     unsigned* near = reinterpret_cast<unsigned*>(is_k ? s.new_k : s.new_v) + lane;
