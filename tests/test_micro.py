@@ -1,4 +1,4 @@
-"""mkbench_micro's command line, without a GPU: what it lists, that it says why it measures nothing."""
+"""mkbench_micro's command line without a GPU: its list, and why each benchmark is skipped."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ def micro(*args: str) -> subprocess.CompletedProcess:
 
 
 def plain_name(name: str) -> str:
-    """Without what Google Benchmark appends."""
+    """The name without what Google Benchmark appends."""
     return name.removesuffix("/manual_time")
 
 

@@ -1,4 +1,4 @@
-"""A quick subset of mkbench_micro on a GPU: all of it runs, and the figures are possible ones."""
+"""A quick subset of mkbench_micro on a GPU: all of it runs, and every figure is possible."""
 
 import json
 import os
@@ -47,19 +47,19 @@ class Figures(unittest.TestCase):
             self.assertTrue(reason.startswith(CANNOT), f"{name}: {reason}")
         self.assertIn("read/plain", self.ran)
         self.assertIn("phase/down", self.ran)
-        if "H200" in self.gpu:  # everything fits there
+        if "H200" in self.gpu:  # a card on which every benchmark can run
             self.assertEqual(self.refused, {})
 
     def test_nothing_reads_faster_than_the_memory(self):
         ceiling = max(b["GB/s"] for b in self.of("read/").values())
         self.assertGreater(ceiling, 100)
         for name, benchmark in {**self.of("phase/"), **self.of("ring/")}.items():
-            if "GB/s" in benchmark:  # a run without loads has none
+            if "GB/s" in benchmark:  # a run with no_loads has no such counter
                 with self.subTest(name):
                     self.assertGreater(benchmark["GB/s"], 0.05 * ceiling)
-                    # What is in L2 is read faster; the loops are four times its size. The LM head's
-                    # is a difference of two models: a ring full of it (7 %) is fetched in the
-                    # shadow of the layers' latencies, which both of them have.
+                    # L2 is read faster than memory; the loops are four times its size. The LM head's
+                    # time is a difference of two models: 7 % of the head, as much as the ring holds,
+                    # is loaded during latencies of the layers, which both models have.
                     limit = 1.25 if name == "ring/lm_head" else 1.1
                     self.assertLess(benchmark["GB/s"], limit * ceiling)
 
