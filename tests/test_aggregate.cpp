@@ -192,6 +192,32 @@ TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
   CHECK(verdict_at(0.8, 7) == "INCONCLUSIVE");  // no interval below 8 blocks
 }
 
+TEST_CASE(
+    "a speed-up is the same where its whole interval is, and has a side where all of it has") {
+  // Eight blocks whose log ratios lie alternately above and below the middle of the wanted interval.
+  const auto verdict_of = [](double low, double high) {
+    CaseReport c = testing::example_case(0, 8);
+    const double middle = (std::log(low) + std::log(high)) / 2;
+    const double half = (std::log(high) - std::log(low)) / 2;
+    const double spread = half * std::sqrt(7) / t_quantile(0.95, 7);
+    for (size_t b = 0; b < 8; ++b) {
+      const double ratio = std::exp(middle + (b % 2 == 0 ? spread : -spread));
+      c.engines[0].samples[b].times.host_ms = 16 * 9 * ratio;
+      c.engines[1].samples[b].times.host_ms = 16 * 9;
+    }
+    const ComparisonReport found = aggregated(c).comparisons[0];
+    CHECK(found.ci->low == Approx(low).epsilon(1e-6));
+    CHECK(found.ci->high == Approx(high).epsilon(1e-6));
+    return found.verdict;
+  };
+  CHECK(verdict_of(0.995, 1.005) == "SAME");
+  CHECK(verdict_of(0.995, 1.2) == "INCONCLUSIVE");
+  CHECK(verdict_of(0.8, 1.005) == "INCONCLUSIVE");
+  CHECK(verdict_of(0.8, 1.2) == "INCONCLUSIVE");
+  CHECK(verdict_of(1.001, 1.005) == "FASTER");
+  CHECK(verdict_of(0.995, 0.999) == "SLOWER");
+}
+
 TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {
   CaseReport c = aggregated(testing::example_case(0));
   const auto first = engine_to_json(c.engines[1]);

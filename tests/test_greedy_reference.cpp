@@ -101,6 +101,19 @@ struct Defect {
 
 json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
 
+// Moves what is not T's top away from it, until the margin of a step is so many times tau.
+void set_margin(json& d, double taus) {
+  json& s = step(d);
+  const double margin =
+      taus * (d["summary"]["D"].get<double>() + bf16_step(s["max_abs"].get<double>()));
+  const double top = s["top_logits"][0].get<double>(), second = s["top_logits"][1].get<double>();
+  for (size_t i = 1; i < s["top_logits"].size(); ++i) {
+    s["top_logits"][i] = s["top_logits"][i].get<double>() + (top - margin) - second;
+  }
+  s["margin"] = margin;
+  s["decided"] = taus > 1;
+}
+
 std::vector<Defect> file_defects() {
   return {
       {"schema.version", [](json& d) { d["schema"]["version"] = "2.0.0"; }},
@@ -172,6 +185,8 @@ std::vector<Defect> step_defects() {
          s["top_logits"][1] = s["top_logits"][0].get<double>() - 0.001;
          s["decided"] = false;
        }},
+      // Decided, and yet too close to be strict: between tau and 2 tau.
+      {"steps[1].margin", [](json& d) { set_margin(d, 1.5); }},
   };
 }
 
@@ -257,6 +272,9 @@ TEST_CASE("the published continuations of the real model are ids only") {
 
 TEST_CASE("every defect is refused with path and field") {
   CHECK(refusal(scratch().write(small().dump())) == "accepted");
+  json wide = small();
+  set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
+  CHECK(refusal(scratch().write(wide.dump())) == "accepted");
   SECTION("of the file") { check_all(file_defects()); }
   SECTION("of a step") { check_all(step_defects()); }
   SECTION("of the truth") { check_all(truth_defects()); }

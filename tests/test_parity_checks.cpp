@@ -248,6 +248,18 @@ TEST_CASE("each rule about tokens fails under its own name") {
   CHECK(failed(judge(stuck)) == std::set<Check>{Check::kRan});
 }
 
+TEST_CASE("the flip cap is F + 3 sqrt(max(1, F)) of the baseline's flips F, rounded down") {
+  for (const auto& [flips, allowed] :
+       {std::pair{0, 3}, {1, 4}, {2, 6}, {4, 10}, {5, 11}, {9, 18}}) {
+    GreedyReference r = reference();
+    r.baseline_flips = flips;
+    FakeEngine engine(good());
+    const ParityReport p = judge_parity(engine, r, {.vocab = kFakeVocab});
+    CHECK(p.flips_allowed == allowed);
+    CHECK(find_check(p, Check::kFlips)->limit == allowed);
+  }
+}
+
 TEST_CASE("ratchet files: found by key, absent, and refused where they are not one") {
   const RatchetKey key{"host-twin", "cpu", "tiny", "", "r1"};
   const std::string entry =

@@ -225,6 +225,29 @@ TEST_CASE("sweep: the closed form's lengths begin where it holds") {
   CHECK(truth.jumps.back().ids.size() == 200);
 }
 
+TEST_CASE("sweep: on the closed form, without logits and margins, only the token itself passes") {
+  const SweepTruth truth = closed_form_sweep("short", 30, 80);
+  const std::vector<int32_t>& start = truth.path.ids;
+  std::vector<int32_t> ids = start;
+  for (const int32_t id : synthetic_continuation(start, "short", 80)) ids.push_back(id);
+  const auto with_wrong = [&](int position) {
+    FakeBehaviour b;
+    b.has_logits = false;
+    b.at_step = [&ids, position](const At& at, std::vector<float>&, int32_t& id) {
+      id = ids[static_cast<size_t>(at.position) + 1] ^ (at.position == position ? 1 : 0);
+    };
+    return sweep(b, truth);
+  };
+  const ParityReport right = with_wrong(-1);
+  INFO(right.reason);
+  CHECK(right.verdict == Verdict::kPass);
+  CHECK_FALSE(find_check(right, Check::kSweep)->value);
+  const ParityReport wrong = with_wrong(20);
+  CHECK(wrong.verdict == Verdict::kFailToken);
+  CHECK_THAT(wrong.reason, ContainsText("first 21 rows (step by step): found "));
+  CHECK(with_wrong(79).verdict == Verdict::kFailToken);  // on a prefill alone
+}
+
 namespace {
 
 constexpr int kLayers = 4, kWidth = 16;

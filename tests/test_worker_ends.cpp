@@ -117,6 +117,36 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
   }
 }
 
+TEST_CASE("a crash behind a parity failure does not replace it") {
+  using How = WorkerEnd::How;
+  struct Row {
+    Verdict judged;
+    WorkerEnd end;
+    Verdict wanted;  // the graver of the two
+  };
+  for (const Row& row :
+       {Row{Verdict::kFailToken, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kFailToken},
+        Row{Verdict::kFailFidelity, {How::kExited, 2, 1, 0}, Verdict::kFailFidelity},
+        Row{Verdict::kFailToken, {How::kHung, SIGKILL, 9, 5}, Verdict::kHang},
+        Row{Verdict::kPass, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError}}) {
+    INFO(verdict_name(row.judged) << " " << verdict_name(row.wanted));
+    Bench bench;
+    CaseCollector collector(bench.job);
+    ParityReport parity;
+    parity.verdict = row.judged;
+    parity.reason = "prompt 'one'";
+    collector.take({{"type", "parity"}, {"engine", "kernel"}, {"parity", parity_to_json(parity)}});
+    collector.take({{"type", "progress"}, {"stage", "sweep"}, {"engine", "kernel"}});
+    collector.finish(row.end, 9);
+    const EngineReport& kernel = engine_of(collector.report(), "kernel");
+    CHECK(kernel.verdict == row.wanted);
+    const bool failed = row.judged != Verdict::kPass;
+    REQUIRE(kernel.reasons.size() == (failed ? 2 : 1));
+    if (failed)
+      CHECK(holds(kernel.reasons[1], "before that " + std::string(verdict_name(row.judged))));
+  }
+}
+
 TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
   Bench bench;
   bench.job.profile = true;
