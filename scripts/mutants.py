@@ -149,8 +149,10 @@ class Workshop:
     def try_program(self, test: pathlib.Path, temporary: pathlib.Path, limit_s: float) -> str:
         """How it failed; empty where it passed."""
         temporary.mkdir(parents=True, exist_ok=True)
-        with subprocess.Popen([test, "--abort"], cwd=self.tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env=os.environ | {"TMPDIR": str(temporary)}, start_new_session=True) as process:
+        # Two files: a test asks whether its worker's stdout goes to stderr.
+        with (open(temporary / "stdout", "wb") as out, open(temporary / "stderr", "wb") as err,
+              subprocess.Popen([test, "--abort"], cwd=self.tree, stdout=out, stderr=err, start_new_session=True,
+                               env=os.environ | {"TMPDIR": str(temporary)}) as process):
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:

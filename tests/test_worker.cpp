@@ -43,6 +43,9 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
   CHECK(bench.idle_flushes == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
+  Bench cool;
+  cool.services.throttle = [] { return std::string("none"); };
+  CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
   CHECK(c.timed_check == "committed continuation");
   CHECK(c.reference == "reference.json");
   CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T

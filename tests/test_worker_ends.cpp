@@ -71,6 +71,16 @@ TEST_CASE("the supervisor tells apart how workers end") {
           .run(got, 1.5);
   CHECK(slow.how == WorkerEnd::How::kTimedOut);
 
+  CHECK(hang_silence_s(300) == 10);
+  CHECK(hang_silence_s(20) == 10);
+  CHECK(hang_silence_s(4) == 2);
+
+  // Its stdout is ours of errors: stdout holds the report alone.
+  got.clear();
+  ScriptWorker("[ /dev/fd/1 -ef /dev/fd/2 ] && echo '{\"type\":\"joined\"}' >&$3").run(got, 10);
+  REQUIRE(got.size() == 1);
+  CHECK(got[0]["type"] == "joined");
+
   SupervisorOptions missing;
   missing.executable = "/nonexistent/mkbench";
   const WorkerEnd none = run_worker({}, missing, [](const nlohmann::json&) {});
@@ -113,6 +123,7 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     CHECK(kernel.samples.size() == 1);
     CHECK_FALSE(kernel.ms_per_tok.has_value());
     CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(collector.report(), "eager").reasons.empty());
     CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
   }
 }
@@ -145,6 +156,30 @@ TEST_CASE("a crash behind a parity failure does not replace it") {
     if (failed)
       CHECK(holds(kernel.reasons[1], "before that " + std::string(verdict_name(row.judged))));
   }
+}
+
+TEST_CASE(
+    "a run of a baseline with another head strikes the baseline; engines not reached say so") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take({{"type", "progress"}, {"stage", "parity"}, {"engine", "eager-head-fp32"}});
+  collector.finish({WorkerEnd::How::kSignalled, SIGSEGV, 1, 0}, 9);
+  CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kRuntimeError);
+  const EngineReport& kernel = engine_of(collector.report(), "kernel");
+  CHECK(kernel.verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(kernel), "not reached"));
+}
+
+TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take({{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}});
+  collector.take({{"type", "interrupted"}});
+  collector.finish({WorkerEnd::How::kExited, 0, 1, 0}, 9);
+  CHECK(collector.interrupted());
+  CHECK(engine_of(collector.report(), "kernel").verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(engine_of(collector.report(), "kernel")), "interrupted"));
+  CHECK(collector.report().verdict == Verdict::kSkipped);
 }
 
 TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
