@@ -198,9 +198,13 @@ def try_rows(rows: list[Row], scratch: pathlib.Path, jobs: int) -> int:
     for room in sorted({row.room for row in rows}):
         print(summary(room, [o for o in outcomes if o.row.room == room]))
     print(summary("all rooms", outcomes), f"in {time.monotonic() - start:.0f} s")
+    return exit_code(outcomes)
+
+
+def exit_code(outcomes: list[Outcome]) -> int:
     counted = [o for o in outcomes if not o.row.equivalent]
     enough = sum(o.killed for o in counted) >= WANTED * len(counted)
-    return 0 if enough and not any(o.wrong for o in outcomes) else 1
+    return 0 if outcomes and enough and not any(o.wrong for o in outcomes) else 1
 
 
 def summary(room: str, outcomes: list[Outcome]) -> str:

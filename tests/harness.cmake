@@ -1,7 +1,7 @@
 # The command line, and the parent with its worker.
 mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_worker LABEL host LIBS mkbench_host mkbench_parent SOURCES test_worker.cpp test_worker_parity.cpp test_worker_runs.cpp)
+mkbench_test(test_worker LABEL host LIBS mkbench_host mkbench_parent SOURCES test_worker.cpp test_worker_parity.cpp test_worker_runs.cpp test_host_parts.cpp)
 mkbench_test(test_worker_ends LABEL host LIBS mkbench_host mkbench_parent)
 
 # The real binary.

@@ -95,6 +95,8 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
   c.engines[1].samples[0].receipts_checked = 8;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+  c.engines[1].samples[0].receipts_checked = 0;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kIntegrity);
 
   c = testing::example_case(0);
   c.engines[1].samples.clear();
@@ -216,6 +218,19 @@ TEST_CASE(
   CHECK(verdict_of(0.8, 1.2) == "INCONCLUSIVE");
   CHECK(verdict_of(1.001, 1.005) == "FASTER");
   CHECK(verdict_of(0.995, 0.999) == "SLOWER");
+}
+
+TEST_CASE("a speed-up takes the blocks that both engines have, and none from a CPU") {
+  CaseReport c = testing::example_case(0);
+  c.engines[1].samples.erase(c.engines[1].samples.begin() + 3);
+  const ComparisonReport nine = aggregated(c).comparisons[0];
+  CHECK(nine.blocks == 9);
+  CHECK(*nine.speedup.value == Approx(9 / 0.8).epsilon(2e-3));
+  for (const size_t on_cpu : {0, 1}) {
+    CaseReport mixed = testing::example_case(0);
+    mixed.engines[on_cpu].device = "cpu";
+    CHECK_FALSE(aggregated(mixed).comparisons[0].speedup.value);
+  }
 }
 
 TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {

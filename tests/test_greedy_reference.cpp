@@ -157,6 +157,13 @@ std::vector<Defect> step_defects() {
       {"steps[1].top_logits", [](json& d) { step(d)["top_logits"].push_back(-100.0); }},
       {"steps[1].top_logits[3]",
        [](json& d) { std::swap(step(d)["top_logits"][2], step(d)["top_logits"][3]); }},
+      // Of equal logits the lower id comes first.
+      {"steps[1].top_logits[3]",
+       [](json& d) {
+         json& ids = step(d)["top_ids"];
+         if (ids[2] < ids[3]) std::swap(ids[2], ids[3]);
+         step(d)["top_logits"][3] = step(d)["top_logits"][2];
+       }},
       {"steps[1].top_logits[0]", [](json& d) { step(d)["top_logits"][0] = "NaN"; }},
       {"steps[1].logsumexp", [](json& d) { step(d)["logsumexp"] = nullptr; }},
       {"steps[1].mean", [](json& d) { step(d).erase("mean"); }},
