@@ -220,13 +220,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--check", action="store_true", help="read the table only: does each text stand there once?")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--room", help="rows of one table")
-    parser.add_argument("--row", type=int, metavar="N", help="one row of that table, from 1")
+    parser.add_argument("--row", type=int, metavar="N", nargs="+", help="these rows of that table, from 1")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants tried at a time (default: cores)")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutants",
                         help="scratch folder; what is built there is used again (default: build/mutants)")
     args = parser.parse_args(argv)
     try:
-        rows = [row for row in read_rows() if args.room in (None, row.room) and args.row in (None, row.number)]
+        rows = [row for row in read_rows() if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
         if not rows:
             raise Trouble("no row of the table is meant")
         if args.list:
