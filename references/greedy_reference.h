@@ -76,6 +76,7 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name);
 
+inline constexpr int kMaxProjections = 64;  // each is one bit of a cached word of signs
 // Sign of entry `id` of a projection: -1 where bit 0 of splitmix64(seed xor (projection << 32) xor
 // id) is set.
 float sketch_sign(uint64_t seed, int projection, int32_t id);

@@ -67,9 +67,6 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
 
-// Spacing of bf16 numbers at |x|: what one rounding of a logit can move it by.
-double bf16_step(double x);
-
 // True where T ranks `id` within `tau` of its top; ids outside T's top 32 never are.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 
