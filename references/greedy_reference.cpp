@@ -342,14 +342,6 @@ GreedyReference read_reference(const std::filesystem::path& path, bool must_be_l
   }
 }
 
-void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights) {
-  if (reference.weights_sha256.empty() || reference.weights_sha256 == weights.sha256) return;
-  throw Error(
-      ErrorKind::kInvalidReference,
-      fmt::format("{}: model.weights_sha256: is {}, the weights of {} have {}",
-                  reference.path.string(), reference.weights_sha256, weights.name, weights.sha256));
-}
-
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name) {
   const size_t colon = model_name.find(':');

@@ -65,10 +65,6 @@ struct GreedyReference {
 // naming both). With `must_be_listed` a file that no manifest.json lists is a defect too.
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed = false);
 
-// Throws Error(kInvalidReference) naming both hashes unless the reference was made from these
-// weights (a token-only reference may not know its weights; it matches all).
-void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
-
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is
 // none. "Qwen/" in front of the model's name is left out, case does not matter, and a model given
 // by its path has no references. A lag set ("synthetic:short") has

@@ -86,23 +86,26 @@ fs::path find_snapshot(const fs::path& cache, const std::string& id,
   return snapshot;
 }
 
-ModelSpec resolve_committed(const std::string& text) {
-  const ModelSpec spec{ModelSpec::Kind::kCommitted, text, "", data_dir() / text};
+ModelSpec resolve_row(const ModelRow& row) {
+  ModelSpec spec{&row, std::string(row.name), {}};
+  if (row.source == ModelSource::kAnalytic) return spec;
+  spec.folder = data_dir() / spec.name;
   if (!is_folder(spec.folder))
     fail(
         fmt::format("--model {}: {} is not there (MKBENCH_DATA_DIR says where the committed "
                     "checkpoints are)",
-                    text, spec.folder.string()));
+                    spec.name, spec.folder.string()));
   return spec;
 }
 
-ModelSpec resolve_synthetic(const std::string& text) {
-  ModelSpec spec{ModelSpec::Kind::kSynthetic, text, "", {}};
-  if (const size_t colon = text.find(':'); colon != std::string::npos) {
-    spec.lagset = text.substr(colon + 1);
-    synthetic_lags(spec.lagset);  // throws, listing the names, where there is no such set
+std::string known_names() {
+  std::string names;
+  for (const ModelRow& row : model_rows()) {
+    if (row.help.empty()) continue;
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+    if (row.source == ModelSource::kAnalytic) names += "[:LAGSET]";
   }
-  return spec;
+  return names;
 }
 
 }  // namespace
@@ -114,18 +117,18 @@ fs::path data_dir() {
 
 ModelSpec resolve_model(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
-  if (text == "tiny" || text == "tiny-untied") return resolve_committed(text);
-  if (text == "synthetic" || text.starts_with("synthetic:")) return resolve_synthetic(text);
-  if (is_folder(text)) return {ModelSpec::Kind::kFolder, text, "", text};
+  if (const ModelRow* row = find_model(text)) return resolve_row(*row);
+  if (text.starts_with("synthetic:")) synthetic_lags(text.substr(10));  // throws, listing the names
+  if (is_folder(text)) return {nullptr, text, text};
 
-  std::vector<std::string> tried = {"tiny, tiny-untied, synthetic[:LAGSET]"};
+  std::vector<std::string> tried = {known_names()};
   std::error_code ignored;
   tried.push_back(fmt::format("folder {} ({})", in_quotes(text, 300),
                               fs::exists(text, ignored) ? "is a file" : "not there"));
   if (is_hub_id(text)) {
     for (const fs::path& cache : hub_caches()) {
       const fs::path snapshot = find_snapshot(cache, text, tried);
-      if (!snapshot.empty()) return {ModelSpec::Kind::kFolder, text, "", snapshot};
+      if (!snapshot.empty()) return {nullptr, text, snapshot};
     }
   } else {
     tried.push_back("hub id Org/Name (not of that form)");
@@ -135,8 +138,17 @@ ModelSpec resolve_model(const std::string& text) {
 }
 
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
-  if (spec.kind != ModelSpec::Kind::kSynthetic) return load_folder(spec.folder, spec.name, options);
-  return make_synthetic(spec.lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.lagset);
+  if (is_analytic(spec.row)) {
+    return make_synthetic(spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth)
+                                                   : spec.row->lagset);
+  }
+  ModelWeights weights = load_folder(spec.folder, spec.name, options);
+  const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
+  if (!wanted.empty() && weights.sha256 != wanted) {
+    fail(fmt::format("--model {}: weights of {}: found sha256 {}, wanted {}", spec.name,
+                     spec.folder.string(), weights.sha256, wanted));
+  }
+  return weights;
 }
 
 }  // namespace mkbench

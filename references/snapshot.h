@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "references/model_row.h"
 #include "references/weights.h"
 
 namespace mkbench {
@@ -15,11 +16,9 @@ namespace mkbench {
 std::filesystem::path data_dir();
 
 struct ModelSpec {
-  enum class Kind { kCommitted, kSynthetic, kFolder };
-  Kind kind = Kind::kFolder;
-  std::string name;    // "tiny", "tiny-untied", "synthetic", or the folder / hub id as given
-  std::string lagset;  // the SET of "synthetic:SET"; empty = chosen by depth
-  // For kCommitted and kFolder: holds config.json and model.safetensors (or the sharded index).
+  const ModelRow* row = nullptr;  // null for a folder or hub id
+  std::string name;               // as given
+  // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
   std::filesystem::path folder;
 };
 
@@ -38,6 +37,7 @@ ModelWeights load_folder(const std::filesystem::path& folder, const std::string&
                          const LoadOptions& options = {});
 
 // load_folder or make_synthetic, as the spec says. `depth` chooses the lag set of plain synthetic.
+// Throws Error(kBadInput), also where a committed model's weights are not those of its row.
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options = {});
 
 }  // namespace mkbench

@@ -15,9 +15,9 @@ CaseReport aggregated(CaseReport c) {
 void check_withheld(const EngineReport& e) {
   CHECK_FALSE(e.ms_per_tok);
   CHECK_FALSE(e.times_withheld.empty());
-  for (const Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
-                          &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
-                          &e.sm_ghz, &e.energy_j, &e.roofline_fraction}) {
+  for (const Number* n :
+       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
+        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
     CHECK_FALSE(n->value);
     CHECK_FALSE(n->reason.empty());
   }
@@ -53,7 +53,6 @@ TEST_CASE("no times without a passing verdict") {
   for (const VerdictInfo& row : verdict_table()) {
     CaseReport c = testing::example_case(0);
     c.engines[1].verdict = row.verdict;
-    c.engines[1].energy_j = {1.0, {}};
     c = aggregated(c);
     INFO(row.name);
     if (times_allowed(row.verdict)) {

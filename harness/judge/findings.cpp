@@ -8,10 +8,10 @@
 namespace mkbench {
 namespace {
 
-// A check that fails on every step has said enough before that.
+// A check may fail on every step; the first few reasons are enough to find the cause.
 constexpr int kMostReasons = 3;
 
-// From the cause to its effects.
+// Place of a verdict in the order from causes to their effects.
 int depth_of_cause(Verdict v) {
   constexpr std::array<Verdict, 5> kOrder = {Verdict::kIntegrity, Verdict::kFailSelf,
                                              Verdict::kFailToken, Verdict::kFailFidelity,

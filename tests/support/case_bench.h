@@ -51,7 +51,7 @@ struct Bench {
   std::vector<GreedyReference> references = {scripted_reference()};
   CaseJob job;
   FlowServices services;
-  std::vector<nlohmann::json> messages;
+  std::vector<FromHost> messages;
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
@@ -61,9 +61,8 @@ struct Bench {
 
   Bench() {
     job.model = "scripted";
-    job.baselines = {"eager"};
-    job.candidates = {"kernel"};
-    job.asked_names = {"eager", "kernel"};
+    job.engines = {{.name = "eager", .asked = "eager", .judges = true, .yardstick = true},
+                   {.name = "kernel", .asked = "kernel", .candidate = true}};
     job.n_gen = 8;
     job.blocks = job.max_blocks = 3;
     job.ids = {3};
@@ -114,9 +113,9 @@ struct Bench {
   // Runs the case as --in-process does and returns its aggregated report.
   CaseReport run() {
     CaseCollector collector(job);
-    CallbackSink sink([&](const nlohmann::json& message) {
+    CallbackSink sink([&](const FromHost& message) {
       messages.push_back(message);
-      if (message["type"] == "sample") ++samples_seen;
+      if (std::holds_alternative<SampleTaken>(message)) ++samples_seen;
       collector.take(message);
     });
     run_case(job, services, sink);

@@ -1,4 +1,4 @@
-// `mkbench parity` in a worker: every check and no clock, with scripted engines.
+// `mkbench parity` in a host: every check and no clock, with scripted engines.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -18,10 +18,10 @@ using testing::holds;
 Bench parity_bench() {
   Bench bench;
   bench.job.whole_parity = true;
-  bench.job.time_baselines = false;
+  bench.job.engines[0].yardstick = false;
   bench.job.n_gen = bench.job.blocks = 0;
   bench.job.ids.clear();
-  // T and B' of the sweep differ a little, or nothing could be divided by.
+  // The sweep's truth and baseline differ a little, or nothing could be divided by.
   bench.scripts["eager-head-fp32"].runner_up = 0.05f;
   return bench;
 }
@@ -49,9 +49,9 @@ TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
   CHECK(kernel.parity->repeats_sha256.size() == 64);
   CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
   // A fresh process says the same bits.
-  CallbackSink sink([](const nlohmann::json&) {});
-  CHECK(hash_case_repeats(bench.job, bench.services, sink) ==
-        nlohmann::json({{"kernel", kernel.parity->repeats_sha256}}));
+  CallbackSink sink([](const FromHost&) {});
+  CHECK(hash_case_repeats(bench.job, bench.services, sink).hashes ==
+        std::map<std::string, std::string>{{"kernel", kernel.parity->repeats_sha256}});
 
   Bench timed;
   const CaseReport run = timed.run();

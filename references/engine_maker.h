@@ -1,0 +1,48 @@
+// How a host makes an engine that is compiled in: one constant beside each engine's code, named
+// <engine>_maker (host-twin: host_twin_maker) and told to CMake by mkbench_engine().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "references/config.h"
+#include "references/engine.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// What a diagnostic run of an engine leaves out.
+enum class Ablation { kNone, kNoWaits, kNoLoads };
+
+struct EngineRequest {
+  // The name of a row of the registry, one of the judge's runs (engines/registry.h), or a path that
+  // ends in .so.
+  std::string name;
+  int max_context = 0;  // positions
+  PlantedFault fault = PlantedFault::kNone;
+  // Filled in by the host from its job.
+  bool cuda = false;
+  int gpu = 0;
+  double spin_scale = 1;  // of every limit of a spin-wait: debuggers slow a kernel down
+  // How the judge computes: as it is (the baseline), with its last matmul in fp32, or all in fp32
+  // (the truth).
+  enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
+};
+
+struct EngineMaker {
+  std::string_view name;  // the registry row's
+  // Throws Error: kUnsupportedDevice, kBadInput for a model that the engine does not know.
+  std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
+  // Bytes of the request's device that make() will take.
+  int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);
+  // Switches an engine of this maker to an ablation and back; its weights stay. Null: it has none.
+  void (*ablate)(Engine& engine, Ablation ablation) = nullptr;
+  // Library settings that are pinned, for reports. Null: nothing is.
+  std::string (*settings)() = nullptr;
+  // Faults inside the kernel can be planted by EngineRequest::fault.
+  bool takes_kernel_faults = false;
+};
+
+}  // namespace mkbench
