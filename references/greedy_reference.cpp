@@ -322,6 +322,8 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
 
 }  // namespace
 
+double bf16_step(double x) { return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0; }
+
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed) {
   const std::string file = path.string();
   try {

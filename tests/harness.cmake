@@ -3,7 +3,7 @@ mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_registry LABEL host LIBS mkbench_host)
 mkbench_test(test_messages LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_supervisor LABEL host LIBS mkbench_host mkbench_parent)
 
 # The real binary.

@@ -43,6 +43,9 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
   CHECK(bench.idle_flushes == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
+  Bench cool;
+  cool.services.throttle = [] { return std::string("none"); };
+  CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
   CHECK(c.timed_check == "committed continuation");
   CHECK(c.reference == "reference.json");
   CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T
@@ -130,6 +133,20 @@ TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
   CHECK(kernel.launches == 4);
 }
 
+TEST_CASE("a wrong token is not excused by clocks that disagree with it") {
+  Bench bench;  // the first sample is decode 4; made again, decode 5 would be right
+  bench.scripts["kernel"].wrong = [](int decode, int position) {
+    return decode == 4 && position == 2;
+  };
+  bench.scripts["kernel"].event_ms = [](int decode) { return decode == 4 ? 1000.0 : 0.0; };
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  CHECK(kernel.verdict == Verdict::kFailToken);
+  CHECK(holds(reason_of(kernel), "receipt: token 2"));
+  REQUIRE(kernel.samples.size() == 1);
+  CHECK(kernel.samples[0].repeats == 0);
+}
+
 TEST_CASE("NaN logits fail fidelity") {
   Bench bench;
   bench.scripts["kernel"].nan_logits = [](int) { return true; };
@@ -143,6 +160,14 @@ TEST_CASE("a baseline that fails the reference leaves the kernel without a verdi
   CHECK(engine_of(c, "eager").verdict == Verdict::kInvalidReference);
   CHECK(engine_of(c, "kernel").verdict == Verdict::kNotJudged);
   CHECK(engine_of(c, "kernel").samples.empty());
+
+  // The run with the last matmul in fp32 is held to the reference too.
+  Bench head;
+  head.scripts["eager-head-fp32"].wrong = [](int, int position) { return position == 1; };
+  const CaseReport h = head.run();
+  CHECK(engine_of(h, "eager").verdict == Verdict::kInvalidReference);
+  CHECK(holds(reason_of(engine_of(h, "eager")), "with the last matmul in fp32: "));
+  CHECK(engine_of(h, "kernel").verdict == Verdict::kNotJudged);
 }
 
 TEST_CASE("what an engine throws becomes its own verdict") {

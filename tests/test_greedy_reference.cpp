@@ -86,6 +86,19 @@ struct Defect {
 
 json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
 
+// Moves what is not T's top away from it, until the margin of a step is so many times tau.
+void set_margin(json& d, double taus) {
+  json& s = step(d);
+  const double margin =
+      taus * (d["summary"]["D"].get<double>() + bf16_step(s["max_abs"].get<double>()));
+  const double top = s["top_logits"][0].get<double>(), second = s["top_logits"][1].get<double>();
+  for (size_t i = 1; i < s["top_logits"].size(); ++i) {
+    s["top_logits"][i] = s["top_logits"][i].get<double>() + (top - margin) - second;
+  }
+  s["margin"] = margin;
+  s["decided"] = taus > 1;
+}
+
 std::vector<Defect> file_defects() {
   return {
       {"schema.version", [](json& d) { d["schema"]["version"] = "2.0.0"; }},
@@ -129,6 +142,13 @@ std::vector<Defect> step_defects() {
       {"steps[1].top_logits", [](json& d) { step(d)["top_logits"].push_back(-100.0); }},
       {"steps[1].top_logits[3]",
        [](json& d) { std::swap(step(d)["top_logits"][2], step(d)["top_logits"][3]); }},
+      // Of equal logits the lower id comes first.
+      {"steps[1].top_logits[3]",
+       [](json& d) {
+         json& ids = step(d)["top_ids"];
+         if (ids[2] < ids[3]) std::swap(ids[2], ids[3]);
+         step(d)["top_logits"][3] = step(d)["top_logits"][2];
+       }},
       {"steps[1].top_logits[0]", [](json& d) { step(d)["top_logits"][0] = "NaN"; }},
       {"steps[1].logsumexp", [](json& d) { step(d)["logsumexp"] = nullptr; }},
       {"steps[1].mean", [](json& d) { step(d).erase("mean"); }},
@@ -157,6 +177,8 @@ std::vector<Defect> step_defects() {
          s["top_logits"][1] = s["top_logits"][0].get<double>() - 0.001;
          s["decided"] = false;
        }},
+      // Decided, and yet too close to be strict: between tau and 2 tau.
+      {"steps[1].margin", [](json& d) { set_margin(d, 1.5); }},
   };
 }
 
@@ -241,6 +263,9 @@ TEST_CASE("the published continuations of the real model are ids only") {
 
 TEST_CASE("every defect is refused with path and field") {
   CHECK(refusal(written(small().dump())) == "accepted");
+  json wide = small();
+  set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
+  CHECK(refusal(written(wide.dump())) == "accepted");
   SECTION("of the file") { check_all(file_defects()); }
   SECTION("of a step") { check_all(step_defects()); }
   SECTION("of the truth") { check_all(truth_defects()); }

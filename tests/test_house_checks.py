@@ -1,6 +1,7 @@
 """The checks of the tree hold on this tree, and each of them can fail: violations are planted."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -17,6 +18,7 @@ import evidence_lines  # noqa: E402
 import check_includes  # noqa: E402
 import check_torch_architectures  # noqa: E402
 import check_tree  # noqa: E402
+import mutants  # noqa: E402
 import source_hash  # noqa: E402
 import tracked_files  # noqa: E402
 
@@ -340,6 +342,40 @@ class TorchArchitectures(unittest.TestCase):
         self.assertTrue(supported((13, 0), ["compute_90"]))
         self.assertTrue(supported((9, 0), ["sm_90a"]))
         self.assertFalse(supported((10, 3), ["sm_100a"]))
+
+
+class MutantTable(unittest.TestCase):
+    """The rows of scripts/mutants.py, as far as they can be read without building anything."""
+
+    def test_this_tree(self):
+        rows = mutants.read_rows()
+        self.assertEqual(mutants.findings_of(rows), [])
+        real = [row for row in rows if not row.equivalent]
+        self.assertGreaterEqual(len(real), 80)
+        for room in ("measure", "judge", "report", "references", "parent", "host"):
+            self.assertGreaterEqual(sum(row.room == room for row in real), 10, room)
+
+    def test_bad_rows_are_found(self):
+        row = mutants.read_rows()[0]
+        for change, wanted in [({"old": "no such text"}, "found 0 times"), ({"old": "e"}, "times, wanted once"),
+                               ({"new": row.old}, "changes nothing"), ({"file": "harness/none.cpp"}, "wanted a .cpp"),
+                               ({"file": "README.md"}, "wanted a .cpp")]:
+            with self.subTest(**change):
+                found = mutants.findings_of([dataclasses.replace(row, **change)])
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(wanted, found[0])
+        self.assertEqual(len(mutants.findings_of([row, row])), 1)
+
+    def test_survivors_and_wrong_rows_fail_the_run(self):
+        row = mutants.read_rows()[0]
+        other = dataclasses.replace(row, equivalent="why")
+        killed = [mutants.Outcome(row, "", killed=True)] * 19
+        for last, code in [(mutants.Outcome(row, "", killed=True), 0), (mutants.Outcome(row, ""), 0),
+                           (mutants.Outcome(row, "", wrong=True), 1), (mutants.Outcome(other, ""), 0),
+                           (mutants.Outcome(other, "", killed=True, wrong=True), 1)]:
+            self.assertEqual(mutants.exit_code([*killed, last]), code, last)
+        self.assertEqual(mutants.exit_code(killed[:18] + [mutants.Outcome(row, "")]), 1)
+        self.assertEqual(mutants.exit_code([]), 1)
 
 
 if __name__ == "__main__":

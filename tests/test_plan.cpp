@@ -1,5 +1,6 @@
 // From options and a probe of the machine to jobs: which engines each model gets.
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,52 @@ TEST_CASE("none in place of a baseline: eager judges and is not timed") {
     CHECK(job.profile);
   }
   CHECK(plan.jobs[0].n_prompt == 16);
-  CHECK(plan.jobs[2].depth == 32);
+  CHECK((plan.jobs[2].n_prompt == 0 && plan.jobs[2].depth == 32));
+}
+
+TEST_CASE("a case may use every position of its model, and one more is refused with the numbers") {
+  // tiny has max_position_embeddings 4096.
+  for (const Names& args : {Names{"-d", "3968", "-n", "128"}, Names{"-p", "4088"}}) {
+    Names all = {"--model", "tiny"};
+    all.insert(all.end(), args.begin(), args.end());
+    CHECK_NOTHROW(plan_of(all, card()));
+    all[3] = std::to_string(std::stoi(all[3]) + 1);
+    CHECK_THROWS_WITH(plan_of(all, card()), ContainsText("needs 4097 positions") &&
+                                                ContainsText("max_position_embeddings 4096"));
+  }
+}
+
+TEST_CASE("blocks are added for an interval alone, and `parity` times nobody") {
+  const CaseJob plain = plan_of({"--model", "tiny"}, card()).jobs[0];
+  CHECK((plain.blocks == 10 && plain.max_blocks == 10));
+  const CaseJob narrow = plan_of({"--model", "tiny", "--target-rel-ci", "0.01"}, card()).jobs[0];
+  CHECK((narrow.blocks == 10 && narrow.max_blocks == 30));
+  const RunPlan parity = plan_of({"parity", "--model", "tiny"}, card());
+  CHECK(parity.jobs[0].whole_parity);
+  CHECK_FALSE(parity.jobs[0].time_baselines);
+  CHECK(parity.jobs[0].baselines == Names{"eager"});
+}
+
+TEST_CASE("a card that others use too is warned of; an unused one is not") {
+  nlohmann::json probe = card();
+  probe["other_processes"] = 0;
+  CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
+  probe["other_processes"] = 1;
+  CHECK(any_holds(plan_of({"--model", "synthetic"}, probe).warnings, "1 other process"));
+}
+
+TEST_CASE("MKBENCH_SPIN_SCALE counts in this process alone, from 1 to 1e9") {
+  const Names in_process = {"--model", "tiny", "--in-process", "--device", "cpu"};
+  for (const char* text : {"1", "2.5", "1e9"}) {
+    setenv("MKBENCH_SPIN_SCALE", text, 1);
+    CHECK(plan_of(in_process, {}).jobs[0].spin_scale == std::stod(text));
+    CHECK(plan_of({"--model", "tiny"}, card()).jobs[0].spin_scale == 1);
+  }
+  for (const char* text : {"0.5", "2e9", "nan", "2x", ""}) {
+    setenv("MKBENCH_SPIN_SCALE", text, 1);
+    CHECK_THROWS_WITH(plan_of(in_process, {}), ContainsText("MKBENCH_SPIN_SCALE"));
+  }
+  unsetenv("MKBENCH_SPIN_SCALE");
 }
 
 TEST_CASE("without a GPU the host twin runs, and megakernel by name is no ring") {

@@ -72,6 +72,16 @@ TEST_CASE("the supervisor tells apart how workers end") {
           .run(got, 1.5);
   CHECK(slow.how == WorkerEnd::How::kTimedOut);
 
+  CHECK(hang_silence_s(300) == 10);
+  CHECK(hang_silence_s(20) == 10);
+  CHECK(hang_silence_s(4) == 2);
+
+  // Its stdout is ours of errors: stdout holds the report alone.
+  got.clear();
+  ScriptWorker("[ /dev/fd/1 -ef /dev/fd/2 ] && echo '{\"type\":\"joined\"}' >&$3").run(got, 10);
+  REQUIRE(got.size() == 1);
+  CHECK(got[0]["type"] == "joined");
+
   SupervisorOptions missing;
   missing.executable = "/nonexistent/mkbench";
   const WorkerEnd none = run_worker(CaseJob{}, missing, [](const FromHost&) {});
@@ -114,8 +124,63 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     CHECK(kernel.samples.size() == 1);
     CHECK_FALSE(kernel.ms_per_tok.has_value());
     CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(collector.report(), "eager").reasons.empty());
     CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
   }
+}
+
+TEST_CASE("a crash behind a parity failure does not replace it") {
+  using How = WorkerEnd::How;
+  struct Row {
+    Verdict judged;
+    WorkerEnd end;
+    Verdict wanted;  // the graver of the two
+  };
+  for (const Row& row :
+       {Row{Verdict::kFailToken, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kFailToken},
+        Row{Verdict::kFailFidelity, {How::kExited, 2, 1, 0}, Verdict::kFailFidelity},
+        Row{Verdict::kFailToken, {How::kHung, SIGKILL, 9, 5}, Verdict::kHang},
+        Row{Verdict::kPass, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError}}) {
+    INFO(verdict_name(row.judged) << " " << verdict_name(row.wanted));
+    Bench bench;
+    CaseCollector collector(bench.job);
+    ParityReport parity;
+    parity.verdict = row.judged;
+    parity.reason = "prompt 'one'";
+    collector.take({{"type", "parity"}, {"engine", "kernel"}, {"parity", parity_to_json(parity)}});
+    collector.take({{"type", "progress"}, {"stage", "sweep"}, {"engine", "kernel"}});
+    collector.finish(row.end, 9);
+    const EngineReport& kernel = engine_of(collector.report(), "kernel");
+    CHECK(kernel.verdict == row.wanted);
+    const bool failed = row.judged != Verdict::kPass;
+    REQUIRE(kernel.reasons.size() == (failed ? 2 : 1));
+    if (failed)
+      CHECK(holds(kernel.reasons[1], "before that " + std::string(verdict_name(row.judged))));
+  }
+}
+
+TEST_CASE(
+    "a run of a baseline with another head strikes the baseline; engines not reached say so") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take({{"type", "progress"}, {"stage", "parity"}, {"engine", "eager-head-fp32"}});
+  collector.finish({WorkerEnd::How::kSignalled, SIGSEGV, 1, 0}, 9);
+  CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kRuntimeError);
+  const EngineReport& kernel = engine_of(collector.report(), "kernel");
+  CHECK(kernel.verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(kernel), "not reached"));
+}
+
+TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take({{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}});
+  collector.take({{"type", "interrupted"}});
+  collector.finish({WorkerEnd::How::kExited, 0, 1, 0}, 9);
+  CHECK(collector.interrupted());
+  CHECK(engine_of(collector.report(), "kernel").verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(engine_of(collector.report(), "kernel")), "interrupted"));
+  CHECK(collector.report().verdict == Verdict::kSkipped);
 }
 
 TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {

@@ -78,5 +78,6 @@ TEST_CASE("every kind of error has a verdict that is not a pass") {
   CHECK(mkbench::verdict_of(ErrorKind::kUnsupportedDevice) == Verdict::kUnsupportedDevice);
   CHECK(mkbench::verdict_of(ErrorKind::kCuda) == Verdict::kCudaError);
   CHECK(mkbench::verdict_of(ErrorKind::kHang) == Verdict::kHang);
+  CHECK(mkbench::verdict_of(ErrorKind::kIntegrity) == Verdict::kIntegrity);
   CHECK(mkbench::verdict_of(ErrorKind::kRuntime) == Verdict::kRuntimeError);
 }

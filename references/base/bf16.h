@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 namespace mkbench {
@@ -23,8 +22,5 @@ inline Bf16 to_bf16(float x) {
 }
 
 inline float round_to_bf16(float x) { return to_float(to_bf16(x)); }
-
-// The distance between bf16 neighbours at |x|: 8 significant bits, so 2^(e - 7) from 2^e on.
-inline double bf16_step(double x) { return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0; }
 
 }  // namespace mkbench

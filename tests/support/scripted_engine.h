@@ -21,7 +21,7 @@ struct Script {
   bool one_launch = false;
   std::function<bool(int decode, int position)> wrong;  // this step emits a wrong token
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
-  std::function<bool(int decode)> extra_launch;
+  std::function<bool(int decode)> extra_launch, no_launch;  // of right ids all the same
   std::function<void(int decode)> before;        // may throw, sleep, raise a signal
   std::function<void(const char* call)> called;  // by calls that change or run the sequence
   std::function<bool(int decode)> nan_logits;
@@ -67,7 +67,8 @@ class ScriptedEngine : public Engine {
     if (script_.before) script_.before(decodes_);
     if (script_.skip && script_.skip(decodes_))
       return std::vector<int32_t>(static_cast<size_t>(n), -1);
-    launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0);
+    launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0) -
+                 (script_.no_launch && script_.no_launch(decodes_) ? 1 : 0);
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
       if (t > 0 && forced != nullptr) set_pending(forced[t]);
