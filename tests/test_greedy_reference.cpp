@@ -86,7 +86,8 @@ struct Defect {
 
 json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
 
-// Moves what is not T's top away from it, until the margin of a step is so many times tau.
+// Moves the other ids of the top away from the truth's id until the margin of a step is so many
+// times tau.
 void set_margin(json& d, double taus) {
   json& s = step(d);
   const double margin =
