@@ -1,5 +1,6 @@
 // From samples to figures: what is computed, and above all what is withheld.
 #include "harness/report/report.h"
+#include "references/base/json_fields.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 
@@ -234,9 +235,9 @@ TEST_CASE("a speed-up takes the blocks that both engines have, and none from a C
 
 TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {
   CaseReport c = aggregated(testing::example_case(0));
-  const auto first = engine_to_json(c.engines[1]);
+  const auto first = json_fields::write(c.engines[1]);
   c = aggregated(c);
-  CHECK(engine_to_json(c.engines[1]) == first);
+  CHECK(json_fields::write(c.engines[1]) == first);
   for (EngineReport& e : c.engines)
     e.samples.push_back(testing::example_sample(e.name, 10, 0, 5, 16));
   c = aggregated(c);

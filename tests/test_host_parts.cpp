@@ -103,8 +103,8 @@ TEST_CASE(
 }
 
 TEST_CASE("progress: a stage begins without the last one's count, and position 0 is a position") {
-  std::vector<nlohmann::json> messages;
-  CallbackSink sink([&](const nlohmann::json& m) { messages.push_back(m); });
+  std::vector<StageProgress> messages;
+  CallbackSink sink([&](const FromHost& m) { messages.push_back(std::get<StageProgress>(m)); });
   ScriptedEngine engine(Script{});
   {
     ProgressWatch watch(sink);
@@ -112,14 +112,14 @@ TEST_CASE("progress: a stage begins without the last one's count, and position 0
     watch.count(1, 3);
     watch.begin("b", "x", &engine);
     REQUIRE(messages.size() >= 3);
-    CHECK((messages[1]["done"] == 1 && messages[1]["total"] == 3));
-    CHECK((messages[2]["stage"] == "b" && !messages[2].contains("done")));
-    CHECK_FALSE(messages[2].contains("position"));
+    CHECK((messages[1].done == 1 && messages[1].total == 3));
+    CHECK((messages[2].stage == "b" && !messages[2].done));
+    CHECK_FALSE(messages[2].position.has_value());
     usleep(700'000);  // the watch looks five times a second
     watch.end();
   }
   REQUIRE(messages.size() == 4);
-  CHECK(messages[3]["position"] == 0);
+  CHECK(messages[3].position == 0);
 }
 
 TEST_CASE(

@@ -36,7 +36,8 @@ TEST_CASE("a full message keeps every value") {
   REQUIRE(e.parity.has_value());
   REQUIRE_FALSE(e.samples.empty());
   for (const FromHost& message :
-       {FromHost(ParityJudged{"ring", *e.parity}), FromHost(SampleTaken{"ring", e.samples[0], 7, "none"}),
+       {FromHost(ParityJudged{"ring", *e.parity}),
+        FromHost(SampleTaken{"ring", e.samples[0], 7, "none"}),
         FromHost(EngineMade{"ring", {"ring", "cuda:0 Some GPU", "pinned=1"}}),
         FromHost(StageProgress{.stage = "timing", .engine = "ring", .position = 7}),
         FromHost(VerdictGiven{"ring", Verdict::kHang, "why"})}) {
@@ -48,7 +49,8 @@ TEST_CASE("a full message keeps every value") {
   job.engines = {{.name = "eager", .asked = "eager", .judges = true, .yardstick = true}};
   job.seed = std::numeric_limits<uint64_t>::max();
   job.fault = PlantedFault::kDropLastExchange;
-  job.judged = JudgedCase{{"reference.json", "r1", "v1"}, {{"eager", {{"eager", "cpu", ""}, *e.parity}}}};
+  job.judged =
+      JudgedCase{{"reference.json", "r1", "v1"}, {{"eager", {{"eager", "cpu", ""}, *e.parity}}}};
   const json written = to_json(ToHost(job));
   CHECK(to_json(job_from_json(json::parse(written.dump()))) == written);
 }
@@ -61,8 +63,9 @@ TEST_CASE("what is no message becomes Garbage that says why") {
   };
   CHECK_THAT(problem_of({{"type", "facts"}}), ContainsText("type: found 'facts'"));
   CHECK_THAT(problem_of(json::object()), ContainsText("type: found null"));
-  CHECK_THAT(problem_of({{"type", "verdict"}, {"engine", "x"}, {"verdict", "GREEN"}, {"reason", ""}}),
-             ContainsText("verdict.verdict: found \"GREEN\", wanted one of PASS,"));
+  CHECK_THAT(
+      problem_of({{"type", "verdict"}, {"engine", "x"}, {"verdict", "GREEN"}, {"reason", ""}}),
+      ContainsText("verdict.verdict: found \"GREEN\", wanted one of PASS,"));
   CHECK_THAT(problem_of({{"type", "memory"}, {"bytes_needed", 1}}),
              ContainsText("memory.bytes_free: found nothing"));
   json wide = to_json(ToHost(ProbeJob{}));

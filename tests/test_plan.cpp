@@ -110,15 +110,14 @@ TEST_CASE("blocks are added for an interval alone, and `parity` times nobody") {
   CHECK((narrow.blocks == 10 && narrow.max_blocks == 30));
   const RunPlan parity = plan_of({"parity", "--model", "tiny"}, card());
   CHECK(parity.jobs[0].whole_parity);
-  CHECK_FALSE(parity.jobs[0].time_baselines);
-  CHECK(parity.jobs[0].baselines == Names{"eager"});
+  CHECK(names_in(parity.jobs[0], &CaseEngine::judges) == Names{"eager"});
+  CHECK(names_in(parity.jobs[0], &CaseEngine::yardstick).empty());
 }
 
 TEST_CASE("a card that others use too is warned of; an unused one is not") {
-  nlohmann::json probe = card();
-  probe["other_processes"] = 0;
+  ProbeAnswer probe = card();
   CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
-  probe["other_processes"] = 1;
+  probe.other_processes = 1;
   CHECK(any_holds(plan_of({"--model", "synthetic"}, probe).warnings, "1 other process"));
 }
 

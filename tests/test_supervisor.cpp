@@ -76,11 +76,11 @@ TEST_CASE("the supervisor tells apart how workers end") {
   CHECK(hang_silence_s(20) == 10);
   CHECK(hang_silence_s(4) == 2);
 
-  // Its stdout is ours of errors: stdout holds the report alone.
+  // A host's stdout is the parent's stderr: the parent's stdout holds the report alone.
   got.clear();
-  ScriptWorker("[ /dev/fd/1 -ef /dev/fd/2 ] && echo '{\"type\":\"joined\"}' >&$3").run(got, 10);
+  ScriptWorker("[ /dev/fd/1 -ef /dev/fd/2 ] && echo '{\"type\":\"done\"}' >&$3").run(got, 10);
   REQUIRE(got.size() == 1);
-  CHECK(got[0]["type"] == "joined");
+  CHECK(std::holds_alternative<Done>(got[0]));
 
   SupervisorOptions missing;
   missing.executable = "/nonexistent/mkbench";
@@ -147,8 +147,8 @@ TEST_CASE("a crash behind a parity failure does not replace it") {
     ParityReport parity;
     parity.verdict = row.judged;
     parity.reason = "prompt 'one'";
-    collector.take({{"type", "parity"}, {"engine", "kernel"}, {"parity", parity_to_json(parity)}});
-    collector.take({{"type", "progress"}, {"stage", "sweep"}, {"engine", "kernel"}});
+    collector.take(ParityJudged{"kernel", parity});
+    collector.take(StageProgress{.stage = "sweep", .engine = "kernel"});
     collector.finish(row.end, 9);
     const EngineReport& kernel = engine_of(collector.report(), "kernel");
     CHECK(kernel.verdict == row.wanted);
@@ -163,7 +163,7 @@ TEST_CASE(
     "a run of a baseline with another head strikes the baseline; engines not reached say so") {
   Bench bench;
   CaseCollector collector(bench.job);
-  collector.take({{"type", "progress"}, {"stage", "parity"}, {"engine", "eager-head-fp32"}});
+  collector.take(StageProgress{.stage = "parity", .engine = "eager-head-fp32"});
   collector.finish({WorkerEnd::How::kSignalled, SIGSEGV, 1, 0}, 9);
   CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kRuntimeError);
   const EngineReport& kernel = engine_of(collector.report(), "kernel");
@@ -174,8 +174,8 @@ TEST_CASE(
 TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
   Bench bench;
   CaseCollector collector(bench.job);
-  collector.take({{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}});
-  collector.take({{"type", "interrupted"}});
+  collector.take(StageProgress{.stage = "timing", .engine = "kernel"});
+  collector.take(CaseInterrupted{});
   collector.finish({WorkerEnd::How::kExited, 0, 1, 0}, 9);
   CHECK(collector.interrupted());
   CHECK(engine_of(collector.report(), "kernel").verdict == Verdict::kSkipped);

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/host/gate.h"
+#include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
