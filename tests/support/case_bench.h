@@ -55,7 +55,7 @@ struct Bench {
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int flushes = 0;       // of L2
+  int flushes = 0;       // flushes of L2
   int idle_flushes = 0;  // flushes that a call other than the timed one followed
   bool flushed = false;
 

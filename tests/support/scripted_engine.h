@@ -21,8 +21,8 @@ struct Script {
   bool one_launch = false;
   std::function<bool(int decode, int position)> wrong;  // this step emits a wrong token
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
-  std::function<bool(int decode)> extra_launch, no_launch;  // of right ids all the same
-  std::function<void(int decode)> before;        // may throw, sleep, raise a signal
+  std::function<bool(int decode)> extra_launch, no_launch;  // the ids are right all the same
+  std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
   std::function<void(const char* call)> called;  // by calls that change or run the sequence
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, by number of prefills
