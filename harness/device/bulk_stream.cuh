@@ -1,5 +1,5 @@
-// One thread streams memory by bulk copies into a ring in shared memory that nobody reads: the
-// measure of what this way of reading can reach, and the load under which other things are timed.
+// One thread streams memory by bulk copies into a ring in shared memory that is never read. It
+// measures the bandwidth of bulk copies, and is the load under which other operations are timed.
 #pragma once
 
 #include "harness/device/bulk_copy.cuh"
@@ -10,9 +10,9 @@
 namespace mkbench {
 
 // Streams up to `limit` copies: block b takes copies b, b + grid, .. of the buffer, over and over,
-// so that neighbours read adjacent memory. stop(issued) is asked before each issue; true ends the
-// stream. Called by one thread; `ring` holds plan.ring_bytes(), `full` plan.stages barriers.
-// Returns the copies issued once all have arrived; -1 when one never does.
+// so that neighbouring blocks read adjacent memory. stop(issued) is called before each copy; true
+// ends the stream. Called by one thread; `ring` holds plan.ring_bytes(), `full` plan.stages
+// barriers. Returns the number of copies once all have arrived; -1 when one never arrives.
 template <typename Stop>
 __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copies_in_buffer,
                                                uint32_t limit, BulkPlan plan, char* ring,
@@ -20,9 +20,9 @@ __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copi
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t issued = 0, source = blockIdx.x, issue_slot = 0, wait_slot = 0, parity = 0;
-  long long next_issue = clock64();  // a schedule: a late copy does not delay the ones after it
+  long long next_issue = clock64();  // by a schedule, so that a late copy delays no later one
   for (uint32_t done = 0; done < limit; ++done) {
-    // Keeps `stages` copies in flight, paced: the memory system serves an even stream best.
+    // Keeps `stages` copies in flight, evenly paced: an even stream is read fastest.
     while (issued < limit && issued - done < plan.stages) {
       if (stop(issued)) {
         limit = issued;
