@@ -45,7 +45,7 @@ class Findings {
   std::map<Check, int> untold_;    // how many more there were
 };
 
-// Adds a result to a list that is in the order of check_table(). Two results of one check become
+// Adds a result to a list that is in the order of kChecks. Two results of one check become
 // one: the worse status and the larger value, with both details where the statuses are equal.
 void merge_check(std::vector<CheckResult>& checks, const CheckResult& result);
 

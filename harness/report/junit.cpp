@@ -120,7 +120,7 @@ TestCase check_case(const CheckResult& result) {
     test.message += fmt::format("{}found {:.6g}, limit {:.6g}", result.detail.empty() ? "" : ": ",
                                 *result.value, *result.limit);
   // The promise explains the name of the check.
-  test.detail = std::string(check_table()[static_cast<size_t>(result.check)].promise);
+  test.detail = std::string(kChecks[static_cast<size_t>(result.check)].promise);
   return test;
 }
 

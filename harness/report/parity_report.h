@@ -68,7 +68,7 @@ struct ParityReport {
   // 0 where r_rms is reported but not judged (a baseline with rounded logits)
   double r_rms_limit = 0;
   std::optional<int> first_divergence;  // index into rows
-  // What ran and what was ruled out, each check once, in the order of check_table(). A failed one
+  // What ran and what was ruled out, each check once, in the order of kChecks. A failed one
   // stands behind every failing verdict.
   std::vector<CheckResult> checks;
   // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
