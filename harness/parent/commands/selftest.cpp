@@ -62,8 +62,8 @@ class Lanes {
       const WorkerEnd end = run_worker(job, {.deadline_s = options_.timeout_s},
                                        [&](const FromHost& message) { take(message, all); });
       if (pending_.empty()) return;
-      // Lanes without a result that had started when the host ended are lost; where there is no such
-      // lane and no lane has ended either, all are.
+      // Lanes that had started and have no result when the host ends are lost. Where there is no
+      // such lane and none has ended either, all lanes are lost.
       std::set<size_t> lost;
       for (const size_t lane : started_) {
         if (pending_.count(lane) > 0) lost.insert(lane);
