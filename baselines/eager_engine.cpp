@@ -1,13 +1,13 @@
-// eager as hosts make it.
+// The maker of eager: how a host makes the engine.
 #include "baselines/eager.h"
 #include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
 
-// Below this many parameters an op is shorter than the barrier that ends it, and a second CPU
-// thread is only waited for: on two busy cores the main job on tiny ran into its 300 s deadline
-// with two threads, with one it took 25 s (2026-11).
+// Below this many parameters an op takes less time than the barrier that ends it, and a second CPU
+// thread only makes the first one wait: on two busy cores the main job on tiny ran into its 300 s
+// deadline with two threads, and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 
 EagerOptions options_of(const ModelConfig& config, const EngineRequest& request) {

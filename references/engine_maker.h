@@ -1,5 +1,5 @@
-// How a host makes an engine that is compiled in: one constant beside each engine's code, named
-// <engine>_maker (host-twin: host_twin_maker) and told to CMake by mkbench_engine().
+// How a host makes an engine that is compiled in: each engine's code defines one constant named
+// <engine>_maker (host-twin: host_twin_maker), and its CMakeLists.txt calls mkbench_engine().
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// What a diagnostic run of an engine leaves out.
+// The part of the work that a diagnostic run of an engine leaves out.
 enum class Ablation { kNone, kNoWaits, kNoLoads };
 
 struct EngineRequest {
@@ -22,26 +22,29 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   PlantedFault fault = PlantedFault::kNone;
-  // Filled in by the host from its job.
+  // The host fills in these fields from its job.
   bool cuda = false;
   int gpu = 0;
-  double spin_scale = 1;  // of every limit of a spin-wait: debuggers slow a kernel down
+  double spin_scale =
+      1;  // factor on every limit of a spin-wait, because debuggers slow a kernel down
   // How the judge computes: as it is (the baseline), with its last matmul in fp32, or all in fp32
   // (the truth).
   enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
 };
 
 struct EngineMaker {
-  std::string_view name;  // the registry row's
-  // Throws Error: kUnsupportedDevice, kBadInput for a model that the engine does not know.
+  std::string_view name;  // as in the registry's row
+  // Throws Error(kUnsupportedDevice), and Error(kBadInput) for a model that the engine does not
+  // support.
   std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
   // Bytes of the request's device that make() will take.
   int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);
-  // Switches an engine of this maker to an ablation and back; its weights stay. Null: it has none.
+  // Switches an engine of this maker to an ablation and back; its weights stay. Null: the
+  // engine has no ablations.
   void (*ablate)(Engine& engine, Ablation ablation) = nullptr;
-  // Library settings that are pinned, for reports. Null: nothing is.
+  // Returns the pinned library settings, for reports. Null: no settings are pinned.
   std::string (*settings)() = nullptr;
-  // Faults inside the kernel can be planted by EngineRequest::fault.
+  // True where EngineRequest::fault can plant faults inside the kernel.
   bool takes_kernel_faults = false;
 };
 

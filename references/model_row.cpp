@@ -6,7 +6,8 @@
 namespace mkbench {
 namespace {
 
-// `parity_set`: short, early and late have references; the other lag sets are judged on short's.
+// A row of the analytic checkpoint. Only the lag sets short, early and late have references, so the
+// `parity_set` of all other lag sets is short's.
 constexpr ModelRow analytic(std::string_view name, std::string_view lagset,
                             std::string_view parity_set, std::string_view help = "") {
   return {.name = name,
