@@ -1,5 +1,5 @@
 // How a host makes an engine that is compiled in: each engine's code defines one constant named
-// <engine>_maker (host-twin: host_twin_maker), and its CMakeLists.txt calls mkbench_engine().
+// <engine>_maker (host-twin: host_twin_maker), and mkbench_engine() registers it in CMake.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ struct EngineRequest {
   // The host fills in these fields from its job.
   bool cuda = false;
   int gpu = 0;
-  double spin_scale =
-      1;  // factor on every limit of a spin-wait, because debuggers slow a kernel down
+  double spin_scale = 1;  // factor on spin-wait limits: debuggers slow a kernel down
   // How the judge computes: as it is (the baseline), with its last matmul in fp32, or all in fp32
   // (the truth).
   enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;

@@ -35,8 +35,8 @@ PluginWeights::PluginWeights(std::string who, const ModelWeights& weights, bool 
   const auto lines = static_cast<size_t>(bytes(weights_.config)) / sizeof(Line);
   if (cuda_) {
     device_ = DeviceBuffer<Line>(lines);
-    MKBENCH_CUDA(
-        cudaMemset(device_.get(), 0, device_.bytes()));  // defines the gaps between tensors
+    // The gaps between tensors belong to the checksum.
+    MKBENCH_CUDA(cudaMemset(device_.get(), 0, device_.bytes()));
   } else {
     host_.resize(lines);
   }

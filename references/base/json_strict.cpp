@@ -36,9 +36,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
     return add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(json::binary_t& /*value*/) override {
-    return false;
-  }  // JSON text has no binary values
+  // JSON text has no binary values.
+  bool binary(json::binary_t& /*value*/) override { return false; }
 
   bool start_object(std::size_t /*size*/) override { return open(json::object()); }
   bool start_array(std::size_t /*size*/) override { return open(json::array()); }
