@@ -1,13 +1,13 @@
-// The maker of eager: how a host makes the engine.
+// The maker of eager, for hosts.
 #include "baselines/eager.h"
 #include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
 
-// Below this many parameters an op takes less time than the barrier that ends it, and a second CPU
-// thread only makes the first one wait: on two busy cores the main job on tiny ran into its 300 s
-// deadline with two threads, and took 25 s with one (2026-11).
+// Models with fewer parameters get one CPU thread, because the barrier that ends an op takes longer
+// than the op: on two busy cores the main job on tiny ran into its 300 s deadline with two threads
+// and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 
 EagerOptions options_of(const ModelConfig& config, const EngineRequest& request) {

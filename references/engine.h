@@ -37,7 +37,8 @@ struct DecodeTimes {
   std::vector<double> per_token_ms;  // device time of each token, if the engine takes it
 };
 
-// Where a running engine is; readable from another thread while decode() runs, and after a fault.
+// The place at which a running engine is; readable from another thread while decode() runs, and
+// after a fault.
 struct Progress {
   int position = -1;
   int layer = -1;          // -1 where the engine does not say

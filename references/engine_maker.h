@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// The part of the work that a diagnostic run of an engine leaves out.
+// Work that a diagnostic run of an engine leaves out.
 enum class Ablation { kNone, kNoWaits, kNoLoads };
 
 struct EngineRequest {
@@ -22,26 +22,25 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   PlantedFault fault = PlantedFault::kNone;
-  // The host fills in these fields from its job.
+  // The host fills these in from its job.
   bool cuda = false;
   int gpu = 0;
-  double spin_scale = 1;  // factor on spin-wait limits: debuggers slow a kernel down
-  // How the judge computes: as it is (the baseline), with its last matmul in fp32, or all in fp32
-  // (the truth).
+  double spin_scale = 1;  // factor on the limits of spin-waits: debuggers slow a kernel down
+  // Arithmetic of the judge's runs: the engine's own (the baseline), with the last matmul in fp32,
+  // or all in fp32 (the truth).
   enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
 };
 
 struct EngineMaker {
-  std::string_view name;  // as in the registry's row
-  // Throws Error(kUnsupportedDevice), and Error(kBadInput) for a model that the engine does not
-  // support.
+  std::string_view name;  // name of the registry's row
+  // Throws Error: kUnsupportedDevice, or kBadInput for a model that the engine has no code for.
   std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
-  // Bytes of the request's device that make() will take.
+  // Bytes of memory that make() will take on the request's device.
   int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);
-  // Switches an engine of this maker to an ablation and back; its weights stay. Null: the
-  // engine has no ablations.
+  // Switches an engine of this maker to an ablation and back; the weights stay. Null where the
+  // engine has no ablation.
   void (*ablate)(Engine& engine, Ablation ablation) = nullptr;
-  // Returns the pinned library settings, for reports. Null: no settings are pinned.
+  // Library settings that the engine pins, for reports. Null where it pins none.
   std::string (*settings)() = nullptr;
   // True where EngineRequest::fault can plant faults inside the kernel.
   bool takes_kernel_faults = false;

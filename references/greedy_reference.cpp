@@ -26,7 +26,6 @@ constexpr std::string_view kSchemaId = "mkbench.reference";
 constexpr std::string_view kSchemaMajor = "1.";
 constexpr double kLargestD = 0.5;
 constexpr int kTop = 32;
-constexpr int kMaxProjections = 64;  // one bit each in a cached sign word
 constexpr JsonLimits kLimits{.bytes = 32 << 20, .depth = 12, .keys = 1 << 20, .values = 8 << 20};
 
 // A value of the file together with its path in the file, so that every error can name its field.
@@ -115,13 +114,6 @@ class Node {
 };
 
 bool close(double a, double b) { return std::abs(a - b) <= 1e-5 + 1e-5 * std::abs(b); }
-
-// The distance between bf16 neighbours at |x|.
-double bf16_step(double x) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return x > 0 ? std::ldexp(1.0, exponent - 8) : 0.0;
-}
 
 // Reads prompts and steps; its fields are the facts that all steps share.
 struct StepReader {
@@ -329,6 +321,8 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
 }
 
 }  // namespace
+
+double bf16_step(double x) { return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0; }
 
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed) {
   const std::string file = path.string();

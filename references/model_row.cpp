@@ -6,8 +6,8 @@
 namespace mkbench {
 namespace {
 
-// A row of the analytic checkpoint. Only the lag sets short, early and late have references, so the
-// `parity_set` of all other lag sets is short's.
+// `parity_set`: the lag sets short, early and late have references; the others are judged by the
+// references of short.
 constexpr ModelRow analytic(std::string_view name, std::string_view lagset,
                             std::string_view parity_set, std::string_view help = "") {
   return {.name = name,
@@ -81,7 +81,7 @@ const ModelRow* find_model(std::string_view model, const ModelShape& shape) {
 
 std::string model_folder_name(std::string_view model) {
   std::filesystem::path path(model);
-  if (!path.has_filename()) path = path.parent_path();  // a trailing slash
+  if (!path.has_filename()) path = path.parent_path();  // drops a trailing slash
   return path.filename().string();
 }
 

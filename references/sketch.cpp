@@ -11,8 +11,6 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMaxProjections = 64;  // each projection is one bit of a cached sign word
-
 // Bit p of word `id` is set where the sign of projection p is -1.
 using SignWords = std::vector<uint64_t>;
 

@@ -7,8 +7,6 @@ of their own, are all that it needs: no GPU, no driver, no toolkit.
 
 import argparse
 import ctypes
-import hashlib
-import os
 import pathlib
 import re
 import subprocess
@@ -16,9 +14,9 @@ import sys
 import tempfile
 import time
 
+from pinned_wheels import installed
 from tracked_files import ROOT
 
-REQUIREMENTS = ROOT / "scripts" / "requirements" / "cuda-12.8.txt"
 # The Hopper and the Blackwell that mkbench is tuned for; the build covers all six architectures with CUDA 13.
 # For ring on sm_120a this assembler spills 12 bytes, the assembler of CUDA 13 none.
 ARCHITECTURES = ("90a", "120a")
@@ -66,18 +64,6 @@ extern "C" __global__ void __launch_bounds__(1024) spill(float* x) {
 
 class CompileError(Exception):
     """A compiler refused the code, or the code uses local memory; the message is the compiler's."""
-
-
-def install(folder: pathlib.Path) -> None:
-    """Installs the wheels into `folder` unless they are there."""
-    stamp = folder / ".complete"
-    if stamp.exists():
-        return
-    print(f"installing CUDA 12.8's compiler wheels in {folder} (0.4 GB)", flush=True)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-         "--upgrade", "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True)
-    stamp.touch()
 
 
 class Nvrtc:
@@ -192,12 +178,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs="*", default=list(SOURCES),
                         help="device translation units, relative to the root")
-    parser.add_argument("--wheels", type=pathlib.Path, help="folder of the wheels (default: the cache)")
     arguments = parser.parse_args()
-    pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    wheels = arguments.wheels or cache / "mkbench" / f"cuda-12.8-{pins}"
-    install(wheels)
+    wheels = installed("cuda-12.8", "CUDA 12.8's compiler wheels (0.4 GB)")
     nvrtc = Nvrtc(wheels)
     ptxas = wheels / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
     ptxas.chmod(0o755)

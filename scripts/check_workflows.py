@@ -4,16 +4,15 @@ The wheels of requirements/workflows.txt are installed once into a folder of the
 does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.
 """
 
-import hashlib
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+from pinned_wheels import installed
 from tracked_files import ROOT
 
-REQUIREMENTS = ROOT / "scripts" / "requirements" / "workflows.txt"
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 # A fault for each linter, as (text, replacement, word of the complaint): a key that does not exist, and an action
@@ -22,21 +21,6 @@ PLANTED = {
     "check-jsonschema": ("runs-on:", "runs_on:", "runs_on"),
     "zizmor": ("actions/checkout@", "actions/checkout@main # ", "unpinned-uses"),
 }
-
-
-def install() -> pathlib.Path:
-    """The folder that holds the linters, which are fetched unless they are there."""
-    pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    folder = cache / "mkbench" / f"workflows-{pins}"
-    stamp = folder / ".complete"
-    if not stamp.exists():
-        print(f"installing the workflow linters in {folder} (40 MB)", flush=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "--upgrade", "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True)
-        stamp.touch()
-    return folder
 
 
 def linters(folder: pathlib.Path) -> dict[str, list[str]]:
@@ -69,7 +53,7 @@ def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
 
 
 def main() -> int:
-    folder, failed = install(), False
+    folder, failed = installed("workflows", "the workflow linters (40 MB)"), False
     paths = sorted(WORKFLOWS.glob("*.y*ml"))
     if not paths:
         print(f"{WORKFLOWS}: holds no workflow")

@@ -1,9 +1,9 @@
 """Plants mutants in the host code, one at a time, and prints which test notices each.
 
-The table is tests/mutants/<room>.toml: a row names a file and a text in it, what stands there instead, and, for a
+The tables are tests/mutants/<room>.toml. A row has a file, a text in it and the text that replaces it, and, for a
 mutant that no test can notice, the argument why. The tree is copied into a scratch folder and built there once,
 without CUDA and libtorch. A mutant is then one object file, which is linked before the libraries that hold the right
-one; a test program that fails or runs out of time has killed it.
+one; a test program that fails or runs out of time has killed the mutant.
 
 Exit code 1: fewer than 95 % are killed, a row's text does not stand in its file exactly once, a mutant does not
 compile, one that was called equivalent is killed, or a test fails without any mutant.
@@ -28,7 +28,7 @@ from tracked_files import ROOT, tracked_files
 
 TABLES = pathlib.Path("tests", "mutants")
 WANTED = 0.95
-# A test with a mutant may take so many times what it takes without, and so many seconds more.
+# A test with a mutant may take SLOWER times its time without, and GRACE_S seconds more.
 SLOWER, GRACE_S = 4, 20
 KEYS = {"file", "from", "to", "tests", "equivalent"}
 
@@ -53,13 +53,13 @@ class Row:
 @dataclasses.dataclass
 class Outcome:
     row: Row
-    said: str  # for people
+    said: str  # the outcome in words
     killed: bool = False
-    wrong: bool = False  # the row itself is
+    wrong: bool = False  # the row itself is wrong
 
 
 class Trouble(Exception):
-    """What keeps mutants from being tried at all."""
+    """An error that keeps mutants from being tried at all."""
 
 
 def read_rows(root: pathlib.Path = ROOT) -> list[Row]:
@@ -78,7 +78,7 @@ def read_rows(root: pathlib.Path = ROOT) -> list[Row]:
 
 
 def findings_of(rows: list[Row], root: pathlib.Path = ROOT) -> list[str]:
-    """What is wrong with the table, as far as reading can tell; one line each."""
+    """Defects of the table that show without a build, a line each."""
     found = []
     seen = set()
     for row in rows:
@@ -95,10 +95,10 @@ def findings_of(rows: list[Row], root: pathlib.Path = ROOT) -> list[str]:
 
 
 def copy_tree(scratch: pathlib.Path, root: pathlib.Path = ROOT) -> pathlib.Path:
-    """A copy of the tree in which files keep their times where they have not changed, so that ninja has little to do."""
+    """Copies the tree; unchanged files keep their times, so that ninja builds little."""
     tree = scratch / "tree"
     wanted = {name: root / name for name in tracked_files(root, untracked=True)}
-    # The lists of what is built: no device code, no libtorch.
+    # A list of targets without device code and libtorch.
     wanted["CMakeLists.txt"] = root / TABLES / "CMakeLists.txt"
     wanted["tests/CMakeLists.txt"] = root / TABLES / "tests.cmake"
     for name in set(tracked_files(tree)) - set(wanted) if tree.exists() else ():
@@ -112,13 +112,13 @@ def copy_tree(scratch: pathlib.Path, root: pathlib.Path = ROOT) -> pathlib.Path:
 
 
 def program(name: str) -> str:
-    """The one beside this Python, where set-up has put them, or the machine's own."""
+    """The program beside this Python, where set-up has put it, or the machine's own."""
     beside = pathlib.Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
 
 
 def run(command: list[str] | str, folder: pathlib.Path) -> str:
-    """Its output; Trouble where it fails."""
+    """Runs a command and returns its output; raises Trouble where it fails."""
     done = subprocess.run(command, cwd=folder, shell=isinstance(command, str), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:
@@ -127,7 +127,7 @@ def run(command: list[str] | str, folder: pathlib.Path) -> str:
 
 
 class Workshop:
-    """The scratch copy, built; makes and tries one mutant at a time, from several threads."""
+    """The built scratch copy. Makes and tries mutants, each in a thread of its caller."""
 
     def __init__(self, scratch: pathlib.Path, tests: list[str], jobs: int):
         self.scratch, self.tree, self.build = scratch, copy_tree(scratch), scratch / "build"
@@ -147,9 +147,9 @@ class Workshop:
             self.limit_s[test] = SLOWER * (time.monotonic() - start) + GRACE_S
 
     def try_program(self, test: pathlib.Path, temporary: pathlib.Path, limit_s: float) -> str:
-        """How it failed; empty where it passed."""
+        """How the test failed; empty where it passed."""
         temporary.mkdir(parents=True, exist_ok=True)
-        # Two files: a test asks whether its worker's stdout goes to stderr.
+        # stdout and stderr are two files, because a test checks that its worker's stdout goes to stderr.
         with (open(temporary / "stdout", "wb") as out, open(temporary / "stderr", "wb") as err,
               subprocess.Popen([test, "--abort"], cwd=self.tree, stdout=out, stderr=err, start_new_session=True,
                                env=os.environ | {"TMPDIR": str(temporary)}) as process):
@@ -166,12 +166,14 @@ class Workshop:
         place.mkdir(parents=True)
         source, mutant = place / pathlib.Path(row.file).name, place / "mutant.o"
         source.write_text((self.tree / row.file).read_text(encoding="utf-8").replace(row.old, row.new, 1))
+        if row.file not in self.compile:
+            return Outcome(row, "is not among the sources that are built here", wrong=True)
         command = list(self.compile[row.file])
         command[command.index("-o") + 1], command[command.index("-c") + 1] = str(mutant), str(source)
         try:
             run(command, self.build)
             for test in row.tests:
-                # First on the line: the library's own object of these symbols is not asked for then.
+                # First on the line, so that the linker does not take the library's object of these symbols.
                 link = re.sub(rf" -o tests/{test} ", f" {mutant} -o {place / test} ", self.link[test])
                 run(link, self.build)
                 problem = self.try_program(place / test, place / "tmp", self.limit_s[test])
@@ -226,7 +228,8 @@ def main(argv: list[str]) -> int:
                         help="scratch folder; what is built there is used again (default: build/mutants)")
     args = parser.parse_args(argv)
     try:
-        rows = [row for row in read_rows() if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
+        rows = [row for row in read_rows()
+                if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
         if not rows:
             raise Trouble("no row of the table is meant")
         if args.list:

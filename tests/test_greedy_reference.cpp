@@ -1,7 +1,5 @@
 // The reader of reference files: the committed files are good, and each defect is refused with the
 // name of its field.
-#include <unistd.h>
-
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -13,35 +11,23 @@
 #include "references/greedy_reference.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
 
 using namespace mkbench;
+using mkbench::testing::TemporaryFolder;
+using mkbench::testing::write_file;
 using nlohmann::json;
 
 namespace {
 
-// A folder that is removed at the end of the process.
-class Scratch {
- public:
-  Scratch()
-      : path_(std::filesystem::temp_directory_path() /
-              ("mkbench-ref-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  std::filesystem::path write(const std::string& text) const {
-    const auto file = path_ / "reference.json";
-    std::ofstream(file, std::ios::binary) << text;
-    return file;
-  }
-  const std::filesystem::path& path() const { return path_; }
+const std::filesystem::path& scratch() {
+  static const TemporaryFolder folder;
+  return folder.path();
+}
 
- private:
-  std::filesystem::path path_;
-};
-
-const Scratch& scratch() {
-  static const Scratch folder;
-  return folder;
+std::filesystem::path written(const std::string& text) {
+  write_file(scratch() / "reference.json", text);
+  return scratch() / "reference.json";
 }
 
 std::filesystem::path committed(const std::string& name) {
@@ -49,8 +35,6 @@ std::filesystem::path committed(const std::string& name) {
   REQUIRE(files.size() == 1);
   return files.front();
 }
-
-double bf16_step(double x) { return std::exp2(std::floor(std::log2(x)) - 7); }
 
 // A reference with one strict and one near-tie prompt of `tiny`, cut to three steps each and made
 // consistent again.
@@ -102,7 +86,8 @@ struct Defect {
 
 json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
 
-// Moves what is not T's top away from it, until the margin of a step is so many times tau.
+// Moves the other ids of the top away from the truth's id until the margin of a step is so many
+// times tau.
 void set_margin(json& d, double taus) {
   json& s = step(d);
   const double margin =
@@ -218,7 +203,7 @@ void check_all(const std::vector<Defect>& defects) {
   for (const Defect& defect : defects) {
     json bad = good;
     defect.plant(bad);
-    const auto path = scratch().write(bad.dump());
+    const auto path = written(bad.dump());
     const std::string message = refusal(path);
     INFO(defect.field << " <- " << message);
     CHECK(message.find(path.string()) == 0);
@@ -278,10 +263,10 @@ TEST_CASE("the published continuations of the real model are ids only") {
 }
 
 TEST_CASE("every defect is refused with path and field") {
-  CHECK(refusal(scratch().write(small().dump())) == "accepted");
+  CHECK(refusal(written(small().dump())) == "accepted");
   json wide = small();
   set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
-  CHECK(refusal(scratch().write(wide.dump())) == "accepted");
+  CHECK(refusal(written(wide.dump())) == "accepted");
   SECTION("of the file") { check_all(file_defects()); }
   SECTION("of a step") { check_all(step_defects()); }
   SECTION("of the truth") { check_all(truth_defects()); }
@@ -290,7 +275,7 @@ TEST_CASE("every defect is refused with path and field") {
 TEST_CASE("what is not a JSON document is refused") {
   const std::string good = small().dump();
   const auto refused = [](const std::string& text) {
-    const auto path = scratch().write(text);
+    const auto path = written(text);
     const std::string message = refusal(path);
     INFO(message);
     CHECK(message.find(path.string()) == 0);
@@ -307,26 +292,25 @@ TEST_CASE("what is not a JSON document is refused") {
   text = good;
   text.insert(1, "\"token_only\":true,");  // a duplicate key would hide the second value
   refused(text);
-  CHECK(refusal(scratch().path() / "absent.json").find("absent.json") != std::string::npos);
-  CHECK(refusal(scratch().path()) != "accepted");
+  CHECK(refusal(scratch() / "absent.json").find("absent.json") != std::string::npos);
+  CHECK(refusal(scratch()) != "accepted");
 }
 
 TEST_CASE("a token-only file needs a provenance, and no logits") {
   std::ifstream file(committed("Qwen/Qwen3-0.6B"));
   const json good = json::parse(file);
-  CHECK(refusal(scratch().write(good.dump())) == "accepted");
+  CHECK(refusal(written(good.dump())) == "accepted");
   json bad = good;
   bad["capture"]["provenance"] = "";
-  CHECK(refusal(scratch().write(bad.dump())).find("capture.provenance: is empty") !=
-        std::string::npos);
+  CHECK(refusal(written(bad.dump())).find("capture.provenance: is empty") != std::string::npos);
   bad = good;
   bad["token_only"] = false;  // the file claims logits that it does not have
-  CHECK(refusal(scratch().write(bad.dump())).find("capture.truth") != std::string::npos);
+  CHECK(refusal(written(bad.dump())).find("capture.truth") != std::string::npos);
 }
 
 TEST_CASE("the manifest beside a reference says which bytes it has") {
-  const auto file = scratch().write(small().dump());
-  const auto manifest = scratch().path() / "manifest.json";
+  const auto file = written(small().dump());
+  const auto manifest = scratch() / "manifest.json";
   const std::string found = read_reference(file).sha256;
   CHECK(found == sha256_file(file));
   const auto listed = [&](const json& entry) {

@@ -206,20 +206,16 @@ class Gpu(Folder):
 
     def test_lines_of_a_stale_hash_are_not_recomputed(self):
         evidence = self.collect()
-        written = json.loads((evidence / "evidence.json").read_text())
-        merged = json.loads((evidence / "report.json").read_text())
-        merged["cases"][0]["engines"][1]["receipts_wrong"] = 1  # rests on both hashes
-        (evidence / "report.json").write_text(json.dumps(merged))
-        for stale, count in (((), 1), (("judgement",), 0), (("speed",), 0), (tuple(HASHES), 0)):
-            states = {kind: {"state": "stale", "reason": "moved", "source_hash": ""} for kind in stale}
-            (evidence / "evidence.json").write_text(json.dumps({**written, **states}))
-            self.assertEqual(len(check_evidence.check_folder(evidence, HASHES)), count, stale)
-        merged["cases"][2]["engines"][1]["profile"] = None  # rests on speed
-        (evidence / "report.json").write_text(json.dumps(merged))
-        for stale, count in (("judgement", 1), ("speed", 0)):
-            states = {stale: {"state": "stale", "reason": "moved", "source_hash": ""}}
-            (evidence / "evidence.json").write_text(json.dumps({**written, **states}))
-            self.assertEqual(len(check_evidence.check_folder(evidence, HASHES)), count, stale)
+        written, merged = (json.loads((evidence / f"{n}.json").read_text()) for n in ("evidence", "report"))
+        for field, value, rests_on in (("receipts_wrong", 1, {"speed", "judgement"}), ("profile", None, {"speed"})):
+            changed = copy.deepcopy(merged)
+            changed["cases"][2]["engines"][1][field] = value
+            (evidence / "report.json").write_text(json.dumps(changed))
+            for stale in (set(), {"speed"}, {"judgement"}, set(HASHES)):
+                states = {kind: {"state": "stale", "reason": "moved", "source_hash": ""} for kind in stale}
+                (evidence / "evidence.json").write_text(json.dumps({**written, **states}))
+                found = check_evidence.check_folder(evidence, HASHES)
+                self.assertEqual(len(found), 0 if stale & rests_on else 1, (field, stale, found))
 
     def test_what_the_lines_rest_on(self):
         lines = check_evidence.check_path(self.collect(), HASHES).lines

@@ -49,7 +49,7 @@ TEST_CASE("a full message keeps every value") {
   job.model = "tiny";
   job.engines = {{.name = "eager", .asked = "eager", .judges = true, .yardstick = true}};
   job.seed = std::numeric_limits<uint64_t>::max();
-  job.fault = PlantedFault::kDropLastExchange;
+  job.fault = PlantedFault::kNanWeight;
   job.judged =
       JudgedCase{{"reference.json", "r1", "v1"}, {{"eager", {{"eager", "cpu", ""}, *e.parity}}}};
   const json written = to_json(ToHost(job));

@@ -171,6 +171,18 @@ TEST_CASE("a crash in the judge's fp32-head run is the judge's; engines not reac
   CHECK(holds(reason_of(kernel), "not reached"));
 }
 
+TEST_CASE("a host that exits with an error after its last message has failed") {
+  for (const int code : {0, 2}) {
+    Bench bench;
+    CaseCollector collector(bench.job);
+    collector.take(StageProgress{.stage = "timing", .engine = "kernel"});
+    collector.take(Done{});
+    collector.finish({WorkerEnd::How::kExited, code, 1, 0}, 9);
+    CHECK(engine_of(collector.report(), "kernel").verdict ==
+          (code == 0 ? Verdict::kSkipped : Verdict::kRuntimeError));
+  }
+}
+
 TEST_CASE("a host that ends by itself after an interrupt costs no engine its verdict") {
   Bench bench;
   CaseCollector collector(bench.job);

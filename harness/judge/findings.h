@@ -27,9 +27,9 @@ class Findings {
   bool failed() const { return !failures_.empty(); }
   bool failed(Check check) const;
 
-  // Adds all results to a report, which may hold results already. The verdict is that of the failure
-  // that explains most others: a broken run explains bad logits, NaN explains wrong ids, a broken
-  // argmax explains wrong tokens. The line holds all failures, the explaining one first.
+  // Adds all results to a report, which may hold results already. The verdict is that of the
+  // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a
+  // broken argmax explains wrong tokens. The line holds all failures, the explaining one first.
   void conclude(ParityReport& report) const;
 
  private:
@@ -65,9 +65,6 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
 // step on a prefill of its own.
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
-
-// Spacing of bf16 numbers at |x|: the most by which one rounding moves a logit.
-double bf16_step(double x);
 
 // True where the truth's logit of `id` is within `tau` of the truth's largest; false for every id
 // outside the truth's top 32.

@@ -71,7 +71,7 @@ class Exchange {
 
   void enter(int block, Location at);
   Location location(int block) const;
-  // The block for which the others wait. To be called while the launch stands still.
+  // The block for which the others wait. Only while the launch stands still.
   Fault find_fault() const;
 
   // For tests, between launches: `block` never makes the `nth` arrival of the next launch.

@@ -182,9 +182,9 @@ class FaultyQwen3 final : public Qwen3 {
     }
   }
 
-  float raise_maximum(float before, const float* scores, int count) override {
+  float running_maximum(float before, const float* scores, int count) override {
     if (planted(PlantedFault::kNoSoftmaxMax)) return 0;
-    return Qwen3::raise_maximum(before, scores, count);
+    return Qwen3::running_maximum(before, scores, count);
   }
 
   void add_values(const Block& b, int layer, int kv_head, int from, int count, float* weights,

@@ -75,7 +75,7 @@ void Qwen3::score(const Block& b, int layer, int kv_head, int from, int count, c
   b.model->ops->matvec(b.kv->k(layer, kv_head, from), count, head_dim, q, scores);
 }
 
-float Qwen3::raise_maximum(float before, const float* scores, int count) {
+float Qwen3::running_maximum(float before, const float* scores, int count) {
   return std::max(before, *std::max_element(scores, scores + count));
 }
 
@@ -101,7 +101,7 @@ void Qwen3::attend(Block& b, int layer, int kv_head, Range range, const float* q
     const int count = std::min(kScoreTile, range.end - from);
     score(b, layer, kv_head, from, count, q, scores);
     const float before = largest;
-    largest = raise_maximum(before, scores, count);
+    largest = running_maximum(before, scores, count);
     // The sums so far were taken against the old maximum.
     const float rescale = exponential(before - largest);
     sum *= rescale;

@@ -53,33 +53,45 @@ class Qwen3 {
   virtual ~Qwen3() = default;
 
   // Computes x = E[id], in every block; NaN for id = -1, the greedy id of NaN logits.
-  // Writes   the block's own rows of h.
+  // Writes   h (hidden): the block's own rows.
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
   virtual void phase_embed(Block& b, int32_t id);
 
   // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), with x of phase_embed as h in layer 0.
+  // Reads    h (hidden).
+  // Writes   qkv (qkv_width), before QK-norm and RoPE.
   // A block takes a range of the rows of q | k | v.
   void phase_qkv(Block& b, int layer);
 
   // Computes softmax(q K^T / sqrt(head_dim)) V of a range of positions, as partial maximum, sum and
   //          numerators.
-  // Reads    qkv; KV rows up to this position. Writes partial_max, _sum, _v; this KV row.
+  // Reads    qkv (qkv_width); K and V rows (context, head_dim).
+  // Writes   K and V row (head_dim) of this position; partial_max, _sum (heads, splits), partial_v
+  //          (heads, splits, head_dim).
   // A block takes work items (kv head, split); the item of the newest position writes the KV row.
   void phase_attention(Block& b, int layer, int position);
 
   // Computes h += Wo attention, where attention merges the partials of each head.
+  // Reads    partial_max, _sum, _v.
+  // Writes   h (hidden).
   // A block merges the partials of all heads and takes a range of the rows of h.
   void phase_o_proj(Block& b, int layer, int position);
 
   // Computes act = silu(Wgate x) * (Wup x), x = RMSNorm(h).
+  // Reads    h (hidden).
+  // Writes   act (intermediate).
   // A block takes a range of the rows of Wgate and Wup.
   virtual void phase_gate_up(Block& b, int layer);
 
-  // Computes h += Wdown act, and keeps a copy of h for hidden().
+  // Computes h += Wdown act.
+  // Reads    act (intermediate).
+  // Writes   h (hidden), and a copy of it for Engine::hidden().
   // A block takes a range of the rows of h.
   virtual void phase_down(Block& b, int layer);
 
-  // Computes logits = Whead RMSNorm(h) and the best of the block's rows; logits_out may be null.
+  // Computes logits = Whead RMSNorm(h), and the best of the block's rows.
+  // Reads    h (hidden).
+  // Writes   best (blocks); logits_out (vocab), which may be null.
   // A block takes a range of the rows of the vocabulary.
   void phase_lm_head(Block& b, float* logits_out);
 
@@ -108,9 +120,8 @@ class Qwen3 {
   // scores[i] = K row (from + i) times q.
   virtual void score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
                      float* scores);
-  // The maximum to which the next tile of scores raises `before`; their weights are taken against
-  // it.
-  virtual float raise_maximum(float before, const float* scores, int count);
+  // The running maximum after a tile of scores, against which their weights are taken.
+  virtual float running_maximum(float before, const float* scores, int count);
   // v_sums += weights[i] * V row (from + i).
   virtual void add_values(const Block& b, int layer, int kv_head, int from, int count,
                           float* weights, float* v_sums);

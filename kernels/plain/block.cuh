@@ -77,7 +77,7 @@ __device__ __forceinline__ float high_bf16(unsigned pair) {
 __device__ __forceinline__ float widen(unsigned short bits) {
   return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
-// fp32 to bf16 bits, rounded to nearest even. A NaN, which only a fault makes, stays a NaN.
+// fp32 to bf16 bits, rounded to nearest even. A NaN stays a NaN.
 __device__ __forceinline__ unsigned narrow(float x) {
   const unsigned u = __float_as_uint(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return (u >> 16) | 0x40u;

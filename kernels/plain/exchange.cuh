@@ -14,7 +14,7 @@ namespace mkbench::plain {
 struct GridExchange {
   const LaunchParams& p;
 
-  // Called by warp 0 after its stores of the phase's results; a block barrier must stand between
+  // Warp 0 calls this after its stores of the phase's results; a block barrier must stand between
   // other warps' results and this call. The release is cumulative: it covers what the other lanes
   // wrote before the warp barrier.
   template <typename S>
@@ -26,7 +26,7 @@ struct GridExchange {
     }
   }
 
-  // Called by the block. False when the launch must end: a wait ran out in this block or another.
+  // The block calls this. False when the launch must end: a wait ran out in this block or another.
   template <typename S>
   __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
@@ -42,8 +42,8 @@ struct GridExchange {
     return poll_bounded(p, expected, phase, layer, position);
   }
 
-  // Static: handing over `this` would need a stack frame, which is local memory on the critical
-  // path.
+  // The functions below are static, because handing over `this` would need a stack frame, which is
+  // local memory on the critical path.
   static __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
     return static_cast<int>(seen - expected) >= 0;
   }

@@ -1,6 +1,6 @@
-// Decode attention: softmax(q K^T / sqrt(head_dim)) V, split over the context: of each split its
-//        maximum m, sum(2^(score - m)) and numerators sum(2^(score - m) V). q and k are raw q and k
-//        after QK-norm and RoPE.
+// Decode attention: softmax(q K^T / sqrt(head_dim)) V, with QK-norm and RoPE applied to q and k. The
+//        context is split; each split gives its maximum score m, sum(2^(score - m)) and numerators
+//        sum(2^(score - m) V), where scores are in units of log2.
 // Reads  qkv (qkv_width) fp32; QK-norm weights (head_dim) bf16; rope (max_context, head_dim / 2); K
 //        and V rows (context, head_dim) bf16 of older positions.
 // Writes K and V row (head_dim) bf16 of this position; attention_max, _sum (heads, splits),
@@ -192,8 +192,8 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
                                          KvRows& rows, PartialSoftmax<Dims<S>::kGroup>& softmax) {
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
-    // Taken inside the slice only: in other work items new_k and new_v are not set, and a weight of
-    // zero would let a NaN through.
+    // The newest row is taken inside the slice only: in other work items new_k and new_v are not
+    // set, and a weight of zero would let a NaN through.
     const int at = slice.position(pass, i);
     if (at == slice.newest && at < slice.positions.end) {
       rows.k[i] = s.new_k[slice.me.lane & 15];
