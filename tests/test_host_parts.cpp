@@ -115,7 +115,7 @@ TEST_CASE("a new stage drops the count of the last one, and position 0 is report
     CHECK((messages[1].done == 1 && messages[1].total == 3));
     CHECK((messages[2].stage == "b" && !messages[2].done));
     CHECK_FALSE(messages[2].position.has_value());
-    usleep(700'000);  // the watch looks five times a second
+    usleep(700'000);  // the watch reads progress five times a second
     watch.end();
   }
   REQUIRE(messages.size() == 4);

@@ -18,8 +18,8 @@
 namespace mkbench {
 namespace {
 
-// The sweep tests all cache lengths up to this one, and beyond it only those around edges. On a CPU
-// the truth of one length takes 5 ms, so the limit is half as high.
+// The sweep tests so many consecutive cache lengths, and beyond them only lengths around edges. On
+// a CPU the truth of one length takes 5 ms, so the number is half as large.
 constexpr int kSteppedLengths = 1025, kSteppedLengthsOnCpu = 513;
 // Lengths swept for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;

@@ -88,7 +88,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 // Commands take flags by groups.
 enum FlagGroup : unsigned {
   kMeasureFlags = 1,  // what is timed, and how
-  kJudgeFlags = 2,    // what is judged, and the report of it
+  kJudgeFlags = 2,    // what is judged, and how it is reported
   kDeviceFlags = 4,   // cpu or cuda
   kCardFlags = 8,     // which card, and for how long
   kOutFlags = 16,     // where files go

@@ -15,7 +15,7 @@
 namespace mkbench {
 
 // An engine of a case and its roles: the judge is what parity compares with, a speed-up is quoted
-// against a yardstick, and a candidate is what a person asks about.
+// against a yardstick, and a candidate is an engine under test.
 struct CaseEngine {
   std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
   std::string asked;  // as the user named it

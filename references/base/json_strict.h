@@ -20,9 +20,9 @@ struct JsonLimits {
 };
 
 // Parses `text`; every message starts with `where` (a path, or a path and a part of the file).
-// Besides errors of grammar it refuses, with the byte offset or the key: a BOM, ill-formed UTF-8,
-// NUL bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and documents
-// over `limits`. Throws Error(kBadInput).
+// Besides errors of grammar the parser refuses, with the byte offset or the key: a BOM, ill-formed
+// UTF-8, NUL bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and
+// documents over `limits`. Throws Error(kBadInput).
 nlohmann::json parse_json_strict(std::string_view text, const std::string& where,
                                  const JsonLimits& limits = {});
 
