@@ -1,4 +1,4 @@
-// mkbench: the parent, or, with the hidden command, a worker.
+// mkbench: the parent process, or a host where the hidden command is given.
 #include <cstdlib>
 #include <string_view>
 

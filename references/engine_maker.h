@@ -1,5 +1,5 @@
-// How a host makes an engine that is compiled in: one constant beside each engine's code, named
-// <engine>_maker (host-twin: host_twin_maker) and told to CMake by mkbench_engine().
+// How a host makes an engine that is compiled in: each engine's code defines one constant named
+// <engine>_maker (host-twin: host_twin_maker), and mkbench_engine() registers it in CMake.
 #pragma once
 
 #include <cstdint>

@@ -30,10 +30,11 @@ struct ModelRow {
 
 std::span<const ModelRow> model_rows();
 
-// The row that an item of --model names; null for folders, hub ids and unknown names.
+// The row with the name `model`; null for folders, hub ids and unknown names.
 const ModelRow* find_model(std::string_view model);
 
-// The row of a model whose weights have `shape`: by name, or by the last part of a path or hub id.
+// The row of a model whose weights have `shape`, found by its name or by the last part of a path or
+// hub id.
 const ModelRow* find_model(std::string_view model, const ModelShape& shape);
 
 // True where weights and references, and so a truth, come with mkbench: nothing is judged live.

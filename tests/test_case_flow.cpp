@@ -1,5 +1,5 @@
-// The flow of a case with scripted engines: gates before clocks, receipts after them, and what each
-// failure becomes.
+// The flow of a case with scripted engines: gates before samples, receipts after them, and the
+// verdict that each failure gets.
 #include <string>
 #include <vector>
 
@@ -23,7 +23,7 @@ using testing::Script;
 using testing::scripted_token;
 using testing::ScriptedEngine;
 
-TEST_CASE("a right kernel passes its gate, then the clock, and every token has a receipt") {
+TEST_CASE("a right kernel passes its gate, is timed, and every token has a receipt") {
   Bench bench;
   const CaseReport c = bench.run();
   for (const char* name : {"eager", "kernel"}) {
@@ -47,7 +47,8 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
   CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
   CHECK(c.timed_check == "committed continuation");
   CHECK(c.reference == "reference.json");
-  CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T
+  // Baseline, candidate, fp32-head run, and the truth, because the model has no committed one.
+  CHECK(c.bytes_needed == 4000);
   CHECK_FALSE(c.generated_text.empty());
   CHECK(std::holds_alternative<Done>(bench.messages.back()));
 }
@@ -72,7 +73,7 @@ TEST_CASE("blocks hold every engine once, in ABBA order, and the baseline is gat
   CHECK(gate[1] == "parity kernel");
 }
 
-TEST_CASE("a wrong token in the gate: FAIL_TOKEN, no times of the kernel, the baseline goes on") {
+TEST_CASE("a wrong token in the gate is FAIL_TOKEN; the kernel gets no times, the baseline does") {
   Bench bench;
   bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   const CaseReport c = bench.run();
@@ -85,7 +86,7 @@ TEST_CASE("a wrong token in the gate: FAIL_TOKEN, no times of the kernel, the ba
 
 TEST_CASE("a kernel that goes wrong only under the clock is caught by its receipts") {
   Bench bench;
-  // Gate: one free and one forced decode; then a warm-up; the second block is decode 5.
+  // Decodes 1 and 2 are the gate's (free and forced), 3 is the warm-up, 5 is the second block.
   bench.scripts["kernel"].wrong = [](int decode, int position) {
     return decode == 5 && position == 2;
   };
@@ -120,7 +121,7 @@ TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
   CHECK(engine_of(c, "kernel").verdict == Verdict::kIntegrity);
   CHECK(holds(reason_of(engine_of(c, "kernel")), "clocks disagree"));
 
-  // Once is a host that was busy elsewhere: the run is made again, and its sample says so.
+  // Clocks that disagree once mean a busy machine: the run is repeated, and its sample says so.
   Bench once;
   once.scripts["kernel"].event_ms = [](int decode) { return decode == 4 ? 1000.0 : 0.0; };
   const CaseReport repeated = once.run();
@@ -132,8 +133,8 @@ TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
   CHECK(kernel.launches == 4);
 }
 
-TEST_CASE("a wrong token is not excused by clocks that disagree with it") {
-  Bench bench;  // the first sample is decode 4; made again, decode 5 would be right
+TEST_CASE("a wrong token counts even where the clocks of its sample disagree") {
+  Bench bench;  // the first sample is decode 4; a repeat, decode 5, would be right
   bench.scripts["kernel"].wrong = [](int decode, int position) {
     return decode == 4 && position == 2;
   };
@@ -160,7 +161,7 @@ TEST_CASE("a baseline that fails the reference leaves the kernel without a verdi
   CHECK(engine_of(c, "kernel").verdict == Verdict::kNotJudged);
   CHECK(engine_of(c, "kernel").samples.empty());
 
-  // The run with the last matmul in fp32 is held to the reference too.
+  // The baseline's run with the last matmul in fp32 is held to the reference too.
   Bench head;
   head.scripts["eager-head-fp32"].wrong = [](int, int position) { return position == 1; };
   const CaseReport h = head.run();
@@ -169,7 +170,7 @@ TEST_CASE("a baseline that fails the reference leaves the kernel without a verdi
   CHECK(engine_of(h, "kernel").verdict == Verdict::kNotJudged);
 }
 
-TEST_CASE("what an engine throws becomes its own verdict") {
+TEST_CASE("an exception of an engine becomes the verdict of that engine") {
   struct Row {
     std::function<void(int)> before;
     Verdict verdict;
@@ -222,7 +223,7 @@ TEST_CASE("after a CUDA error on a card the case ends: the context is poisoned")
   CHECK(engine_of(c, "eager").samples.size() == 1);
 }
 
-TEST_CASE("what concerns the whole case is said of the case") {
+TEST_CASE("an error that concerns the whole case becomes the verdict of the case") {
   Bench memory;
   memory.services.free_bytes = [] { return int64_t{3999}; };
   CHECK(memory.run().verdict == Verdict::kEnvUnfit);
@@ -263,7 +264,7 @@ TEST_CASE("Ctrl-C ends the case after the running sample and keeps what was meas
 TEST_CASE("more blocks are added until the interval is narrow, up to the maximum") {
   Bench bench;
   bench.job.max_blocks = 7;
-  bench.job.target_rel_ci = 1e-12;  // never
+  bench.job.target_rel_ci = 1e-12;  // never reached
   CHECK(engine_of(bench.run(), "kernel").samples.size() == 7);
   Bench wide;
   wide.job.blocks = 8;
@@ -276,7 +277,8 @@ TEST_CASE("a model without a reference is judged live, and says so") {
   Bench bench;
   bench.references.clear();
   bench.job.ids.clear();
-  // B' needs an error to be a denominator: its runner-up differs a little from T's.
+  // Ratios divide by the error of the fp32-head run, so its runner-up differs a little from the
+  // truth's.
   bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
   const CaseReport c = bench.run();
   INFO((c.reasons.empty() ? "" : c.reasons[0]) << reason_of(engine_of(c, "kernel")));
@@ -307,7 +309,7 @@ TEST_CASE("a second yardstick is judged like a candidate, and adds no second tru
   CHECK(engine_of(c, "graph").role == "baseline");
   CHECK(c.comparisons.size() == 2);
 
-  // One that is wrong fails by itself, and is quoted by nobody.
+  // A wrong yardstick fails alone; judge and candidate still pass.
   bench.scripts["graph"].wrong = [](int, int position) { return position == 1; };
   const CaseReport wrong = bench.run();
   CHECK(engine_of(wrong, "graph").verdict == Verdict::kFailToken);
@@ -322,7 +324,8 @@ TEST_CASE("the truth confirms a path that leaves its own at a near tie, and no o
   int32_t id = 3;
   for (int t = 0; t < 70; ++t) {
     id = scripted_token(id, t, kVocab);
-    if (t == 66) id = (id + 1) % kVocab;  // the second choice, 0.05 below; also past a chunk's end
+    // The second choice, 0.05 below the best, behind the first chunk of 64.
+    if (t == 66) id = (id + 1) % kVocab;
     path.push_back(id);
   }
   ScriptedEngine truth(script);
@@ -356,7 +359,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
   CHECK(e.ms_per_tok.has_value());
 
-  // Rows that change from one prefill to the next.
+  // KV rows that differ from one prefill to the next are nondeterministic.
   bench.scripts["kernel"].kv_checksum = [](int prefills) {
     return static_cast<uint64_t>(prefills);
   };
@@ -365,7 +368,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
 }
 
 TEST_CASE(
-    "synthetic is judged on short lags, timed on those of its depth, and held to the closed form") {
+    "synthetic is judged on short lags, timed on its depth's lags, and held to the closed form") {
   Bench bench;
   std::vector<std::string> loaded;
   bench.job.model = "synthetic";
@@ -418,7 +421,8 @@ TEST_CASE(
   CHECK(engine_of(c, "kernel").receipts_checked == 24);
   CHECK(asked == "synthetic:short");
 
-  // Lag sets with references of their own are judged on them, the others on short's.
+  // A lag set with references of its own is judged on these; all other lag sets are judged on
+  // short's.
   bench.job.depth = 20;
   for (const std::string lagset : {"early", "late"}) {
     loaded.clear();
@@ -434,7 +438,7 @@ TEST_CASE(
   CHECK(asked == "synthetic:short");
   CHECK(loaded == std::vector<std::string>{"synthetic:short", "synthetic:none"});
 
-  // A reference that contradicts the closed form judges nobody.
+  // A reference that contradicts the closed form is refused.
   const auto right = bench.services.references;
   bench.services.references = [&](const std::string& name) {
     std::vector<GreedyReference> wrong = right(name);

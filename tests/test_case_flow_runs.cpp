@@ -1,5 +1,5 @@
-// The flow of a case beyond gate and clock: baselines that only judge, parity taken from an earlier
-// case, ablations, memory.
+// The flow of a case beyond gate and samples: baselines that only judge, parity taken from an
+// earlier case, ablations, memory.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ using testing::holds;
 using testing::kSteps;
 using testing::reason_of;
 
-TEST_CASE("a baseline that is not timed judges all the same") {
+TEST_CASE("a baseline that is not timed still judges") {
   Bench bench;
   bench.job.engines[0].yardstick = false;
   const CaseReport c = bench.run();
@@ -42,17 +42,17 @@ TEST_CASE("a baseline that is not timed judges all the same") {
   CHECK(engine_of(failed, "eager").samples.empty());
 }
 
-TEST_CASE("parity is judged once a run; tokens are checked in every case") {
+TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
   Bench bench;
   const CaseReport first = bench.run();
   bench.job.judged = parity_memo(first);
   REQUIRE(bench.job.judged.has_value());
-  // Wrong in the gate only: nobody looks there again.
+  // Decode 1 was in the gate, and the second case must not run the gate again.
   const auto in_gate = [](int decode, int) { return decode == 1; };
   bench.scripts["kernel"].wrong = [in_gate](int decode, int position) {
     return in_gate(decode, position);
   };
-  bench.job.warmup = 1;  // that is decode 1 now
+  bench.job.warmup = 1;  // without a gate, decode 1 is the warm-up, whose ids are not checked
   const CaseReport second = bench.run();
   const EngineReport& kernel = engine_of(second, "kernel");
   INFO(reason_of(kernel));
@@ -63,13 +63,14 @@ TEST_CASE("parity is judged once a run; tokens are checked in every case") {
   CHECK(second.reference == first.reference);
   CHECK(kernel.receipts_checked == 24);
 
-  // A wrong token under the clock is caught without a gate too.
+  // A wrong token in a timed sample is caught without a gate too.
   bench.scripts["kernel"].wrong = [](int decode, int position) {
     return decode == 3 && position == 2;
   };
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
 
-  // A case in which an engine failed is no memo, nor is a live one.
+  // A case in which an engine failed gives no findings to later cases, and neither does a live
+  // case.
   Bench failed;
   failed.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   CHECK_FALSE(parity_memo(failed.run()).has_value());
@@ -94,7 +95,7 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(kernel.profile->no_waits_runs_us.size() == 5);
   CHECK(kernel.profile->no_loads_runs_us.size() == 5);
   CHECK(kernel.profile->full_us.value.has_value());
-  CHECK(bench.flushes == 6 + 2 * 6);  // the samples', and six runs of each ablation
+  CHECK(bench.flushes == 6 + 2 * 6);  // six samples, and six runs of each of two ablations
   CHECK(bench.idle_flushes == 0);
   CHECK_FALSE(kernel.profile->binds.empty());
   CHECK(bench.ablations ==
@@ -114,11 +115,11 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK_FALSE(engine_of(without, "kernel").profile.has_value());
   CHECK(holds(engine_of(without, "kernel").profile_reason, "no ablations"));
 
-  Bench stuck;  // one that cannot take a depth
+  Bench stuck;  // an engine that cannot skip to a depth
   stuck.job.profile = stuck.has_ablations = true;
   CHECK(holds(engine_of(stuck.run(), "kernel").profile_reason, "without computing"));
 
-  Bench broken;  // one that fails there has passed all the same
+  Bench broken;  // an engine that fails in an ablation keeps its PASS
   broken.job.profile = broken.has_ablations = true;
   broken.scripts["kernel"].skips = true;
   broken.scripts["kernel"].before = [](int decode) {
@@ -134,7 +135,7 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(unasked.ablations.empty());
 }
 
-TEST_CASE("memory counts the context that parity takes") {
+TEST_CASE("stated memory includes the context that parity needs") {
   Bench bench;
   std::vector<int> contexts;
   bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
@@ -144,7 +145,8 @@ TEST_CASE("memory counts the context that parity takes") {
   bench.references[0].prompts[0].ids.assign(150, 3);
   const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
   CHECK(memory.needed == 4);
-  for (const int context : contexts) CHECK(context == 192);  // 150 + 12 steps, in steps of 64
+  // 150 + 12 positions, rounded up to a multiple of 64.
+  for (const int context : contexts) CHECK(context == 192);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class Usage(CliTest):
         tune = self.mkbench("tune")
         self.assertEqual(tune.returncode, 6, tune.stderr)
         self.assertEqual(tune.stdout, "")
-        self.assertNotIn("--device", tune.stderr)  # which tune does not take
+        self.assertNotIn("--device", tune.stderr)  # tune does not take this flag
         self.assertIn("mkbench doctor", tune.stderr)
         doctor = self.mkbench("doctor", "--device", "cuda")
         self.assertEqual(doctor.returncode, 6, doctor.stderr)
@@ -115,7 +115,7 @@ class Usage(CliTest):
                 stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("cannot write the results", result.stderr)
-        self.assertEqual(self.report()["verdict"]["exit_code"], 0)  # the files are whole
+        self.assertEqual(self.report()["verdict"]["exit_code"], 0)  # the report files are complete
 
 
 class MainJob(CliTest):
@@ -197,7 +197,7 @@ class MainJob(CliTest):
         for name in ("ran", "finite", "r_rms", "r_step", "r_inf", "r_kl", "decided", "flips", "self", "strict",
                      "same", "repeats", "sweep", "isolation"):
             self.assertEqual(checks[name]["status"], "passed", checks[name])
-        # Other prompts than those of the committed value: nothing to compare with.
+        # The prompts differ from those of the committed value, so there is nothing to compare with.
         self.assertEqual(checks["ratchet"]["status"], "not_applicable")
         self.assertIn("update_ratchet", checks["ratchet"]["detail"])
         self.assertIn("checks passed", result.stdout)
@@ -228,7 +228,7 @@ class MainJob(CliTest):
 
 class References(CliTest):
     def user_model(self):
-        """A user's snapshot folder: the tiny checkpoint under another name, without references."""
+        """Makes a user's snapshot folder: the tiny checkpoint under another name, without references."""
         folder = self.folder / "mine"
         folder.mkdir()
         for name in ("config.json", "model.safetensors"):

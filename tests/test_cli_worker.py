@@ -1,5 +1,5 @@
-"""Workers that hang, crash or are killed, Ctrl-C, and faults planted in the engine: each with its verdict and a whole
-report on disk."""
+"""Hosts that hang, crash or are killed, Ctrl-C, and faults planted in the engine: each gives its verdict and leaves a
+complete report on disk."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ class PlantedFaults(CliTest):
 
 
 class Selftest(CliTest):
-    """Lanes run in a worker: what they show comes back, and a crash costs its own lane."""
+    """Lanes run in a host: their results come back, and a crash fails its own lane only."""
 
     def test_there_is_only_faults(self):
         result = self.mkbench("selftest")

@@ -1,5 +1,5 @@
-// Parts of the process that holds the engines, called by themselves: the truth of timed tokens,
-// progress, names of references, memory of the sweep.
+// Parts of the host, tested one by one: the truth of timed tokens, progress, names of references,
+// memory of the sweep.
 #include <unistd.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ using testing::scripted_reference;
 using testing::scripted_token;
 using testing::ScriptedEngine;
 
-TEST_CASE("the committed continuation of timed tokens: strict, long enough, of the right prompt") {
+TEST_CASE("only a strict, long enough continuation of the right prompt checks timed tokens") {
   const auto known = [](const GreedyReference& reference, int tokens, int depth = 0,
                         std::vector<int32_t> ids = {}) {
     CaseJob job;
@@ -41,7 +41,7 @@ TEST_CASE("the committed continuation of timed tokens: strict, long enough, of t
   CHECK_FALSE(known(good, kSteps + 1));
   CHECK(known(good, 4, 0, {3}));
   CHECK_FALSE(known(good, 4, 0, {4}));
-  CHECK_FALSE(known(good, 4, 2));  // seeded ids of a depth have no committed continuation
+  CHECK_FALSE(known(good, 4, 2));  // ids drawn from the seed have no committed continuation
   GreedyReference other = good;
   other.prompts[0].set = "near-tie";
   CHECK_FALSE(known(other, 4));
@@ -49,11 +49,11 @@ TEST_CASE("the committed continuation of timed tokens: strict, long enough, of t
   other.token_only = true;
   CHECK_FALSE(known(other, 4));
   other = good;
-  other.path.clear();  // live
+  other.path.clear();  // a live reference has no path
   CHECK_FALSE(known(other, 4));
 }
 
-TEST_CASE("the closed form of timed tokens wants a state of every id and the depth of its lags") {
+TEST_CASE("the closed form of timed tokens needs a state for every id and the depth of its lags") {
   ModelWeights weights;
   weights.lagset = "short";
   CaseJob job;
@@ -69,7 +69,7 @@ TEST_CASE("the closed form of timed tokens wants a state of every id and the dep
   CHECK_FALSE(known_truth(job, weights, {}, 4).has_value());
 }
 
-TEST_CASE("ids of a prompt lie in the vocabulary") {
+TEST_CASE("a prompt id outside the vocabulary is refused") {
   ModelShape shape;
   shape.vocab = kVocab;
   CaseJob job;
@@ -82,14 +82,14 @@ TEST_CASE("ids of a prompt lie in the vocabulary") {
 }
 
 TEST_CASE(
-    "T confirms a path that leaves its own at the end of a chunk, rounded logits by a step more") {
+    "the truth confirms a near tie at the end of a chunk; rounded logits get one bf16 step more") {
   Script script;
   script.runner_up = 9.95F;
   std::vector<int32_t> path;
   int32_t id = 3;
   for (int t = 0; t < 70; ++t) {
     id = scripted_token(id, t, kVocab);
-    if (t == 63) id = (id + 1) % kVocab;  // 0.05 below; the next chunk starts with it
+    if (t == 63) id = (id + 1) % kVocab;  // 0.05 below the best; the next chunk starts with this id
     path.push_back(id);
   }
   const auto confirmed = [&](double d, bool logits_bf16) {
@@ -99,10 +99,10 @@ TEST_CASE(
   };
   CHECK(confirmed(0.1, false).empty());
   CHECK(holds(confirmed(0.01, false), "position 63"));
-  CHECK(confirmed(0.01, true).empty());  // a bf16 step at 10 is 0.0625
+  CHECK(confirmed(0.01, true).empty());  // one bf16 step at 10 is 0.0625
 }
 
-TEST_CASE("progress: a stage begins without the last one's count, and position 0 is a position") {
+TEST_CASE("a new stage drops the count of the last one, and position 0 is reported") {
   std::vector<StageProgress> messages;
   CallbackSink sink([&](const FromHost& m) { messages.push_back(std::get<StageProgress>(m)); });
   ScriptedEngine engine(Script{});
@@ -115,7 +115,7 @@ TEST_CASE("progress: a stage begins without the last one's count, and position 0
     CHECK((messages[1].done == 1 && messages[1].total == 3));
     CHECK((messages[2].stage == "b" && !messages[2].done));
     CHECK_FALSE(messages[2].position.has_value());
-    usleep(700'000);  // the watch looks five times a second
+    usleep(700'000);  // the watch reads progress five times a second
     watch.end();
   }
   REQUIRE(messages.size() == 4);
@@ -159,14 +159,14 @@ TEST_CASE("blocks are added as long as an interval is too wide, and no longer") 
     bench.job.blocks = 8;
     bench.job.max_blocks = 12;
     bench.job.target_rel_ci = target;
-    // Long enough that a busy machine does not widen the interval to its own length.
+    // Samples take 2 ms, so that the noise of a busy machine stays small beside them.
     for (const char* name : {"eager", "kernel"})
       bench.scripts[name].before = [](int) { usleep(2000); };
     CHECK(engine_of(bench.run(), "kernel").samples.size() == static_cast<size_t>(samples));
   }
 }
 
-// A scripted engine that shows a KV row with a NaN.
+// A scripted engine one of whose KV rows is NaN.
 class RowEngine : public ScriptedEngine {
  public:
   RowEngine(Script script, int nan_row) : ScriptedEngine(std::move(script)), nan_row_(nan_row) {}
@@ -178,7 +178,7 @@ class RowEngine : public ScriptedEngine {
   int nan_row_;
 };
 
-TEST_CASE("every KV row is looked at in `parity`, those at the boundaries in `run`") {
+TEST_CASE("`parity` checks every KV row, `run` only the rows at the boundaries") {
   for (const bool whole : {true, false}) {
     Bench bench;
     bench.job.whole_parity = whole;
@@ -200,7 +200,7 @@ TEST_CASE("every KV row is looked at in `parity`, those at the boundaries in `ru
   }
 }
 
-TEST_CASE("the sweep goes as far as memory allows, and to the end where nobody knows it") {
+TEST_CASE("the sweep goes as far as memory allows, and to the end where free memory is not known") {
   for (const auto& [free, longest] : {std::pair{500, "up to 128 "}, {0, "up to 256 "}}) {
     Bench bench;
     bench.job.whole_parity = true;
@@ -219,14 +219,14 @@ TEST_CASE("the sweep goes as far as memory allows, and to the end where nobody k
   }
 }
 
-TEST_CASE("text of ids") {
+TEST_CASE("ids are shown as text") {
   ModelShape bytes = kTiny;
   const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};
   CHECK(sequence_text(bytes, ids) == "a\\n\\\\\\xff<256>");
   CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
 }
 
-TEST_CASE("text of one byte") {
+TEST_CASE("a byte is shown as text") {
   for (const auto& [id, text] : {std::pair{0x1f, "\\x1f"},
                                  {0x20, " "},
                                  {0x7e, "~"},

@@ -1,4 +1,4 @@
-// Messages and jobs cross the wire whole, and what is none is refused by field.
+// Messages and jobs are read back as they were written; anything else is refused, naming the field.
 #include <limits>
 #include <string>
 
@@ -11,7 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-// Each alternative of a variant, made by default: its JSON names it and is read back as it was.
+// For each alternative of a variant, default-constructed: the JSON names the alternative and is
+// read back unchanged.
 template <typename Variant, size_t I = 0, typename Read>
 void check_each(const Read& read) {
   if constexpr (I < std::variant_size_v<Variant>) {
@@ -55,7 +56,7 @@ TEST_CASE("a full message keeps every value") {
   CHECK(to_json(job_from_json(json::parse(written.dump()))) == written);
 }
 
-TEST_CASE("what is no message becomes Garbage that says why") {
+TEST_CASE("JSON that is no message becomes Garbage with the reason") {
   const auto problem_of = [](const json& j) {
     const FromHost message = message_from_json(j);
     const auto* garbage = std::get_if<Garbage>(&message);

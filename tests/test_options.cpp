@@ -1,4 +1,4 @@
-// The command line: every flag, its environment variable, lists, and what is refused.
+// The command line: every flag, its environment variable, lists, and refusals.
 #include <map>
 #include <set>
 #include <string>
@@ -194,7 +194,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   }
 }
 
-TEST_CASE("unknown variables of our own prefix are told, others are not") {
+TEST_CASE("an unknown MKBENCH_* variable causes a warning, other variables do not") {
   const ParsedCommandLine parsed =
       parse({}, {{"MKBENCH_N_GENN", "1"}, {"MKBENCH_DATA_DIR", "x"}, {"MKBENCH_SEED", "2"}});
   REQUIRE(parsed.options.warnings.size() == 1);
@@ -202,7 +202,7 @@ TEST_CASE("unknown variables of our own prefix are told, others are not") {
   CHECK(holds(parsed.options.warnings[0], "MKBENCH_N_GEN?"));
 }
 
-TEST_CASE("lists") {
+TEST_CASE("lists of numbers and words are parsed") {
   CHECK(parse_int_list("d", "16,32", 0) == std::vector<int>{16, 32});
   CHECK(parse_int_list("d", "0-16*2", 0) == std::vector<int>{0, 1, 2, 4, 8, 16});
   CHECK(parse_int_list("d", "128-512+128", 0) == std::vector<int>{128, 256, 384, 512});
@@ -220,7 +220,7 @@ TEST_CASE("lists") {
   CHECK_THROWS_AS(parse_int_list("n-gen", "0", 1), Error);
 }
 
-TEST_CASE("switches") {
+TEST_CASE("a switch takes true, 1, on, yes and their opposites") {
   for (const char* text : {"true", "1", "on", "yes"}) CHECK(parse_switch("plot", text));
   for (const char* text : {"false", "0", "off", "no"}) CHECK_FALSE(parse_switch("plot", text));
   for (const char* text : {"", "2", "On", "maybe"})
@@ -283,14 +283,14 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
   }
 }
 
-TEST_CASE("help comes from the table and hides what is for tests") {
+TEST_CASE("help comes from the table and hides the flags for tests") {
   const ParsedCommandLine parsed = parse({"--help"});
   REQUIRE(parsed.early_exit.has_value());
   CHECK(parsed.early_exit->exit_code == 0);
   for (const Flag& flag : flag_table()) {
     INFO(flag.name);
     const bool of_run = flag.group != kSelftestFlags;
-    // The list of commands above may speak of flags of others.
+    // The command list at the top may name flags that this command does not take.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;
     CHECK((holds(text, "  " + name) || holds(text, "," + name)) == (of_run && !flag.hidden));
   }

@@ -1,4 +1,4 @@
-// From options and a probe of the machine to jobs: which engines each model gets.
+// Options and a probe of the machine become jobs: which engines each model gets.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -28,7 +28,7 @@ ProbeAnswer card() {
   return probe;
 }
 
-// Resolved names of the engines in a role.
+// The resolved names of the engines in a role.
 Names names_in(const CaseJob& job, bool CaseEngine::*role) {
   Names names;
   for (const CaseEngine& engine : job.engines) {
@@ -78,7 +78,7 @@ TEST_CASE("engines by name never change, and one that is named twice runs once")
   CHECK(candidates(other.jobs[0]) == Names{"plain", "ring"});
 }
 
-TEST_CASE("none in place of a baseline: eager judges and is not timed") {
+TEST_CASE("under --compare none eager judges and is not timed") {
   const RunPlan plan =
       plan_of({"--compare", "none", "-d", "0,32", "-p", "16", "--profile"}, card());
   REQUIRE(plan.jobs.size() == 3);
@@ -103,7 +103,7 @@ TEST_CASE("a case may use every position of its model, and one more is refused w
   }
 }
 
-TEST_CASE("blocks are added for an interval alone, and `parity` times nobody") {
+TEST_CASE("blocks are added only for --target-rel-ci, and `parity` has no yardstick") {
   const CaseJob plain = plan_of({"--model", "tiny"}, card()).jobs[0];
   CHECK((plain.blocks == 10 && plain.max_blocks == 10));
   const CaseJob narrow = plan_of({"--model", "tiny", "--target-rel-ci", "0.01"}, card()).jobs[0];
@@ -114,14 +114,14 @@ TEST_CASE("blocks are added for an interval alone, and `parity` times nobody") {
   CHECK(names_in(parity.jobs[0], &CaseEngine::yardstick).empty());
 }
 
-TEST_CASE("a card that others use too is warned of; an unused one is not") {
+TEST_CASE("a card that other processes use causes a warning, an idle card does not") {
   ProbeAnswer probe = card();
   CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
   probe.other_processes = 1;
   CHECK(any_holds(plan_of({"--model", "synthetic"}, probe).warnings, "1 other process"));
 }
 
-TEST_CASE("MKBENCH_SPIN_SCALE counts in this process alone, from 1 to 1e9") {
+TEST_CASE("MKBENCH_SPIN_SCALE, from 1 to 1e9, counts only under --in-process") {
   const Names in_process = {"--model", "tiny", "--in-process", "--device", "cpu"};
   for (const char* text : {"1", "2.5", "1e9"}) {
     setenv("MKBENCH_SPIN_SCALE", text, 1);
@@ -135,7 +135,7 @@ TEST_CASE("MKBENCH_SPIN_SCALE counts in this process alone, from 1 to 1e9") {
   unsetenv("MKBENCH_SPIN_SCALE");
 }
 
-TEST_CASE("without a GPU the host twin runs, and megakernel by name is no ring") {
+TEST_CASE("without a GPU the host twin runs, and megakernel resolves to plain") {
   ProbeAnswer probe;
   probe.reason = "no driver";
   const RunPlan plan = plan_of({}, probe);

@@ -1,5 +1,5 @@
-// Engines behind the C interface: what is refused, what is guarded, and that an engine which takes
-// no forced ids can be forced all the same.
+// Engines behind the C interface: refusals, guarded memory, and forcing an engine that takes no
+// forced ids.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 using namespace testing;
 
 const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
-const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // the first one is ignored
+const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // decode() ignores the first id
 
 TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") {
   for (const std::string name : {"naive_cpu", "naive_cpu_ids"}) {
@@ -35,7 +35,7 @@ TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") 
     CHECK(engine->position() == 0);
     engine->prefill(kPrompt);
     CHECK(engine->decode(6, kForced.data()) == oracle_ids(kPrompt, 6, kForced.data()));
-    // One id of ours, then its own again.
+    // One forced id, and after it the engine's own choices.
     std::vector<int32_t> whole = kPrompt;
     whole.insert(whole.end(), kForced.begin() + 1, kForced.end());
     whole.push_back(7);
@@ -44,7 +44,7 @@ TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") 
   }
 }
 
-TEST_CASE("prefill goes on behind what was decoded", "[plugin]") {
+TEST_CASE("a prefill after a decode continues the sequence", "[plugin]") {
   const std::unique_ptr<Engine> engine = make_example("naive_cpu");
   engine->prefill(kPrompt);
   std::vector<int32_t> all = kPrompt;
@@ -73,7 +73,7 @@ TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
   CHECK(thrown_by([&] { ids_only->decode(1, nullptr, found.data()); }).says("has no logits"));
 }
 
-TEST_CASE("a broken plugin is found out", "[plugin]") {
+TEST_CASE("a broken plugin is detected", "[plugin]") {
   SECTION("ids that were not generated are missing") {
     const auto engine = make_example("naive_cpu_short");
     engine->prefill(kPrompt);
@@ -96,7 +96,7 @@ TEST_CASE("a broken plugin is found out", "[plugin]") {
       CHECK(thrown.says("model.layers.0.mlp.up_proj.weight was modified"));
     }
   }
-  SECTION("its own words on one line") {
+  SECTION("the plugin's error text on one line") {
     const auto engine = make_example("naive_cpu_fails");
     engine->prefill(kPrompt);
     const Thrown thrown = thrown_by([&] { engine->decode(5); });
@@ -123,7 +123,7 @@ TEST_CASE("bad requests never reach a plugin", "[plugin]") {
   CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
 }
 
-TEST_CASE("what is no engine for this build is refused with the reason", "[plugin]") {
+TEST_CASE("a file that is no engine for this build is refused with the reason", "[plugin]") {
   struct Row {
     const char* name;
     ErrorKind kind;
@@ -163,7 +163,7 @@ TEST_CASE("a library refuses a host of another version", "[plugin]") {
   }
 }
 
-TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
+TEST_CASE("guarded buffers detect writes on either side", "[plugin]") {
   GuardedBuffer buffer("ids", false, 1);
   std::vector<int32_t> out(5);
   auto* ids = static_cast<int32_t*>(buffer.prepare(20));
@@ -179,7 +179,7 @@ TEST_CASE("guarded buffers see writes on either side", "[plugin]") {
     CHECK(thrown.kind == ErrorKind::kIntegrity);
     CHECK(thrown.says(at < 0 ? "before them" : "after them"));
   }
-  // Longer, then shorter: what was payload is canary again.
+  // In a shorter buffer after a longer one, the bytes behind the new end are canary again.
   ids = static_cast<int32_t*>(buffer.prepare(40));
   ids[9] = 3;
   ids = static_cast<int32_t*>(buffer.prepare(20));

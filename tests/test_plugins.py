@@ -1,5 +1,5 @@
-"""Engines that mkbench was not built with, through the real binary: whole ones pass, each broken one gets its
-verdict and exit code, and the report is written whatever they do."""
+"""Engines that mkbench was not built with, through the real binary: intact ones pass, each broken one gets its
+verdict and exit code, and the report is always written."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from cli_support import DATA, ROOT, CliTest, environment
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 
-# What is wrong -> verdict, exit code, and words of the reason. Each in a run of its own.
+# Fault -> verdict, exit code, and words of the reason. Each engine has a run of its own.
 BROKEN = {
     "theta": ("FAIL_TOKEN", 3, "tokens wrong"),
     "vocab": ("FAIL_SELF", 3, "not the lowest-index argmax"),
@@ -22,7 +22,7 @@ BROKEN = {
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
 }
 
-# Those that leave the others of their run alone.
+# Engine -> verdict and words of the reason. These engines share one run without harm to each other.
 BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
     "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
@@ -38,7 +38,7 @@ class Plugin(CliTest):
     references = None
 
     def judge(self, name, *args):
-        """The result of a short run of PLUGINS/name.so, the report, and what it says of the engine."""
+        """Returns the result of a short run of PLUGINS/name.so, the report, and the engine's part of the report."""
         self.out = self.folder / f"report-{name}"
         if self.references is None:
             self.references = self.short_reference(prompts=self.PROMPTS)
@@ -54,7 +54,7 @@ class Plugin(CliTest):
         self.assertEqual(engine["verdict"], verdict, engine["reasons"])
         self.assertIn(reason, engine["reasons"][0])
         self.assertIsNone(engine["ms_per_tok"])
-        # What it did is nobody else's fault.
+        # The broken engine does not affect eager's verdict.
         self.assertEqual(self.engine(report, "eager")["verdict"], "PASS")
         return engine
 
@@ -71,7 +71,7 @@ class Whole(Plugin):
         self.assertGreater(engine["ms_per_tok"]["median"], 0)
 
     def test_an_engine_that_gives_ids_alone(self):
-        # A prompt on which the reference has near ties: forcing is by prefilling again.
+        # The reference has near ties on one prompt; there ids are forced by prefilling again.
         result, _, engine = self.judge("naive_cpu_ids")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertEqual(engine["verdict"], "PASS")
@@ -134,18 +134,18 @@ class Broken(Plugin):
                 self.assertEqual(engine["samples"], [])
 
     def test_a_hang(self):
-        """A hang is told from slow work by its silence, and found by the deadline."""
+        """The deadline ends a hang, and its silence tells it from slow work."""
         engine = self.check("naive_cpu_hang", "HANG", 7, "killed at the deadline of 12 s during parity of",
                             "--timeout", "12")
         self.assertIn("position 16", engine["reasons"][0])
 
     def test_many_in_one_run(self):
-        """Each is judged for itself, and the whole one among them is timed."""
+        """Each engine is judged by itself, and the intact one among them is timed."""
         paths = {name: str(PLUGINS / f"{name}.so") for name in (*BESIDE_OTHERS, "naive_cpu")}
         (self.folder / "text.so").write_text("not a library")
         result = self.bench("--engine", ",".join([*paths.values(), "./text.so"]), "--reference",
                             self.short_reference(prompts=self.PROMPTS))
-        self.assertEqual(result.returncode, 2, result.stderr)  # BAD_INPUT stands above the others
+        self.assertEqual(result.returncode, 2, result.stderr)  # BAD_INPUT outranks the other verdicts
         report = self.report()
         for name, (verdict, reason) in BESIDE_OTHERS.items():
             with self.subTest(name=name):

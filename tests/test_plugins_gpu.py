@@ -1,4 +1,4 @@
-"""The CUDA example through the real binary on a GPU: the whole one passes with a time, broken ones get their verdict."""
+"""The CUDA example through the real binary on a GPU: the intact one passes with a time, broken ones get a verdict."""
 
 import os
 import pathlib

@@ -30,7 +30,7 @@ TEST_CASE("every engine of the registry is made by exactly one maker, and every 
   CHECK(made == listed);
 }
 
-TEST_CASE("one engine judges, and its runs are its own") {
+TEST_CASE("one engine judges, and its other runs belong to it") {
   CHECK(engine_names(kJudge) == std::vector<std::string>{kJudgeName});
   CHECK(engine_of_run(kTruthName) == kJudgeName);
   CHECK(engine_of_run(kHeadFp32Name) == kJudgeName);
@@ -45,7 +45,7 @@ TEST_CASE("one engine judges, and its runs are its own") {
   }
 }
 
-TEST_CASE("models are found by name, users' own by folder and shape") {
+TEST_CASE("models are found by name, and users' own models by folder and shape") {
   std::set<std::string> names;
   for (const ModelRow& row : model_rows()) {
     INFO(row.name);
@@ -53,7 +53,7 @@ TEST_CASE("models are found by name, users' own by folder and shape") {
     CHECK(find_model(row.name, row.shape) == &row);
     if (row.source != ModelSource::kAnalytic) continue;
     CHECK_NOTHROW(synthetic_min_depth(row.lagset.empty() ? "none" : row.lagset));
-    REQUIRE(find_model(row.parity_set) != nullptr);  // judged on a lag set that has a row
+    REQUIRE(find_model(row.parity_set) != nullptr);  // the lag set that judges it has a row
     CHECK(find_model(row.parity_set)->parity_set == row.parity_set);
   }
   CHECK(find_model("synthetic:odd") == nullptr);

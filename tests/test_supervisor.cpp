@@ -1,4 +1,4 @@
-// How hosts end, and what the parent makes of it.
+// The ways in which hosts end, and the verdicts that the parent gives for them.
 #include <unistd.h>
 
 #include <csignal>
@@ -21,7 +21,7 @@ using testing::engine_of;
 using testing::holds;
 using testing::reason_of;
 
-// A worker that is a shell script: $2 is the job's descriptor, $3 that of the messages.
+// A shell script in place of a host: $2 is the file descriptor of the job, $3 that of the messages.
 struct ScriptWorker {
   std::filesystem::path path;
   explicit ScriptWorker(const std::string& body) {
@@ -40,14 +40,14 @@ struct ScriptWorker {
   }
 };
 
-TEST_CASE("the supervisor tells apart how workers end") {
+TEST_CASE("the supervisor distinguishes how hosts end") {
   std::vector<FromHost> got;
   const WorkerEnd fine =
       ScriptWorker("echo \"$job\" >&$3; echo '{\"type\":\"done\"}' >&$3; echo stray").run(got, 10);
   CHECK(fine.how == WorkerEnd::How::kExited);
   CHECK(fine.code == 0);
   REQUIRE(got.size() == 2);
-  // The job came back, which is no message from a host.
+  // The script sent the job back, which is no message of a host.
   REQUIRE(std::holds_alternative<Garbage>(got[0]));
   CHECK(holds(std::get<Garbage>(got[0]).problem, "type: found 'case'"));
   CHECK(std::holds_alternative<Done>(got[1]));
@@ -89,7 +89,7 @@ TEST_CASE("the supervisor tells apart how workers end") {
   CHECK(none.code == 127);
 }
 
-TEST_CASE("the end of a worker strikes the engine that was running, and samples before it stand") {
+TEST_CASE("a host's end is the verdict of the engine that was running; earlier samples stay") {
   struct Row {
     WorkerEnd end;
     Verdict verdict;
@@ -102,7 +102,8 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
       {{How::kHung, SIGKILL, 9, 5}, Verdict::kHang, "position 7"},
       {{How::kTimedOut, SIGKILL, 9, 0}, Verdict::kTimeout, "deadline of 9 s"},
       {{How::kExited, 2, 1, 0}, Verdict::kRuntimeError, "exit status 2"},
-      {{How::kExited, 0, 1, 0}, Verdict::kRuntimeError, "exit status 0"},  // without its "done"
+      // Exit status 0 without the message "done".
+      {{How::kExited, 0, 1, 0}, Verdict::kRuntimeError, "exit status 0"},
   };
   for (const Row& row : rows) {
     INFO(row.part);
@@ -129,7 +130,7 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
   }
 }
 
-TEST_CASE("a crash behind a parity failure does not replace it") {
+TEST_CASE("a crash after a parity failure replaces it only where the crash is graver") {
   using How = WorkerEnd::How;
   struct Row {
     Verdict judged;
@@ -159,8 +160,7 @@ TEST_CASE("a crash behind a parity failure does not replace it") {
   }
 }
 
-TEST_CASE(
-    "a run of a baseline with another head strikes the baseline; engines not reached say so") {
+TEST_CASE("a crash in the judge's fp32-head run is the judge's; engines not reached say so") {
   Bench bench;
   CaseCollector collector(bench.job);
   collector.take(StageProgress{.stage = "parity", .engine = "eager-head-fp32"});
@@ -171,19 +171,19 @@ TEST_CASE(
   CHECK(holds(reason_of(kernel), "not reached"));
 }
 
-TEST_CASE("a worker that was done and left with an error has failed all the same") {
+TEST_CASE("a host that exits with an error after its last message has failed") {
   for (const int code : {0, 2}) {
     Bench bench;
     CaseCollector collector(bench.job);
-    collector.take({{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}});
-    collector.take({{"type", "done"}});
+    collector.take(StageProgress{.stage = "timing", .engine = "kernel"});
+    collector.take(Done{});
     collector.finish({WorkerEnd::How::kExited, code, 1, 0}, 9);
     CHECK(engine_of(collector.report(), "kernel").verdict ==
           (code == 0 ? Verdict::kSkipped : Verdict::kRuntimeError));
   }
 }
 
-TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
+TEST_CASE("a host that ends by itself after an interrupt costs no engine its verdict") {
   Bench bench;
   CaseCollector collector(bench.job);
   collector.take(StageProgress{.stage = "timing", .engine = "kernel"});
@@ -195,7 +195,7 @@ TEST_CASE("an interrupted worker that left by itself was interrupted, and struck
   CHECK(collector.report().verdict == Verdict::kSkipped);
 }
 
-TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
+TEST_CASE("a host that ends while profiling costs the profile, not the verdict") {
   Bench bench;
   bench.job.profile = true;
   bench.run();
@@ -214,7 +214,7 @@ TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
   CHECK(holds(kernel.profile_reason, "HANG"));
 }
 
-TEST_CASE("lines of a pipe come whole, however they were cut") {
+TEST_CASE("lines of a pipe are whole, however the pipe cut them") {
   LineReader reader;
   std::vector<FromHost> got;
   const auto take = [&](const FromHost& m) { got.push_back(m); };

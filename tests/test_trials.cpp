@@ -1,4 +1,4 @@
-// `mkbench parity` in a host: every check and no clock, with scripted engines.
+// `mkbench parity` in a host, with scripted engines: every check, nothing timed.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -15,14 +15,14 @@ using testing::Bench;
 using testing::engine_of;
 using testing::holds;
 
-// Engines whose rule is simple enough for every cache length; near ties none.
+// A parity case of scripted engines, whose rule holds at every cache length and has no near ties.
 Bench parity_bench() {
   Bench bench;
   bench.job.whole_parity = true;
   bench.job.engines[0].yardstick = false;
   bench.job.n_gen = bench.job.blocks = 0;
   bench.job.ids.clear();
-  // The sweep's truth and baseline differ a little, or nothing could be divided by.
+  // The fp32-head run differs a little from the truth, because the ratios divide by its error.
   bench.scripts["eager-head-fp32"].runner_up = 0.05f;
   return bench;
 }
@@ -34,7 +34,7 @@ CheckStatus status_of(const EngineReport& e, Check check) {
   return result->status;
 }
 
-TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
+TEST_CASE("`parity` adds repeats, sweep and isolation, and takes no sample") {
   Bench bench = parity_bench();
   const CaseReport c = bench.run();
   const EngineReport& kernel = engine_of(c, "kernel");
@@ -49,7 +49,7 @@ TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
   }
   CHECK(kernel.parity->repeats_sha256.size() == 64);
   CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
-  // A fresh process says the same bits.
+  // A fresh process gives bit-equal ids and logits.
   CallbackSink sink([](const FromHost&) {});
   CHECK(hash_case_repeats(bench.job, bench.services, sink).hashes ==
         std::map<std::string, std::string>{{"kernel", kernel.parity->repeats_sha256}});
@@ -60,7 +60,7 @@ TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
   CHECK(engine_of(run, "kernel").parity->repeats_sha256.empty());
 }
 
-TEST_CASE("a cache length beyond every reference is wrong: only the sweep sees it") {
+TEST_CASE("only the sweep detects a token that is wrong at a cache length beyond every reference") {
   Bench bench = parity_bench();
   bench.scripts["kernel"].wrong = [](int, int position) { return position == 126; };
   const CaseReport c = bench.run();
@@ -76,7 +76,7 @@ TEST_CASE("a cache length beyond every reference is wrong: only the sweep sees i
   CHECK(engine_of(timed.run(), "kernel").verdict == Verdict::kPass);
 }
 
-TEST_CASE("a wrong token of the gate is localised, in `run` too") {
+TEST_CASE("a wrong token in the gate is localised, in `run` too") {
   Bench bench;
   bench.services.config = [config = bench.services.config](const std::string& model) {
     ModelConfig with_layers = config(model);
@@ -91,7 +91,7 @@ TEST_CASE("a wrong token of the gate is localised, in `run` too") {
 }
 
 TEST_CASE(
-    "of two references the larger R_rms stands, counts add up, and the first failure is told") {
+    "joining two references keeps the larger R_rms, adds counts, and tells the first failure") {
   ParityReport a, b;
   a.reference = "a", b.reference = "b";
   a.reference_sha256 = "1", b.reference_sha256 = "2";
@@ -135,7 +135,7 @@ TEST_CASE(
   CHECK(join_parity({b, a}).r_rms == 0.75);
 }
 
-TEST_CASE("the ratchet is asked for engine, card, model and reference") {
+TEST_CASE("the ratchet is looked up by engine, card, model and reference") {
   Bench bench = parity_bench();
   std::vector<RatchetKey> asked;
   bench.services.ratchet = [&](const RatchetKey& key) -> std::optional<double> {

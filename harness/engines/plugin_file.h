@@ -6,13 +6,13 @@
 
 namespace mkbench {
 
-// True for the names of engines that are plugins: paths that end in .so.
+// True where `engine` names a plugin: a path that ends in .so.
 inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so"); }
 
 // Throws Error(kBadInput) when there is no such file. Loads nothing.
 void check_plugin_file(const std::string& path);
 
-// Throws Error(kBadInput): "engine PATH: WHY".
+// Throws Error(kBadInput) with the message "engine PATH: WHY".
 [[noreturn]] void refuse_plugin(const std::string& path, const std::string& why);
 
 }  // namespace mkbench

@@ -1,5 +1,5 @@
-// The engines: one row each, constants only. Command line, list, plan, doctor and the hosts read
-// it.
+// The table of engines: one row each, constants only. Command line, list, plan, doctor and the
+// hosts read it.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace mkbench {
 
-// What an engine claims about its arithmetic: which limits of parity apply to it.
+// What an engine claims about its arithmetic; the claim decides which limits of parity apply.
 enum class PrecisionClass {
   kBf16,            // rounds like eager
   kFp32Accumulate,  // rounds only the residual stream, the KV cache and the RoPE table
@@ -23,47 +23,49 @@ enum class HostKind { kCuda, kTorch };
 enum Role : unsigned {
   kCandidate = 1,  // --engine: judged and timed
   kYardstick = 2,  // --compare: a speed-up is quoted against it
-  kJudge = 4,      // parity needs it as B
+  kJudge = 4,      // parity compares candidates with it (the baseline)
 };
 
 struct EngineRow {
   std::string_view name;
   std::string_view help;      // one line
-  std::string_view settings;  // what is pinned about it, one line; empty where nothing is
+  std::string_view settings;  // pinned library settings, one line; empty: none
   HostKind host;
   PrecisionClass precision;
-  unsigned roles;  // of Role
-  bool cuda, cpu;  // devices
+  unsigned roles;  // bits of Role
+  bool cuda, cpu;  // the devices that it can run on
 
   bool runs_on(bool on_cuda) const { return on_cuda ? cuda : cpu; }
 };
 
-// Every engine that has a name; a path that ends in .so is one besides.
+// Every engine that has a name. Plugins (paths that end in .so) have no row.
 std::span<const EngineRow> engine_rows();
 // Null for a name that no row has.
 const EngineRow* find_engine(std::string_view name);
 // Whether an engine's logits are rounded to bf16. Plugins are taken to keep fp32.
 bool rounds_logits(std::string_view name);
-// Names of the rows with this role, in the table's order.
+// The names of the rows with `role`, in the table's order.
 std::vector<std::string> engine_names(Role role);
 
-// In place of a yardstick: the judge judges all the same, and is not timed.
+// --compare none: the judge still judges, but is not timed, and no speed-up is quoted.
 inline constexpr char kNoBaseline[] = "none";
-// The engine that judges parity (B).
+// The engine that judges parity (the baseline).
 inline constexpr char kJudgeName[] = "eager";
-// Runs of the judge: the truth T (fp32), and B' (the last matmul in fp32).
+// Two more runs of the judge: the truth (all in fp32), and the run with an fp32 head (only the last
+// matmul in fp32).
 inline constexpr char kTruthName[] = "eager-fp32";
 inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
 
-// "megakernel" is the best CUDA kernel that can run here: ring where it can, else plain. Other
-// names stand for themselves.
+// "megakernel" resolves to ring where ring can run, else to plain. All other names resolve to
+// themselves.
 inline constexpr char kMegakernel[] = "megakernel";
 std::string resolve_engine(const std::string& name, bool ring_runs);
 
-// The candidate of a run that names none.
+// The candidate of a run without --engine.
 std::string default_engine(bool cuda);
 
-// Which engine a run of this name belongs to: T and B' are runs of the judge.
+// The engine that the run `name` belongs to: the truth and the run with an fp32 head belong to the
+// judge.
 std::string engine_of_run(const std::string& name);
 
 }  // namespace mkbench

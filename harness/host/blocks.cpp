@@ -19,14 +19,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostRepeats = 2;  // of a sample whose clocks disagree
+constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
 
 double ms_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
 
-// --test-worker MODE:ENGINE, in the second block (the first where there is one only): what the
-// parent must cope with.
+// --test-worker MODE:ENGINE, for tests of the parent: misbehaves in the second block, or in the
+// only one.
 void misbehave(const CaseJob& job, const std::string& engine, int block) {
   const size_t colon = job.test_worker.find(':');
   if (colon == std::string::npos || job.test_worker.substr(colon + 1) != engine) return;
@@ -41,14 +41,14 @@ void misbehave(const CaseJob& job, const std::string& engine, int block) {
   if (mode == "memory") throw std::bad_alloc();
 }
 
-// What a run left behind besides its ids.
+// What judge_sample() needs of a run besides its ids.
 struct Traces {
   int64_t launches = 0;
-  int kv_rows = 0;  // of a prefill test: rows whose checksum was compared with the first prefill's
+  int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
   bool kv_equal = true;
 };
 
-// Checks of a finished sample, worst first. Fills validity and receipts.
+// Checks a finished sample, gravest failure first, and fills in its validity and receipts.
 Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
                      const std::vector<int32_t>& expected, int wanted_receipts) {
   const auto invalid = [&](Verdict verdict, std::string reason) {
@@ -137,7 +137,8 @@ class BlockRunner {
     }
   }
 
-  // To the end of the timed prompt. An engine without snapshots prefills again, off the clock.
+  // Sets the engine to the end of the timed prompt. An engine without snapshots prefills again,
+  // outside the timed part.
   void start_again(Contestant& c) const {
     if (c.engine->capabilities().snapshots) {
       c.engine->restore(c.start);
@@ -164,8 +165,8 @@ class BlockRunner {
     }
   }
 
-  // A host that is taken away for a moment shows as clocks that disagree: such a run is dropped and
-  // made again, a few times at most, and the sample says how often.
+  // Where the system suspends this process for a moment, the clocks of the run disagree: the run is
+  // dropped and repeated, at most kMostRepeats times, and the sample says how often.
   void take_sample(Contestant& c, int block, int place) {
     for (int repeats = 0;; ++repeats) {
       Sample sample;
@@ -198,12 +199,12 @@ class BlockRunner {
     sample.tokens = tokens_;
     sample.start_ms = ms_between(case_start_, begin);
     sample.times = engine.last_times();
-    // The engine's own idea of host time is not asked: the clock around the call is the harness's.
+    // The harness's clock around the call counts, not the host time that the engine reports.
     sample.times.host_ms = ms_between(begin, end);
     return {.launches = engine.launch_count() - before};
   }
 
-  // A prefill test: the tokens that follow, untimed, show that the KV rows are right.
+  // Times a prefill; the untimed tokens that follow show that its KV rows are right.
   Traces time_prefill(Contestant& c, Sample& sample) {
     Engine& engine = *c.engine;
     engine.reset();
@@ -218,7 +219,7 @@ class BlockRunner {
       sample.times.host_ms = ms_between(begin, end);
     }
     sample.tokens = job_.n_prompt;
-    // Every row equals that of the prefill whose continuation is checked too.
+    // The KV rows must equal those of the first prefill, whose continuation is checked too.
     const bool compared = engine.capabilities().snapshots;
     const bool equal = !compared || engine.save().kv_checksum == c.start.kv_checksum;
     const int64_t before = engine.launch_count();
@@ -238,8 +239,8 @@ class BlockRunner {
     ms_per_token_[c.name].push_back(sample.ms_per_token());
   }
 
-  // Whether every comparison's interval (or, with one engine, its own) is as narrow as
-  // --target-rel-ci asks.
+  // True where every speed-up's interval (with one engine, the interval of its time) is as narrow
+  // as --target-rel-ci asks.
   bool narrow_enough() {
     const std::vector<double>& base = ms_per_token_[engines_.front()->name];
     for (const Contestant* c : engines_) {

@@ -1,5 +1,5 @@
-// The clock: interleaved blocks in which every engine decodes the same tokens from the same KV
-// cache.
+// The timed part of a case: interleaved blocks in which every engine decodes the same tokens from
+// the same KV cache.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@
 
 namespace mkbench {
 
-// Prefills every living contestant with the truth's prompt, warms up, and sends one sample message
-// an engine and block; --target-rel-ci may add blocks. Ids are compared after each clock has
-// stopped; an engine with a wrong or missing receipt, clocks that disagree or a launch counter that
-// does not fit leaves the case. Throws Interrupted between samples.
+// Prefills every contestant that is still in the case with the truth's prompt, warms up, and sends
+// one sample message for each engine and block; --target-rel-ci may add blocks. Ids are compared
+// after each clock has stopped; an engine with a wrong or missing receipt, clocks that disagree or
+// a launch counter that does not fit leaves the case. Throws Interrupted between samples.
 void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
                 std::vector<Contestant*> engines, ProgressWatch& watch, MessageSink& sink);
 

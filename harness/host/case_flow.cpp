@@ -30,7 +30,8 @@ std::string megabytes(int64_t bytes) {
   return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-// Rounded up so that cases of similar lengths take equal caches; never beyond what the model knows.
+// The context to allocate: rounded up so that cases of similar lengths take equal caches, and never
+// longer than the model allows.
 int context_for(int positions, int max_positions) {
   const int rounded = (positions + 63) / 64 * 64;
   return max_positions > 0 ? std::min(rounded, max_positions) : rounded;
@@ -59,8 +60,8 @@ class CaseFlow {
     if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
   }
 
-  // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
-  // else gives them.
+  // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
+  // done nothing else.
   RepeatsAnswer hash_repeats() {
     load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
@@ -93,7 +94,7 @@ class CaseFlow {
     if (services_.stop()) throw Interrupted{};
   }
 
-  // Never truncated: a context that the model does not know is refused with the numbers.
+  // Refuses a context longer than the model allows, with the numbers; nothing is truncated.
   void check_positions(const ModelConfig& config) const {
     const int64_t needed = int64_t{first_depth(job_)} + tokens();
     if (config.max_positions <= 0 || needed <= config.max_positions) return;
@@ -103,7 +104,7 @@ class CaseFlow {
                             job_.model, first_depth(job_), tokens(), needed, config.max_positions));
   }
 
-  // Says what the case will take and what there is, before anything is loaded.
+  // Sends how much memory the case will take and how much is free, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
     sink_.send(MemoryStated{memory.needed, memory.free});
@@ -151,7 +152,7 @@ class CaseFlow {
                            .settings = services_.settings(c.name)}});
   }
 
-  // The judge first: where it fails, no other engine is judged.
+  // Judges every engine, the judge itself first: where the judge fails, no other engine is judged.
   void gate(CaseReferences& references) {
     Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
     for (Contestant& c : contestants_) {
@@ -176,7 +177,7 @@ class CaseFlow {
     }
   }
 
-  // Parity of every engine on the weights that the references were made of.
+  // Judges the parity of every engine, on the weights from which the references were made.
   CaseReferences judge_all() {
     load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
@@ -193,8 +194,8 @@ class CaseFlow {
     context_ = std::max(timed_context(), parity_context);
   }
 
-  // An earlier case of the run has judged these engines on these weights: its findings stand, and
-  // every timed token of this case is checked all the same.
+  // Takes over the findings of an earlier case of the run, which has judged these engines on these
+  // weights. Every timed token of this case is checked nevertheless.
   CaseReferences take_judged() {
     load(timing_model(), first_depth(job_));
     check_positions(weights_.config);
@@ -207,7 +208,7 @@ class CaseFlow {
       c.verdict = Verdict::kPass;
       send_verdict(sink_, c.name, c.verdict, "");
     }
-    // The closed form needs no reference.
+    // Timed tokens of analytic weights are checked by the closed form, which needs no reference.
     return is_analytic(find_model(job_.model)) ? CaseReferences{}
                                                : find_case_references(job_, services_, weights_);
   }
@@ -216,8 +217,9 @@ class CaseFlow {
     return context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions);
   }
 
-  // The engines on the timed weights: other lags for the timed depth are the same shapes with other
-  // planted layers. False when the judge could not be made again: without it nothing is timed.
+  // Makes the engines on the timed weights. The lag set of the timed depth may differ from that of
+  // parity: equal shapes, other planted layers. Returns false where the judge could not be made
+  // again; nothing is timed then.
   bool make_timed_engines(const CaseReferences& references) {
     if (loaded_ != timing_model()) {
       watch_.end();
@@ -225,7 +227,7 @@ class CaseFlow {
       weights_ = ModelWeights{};
       load(timing_model(), first_depth(job_));
     }
-    // A judge that is not timed still helps to find a truth that is not known.
+    // Where the truth of the timed tokens is not known, finding it needs the judge, timed or not.
     const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
     for (Contestant& c : contestants_) {
       if (c.alive && !c.engine && (c.timed() || !known))
@@ -238,7 +240,7 @@ class CaseFlow {
     return false;
   }
 
-  // Their memory, and the card's attention, belong to the engines that are timed.
+  // Destroys the engines that are not timed: memory and card are left to the timed ones.
   void drop_untimed_engines() {
     watch_.end();
     for (Contestant& c : contestants_) {
@@ -279,8 +281,8 @@ class CaseFlow {
     return truth;
   }
 
-  // The truth's own path; for an engine that leaves it at a near tie, the engine's path once the
-  // truth has confirmed every id of it.
+  // Expects the truth's own path; from an engine that leaves this path at a near tie, expects the
+  // engine's path, once the truth has confirmed every id of it.
   TimedTruth live_truth() {
     check_stop();
     const int vocab = weights_.config.shape.vocab;
@@ -338,10 +340,10 @@ class CaseFlow {
   const FlowServices& services_;
   MessageSink& sink_;
   ModelWeights weights_;
-  std::string loaded_;  // which model they are
+  std::string loaded_;  // the model that weights_ are of
   std::vector<Contestant> contestants_;
   int context_ = 0;
-  ProgressWatch watch_;  // last: its thread ends before the engines do
+  ProgressWatch watch_;  // last member: its thread ends before the engines are destroyed
 };
 
 }  // namespace
@@ -356,8 +358,8 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   const auto add = [&](const std::string& name) {
     memory.needed += services.bytes({.name = name, .max_context = context}, config);
   };
-  // The judge's run with an fp32 head (and the truth, where no reference is committed) lives beside
-  // the engines for a while.
+  // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
+  // memory beside the engines for a while.
   const ModelRow* row = find_model(job.model);
   const bool judges = !job.judged || !is_analytic(row);
   for (const CaseEngine& engine : job.engines) {

@@ -1,5 +1,5 @@
-// One case from loading to the last sample: memory, weights, references, the gates of the judge and of
-// each other engine, and then the clock. Results leave as messages, whatever carries them.
+// One case from loading to the last sample: memory, weights, references, the gates of the judge and
+// of each other engine, and then the timed part. All results are sent to a MessageSink.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace mkbench {
 
 struct CaseMemory {
-  int64_t needed = 0;  // by all engines of the case, and by the runs that judge them
-  int64_t free = 0;    // of the job's device; 0 where it cannot be asked
+  int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
+  int64_t free = 0;    // on the job's device; 0: not known
 };
 
-// Bytes of the job's device that the case will take, and what is free now. `config` may be a
-// planned one.
+// Bytes of the job's device that the case will take, and the bytes that are free now. The weights
+// need not exist yet.
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
 
-// What a fresh process says of the repeated prompts. Engine errors pass through.
+// Runs the repeated prompts in this process, which must be a fresh one. Engine errors pass through.
 RepeatsAnswer hash_case_repeats(const CaseJob& job, const FlowServices& services,
                                 MessageSink& sink);
 

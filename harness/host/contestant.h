@@ -1,5 +1,4 @@
-// An engine of a case: what it is asked to do, how it has fared, and how failures of it become
-// messages.
+// An engine of a case: its roles, its verdict so far, and how its failures become messages.
 #pragma once
 
 #include <memory>
@@ -33,7 +32,7 @@ inline void send_case_verdict(MessageSink& sink, Verdict verdict, const std::str
   sink.send(VerdictGiven{"", verdict, reason});
 }
 
-// The engine is out of the case.
+// Removes the engine from the case and sends its verdict.
 inline void fail_engine(MessageSink& sink, Contestant& c, Verdict verdict,
                         const std::string& reason) {
   c.verdict = verdict;
@@ -41,12 +40,12 @@ inline void fail_engine(MessageSink& sink, Contestant& c, Verdict verdict,
   send_verdict(sink, c.name, verdict, reason);
 }
 
-// Thrown where a failure of one engine leaves the process unfit for the others (a sticky CUDA
-// error).
+// Thrown where a failure of one engine makes the process useless for the other engines (a sticky
+// CUDA error).
 struct CaseOver {};
 
-// Runs `work` for one engine; what it throws becomes a verdict on that engine. Defects of a
-// reference concern the whole case and pass through, as do interrupts.
+// Runs `work` for one engine; an exception becomes a verdict on that engine. Defects of a reference
+// concern the whole case and pass through, as do interrupts.
 template <typename Work>
 void guard_engine(MessageSink& sink, Contestant& c, const Work& work) {
   try {

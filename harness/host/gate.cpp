@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-// What find_references() calls the model.
+// The name under which find_references() files the model.
 std::string reference_name(const std::string& model, const ModelShape& shape) {
   const ModelRow* row = find_model(model, shape);
   return row != nullptr ? std::string(row->parity_set) : model_folder_name(model);
@@ -42,7 +42,7 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
     if (reference.token_only) {
-      // Published ids of the real weights: nobody published a hash of the tensors with them.
+      // Published ids come without a hash of the weights that made them; the check accepts that.
       check_reference_weights(reference, weights);
       token_only.push_back(std::move(reference));
       continue;
@@ -54,7 +54,7 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
   if (result.all.empty()) {
     if (has_committed_truth(row) || (job.require_reference && token_only.empty()))
       no_reference(job, name);
-    // Published ids alone decide no margin: the truth of these weights is computed besides, unless
+    // Published ids alone give no margins, so the truth of these weights is computed too, unless
     // only committed references may judge.
     result.live = !job.require_reference;
   }
@@ -131,7 +131,7 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
                        ParityOptions& options) const {
   options.ratchet_key.reset();
   options.ratchet.reset();
-  if (reference.sha256.empty()) return;  // live
+  if (reference.sha256.empty()) return;  // a live reference has none
   const EngineCapabilities capabilities = engine.capabilities();
   options.ratchet_key = RatchetKey{.engine = capabilities.name,
                                    .card = card_of(capabilities.device),
@@ -166,8 +166,8 @@ bool Gate::pass_judge(Contestant& contestant) {
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
                                         [](const GreedyReference& r) { return !r.token_only; });
     if (has_logits) {
-      // The judge's own logits are rounded to bf16, so its error against the truth is no ratio; the
-      // run with the last matmul in fp32 has one.
+      // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
+      // ratios come from the judge's run with the last matmul in fp32.
       const std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
       const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
       report.r_rms = ratios.r_rms;
@@ -194,8 +194,9 @@ bool Gate::pass_judge(Contestant& contestant) {
   return true;
 }
 
-// What the prompts have shown stands, whatever the trials end with: it is sent before they begin,
-// and an engine that has failed already is not excused by an error that follows from its fault.
+// The report of the prompts is sent before the trials begin, so it stands however the trials end.
+// An error in the trials does not replace the verdict of an engine that has failed already: the
+// error may follow from that engine's fault.
 void Gate::run_trials(Trials& trials, Contestant& contestant, ParityReport& report) {
   send_parity(contestant.name, report);
   try {

@@ -1,5 +1,5 @@
-// The gate of a case: which references there are for these weights, whether the judge (the engine that
-// parity compares with) passes them, and then each other engine.
+// The gate of a case: finds the references for the weights, holds the judge (the engine that parity
+// compares with) to them, and then each other engine.
 #pragma once
 
 #include <optional>
@@ -17,22 +17,23 @@ namespace mkbench {
 
 // The references that judge a case.
 struct CaseReferences {
-  // With logits, token-only ones merged into one, or none yet (live).
+  // References with logits, and one that merges all token-only ones. Empty for a live case until
+  // the live reference is made.
   std::vector<GreedyReference> all;
   bool live = false;  // a truth has to be (or was) computed in this run
 };
 
-// Committed references that fit `weights`, or the decision to judge live.
-// Throws Error(kInvalidReference): none for a model whose references are committed or under
-// --require-reference (naming the command that makes one), one made from other weights, or one that
-// contradicts the closed form.
+// Finds the committed references that fit `weights`, or decides to judge live.
+// Throws Error(kInvalidReference) where a model whose references are committed has none, where
+// --require-reference finds none (naming the command that makes one), for a reference made from
+// other weights, and for one that contradicts the closed form.
 CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
                                     const ModelWeights& weights);
 
-// Most positions that judging by `references` takes.
+// The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
-// Steps after each prompt of a live reference.
+// Number of steps after each prompt of a live reference.
 inline constexpr int kLiveSteps = 32;
 
 class Trials;
@@ -49,8 +50,8 @@ class Gate {
         watch_(watch),
         sink_(sink) {}
 
-  // Holds the judge to the references (and first makes the live one, where that is needed). True
-  // when it passed; else the messages that say INVALID_REFERENCE are sent.
+  // Holds the judge to the references, and first makes the live reference where one is needed.
+  // Returns true where the judge passed; else sends the messages that say INVALID_REFERENCE.
   bool pass_judge(Contestant& contestant);
   // Judges a candidate, or a yardstick that is not the judge; sends its verdict and parity report.
   void judge_engine(Contestant& contestant);
@@ -71,16 +72,16 @@ class Gate {
   const int max_context_;
   ProgressWatch& watch_;
   MessageSink& sink_;
-  Engine* judge_ = nullptr;  // once it has passed
+  Engine* judge_ = nullptr;  // set once the judge has passed
 };
 
-// The same before any weights are there; a reference that cannot be read counts nothing here and is
-// refused by find_case_references().
+// parity_positions() before the weights are loaded. A reference that cannot be read is ignored
+// here; find_case_references() refuses it later.
 int planned_parity_positions(const CaseJob& job, const FlowServices& services,
                              const ModelShape& shape);
 
-// The model whose weights and references judge `model`: the analytic checkpoint is judged on the lag
-// set of its parity set, every other model on itself.
+// The model whose weights and references judge `model`: the analytic checkpoint is judged on the
+// lag set of its parity set, every other model on itself.
 std::string parity_model(const std::string& model);
 
 }  // namespace mkbench

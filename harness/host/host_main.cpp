@@ -34,7 +34,7 @@ std::string read_all(int fd) {
   }
 }
 
-// The ceiling of the roofline, once a run.
+// Measures the ceiling of the roofline, once a run.
 CeilingAnswer answer(const CeilingJob& job, MessageSink& sink) {
   sink.send(StageProgress{.stage = "read bandwidth", .engine = ""});
   const ReadBandwidth b = measure_read_bandwidth(job.gpu);
@@ -126,8 +126,8 @@ int worker_main(int job_fd, int message_fd) {
   const nlohmann::json job = nlohmann::json::parse(read_all(job_fd), nullptr, false);
   if (!job.is_object()) return 2;
   do_job(job_from_json(job), sink);
-  // _exit() skips the destructors of CUDA and libtorch: all was sent, and they may hang after a
-  // fault.
+  // All messages were sent. _exit() skips the destructors of CUDA and libtorch, which may hang
+  // after a fault.
   _exit(0);
 }
 

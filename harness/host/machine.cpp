@@ -40,8 +40,8 @@ Json describe_cpu() {
           {"machine", system.machine}};
 }
 
-// Why ring cannot run each model; empty where it can. A model that does not exist is refused later,
-// with all that is wrong about it.
+// By model, why ring cannot run it; an empty text where ring can. For a model that does not
+// exist the text is the error; a later check refuses the model with all that is wrong about it.
 std::map<std::string, std::string> ring_obstacles(const ProbeJob& job) {
   std::map<std::string, std::string> result;
   for (const std::string& model : job.models) {

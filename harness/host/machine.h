@@ -1,4 +1,4 @@
-// What a host can say of its machine: the `environment` of reports, memory, and whether a GPU is
+// Facts about the machine of a host: the `environment` of reports, memory, and whether a GPU is
 // usable.
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace mkbench {
 
-// The machine and the GPU asked for. Touches CUDA and libtorch, so only a host calls it.
+// Describes the machine and GPU `job.gpu`. Touches CUDA and libtorch, so only a host calls it.
 ProbeAnswer probe_machine(const ProbeJob& job);
 
 // MemAvailable of /proc/meminfo, in bytes; 0 where it cannot be read.
 int64_t host_free_bytes();
 
-// Free bytes of GPU `gpu`; 0 where it cannot be asked.
+// Free bytes of GPU `gpu`; 0 where the driver does not answer.
 int64_t device_free_bytes(int gpu);
 
-// PCI address of GPU `gpu`, as NVML wants it; empty where it cannot be asked.
+// PCI address of GPU `gpu`, in the form that NVML takes; empty where the driver does not answer.
 std::string device_bus_id(int gpu);
 
 // Bytes a second at which all cores read a buffer larger than the caches; for estimates only.

@@ -1,4 +1,4 @@
-// The makers of all engines that are compiled in: those that mkbench_engine() names in CMake.
+// The makers of all engines that are compiled in: those that CMake's mkbench_engine() lists.
 #pragma once
 
 #include <span>

@@ -8,7 +8,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kRuns = 5;  // after one that is not counted
+constexpr int kRuns = 5;  // timed runs; one run before them is not counted
 
 struct Ablated {
   std::vector<double> runs_us;  // per token
@@ -36,7 +36,7 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
   return result;
 }
 
-// Fills `profile`; returns why it could not.
+// Fills in `profile`; returns why that failed, or an empty text.
 std::string profile_engine(const CaseJob& job, const FlowServices& services, Contestant& c,
                            ProgressWatch& watch, ProfileReport& profile) {
   struct Part {

@@ -1,5 +1,5 @@
-// Diagnostics after the clock: the ablations of each candidate, which say whether memory or the
-// dependency chain binds. They decide no verdict and are no samples.
+// Diagnostics after the samples: the ablations of each candidate show whether memory or the
+// dependency chain limits its speed. They decide no verdict and count as no samples.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// Sends one profile message an engine: times of both ablations at the job's depth and length, or
-// the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
+// Sends one profile message for each engine: times of both ablations at the job's depth and length,
+// or the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
 void run_profile(const CaseJob& job, const FlowServices& services,
                  const std::vector<Contestant*>& candidates, ProgressWatch& watch,
                  MessageSink& sink);

@@ -13,7 +13,7 @@
 namespace mkbench {
 namespace {
 
-// True when further lanes of this process can run.
+// Runs one lane; returns true where further lanes can run in this process.
 bool run_lane(size_t index, LaneRunner& runner, MessageSink& sink) {
   sink.send(LaneStarted{index});
   LaneDone message{.lane = index, .failing = {"error"}, .r_rms = {}, .note = ""};

@@ -6,8 +6,8 @@
 
 namespace mkbench {
 
-// Runs the lanes of `job` and sends what each showed. Ends early after a CUDA error, which poisons the
-// context for all later lanes.
+// Runs the lanes of `job` and sends the result of each. Ends early after a CUDA error, which
+// poisons the context for all later lanes.
 void run_selftest(const SelftestJob& job, MessageSink& sink);
 
 }  // namespace mkbench

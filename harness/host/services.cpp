@@ -27,7 +27,7 @@ const EngineMaker* find_maker(const std::string& run) {
   return nullptr;
 }
 
-// What the caller asks for, on the job's device.
+// The caller's request, filled in with the job's device.
 EngineRequest on_device_of(const CaseJob& job, EngineRequest request) {
   using Precision = EngineRequest::Precision;
   request.cuda = job.cuda();
@@ -39,7 +39,8 @@ EngineRequest on_device_of(const CaseJob& job, EngineRequest request) {
   return request;
 }
 
-// Whether the registry says that an engine runs on the request's device. A plugin says so itself.
+// Whether the registry lets the engine run on the request's device. A plugin is not in the registry
+// and refuses a device itself.
 bool runs_there(const EngineRequest& request) {
   const EngineRow* row = find_engine(engine_of_run(request.name));
   return row == nullptr || row->runs_on(request.cuda);
@@ -70,7 +71,7 @@ std::unique_ptr<Engine> make_plugin_engine(const EngineRequest& request,
                                .max_context = request.max_context});
 }
 
-// Faults inside a kernel need an engine that has hooks for them; those of the host side do not.
+// A fault inside a kernel needs an engine that has hooks for it; a fault on the host side does not.
 void require_plantable(const EngineRequest& request, const EngineMaker& maker) {
   if (request.fault == PlantedFault::kNone || maker.takes_kernel_faults) return;
   if (planted_fault_site(request.fault) != FaultSite::kKernel) return;
@@ -109,7 +110,7 @@ int64_t engine_bytes(const EngineRequest& request, const ModelConfig& config) {
 ModelConfig model_config(const std::string& model) {
   const ModelSpec spec = resolve_model(model);
   if (!is_analytic(spec.row)) return read_config(spec.folder / "config.json");
-  ModelConfig config;  // the rest is known when the weights are made
+  ModelConfig config;  // all else is set when the weights are made
   config.shape = spec.row->shape;
   config.tie_word_embeddings = spec.row->tied;
   return config;

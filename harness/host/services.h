@@ -1,5 +1,5 @@
-// What a case needs from outside: weights, references, engines, memory. Functions, so that tests
-// can script them.
+// What a case needs from outside: weights, references, engines, memory. All of it is functions, so
+// that tests can script them.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,31 @@ struct FlowServices {
   std::function<ModelConfig(const std::string& model)> config;
   // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
   std::function<ModelWeights(const std::string& model, int depth)> load;
-  // All references of a model by name, checked; empty if there is none.
+  // All references of a model by the model's name, checked; empty if there is none.
   std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
-  // Name, max_context and fault of the request are the caller's; the service fills in the rest.
+  // The caller sets name, max_context and fault of the request; the service fills in the rest.
   std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
-  // Switches an engine to an ablation and back; its weights stay. Returns why it has none, or an
-  // empty string.
+  // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
+  // ablations, or an empty string.
   std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
-  // R_rms that reports/ratchet.json commits; nothing where it has no such entry.
+  // The R_rms that reports/ratchet.json commits; empty where that file has no such entry.
   std::function<std::optional<double>(const RatchetKey&)> ratchet;
-  // Bytes of the job's device that the engine will take; as with make_engine.
+  // Bytes of the job's device that make_engine() would take for this request.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t()> free_bytes;                             // of the job's device
   std::function<std::string(const std::string& engine)> settings;  // pinned library settings
-  // Before each timed part: what prepared it is written back from L2 (l2_flush.h). Nothing on a
-  // CPU.
+  // Called before each timed part, so that no data of the preparation waits in L2 to be written
+  // back (l2_flush.h). Does nothing on a CPU.
   std::function<void()> flush_l2;
-  std::function<RangeGuard(const char* name)> range;  // a literal
-  // What limits the card's clocks right now, as the driver names it; empty on a CPU. Asked outside
-  // every timed part.
+  std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
+  // The driver's name for what limits the card's clocks right now; empty on a CPU. Called outside
+  // of timed parts only.
   std::function<std::string()> throttle;
-  std::function<bool()> stop;  // Ctrl-C has come
+  std::function<bool()> stop;  // true after Ctrl-C
 };
 
-// Config of a model before its weights are loaded; max_positions is 0 where only the weights know
-// it. Throws Error(kBadInput).
+// Config of a model before its weights are loaded; max_positions is 0 where it follows from the
+// weights. Throws Error(kBadInput).
 ModelConfig model_config(const std::string& model);
 
 // The services of a real host: libtorch, the kernels, this machine.

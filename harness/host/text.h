@@ -1,4 +1,4 @@
-// Token ids as a person reads them.
+// Token ids as readable text.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace mkbench {
 
-// One id: a printable byte as itself, other bytes escaped, where the vocabulary is the tiny
-// checkpoints' byte-level one; the id in decimals elsewhere (there is no tokenizer in mkbench).
+// The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
+// for itself and other bytes are escaped; in other vocabularies the text is the id in decimals
+// (mkbench has no tokenizer).
 std::string token_text(const ModelShape& shape, int32_t id);
 
-// A generated sequence: text without separators for bytes, ids with spaces otherwise.
+// The text of a sequence: bytes without separators, other ids with spaces between them.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);
 
 }  // namespace mkbench

@@ -19,17 +19,17 @@ bool has_state(const std::vector<int32_t>& ids) {
   return std::all_of(ids.begin(), ids.end(), [](int32_t id) { return synthetic_state(id) >= 0; });
 }
 
-// The committed prompt of one id (or of exactly the ids asked for) with the longest continuation of
-// logits' reference.
+// A committed prompt of one id (or of exactly the ids asked for) whose continuation is strict and
+// at least `tokens` long; null where there is none.
 const ReferencePrompt* continued_prompt(const CaseJob& job,
                                         const std::vector<GreedyReference>& references,
                                         int tokens) {
   for (const GreedyReference& reference : references) {
-    // Either path of a near tie is right in published ids; and a live reference is no committed
-    // one.
+    // Published ids say nothing about near ties, after which another path is right too. A reference
+    // without a file is live, not committed.
     if (reference.token_only || reference.path.empty()) continue;
     for (const ReferencePrompt& prompt : reference.prompts) {
-      // Only a path without near ties is the path of every right engine.
+      // Only where a path has no near ties must every right engine follow it.
       if (prompt.set != "strict" || prompt.steps.size() < static_cast<size_t>(tokens)) continue;
       if (job.ids.empty() ? prompt.ids.size() == 1 : prompt.ids == job.ids) return &prompt;
     }
@@ -38,7 +38,7 @@ const ReferencePrompt* continued_prompt(const CaseJob& job,
 }
 
 std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shape) {
-  // Byte-level vocabularies: printable text, which is what the tiny checkpoints were trained on.
+  // Byte-level vocabularies get printable text, on which the tiny checkpoints were trained.
   const bool bytes = is_byte_level(shape);
   const uint64_t low = bytes ? 0x20 : 0, range = bytes ? 0x5f : static_cast<uint64_t>(shape.vocab);
   std::vector<int32_t> ids;
@@ -115,7 +115,7 @@ std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vo
   std::vector<float> logits;
   for (int start = 0; start < n; start += kMaxLogitSteps) {
     const int count = std::min(kMaxLogitSteps, n - start);
-    // forced[0] is ignored: the pending id, which is the path's own from the second chunk on.
+    // decode() ignores forced[0] and takes the pending id, which set_pending() sets below.
     std::vector<int32_t> inputs(static_cast<size_t>(count), 0);
     for (int i = 1; i < count; ++i) {
       inputs[static_cast<size_t>(i)] = path[static_cast<size_t>(start + i - 1)];

@@ -18,16 +18,17 @@
 namespace mkbench {
 namespace {
 
-// Lengths that are reached step by step; the edges go on from there. On a CPU the truth of a
-// length takes 5 ms, so half as many.
+// The sweep tests so many consecutive cache lengths, and beyond them only lengths around edges. On
+// a CPU the truth of one length takes 5 ms, so the number is half as large.
 constexpr int kSteppedLengths = 1025, kSteppedLengthsOnCpu = 513;
-// Of lag sets whose closed form begins far out.
+// Lengths swept for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;
-// A CPU takes a second a token from full-size weights: there the sweep ends early, and says so.
+// A CPU needs a second a token for full-size weights. Above this size its sweep ends early, and the
+// report says so.
 constexpr int64_t kParametersOfQuickSweep = 100'000'000;
 constexpr int kShortSweep = 33;
 
-// The step of a prompt at a position; null where the references have none.
+// Finds the step of prompt `name` at `position`; null where the references have none.
 const ReferencePrompt* find_prompt(const std::vector<GreedyReference>& references,
                                    const std::string& name, int position, int* step) {
   for (const GreedyReference& reference : references) {
@@ -102,7 +103,7 @@ void Trials::run(Engine& engine, const std::string& name,
   findings.conclude(report);
 }
 
-// The longest cache that memory and patience allow.
+// The longest cache that fits into memory and is swept in reasonable time.
 int Trials::longest_sweep() const {
   const ModelConfig& config = weights_.config;
   const bool slow =
@@ -140,7 +141,8 @@ void Trials::sweep(const std::string& name, Findings& findings) {
       sweep_closed_form(name, services_.load(job_.model, 0), findings);
     }
   } else {
-    // Long lags make a token depend on far rows: each set from where its closed form begins.
+    // Long lags make a token depend on rows far back. Each lag set is swept from the depth at which
+    // its closed form begins.
     sweep_closed_form(name, weights_, findings);
     for (const char* lagset : {"deep", "far"}) {
       if (synthetic_min_depth(lagset) + kFarSteppedLengths > longest_sweep()) continue;

@@ -1,5 +1,5 @@
-// The part of the gate that only `mkbench parity` takes time for: repeats, isolation, the sweep of
-// cache lengths. And, where a check has failed, where the failure begins.
+// The checks that only `mkbench parity` makes: repeats, isolation, the sweep of cache lengths. In
+// `run` too: where a check has failed, the place at which the failure begins.
 #pragma once
 
 #include <string>
@@ -23,12 +23,12 @@ class Trials {
         max_context_(max_context),
         watch_(watch) {}
 
-  // Adds the checks repeats, sweep and isolation to the report of a judged engine. `prompts`: those
-  // that are repeated, by their ids.
+  // Adds the checks repeats, sweep and isolation to the report of a judged engine. `prompts` are
+  // repeated.
   void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
            ParityReport& report);
-  // Fills report.localised after FAIL_FIDELITY or FAIL_TOKEN; whatever goes wrong on the way is
-  // told there.
+  // Fills in report.localised after FAIL_FIDELITY or FAIL_TOKEN; an error on the way is written
+  // there too.
   void localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                         const std::vector<GreedyReference>& references, ParityReport& report);
 
@@ -47,11 +47,11 @@ class Trials {
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
-  std::vector<std::string> covered_;  // by the sweep
+  std::vector<std::string> covered_;  // cache lengths that the sweep has tested, as text
 };
 
-// The prompts that are repeated in this process and in fresh ones: of the first reference with
-// logits, or of a live one before it is made.
+// The prompts that are repeated in this process and in fresh ones: those of the first reference
+// with logits, or those of the live reference where it is not made yet.
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
                                               const std::vector<GreedyReference>& references);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kEver = std::numeric_limits<int>::max();
 
-// Depths that stand for a range of positions, and where that range ends.
+// A depth that is measured in place of a range of positions, and the end of that range.
 struct DepthRange {
   int depth, until;
 };
@@ -27,16 +27,17 @@ constexpr DepthRange kDepths[] = {{0, 48},      {64, 128},    {256, 704},    {96
                                   {1984, 3000}, {4032, 6000}, {8128, 12000}, {16320, kEver}};
 static_assert(std::size(kDepths) <= ring::kPaceRanges);
 constexpr int kInFlight[] = {2, 3, 4, 5, 6};
-// Gaps, in hundredths of the time that a block has for a copy when nothing is paced: first a coarse
-// sweep for every number of copies, then the neighbours of the quickest.
+// Gaps between copies, in hundredths of the time that a block has for one copy without pacing. The
+// first sweep is coarse, for every number of copies in flight; the finer one tries gaps beside the
+// quickest.
 constexpr int kGapHundredths[] = {0, 72, 80, 88, 96};
 constexpr int kFinerHundredths[] = {-4, 4};
 constexpr int kSplits[] = {96, 128, 192};
 constexpr int kTokens = 64, kLaunches = 3;
-// Positions at which the choice of a split matters.
+// The positions at which splits are compared, because the choice matters there.
 constexpr int kSplitDepth = 96, kSplitTokens = 96;
 
-// Median over launches of the microseconds a token, by CUDA events.
+// Microseconds a token by CUDA events; median over launches.
 double time_launches(Engine& engine, int depth, int tokens) {
   std::vector<double> us;
   for (int i = 0; i < kLaunches; ++i) {
@@ -51,7 +52,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
   return us[kLaunches / 2];
 }
 
-// The longest depth of the sweep that fits into free memory, with room for the rest.
+// The longest depth of the sweep that fits into free memory and leaves some of it free.
 int deepest(const TuneJob& job, const ModelConfig& config) {
   int most = 0;
   for (const DepthRange& range : kDepths) {
@@ -72,7 +73,7 @@ const TunedTime& quickest(const Times& times) {
                            [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
-// One ring engine, timed at paces and splits.
+// Times one ring engine at several paces and splits.
 struct Sweep {
   Engine& engine;
   const ModelShape& shape;
@@ -84,7 +85,7 @@ struct Sweep {
     return time_launches(engine, depth, tokens);
   }
 
-  // Cycles that a block has for one copy at `depth` when nothing is paced.
+  // Cycles that a block has for one copy at `depth` without pacing.
   double cycles_a_copy(int depth) {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);
@@ -140,8 +141,8 @@ struct Sweep {
   }
 };
 
-// What is pasted into the table: the quickest pace of each range and of the LM head, and the
-// quickest split.
+// The row to paste into kernels/ring/tuning.cpp: the quickest pace of each range and of the LM
+// head, and the quickest split.
 std::string table_row(const TuneAnswer& result, int compute_major) {
   ring::Tuning tuning;
   tuning.card = result.gpu;
@@ -197,9 +198,10 @@ TuneAnswer tune_ring(const TuneJob& job, MessageSink& sink) {
     say(fmt::format("depth {}", range.depth));
     result.sweeps.push_back({range.depth, range.until, sweep.paces(range.depth)});
   }
-  // The last range that was measured holds for all positions beyond.
+  // The last measured range stands for all positions beyond it.
   result.sweeps.back().until = kEver;
-  // The pace of the positions at which the split is chosen, where they were swept.
+  // The sweep at the positions where splits are compared, if memory allowed it; else the first
+  // sweep.
   const size_t around_split = std::min<size_t>(1, result.sweeps.size() - 1);
   static_assert(kDepths[1].depth <= kSplitDepth && kSplitDepth < kDepths[1].until);
   say("LM head and split");

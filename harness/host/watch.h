@@ -1,5 +1,5 @@
-// Tells the parent where the running engine is, so that a hang can be told from slow work and a
-// crash has an address.
+// Tells the parent where the running engine is. The parent can then tell a hang from slow work, and
+// say where a crash happened.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class ProgressWatch {
   // ended (or replaced) before its engine is destroyed.
   void begin(const std::string& stage, const std::string& engine_name, const Engine* engine);
   void end() { begin("", "", nullptr); }
-  // How far the stage is, where that is known.
+  // Sets how far the stage has come, where that is known.
   void count(int done, int total);
 
  private:
@@ -41,8 +41,8 @@ class ProgressWatch {
   std::thread thread_;
 };
 
-// Ends the stage when it goes out of scope. Declared after the engine that the stage shows, it is
-// destroyed before it, also when something is thrown.
+// Ends the stage when it goes out of scope. A WatchEnd that is declared after the engine of the
+// stage is destroyed before that engine, also where an exception is thrown.
 class WatchEnd {
  public:
   explicit WatchEnd(ProgressWatch& watch) : watch_(watch) {}

@@ -123,11 +123,11 @@ EngineReport* CaseCollector::running_engine() {
   return progress_ ? engine(engine_of_run(progress_->engine)) : nullptr;
 }
 
-// A blow to one engine, or to the whole case where `guilty` is null. Engines that were not judged
-// yet say so, and what was measured of the others stands.
+// Gives `verdict` to one engine, or to the whole case where `guilty` is null. Engines that were not
+// judged yet get a reason that says so; measurements of the other engines stay in the report.
 void CaseCollector::strike(EngineReport* guilty, Verdict verdict, const std::string& reason) {
   if (guilty != nullptr) {
-    // What had been judged before stands.
+    // An earlier parity failure stays: the graver of the two verdicts counts.
     const bool failed = guilty->parity && !times_allowed(guilty->parity->verdict);
     guilty->verdict = failed ? worst({verdict, guilty->parity->verdict}) : verdict;
     guilty->reasons.push_back(reason);
@@ -148,8 +148,8 @@ void CaseCollector::strike(EngineReport* guilty, Verdict verdict, const std::str
   }
 }
 
-// A host's end strikes the engine that was running. Where that engine was only profiled it has
-// passed already, and lacks a profile.
+// The verdict of a host's end goes to the engine that was running. An engine that was only being
+// profiled has passed already: it keeps its verdict and goes without a profile.
 void CaseCollector::blame(Verdict verdict, const std::string& reason) {
   EngineReport* running = running_engine();
   if (running != nullptr && progress_->stage.starts_with(kProfileStage)) {
@@ -199,7 +199,7 @@ std::optional<JudgedCase> parity_memo(const CaseReport& c) {
     JudgedEngine& judged = memo.engines[e.worker_name];
     judged = {e, *e.parity};
     if (judged.parity.judged_in.empty()) judged.parity.judged_in = c.name;
-    judged.parity.rows.clear();  // the table stands where it was judged
+    judged.parity.rows.clear();  // the table is in the report of the case that was judged
     judged.parity.first_divergence.reset();
   }
   return memo;

@@ -14,13 +14,13 @@ class CaseCollector {
  public:
   explicit CaseCollector(const CaseJob& job);
 
-  // Takes one message. What is no message of a case is told among the case's reasons.
+  // Takes one message. A message that does not belong to a case becomes one of the case's reasons.
   void take(const FromHost& message);
 
-  // Turns the way the host ended into verdicts: a death or a deadline strikes the engine that was
-  // running.
+  // Turns the way the host ended into verdicts: a crash or a missed deadline is the verdict of the
+  // engine that was running.
   void finish(const WorkerEnd& end, double deadline_s);
-  // The end of a job that was done in this process.
+  // Ends a case that ran in this process (--in-process).
   void finish_in_process(bool interrupted);
 
   CaseReport& report() { return report_; }
@@ -34,7 +34,7 @@ class CaseCollector {
   void blame(Verdict verdict, const std::string& reason);
   std::string where() const;
 
-  // One for each message of a case; the last one for all others.
+  // One overload for each message of a case; the last overload takes all other messages.
   void take_one(const StageProgress& m) { progress_ = m; }
   void take_one(const MemoryStated& m);
   void take_one(const ModelLoaded& m);
@@ -53,13 +53,12 @@ class CaseCollector {
 
   CaseReport report_;
   std::optional<ModelShape> shape_;
-  std::optional<StageProgress> progress_;  // the last one
+  std::optional<StageProgress> progress_;  // the last one received
   bool done_ = false, interrupted_ = false;
 };
 
-// What a finished case has found about the parity of its engines, for CaseJob::judged of later cases
-// of the same model in the same run; nothing unless every engine passed against committed
-// references.
+// The parity findings of a finished case, for CaseJob::judged of later cases of the same model in
+// the same run; empty unless every engine passed against committed references.
 std::optional<JudgedCase> parity_memo(const CaseReport& c);
 
 }  // namespace mkbench

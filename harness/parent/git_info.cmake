@@ -1,4 +1,4 @@
-# Run at every build: writes ${OUTPUT} with the commit, touching it only when something changed.
+# Runs at every build: writes the commit to ${OUTPUT}, and touches that file only when it changes.
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD
   OUTPUT_VARIABLE sha OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 set(dirty false)

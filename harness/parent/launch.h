@@ -1,4 +1,4 @@
-// Small jobs for a host whose whole answer is one message: probes of the machine, plans, the doctor.
+// Small jobs for a host, answered with one message: probes of the machine, plans, the doctor.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@ namespace mkbench {
 template <typename Message>
 struct WorkerAnswer {
   std::optional<Message> message;
-  std::string problem;                   // one line, where there is no message
-  ErrorKind kind = ErrorKind::kRuntime;  // of the problem
+  std::string problem;                   // one line, set where there is no message
+  ErrorKind kind = ErrorKind::kRuntime;  // kind of the problem
   bool hung = false;                     // killed at the deadline
   bool interrupted = false;
 
   bool ok() const { return message.has_value(); }
 };
 
-// Does one job in this process: what a host runs. main() hands it to the commands, so that the
-// parent's library needs no engine.
+// The function with which a host does its job, for doing a job in this process. main() passes it to
+// the commands, so that the parent's library links no engine.
 using DoJob = void (*)(const ToHost& job, MessageSink& sink);
 
-// Seconds that the examination of a machine may take: drivers that hang do so at the first call.
+// Deadline in seconds for probing a machine: a driver that hangs does so at the first call.
 inline constexpr double kProbeDeadlineS = 60;
 
 // Runs `job` in a host (in this process where `in_process` is given) and returns the message for
@@ -33,7 +33,7 @@ inline constexpr double kProbeDeadlineS = 60;
 WorkerAnswer<FromHost> run_small_job(const ToHost& job, double deadline_s, DoJob in_process,
                                      bool (*is_answer)(const FromHost&));
 
-// The message of type `Message` that `job` is answered with.
+// Runs `job` like run_small_job() and returns its answer, a message of type `Message`.
 template <typename Message>
 WorkerAnswer<Message> ask_worker(const ToHost& job, double deadline_s, DoJob in_process = nullptr) {
   WorkerAnswer<FromHost> any = run_small_job(job, deadline_s, in_process, [](const FromHost& m) {

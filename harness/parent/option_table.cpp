@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-// Refuses words that are not among `known`; `also` ends the list of these.
+// Refuses words that are not among `known`; the refusal lists the known words and then `also`.
 void check_words(std::string_view flag, const std::vector<std::string>& words,
                  const std::vector<std::string>& known, std::string_view also = "") {
   for (const std::string& word : words) {

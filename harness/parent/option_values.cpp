@@ -62,7 +62,7 @@ void append_range(std::string_view flag, const std::string& item, int minimum,
     if (values.size() > kMostValues) {
       bad_usage(fmt::format("--{}: '{}' stands for more than {} values", flag, item, kMostValues));
     }
-    // From 0 a factor cannot move on: 0-4096*2 is 0, 1, 2, 4, ...
+    // Zero times a factor stays zero, so 1 follows 0: "0-4096*2" is 0, 1, 2, 4, ...
     value = !multiply ? value + step : value == 0 ? 1 : value * step;
   }
 }

@@ -15,7 +15,7 @@ namespace mkbench {
 // Throws Error(kBadInput).
 [[noreturn]] void bad_usage(const std::string& message);
 
-// The whole of `text` as a number in [low, high]; `wanted` describes it in the refusal.
+// All of `text` as a number in [low, high]; `wanted` describes the number in the refusal.
 template <typename T>
 T parse_number(std::string_view flag, std::string_view text, T low, T high,
                std::string_view wanted) {

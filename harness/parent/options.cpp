@@ -40,8 +40,8 @@ std::vector<std::string> visible_names(unsigned groups) {
   bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command.name));
 }
 
-// Takes the command off the arguments: a first word that is no flag. Without one it is the first
-// row's.
+// Removes the command from the arguments: their first word, where that is no flag. Without such a
+// word the command is the table's first row.
 const CommandRow& take_command(std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];
@@ -82,7 +82,7 @@ void check_together(Options& options) {
 
 struct CliApp {
   CLI::App app;
-  std::vector<std::string> given;     // one a table entry
+  std::vector<std::string> given;     // one for each table entry
   std::vector<CLI::Option*> handles;  // null where the command has no such flag
   std::vector<std::string> arguments;
 };
@@ -128,7 +128,8 @@ void build_app(CliApp& cli, const CommandRow& command) {
     } else {
       cli.handles[i] =
           cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
-      // With the default separator: CLI11 would cut at a comma, and drop empty items.
+      // join() keeps its default separator: with a comma CLI11 would split the items and drop empty
+      // ones.
       if (flag.is_list()) cli.handles[i]->join();
     }
     if (flag.hidden) cli.handles[i]->group("");
@@ -182,7 +183,7 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
       value.text = "on";
       value.source = "command line";
     } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
-      value.text = *text;  // an empty variable is one that is not set
+      value.text = *text;  // an empty variable counts as not set
       value.source = "environment";
     }
     const bool given = value.source != "default";

@@ -20,7 +20,7 @@ struct CommandRow;
 
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 
-// One flag's value as it was given; what meta.options of a report holds.
+// One flag's value as it was given, for meta.options of a report.
 struct OptionValue {
   std::string name;
   std::string text;
@@ -29,8 +29,8 @@ struct OptionValue {
 
 struct Options {
   const CommandRow* command = nullptr;
-  std::vector<std::string> arguments;  // positional ones
-  bool whole_parity = false;           // every check of parity, and no clock
+  std::vector<std::string> arguments;  // positional arguments
+  bool whole_parity = false;           // every check of parity, nothing timed
 
   std::vector<std::string> compare;
   std::vector<std::string> engines;  // empty: the device's default
@@ -54,24 +54,24 @@ struct Options {
   std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
-  double timeout_s = 0;  // of one case
+  double timeout_s = 0;  // deadline of one case
   bool profile = false;  // ablations after the samples
   bool in_process = false;
   bool faults = false;            // selftest: plant the faults of the table
-  std::vector<std::string> rows;  // of them; empty: all
+  std::vector<std::string> rows;  // faults to plant; empty: all
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;
   bool verbose = false;
 
-  PlantedFault fault = PlantedFault::kNone;  // planted in the candidates: tests of the gate
-  std::string test_worker;                   // "hang:ENGINE" etc.: tests of the parent
+  PlantedFault fault = PlantedFault::kNone;  // planted in the candidates, to test the gate
+  std::string test_worker;                   // "hang:ENGINE" etc., to test the parent
 
   std::vector<OptionValue> values;    // of every flag of the command, in table order
   std::vector<std::string> warnings;  // about the environment, for stderr
 };
 
-// How a command line asks to end without a run.
+// What a command line that ends without a run (--help, --version) prints.
 struct EarlyExit {
   int exit_code = 0;
   std::string text;  // for stdout
@@ -88,7 +88,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 // Commands take flags by groups.
 enum FlagGroup : unsigned {
   kMeasureFlags = 1,  // what is timed, and how
-  kJudgeFlags = 2,    // what is judged, and the report of it
+  kJudgeFlags = 2,    // what is judged, and how it is reported
   kDeviceFlags = 4,   // cpu or cuda
   kCardFlags = 8,     // which card, and for how long
   kOutFlags = 16,     // where files go
@@ -103,19 +103,19 @@ struct Flag {
   std::string_view default_text;  // parsed like a given value; empty = none
   std::string_view help;
   FlagGroup group;
-  bool hidden;  // works, but is for tests: not in --help
+  bool hidden;  // for tests: works, but --help does not show it
   void (*apply)(Options&, const std::string& text);
 
   bool is_switch() const { return value.empty(); }
-  // May be repeated; the values are joined by commas.
+  // True for a flag that may be repeated; its values are joined by commas.
   bool is_list() const { return value == "LIST" || value == "L"; }
-  // MKBENCH_ and the name in upper case.
+  // The environment variable: MKBENCH_ and the name in upper case.
   std::string env() const;
 };
 
 const std::vector<Flag>& flag_table();
 
-// How mkbench was called, beside its options.
+// What a command needs about the call of mkbench besides the options.
 struct Invocation {
   const std::vector<std::string>& argv;
   DoJob do_job;  // does a job in this process: --in-process
@@ -125,10 +125,10 @@ struct Invocation {
 struct CommandRow {
   std::string_view name;
   std::string_view help;       // one line
-  std::string_view arguments;  // positional ones, as --help shows them; empty: there are none
-  unsigned flags;              // of FlagGroup
+  std::string_view arguments;  // positional arguments as --help shows them; empty: none
+  unsigned flags;              // bits of FlagGroup
   std::string_view implies;    // a switch that the command turns on; empty: none
-  // Refuses wrong arguments, and sets what the command means. Null: nothing of the kind.
+  // Refuses wrong arguments and sets the options that the command implies. Null: nothing to do.
   void (*prepare)(Options&);
   // Returns the process's exit code.
   int (*run)(const Options&, const Invocation&);
@@ -136,7 +136,7 @@ struct CommandRow {
 std::span<const CommandRow> command_rows();
 
 // Parses `args` (without the program's name): command line > environment > default.
-// `environment_names` are those of all MKBENCH_* variables that exist, to warn about unknown ones.
+// `environment_names` lists all MKBENCH_* variables that exist, to warn about unknown ones.
 // Throws Error(kBadInput) naming the flag, and the nearest known one where it is unknown.
 ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
                                      const EnvironmentLookup& lookup,

@@ -1,4 +1,5 @@
-// The parent process: parse, then one command. It never touches CUDA or libtorch; workers do.
+// The parent process parses the command line and runs one command. Only hosts touch CUDA and
+// libtorch.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace mkbench {
 
-// `argv` with the program's name. `do_job` serves --in-process. Returns the exit code; what is
-// thrown on the way is printed as one line.
+// `argv` includes the program's name. `do_job` does the jobs of --in-process. Returns the exit
+// code; an exception is printed as one line.
 int parent_main(const std::vector<std::string>& argv, DoJob do_job);
 
 }  // namespace mkbench

@@ -54,7 +54,7 @@ std::string ring_obstacle_of(const Probe& probe, const std::string& model) {
   return found != probe->ring_obstacles.end() ? found->second : "it was not asked for this model";
 }
 
-// The judge, then the yardsticks: parity needs the judge also where nobody is compared with.
+// Adds the judge, then the yardsticks: parity needs the judge even under --compare none.
 void choose_yardsticks(const Options& options, CaseJob& job) {
   job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
   if (job.whole_parity) return;
@@ -70,7 +70,8 @@ void choose_yardsticks(const Options& options, CaseJob& job) {
   }
 }
 
-// Resolved names, each once: megakernel is ring or plain, whichever can run the job's model.
+// Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
+// model, else plain.
 void choose_candidates(const Options& options, const Probe& probe, RunPlan& plan, CaseJob& job) {
   std::vector<std::string> engines = options.engines;
   if (engines.empty()) engines = {default_engine(plan.cuda)};
@@ -93,9 +94,9 @@ void choose_candidates(const Options& options, const Probe& probe, RunPlan& plan
   }
 }
 
-// Where a config says how far a model goes, a longer case is refused before anything is measured.
+// Refuses a case that is longer than the model's config allows, before anything is measured.
 void check_positions(const CaseJob& job, const ModelSpec& spec) {
-  if (is_analytic(spec.row)) return;  // the host checks, once it has made the weights
+  if (is_analytic(spec.row)) return;  // the host checks these once it has made the weights
   const ModelConfig config = read_config(spec.folder / "config.json");
   const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   const int64_t needed = first_depth(job) + tokens;

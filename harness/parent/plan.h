@@ -1,4 +1,4 @@
-// From options to jobs: which device, which engines, which cases.
+// Turns options into jobs: which device, which engines, which cases.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,23 @@
 
 namespace mkbench {
 
-// What a run is going to do.
+// The jobs of a run, and what is said about them before they start.
 struct RunPlan {
   bool cuda = false;
   std::string device_text;  // "cpu" or "cuda:0 NVIDIA H200"
   std::string banner;       // why auto fell back to the CPU; else empty
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;  // worth a line on stderr, nothing is amiss
+  std::vector<std::string> notes;  // lines for stderr that are no warnings
   std::vector<CaseJob> jobs;
 };
 
-// The models of a run on a GPU, or on a CPU: those asked for, else the device's default.
+// The models of a run: those that --model names, else the default of the device (GPU or CPU).
 std::vector<std::string> models_of(const Options& options, bool cuda);
 
-// Plans a run for the machine that `probe` describes, or for a CPU when the probe failed: then it is
-// empty and `probe_problem` says why. Throws Error(kUnsupportedDevice) naming
-// --device cpu when cuda was asked for and is not there, Error(kBadInput) for models that do not
-// exist and for contexts longer than a model's config allows.
+// Plans a run for the machine that `probe` describes. A failed probe is empty, `probe_problem` says
+// why, and the run is planned for a CPU. Throws Error(kUnsupportedDevice) naming --device cpu where
+// cuda was asked for and is missing, Error(kBadInput) for models that do not exist and for contexts
+// longer than a model's config allows.
 RunPlan plan_run(const Options& options, const std::optional<ProbeAnswer>& probe,
                  const std::string& probe_problem);
 

@@ -1,4 +1,4 @@
-// Progress on stderr: a bar where a person looks on, a line now and then where a log is written.
+// Progress on stderr: a bar on a terminal, a line now and then in a log.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class ProgressDisplay {
 
   void start_case(const std::string& name, int number, int total);
   void show(const StageProgress& now);
-  // Takes the bar away before other text.
+  // Erases the bar before other text is printed.
   void clear();
 
  private:

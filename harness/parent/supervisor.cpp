@@ -30,7 +30,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A pipe whose two ends close themselves and stay out of other children.
+// A pipe that closes both ends when it is destroyed; other children do not inherit it.
 struct Pipe {
   std::array<int, 2> fd{-1, -1};
   Pipe() {
@@ -50,15 +50,15 @@ struct Pipe {
   }
 };
 
-// The child between fork and exec: only calls that are safe there.
+// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void become_worker(const char* executable, char* const* arguments, int job_fd,
                                 int message_fd, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before the line above
+  if (getppid() != parent) _exit(1);  // the parent died before prctl()
   fcntl(job_fd, F_SETFD, 0);
   fcntl(message_fd, F_SETFD, 0);
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is for the parent's results alone
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is only for the parent's results
   execv(executable, arguments);
   _exit(127);
 }
@@ -74,11 +74,11 @@ pid_t start_worker(const SupervisorOptions& options, const Pipe& job, const Pipe
   if (child == 0) {
     become_worker(options.executable.c_str(), arguments.data(), job.fd[0], messages.fd[1], parent);
   }
-  setpgid(child, child);  // also here: whoever is first
+  setpgid(child, child);  // also called in the child: either may run first
   return child;
 }
 
-// Watches one running worker.
+// Watches one running host.
 class Watch {
  public:
   Watch(pid_t worker, const SupervisorOptions& options, const TakeMessage& on_message)
@@ -89,7 +89,7 @@ class Watch {
       obey_interrupts();
       obey_deadline();
     }
-    // A worker that has closed its pipe may still hang on its way out.
+    // A host that has closed its pipe may still hang while it exits.
     int status = 0;
     while (waitpid(worker_, &status, WNOHANG) == 0 && !unkillable()) {
       obey_interrupts();
@@ -110,7 +110,7 @@ class Watch {
   }
 
  private:
-  // Waits for a message for a tenth of a second; false at the end of the pipe.
+  // Waits up to a tenth of a second for a message; false at the end of the pipe.
   bool read_some(int fd) {
     pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
     const int ready = poll(&entry, 1, 100);
@@ -124,8 +124,8 @@ class Watch {
     return true;
   }
 
-  // Killed, and still there: a process that the kernel does not let go is left behind, or mkbench
-  // would hang with it.
+  // True where a killed host does not go away: a process stuck in the operating system is left
+  // behind, or mkbench would hang with it.
   bool unkillable() const { return killed_ && seconds_since(killed_at_) > kLongestDeathSeconds; }
 
   void kill_worker(WorkerEnd::How how) {
@@ -183,7 +183,7 @@ WorkerEnd run_worker(const ToHost& job, const SupervisorOptions& options,
   const pid_t worker = start_worker(options, job_pipe, message_pipe);
   job_pipe.close_end(0);
   message_pipe.close_end(1);
-  // A worker that dies before it has read its job shows in its exit status.
+  // A failed write is not checked: the exit status shows a host that died before it read its job.
   write_all(job_pipe.fd[1], to_json(job).dump());
   job_pipe.close_end(1);
   return Watch(worker, options, on_message).run(message_pipe.fd[0]);

@@ -1,5 +1,5 @@
-// The parent's side of a worker: start it apart, feed it its job, take its messages, end it when
-// its time is up.
+// The parent's side of a host: start it as a process, send its job, take its messages, kill it at
+// its deadline.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace mkbench {
 
-// How a worker ended.
+// How a host ended.
 struct WorkerEnd {
   enum class How {
-    kExited,       // by itself; `code` is its exit status
-    kSignalled,    // by signal `code`: a crash, or killed from outside
-    kHung,         // killed at the deadline, silent for long
+    kExited,       // ended by itself; `code` is its exit status
+    kSignalled,    // ended by signal `code`: a crash, or killed from outside
+    kHung,         // killed at the deadline after a long silence
     kTimedOut,     // killed at the deadline while it still reported progress
-    kInterrupted,  // after Ctrl-C, by itself or killed by the second one
+    kInterrupted,  // ended after Ctrl-C, or was killed by a second Ctrl-C
   };
   How how = How::kExited;
   int code = 0;
@@ -27,18 +27,19 @@ struct WorkerEnd {
 struct SupervisorOptions {
   std::string executable = "/proc/self/exe";
   double deadline_s = 300;
-  // After Ctrl-C the running sample may end for so long before the worker is killed.
+  // How long the running sample may go on after Ctrl-C before the host is killed.
   double interrupt_grace_s = 20;
 };
 
-// Runs `executable` with the hidden worker command in a process group of its own (so that a
-// terminal's Ctrl-C comes through the parent), writes `job` to its job pipe and calls `on_message`
-// for each line of its message pipe. Its stdout goes to stderr. Throws Error(kRuntime) with errno's
-// text when the worker cannot be started.
+// Runs `executable` with the hidden command in a process group of its own (so that a terminal's
+// Ctrl-C comes through the parent), writes `job` to the host's job pipe and calls `on_message` for
+// each line of its message pipe. The host's stdout goes to stderr. Throws Error(kRuntime) with
+// errno's text when the host cannot be started.
 WorkerEnd run_worker(const ToHost& job, const SupervisorOptions& options,
                      const TakeMessage& on_message);
 
-// A worker silent for this part of its deadline, at most ten seconds, counts as hung, not slow.
+// Seconds of silence (a part of the deadline, at most ten) after which a host at its deadline
+// counts as hung, not slow.
 double hang_silence_s(double deadline_s);
 
 // "signal 11 (Segmentation fault)"

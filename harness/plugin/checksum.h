@@ -1,4 +1,4 @@
-// Have a plugin's weights on the GPU been changed?
+// A checksum over GPU memory, which shows whether a plugin has changed its weights.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace mkbench {
 
-// Of `words` 64-bit words of device memory; a changed, moved or swapped word changes it. Waits for
-// the default stream. Throws Error(kCuda).
+// The checksum of `words` 64-bit words of device memory; a changed, moved or swapped word changes
+// the result. Waits for the default stream. Throws Error(kCuda).
 uint64_t device_checksum(const void* data, size_t words);
 
 }  // namespace mkbench

@@ -17,7 +17,7 @@
 namespace mkbench {
 namespace {
 
-// Start and end of what the device did.
+// CUDA events before and after the device work of a call.
 struct EventPair {
   Event start, stop;
 };
@@ -28,7 +28,7 @@ ErrorKind kind_of_open(int32_t status) {
   return ErrorKind::kRuntime;
 }
 
-// A library's own words, on one line of bounded length.
+// A plugin's error text, on one line of bounded length.
 std::string one_line(const char* text) {
   constexpr size_t kLongest = 300;
   std::string line(text, strnlen(text, kLongest));
@@ -37,7 +37,8 @@ std::string one_line(const char* text) {
   return line;
 }
 
-// Makes the device current and returns its name, where the engine has code for it.
+// Makes the device current and returns its name. Throws where the plugin has no code for the
+// device.
 std::string select_device(const mkbench_engine_abi& abi, const PluginOptions& options,
                           const std::string& who) {
   const uint32_t wanted = options.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU;
@@ -107,7 +108,7 @@ class PluginEngine : public Engine {
     pending_ = -1;
   }
 
-  // Its outputs are poisoned before every call; its insides are its own.
+  // run() poisons the outputs before every call; mkbench cannot reach the plugin's own buffers.
   void poison() override {}
 
   void prefill(std::span<const int32_t> ids) override {
@@ -130,7 +131,7 @@ class PluginEngine : public Engine {
       inputs.insert(inputs.end(), forced + 1, forced + n);
       return run(n, inputs.data(), logits_out);
     }
-    // One forced id, and then the engine's own.
+    // The first id is forced; the engine chooses all later ones.
     std::vector<int32_t> ids = run(1, inputs.data(), logits_out);
     if (n > 1 && !ids.empty()) {
       float* rest = logits_out == nullptr ? nullptr : logits_out + shape_.vocab;
@@ -180,14 +181,14 @@ class PluginEngine : public Engine {
     if (abi_.progress != nullptr) progress_ = abi_.progress(engine_);
   }
 
-  // "engine x.so: decode failed (1): its words"
+  // "engine x.so: decode failed (1): <the plugin's error text>"
   std::string said(const char* function, int32_t status) const {
     const char* text = abi_.last_error != nullptr ? abi_.last_error(engine_) : nullptr;
     return fmt::format("{}: {} failed ({}): {}", who_, function, status,
                        text != nullptr ? one_line(text) : "it does not say why");
   }
 
-  // Waits for all that a call has left on the device, and throws what that or the call failed of.
+  // Waits for the device work of a call, then throws if that work or the call itself has failed.
   void end_call(const char* function, int32_t status) {
     finish_device();
     if (status != MKBENCH_OK) throw Error(ErrorKind::kRuntime, said(function, status));
@@ -205,7 +206,7 @@ class PluginEngine : public Engine {
     clean_ = true;
   }
 
-  // The whole sequence from the start; the last id of `all` becomes pending.
+  // Prefills the whole sequence from position 0; the last id of `all` becomes pending.
   void feed(const std::vector<int32_t>& all) {
     if (!clean_) restart();
     clean_ = false;
@@ -215,8 +216,8 @@ class PluginEngine : public Engine {
     pending_ = plugin_pending_ = all.back();
   }
 
-  // An engine without forced ids: wherever the input is not its own choice, the sequence so far is
-  // prefilled again with the wanted one at its end.
+  // Decodes with an engine that takes no forced ids: wherever the input differs from the engine's
+  // own choice, the sequence so far is prefilled again with the forced id at its end.
   std::vector<int32_t> replay(int n, const int32_t* forced, float* logits_out) {
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
@@ -234,7 +235,8 @@ class PluginEngine : public Engine {
     return ids;
   }
 
-  // One call of decode(): poisoned and guarded buffers, ids that are still -1 at the end cut off.
+  // One call of decode() into poisoned and guarded buffers. Trailing ids that are still -1 are cut
+  // off.
   std::vector<int32_t> run(int n, const int32_t* inputs, float* logits_out) {
     const size_t logits_bytes =
         sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(shape_.vocab);
@@ -304,8 +306,8 @@ class PluginEngine : public Engine {
 
   std::vector<int32_t> consumed_;  // ids whose KV rows are written
   std::atomic<int> position_ = 0;  // consumed_.size(), for progress()
-  int32_t pending_ = -1;           // what the harness wants as the next input
-  int32_t plugin_pending_ = -1;    // what the engine takes for it
+  int32_t pending_ = -1;           // the next input by order of the harness
+  int32_t plugin_pending_ = -1;    // the next input that the plugin assumes
   bool clean_ = true;              // nothing was prefilled since open() or reset()
   int64_t decodes_ = 0;
   DecodeTimes times_;

@@ -18,7 +18,7 @@ constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
 
 void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
-  // First: where the version differs no other word means what it does here.
+  // The version is compared first: in another version the other words may mean something else.
   if (found.version != kOurs.version) {
     refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}", found.version,
                                     kOurs.version));
@@ -83,7 +83,7 @@ void check_plugin_table(const mkbench_engine_abi* table, const std::string& path
 
 const mkbench_engine_abi& load_plugin(const std::string& path) {
   check_plugin_file(path);
-  // A name without a slash would be looked for where system libraries lie.
+  // dlopen() would search the system's library folders for a name without a slash.
   const std::string absolute = std::filesystem::absolute(path).string();
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

@@ -13,7 +13,7 @@
 namespace mkbench {
 namespace {
 
-constexpr size_t kAlignment = 256;  // of every tensor; what mkbench_tensor promises
+constexpr size_t kAlignment = 256;  // of every tensor, as mkbench_tensor promises
 constexpr size_t kPage = 4096;
 constexpr std::byte kCanary{0xa5}, kPoison{0xff};
 
@@ -35,7 +35,8 @@ PluginWeights::PluginWeights(std::string who, const ModelWeights& weights, bool 
   const auto lines = static_cast<size_t>(bytes(weights_.config)) / sizeof(Line);
   if (cuda_) {
     device_ = DeviceBuffer<Line>(lines);
-    MKBENCH_CUDA(cudaMemset(device_.get(), 0, device_.bytes()));  // the gaps between tensors
+    // The gaps between tensors belong to the checksum.
+    MKBENCH_CUDA(cudaMemset(device_.get(), 0, device_.bytes()));
   } else {
     host_.resize(lines);
   }
@@ -64,7 +65,7 @@ void PluginWeights::copy_in() {
     tensor.shape[1] = t.is_vector ? 1 : t.cols;
     tensor.dtype = MKBENCH_BF16;
     if (is_alias(t, weights_.config)) {
-      tensor.data = tensors_.front().data;  // the embedding is the table's first row
+      tensor.data = tensors_.front().data;  // the first tensor of the table is the embedding
     } else {
       const Matrix& from = tensor_of(weights_, t);
       tensor.data = to;
@@ -150,7 +151,7 @@ void* GuardedBuffer::prepare(size_t bytes) {
   std::byte* payload = nullptr;
   if (cuda_) {
     payload = device_.get() + canary_;
-    // Of an earlier, longer call the rest is canary again.
+    // Bytes that only an earlier, longer call used become canary again.
     if (bytes < bytes_) {
       MKBENCH_CUDA(cudaMemset(payload + bytes, static_cast<int>(kCanary), bytes_ - bytes));
     }
@@ -167,7 +168,7 @@ void* GuardedBuffer::prepare(size_t bytes) {
 void GuardedBuffer::collect(void* out) {
   const std::byte* front = nullptr;
   if (cuda_) {
-    copy_.resize(bytes_ + 2 * canary_);  // one copy: no more than a launch's latency
+    copy_.resize(bytes_ + 2 * canary_);  // a single copy costs about the latency of one launch
     MKBENCH_CUDA(cudaMemcpy(copy_.data(), device_.get(), copy_.size(), cudaMemcpyDeviceToHost));
     front = copy_.data();
   } else {

@@ -1,5 +1,5 @@
-// Memory that mkbench shares with a plugin: the weights, which it must not change, and the buffers
-// that it fills, which it must not leave.
+// Memory that mkbench shares with a plugin: weights, which the plugin must not change, and output
+// buffers, outside of which the plugin must not write.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,20 @@
 
 namespace mkbench {
 
-// A copy of a model's tensors for a plugin alone, in host memory or on the current GPU.
+// A copy of a model's tensors that only a plugin uses, in host memory or on the current GPU.
 class PluginWeights {
  public:
-  // `who` begins the messages. Throws Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
+  // Error messages begin with `who`. Throws Error(kEnvUnfit) when memory does not suffice,
+  // Error(kCuda).
   PluginWeights(std::string who, const ModelWeights& weights, bool cuda);
 
-  // Named as Hugging Face names them; the head shares the embedding's memory where it is tied.
+  // The tensors, with Hugging Face's names; the head shares the embedding's memory where it is
+  // tied.
   const std::vector<mkbench_tensor>& tensors() const { return tensors_; }
   // Throws Error(kIntegrity), naming the first tensor whose bytes have changed.
   void check() const;
 
-  // Bytes of the copy.
+  // The size of the copy in bytes.
   static int64_t bytes(const ModelConfig& config);
 
  private:
@@ -38,26 +40,26 @@ class PluginWeights {
   [[noreturn]] void name_changed() const;
 
   std::string who_;
-  ModelWeights weights_;  // what the copy must still be
+  ModelWeights weights_;  // the original, with which the copy is compared
   const bool cuda_;
   std::vector<NamedTensor> table_;
   std::vector<Line> host_;
   DeviceBuffer<Line> device_;
-  uint64_t checksum_ = 0;  // of device_
+  uint64_t checksum_ = 0;  // over device_
   std::vector<mkbench_tensor> tensors_;
 };
 
-// A buffer with a canary in front of it and behind it. On a CPU pages that cannot be touched lie
-// beyond these, so that nothing else of the process is written by accident.
+// A buffer with a canary in front of it and behind it. On a CPU inaccessible pages lie beyond the
+// canaries, so that a stray write does not reach other memory of the process.
 class GuardedBuffer {
  public:
-  // `what` names it in messages; canaries are at least `canary_bytes` long.
+  // Error messages name the buffer `what`; canaries are at least `canary_bytes` long.
   GuardedBuffer(std::string what, bool cuda, size_t canary_bytes);
   ~GuardedBuffer();
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  // Makes room for `bytes` and fills them with ones: -1 as an id, NaN as a number.
+  // Makes room for `bytes` and sets all their bits: -1 as an id, NaN as a number.
   void* prepare(size_t bytes);
   // Copies all bytes of the last prepare() to `out`, then throws Error(kIntegrity) if a canary has
   // changed. The device's work must be done.
@@ -71,12 +73,12 @@ class GuardedBuffer {
   const std::string what_;
   const bool cuda_;
   const size_t canary_;       // a whole number of pages
-  size_t bytes_ = 0;          // of the last prepare()
-  size_t room_ = 0;           // that fit
+  size_t bytes_ = 0;          // asked for by the last prepare()
+  size_t room_ = 0;           // bytes that fit
   std::byte* map_ = nullptr;  // host: guard page, canary, room, canary, guard page
   size_t map_bytes_ = 0;
   DeviceBuffer<std::byte> device_;  // canary, room, canary
-  std::vector<std::byte> copy_;     // of device_
+  std::vector<std::byte> copy_;     // device_ as last read back
 };
 
 }  // namespace mkbench

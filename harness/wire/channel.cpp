@@ -19,8 +19,8 @@ bool write_all(int fd, const std::string& text) {
 }
 
 void PipeSink::send(const FromHost& message) {
-  // Texts of other libraries may hold bytes that are not UTF-8; a message about a failure must not
-  // fail itself.
+  // Texts of other libraries may hold bytes that are not UTF-8. They are replaced, because a
+  // message about a failure must not fail itself.
   const std::string line =
       to_json(message).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::lock_guard lock(mutex_);

@@ -1,4 +1,5 @@
-// Messages from a host to its parent: one JSON object a line, over a pipe of their own.
+// Messages from a host to its parent: one JSON object a line, over a pipe that carries nothing
+// else.
 #pragma once
 
 #include <functional>
@@ -11,14 +12,14 @@ namespace mkbench {
 
 using TakeMessage = std::function<void(const FromHost&)>;
 
-// Where a host's messages go. send() may be called from several threads.
+// Takes the messages of a host. send() may be called from several threads.
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
   virtual void send(const FromHost& message) = 0;
 };
 
-// Writes lines to a pipe. Where the parent is gone the process ends.
+// Writes messages as lines to a pipe. The process ends when the parent is gone.
 class PipeSink : public MessageSink {
  public:
   explicit PipeSink(int fd) : fd_(fd) {}
@@ -40,8 +41,8 @@ class CallbackSink : public MessageSink {
   std::mutex mutex_;
 };
 
-// Puts bytes of a pipe together into lines and hands on the message of each; Garbage for a line that
-// is none.
+// Cuts the bytes of a pipe into lines and hands on the message of each line; a line that is no
+// message becomes Garbage.
 class LineReader {
  public:
   void feed(const char* data, size_t bytes, const TakeMessage& take);

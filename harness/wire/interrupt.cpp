@@ -15,7 +15,7 @@ void install_interrupt_handlers() {
   struct sigaction action = {};
   action.sa_handler = count_interrupt;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = 0;  // no SA_RESTART: a poll() must come back
+  action.sa_flags = 0;  // no SA_RESTART: an interrupted poll() must return
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);

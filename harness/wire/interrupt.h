@@ -1,15 +1,15 @@
-// Ctrl-C, for parent and worker alike: the handler only counts, whoever works looks at the count.
+// Ctrl-C in the parent and in hosts: the handler only counts; code that runs long checks the count.
 #pragma once
 
 namespace mkbench {
 
-// SIGINT and SIGTERM count from now on; SIGPIPE is ignored.
+// From this call on SIGINT and SIGTERM are counted and SIGPIPE is ignored.
 void install_interrupt_handlers();
 
-// How often one of them came.
+// How many SIGINT and SIGTERM have arrived.
 int interrupt_count();
 
-// Thrown at a safe point of a worker once an interrupt has come.
+// Thrown at a safe point of a host after an interrupt.
 struct Interrupted {};
 
 }  // namespace mkbench

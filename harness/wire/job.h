@@ -15,10 +15,10 @@
 namespace mkbench {
 
 // An engine of a case and its roles: the judge is what parity compares with, a speed-up is quoted
-// against a yardstick, and a candidate is what a person asks about.
+// against a yardstick, and a candidate is an engine under test.
 struct CaseEngine {
   std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
-  std::string asked;  // what the user called it
+  std::string asked;  // as the user named it
   bool judges = false, yardstick = false, candidate = false;
 
   bool timed() const { return yardstick || candidate; }
@@ -42,7 +42,7 @@ void describe_fields(V& v, Tag<JudgedEngine>) {
   v.field("parity", &JudgedEngine::parity);
 }
 
-// What an earlier case of the run found about the parity of all its engines on these weights.
+// Parity findings of an earlier case of the run, for all its engines on these weights.
 struct JudgedCase {
   ReferencesFound references;
   std::map<std::string, JudgedEngine> engines;
@@ -55,7 +55,7 @@ void describe_fields(V& v, Tag<JudgedCase>) {
 
 enum class NvtxMode { kOff, kBlock };
 
-// Everything about one case: parity, and unless `whole_parity` the clock.
+// One case: judge parity and, unless `whole_parity`, time the engines.
 struct CaseJob {
   static constexpr char kType[] = "case";
   std::string model;           // one item of --model
@@ -63,11 +63,11 @@ struct CaseJob {
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
   bool profile = false;             // ablations after the samples
-  bool whole_parity = false;        // `mkbench parity`: every check, and no clock
+  bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
   int depth = 0;                    // KV rows before the first timed step
-  int n_gen = 0;             // timed tokens; of a prefill test the untimed ones that check it
-  int n_prompt = 0;          // > 0: a prefill test of so many KV rows
-  std::vector<int32_t> ids;  // prompt ids; empty: the reference's or seeded ones
+  int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it
+  int n_prompt = 0;                 // > 0: a prefill test with so many KV rows
+  std::vector<int32_t> ids;         // prompt; empty: the reference's, or ids drawn from the seed
   int blocks = 10, max_blocks = 10, warmup = 1;
   double target_rel_ci = 0;  // 0 = off
   bool random_order = false;
@@ -75,7 +75,7 @@ struct CaseJob {
   double confidence = 0.95;
   std::string reference_dir;  // empty: the committed ones
   bool require_reference = false;
-  std::optional<JudgedCase> judged;  // parity is not judged again where it is there
+  std::optional<JudgedCase> judged;  // where set, parity is not judged again
   PlantedFault fault = PlantedFault::kNone;
   NvtxMode nvtx = NvtxMode::kBlock;
   double spin_scale = 1;
@@ -112,7 +112,7 @@ void describe_fields(V& v, Tag<CaseJob>) {
   v.field("test_worker", &J::test_worker);
 }
 
-// Memory and least time of a case: PlanAnswer.
+// Asks for the memory and the least time of a case. Answer: PlanAnswer.
 struct PlanJob {
   static constexpr char kType[] = "plan";
   CaseJob of;
@@ -122,7 +122,7 @@ void describe_fields(V& v, Tag<PlanJob>) {
   v.field("of", &PlanJob::of);
 }
 
-// The repeated prompts of a case in a process that has done nothing else: RepeatsAnswer.
+// Repeats the prompts of a case in a process that has done nothing else. Answer: RepeatsAnswer.
 struct RepeatsJob {
   static constexpr char kType[] = "repeats";
   CaseJob of;
@@ -132,11 +132,11 @@ void describe_fields(V& v, Tag<RepeatsJob>) {
   v.field("of", &RepeatsJob::of);
 }
 
-// What the machine has: ProbeAnswer.
+// Asks for the machine and its GPU. Answer: ProbeAnswer.
 struct ProbeJob {
   static constexpr char kType[] = "probe";
   int gpu = 0;
-  std::vector<std::string> models{};  // those for which "megakernel" is to be resolved
+  std::vector<std::string> models{};  // models for which "megakernel" is to be resolved
 };
 template <typename V>
 void describe_fields(V& v, Tag<ProbeJob>) {
@@ -144,7 +144,7 @@ void describe_fields(V& v, Tag<ProbeJob>) {
   v.field("models", &ProbeJob::models);
 }
 
-// The read bandwidth of a card: CeilingAnswer.
+// Measures the read bandwidth of a card. Answer: CeilingAnswer.
 struct CeilingJob {
   static constexpr char kType[] = "ceiling";
   int gpu = 0;
@@ -154,7 +154,7 @@ void describe_fields(V& v, Tag<CeilingJob>) {
   v.field("gpu", &CeilingJob::gpu);
 }
 
-// `mkbench doctor`: DoctorAnswer.
+// `mkbench doctor`. Answer: DoctorAnswer.
 struct DoctorJob {
   static constexpr char kType[] = "doctor";
   int gpu = 0;
@@ -164,7 +164,7 @@ void describe_fields(V& v, Tag<DoctorJob>) {
   v.field("gpu", &DoctorJob::gpu);
 }
 
-// `mkbench tune`: TuneAnswer.
+// `mkbench tune`. Answer: TuneAnswer.
 struct TuneJob {
   static constexpr char kType[] = "tune";
   int gpu = 0;
@@ -174,7 +174,7 @@ void describe_fields(V& v, Tag<TuneJob>) {
   v.field("gpu", &TuneJob::gpu);
 }
 
-// `mkbench selftest`: a LaneStarted and a LaneDone for each lane.
+// `mkbench selftest`. Answers: a LaneStarted and a LaneDone for each lane.
 struct SelftestJob {
   static constexpr char kType[] = "selftest";
   int gpu = 0;
@@ -193,13 +193,13 @@ nlohmann::json to_json(const ToHost& job);
 // Throws Error(kBadInput) naming the field.
 ToHost job_from_json(const nlohmann::json& j);
 
-// Rows of KV cache before the first step of the case.
+// Rows in the KV cache before the first step of the case.
 inline int first_depth(const CaseJob& job) {
   if (!job.ids.empty()) return static_cast<int>(job.ids.size()) - 1;
   return job.n_prompt > 0 ? job.n_prompt : job.depth;
 }
 
-// The fault that is planted in an engine of the case: candidates alone take one.
+// The fault that is planted in the engine `name`; only candidates get one.
 inline PlantedFault fault_of(const CaseJob& job, const std::string& name) {
   for (const CaseEngine& engine : job.engines) {
     if (engine.candidate && engine.name == name) return job.fault;
@@ -207,7 +207,8 @@ inline PlantedFault fault_of(const CaseJob& job, const std::string& name) {
   return PlantedFault::kNone;
 }
 
-// Stages of these runs begin with this word; a host that ends in one strikes no engine.
+// Stages of profile runs begin with this word; a host that ends in such a stage costs no engine its
+// verdict.
 inline constexpr char kProfileStage[] = "profile";
 
 // The hidden command and its two arguments: the file descriptors of the job and of the messages.
@@ -216,7 +217,7 @@ inline constexpr char kWorkerCommand[] = "__worker";
 // "tiny d=0 n=128", "synthetic:deep pp512"
 std::string case_name(const CaseJob& job);
 
-// Untimed tokens that check a prefill test.
+// Number of untimed tokens that check a prefill test.
 inline constexpr int kPrefillCheckTokens = 8;
 
 }  // namespace mkbench

@@ -1,6 +1,6 @@
-// What a host tells its parent: one struct a message with one list of its fields
-// (references/base/fields.h), and one variant of all. A message's kType is its name on the wire and
-// nowhere else. Jobs, which go the other way, are in job.h.
+// The messages from a host to its parent: one struct a message with one list of its fields
+// (references/base/fields.h), and one variant of all structs. A message's kType is its name on the
+// wire; no other code spells it. Jobs, which go the other way, are in job.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace mkbench {
 
 // ---- from a host: what happens in a case ----
 
-// What is being done right now; absent numbers are not known.
+// What the host is doing now; a number that is not known is absent.
 struct StageProgress {
   static constexpr char kType[] = "progress";
   std::string stage, engine;  // engine may be empty
@@ -40,7 +40,7 @@ void describe_fields(V& v, Tag<StageProgress>) {
   v.field("phase", &P::phase);
 }
 
-// Memory of the job's device, before anything is loaded.
+// Memory that the case needs and that the job's device has free, before anything is loaded.
 struct MemoryStated {
   static constexpr char kType[] = "memory";
   int64_t bytes_needed = 0, bytes_free = 0;
@@ -76,7 +76,7 @@ void describe_fields(V& v, Tag<ModelLoaded>) {
   v.field("shape", &ModelLoaded::shape);
 }
 
-// The references that judge, as the report names them.
+// The references that judge the case, as the report names them.
 struct ReferencesFound {
   static constexpr char kType[] = "references";
   std::string reference, reference_sha256, reference_versions;
@@ -139,7 +139,7 @@ struct SampleTaken {
   static constexpr char kType[] = "sample";
   std::string engine;
   Sample sample;
-  int64_t launches = 0;  // by the engine in all
+  int64_t launches = 0;  // all launches of the engine so far
   std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
 };
 template <typename V>
@@ -150,7 +150,7 @@ void describe_fields(V& v, Tag<SampleTaken>) {
   v.field("throttle", &SampleTaken::throttle);
 }
 
-// On one engine, or on the whole case where `engine` is empty.
+// The verdict on one engine, or on the whole case where `engine` is empty.
 struct VerdictGiven {
   static constexpr char kType[] = "verdict";
   std::string engine;
@@ -166,7 +166,7 @@ void describe_fields(V& v, Tag<VerdictGiven>) {
 
 // ---- from a host: ends ----
 
-// Everything was sent.
+// The last message of a job that ended by itself.
 struct Done {
   static constexpr char kType[] = "done";
 };
@@ -192,7 +192,7 @@ void describe_fields(V& v, Tag<JobFailed>) {
   v.field("message", &JobFailed::message);
 }
 
-// What the reader makes of a line that is none of these messages.
+// LineReader makes this of a line that is no message.
 struct Garbage {
   static constexpr char kType[] = "garbage";
   std::string text, problem;
@@ -223,15 +223,15 @@ void describe_fields(V& v, Tag<ListedDevice>) {
 struct ProbeAnswer {
   static constexpr char kType[] = "probe";
   bool usable = false;
-  std::string reason, what_to_do;  // where it is not
-  std::string device;              // "cuda:0 NVIDIA H200"; empty where there is none
+  std::string reason, what_to_do;  // set where the GPU is not usable
+  std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
   int64_t l2_bytes = 0;
   int other_processes = 0;
   std::vector<ListedDevice> devices;
-  // Why the ring megakernel cannot run each model of the job; empty where it can. Only where the
-  // GPU is usable.
+  // By model of the job, why the ring megakernel cannot run it; an empty text where ring can.
+  // Filled in only where the GPU is usable.
   std::map<std::string, std::string> ring_obstacles;
-  nlohmann::json environment = nlohmann::json::object();  // for the report
+  nlohmann::json environment = nlohmann::json::object();  // environment of the report
 };
 template <typename V>
 void describe_fields(V& v, Tag<ProbeAnswer>) {
@@ -247,7 +247,7 @@ void describe_fields(V& v, Tag<ProbeAnswer>) {
   v.field("environment", &P::environment);
 }
 
-// The ceiling of the roofline; becomes `calibration` of the report.
+// The ceiling of the roofline; the report holds it as `calibration`.
 struct CeilingAnswer {
   static constexpr char kType[] = "ceiling";
   double read_gb_per_s = 0, plain_gb_per_s = 0, bulk_gb_per_s = 0;
@@ -291,7 +291,7 @@ void describe_fields(V& v, Tag<DoctorAnswer>) {
   v.field("lines", &DoctorAnswer::lines);
 }
 
-// sha256 of ids and logits of the repeated prompts, by candidate.
+// For each candidate, the sha256 of its ids and logits on the repeated prompts.
 struct RepeatsAnswer {
   static constexpr char kType[] = "repeats";
   std::map<std::string, std::string> hashes;
@@ -301,10 +301,10 @@ void describe_fields(V& v, Tag<RepeatsAnswer>) {
   v.field("hashes", &RepeatsAnswer::hashes);
 }
 
-// One setting of ring and its time; the sweep at hand says which numbers it varied.
+// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
 struct TunedTime {
   int in_flight = 0, gap = 0, split_from = 0;
-  double us = 0;  // a token
+  double us = 0;  // per token
 };
 template <typename V>
 void describe_fields(V& v, Tag<TunedTime>) {
@@ -315,7 +315,7 @@ void describe_fields(V& v, Tag<TunedTime>) {
 }
 
 struct TuneSweep {
-  int depth = 0, until = 0;  // KV rows; the range of positions that `depth` stands for ends there
+  int depth = 0, until = 0;  // KV rows; `depth` stands for all positions up to `until`
   std::vector<TunedTime> times;
 };
 template <typename V>
@@ -358,7 +358,7 @@ void describe_fields(V& v, Tag<LaneStarted>) {
 struct LaneDone {
   static constexpr char kType[] = "lane";
   size_t lane = 0;
-  std::vector<std::string> failing;  // checks
+  std::vector<std::string> failing;  // names of the checks that failed
   std::optional<double> r_rms;
   std::string note;
 };
@@ -377,7 +377,7 @@ using FromHost =
                  DoctorAnswer, RepeatsAnswer, TuneAnswer, LaneStarted, LaneDone>;
 
 nlohmann::json to_json(const FromHost& message);
-// Garbage for what is none of the messages.
+// Returns Garbage where `j` is no message.
 FromHost message_from_json(const nlohmann::json& j);
 
 }  // namespace mkbench

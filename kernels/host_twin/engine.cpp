@@ -1,4 +1,4 @@
-// host-twin as hosts make it.
+// The maker of host-twin: how a host makes the engine.
 #include "kernels/host_twin/host_twin.h"
 #include "references/engine_maker.h"
 
@@ -12,7 +12,7 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
   return make_host_twin(weights, options);
 }
 
-// The loaded weights are read in place; the cache is bf16.
+// The twin reads the loaded weights in place, and its KV cache is bf16.
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
   return config.shape.kv_bytes_per_position() * request.max_context;
 }

@@ -1,4 +1,4 @@
-// plain as hosts make it.
+// The maker of plain: how a host makes the engine.
 #include "kernels/plain/megakernel.h"
 #include "references/engine_maker.h"
 

@@ -1,4 +1,4 @@
-// ring as hosts make it.
+// The maker of ring: how a host makes the engine.
 #include "kernels/ring/megakernel.h"
 #include "references/engine_maker.h"
 
@@ -18,7 +18,8 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
   return make_ring(weights, options_of(request));
 }
 
-// Another layer shape is refused where the engine is made, with every dimension that differs.
+// Does not check the layer shape: make() refuses any other shape, and names every dimension that
+// differs.
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
   return ring_device_bytes(config, options_of(request));
 }

@@ -12,14 +12,14 @@ enum class ErrorKind {
   kBadInput,           // usage, model folder, config, weights
   kInvalidReference,   // any defect of a committed or given reference file
   kEnvUnfit,           // memory, toolkit, driver: the machine cannot run this
-  kUnsupportedDevice,  // no usable GPU, or none that this binary has code for
+  kUnsupportedDevice,  // no usable GPU, or no code in this binary for the GPU
   kCuda,               // a CUDA call failed
   kHang,               // a bounded wait ran out (kernel or host twin)
-  kIntegrity,          // what must not change has changed: a checksum, a guard, poison
+  kIntegrity,          // protected data has changed: a checksum, a guard, poison
   kRuntime,            // anything else
 };
 
-// A one-line message names file, field, found and wanted where they exist.
+// The message is one line; it names file, field, found and wanted value where they exist.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

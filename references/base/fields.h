@@ -1,5 +1,5 @@
-// Structs whose fields are listed once; writers, readers and schemas walk the list. Beside each
-// struct stands:
+// Structs whose fields are listed once; writers, readers and schemas walk the list. The list is a
+// function beside the struct:
 //   template <typename V> void describe_fields(V& v, Tag<TheStruct>) {
 //     v.field("name", &TheStruct::member, "what it means");
 //     v.group("name", "what it holds", [](auto& g) { g.field(...); });  // nested, without a struct
@@ -25,7 +25,8 @@ std::optional<E> enum_from_text(Tag<E> tag, std::string_view word) {
   return std::nullopt;
 }
 
-// A number that may be withheld, with the reason; JSON null plus "<field>_reason".
+// A number that may be withheld, with the reason. In JSON a withheld number is null, and
+// "<field>_reason" holds the reason.
 struct Number {
   std::optional<double> value;
   std::string reason;

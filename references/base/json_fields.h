@@ -1,6 +1,7 @@
-// Structs to JSON and back by their field lists (fields.h). Enums that have enum_text(E) are words,
-// other enums are numbers. A variant is an object whose "type" is the kType of the struct that it
-// holds. A number that is not finite becomes null, with the reason in "<field>_reason".
+// Converts structs to JSON and back by their field lists (fields.h). Enums that have enum_text(E)
+// are words, other enums are numbers. A variant is an object whose "type" is the kType of the
+// struct that it holds. A number that is not finite becomes null, with the reason in
+// "<field>_reason".
 #pragma once
 
 #include <fmt/format.h>

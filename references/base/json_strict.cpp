@@ -16,8 +16,8 @@ using nlohmann::json;
   throw Error(ErrorKind::kBadInput, where + ": " + what);
 }
 
-// Builds the document from nlohmann's events, which still show what nlohmann's DOM parser drops:
-// the second of two equal keys, and the text of an integer that did not fit.
+// Builds the document from nlohmann's parser events. The events show what nlohmann's DOM parser
+// drops: the second of two equal keys, and the text of an integer that did not fit.
 class StrictBuilder : public nlohmann::json_sax<json> {
  public:
   StrictBuilder(const std::string& where, const JsonLimits& limits)
@@ -36,7 +36,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
     return add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(json::binary_t& /*value*/) override { return false; }  // JSON text has none
+  // JSON text has no binary values.
+  bool binary(json::binary_t& /*value*/) override { return false; }
 
   bool start_object(std::size_t /*size*/) override { return open(json::object()); }
   bool start_array(std::size_t /*size*/) override { return open(json::array()); }
@@ -79,7 +80,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
     bool has_key = false;
   };
 
-  // " in "a"."b"[3]": the path of the open containers.
+  // The path of the open containers, as in: in "a"."b"[3].
   std::string place() const {
     std::string text;
     for (const Level& level : levels_) {
@@ -134,7 +135,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   size_t values_ = 0;
 };
 
-// Bytes of the UTF-8 sequence at the start of `text`, 0 when it is ill-formed.
+// Length in bytes of the UTF-8 sequence at the start of `text`; 0 where it is ill-formed.
 size_t utf8_sequence(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -144,7 +145,7 @@ size_t utf8_sequence(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and characters beyond U+10FFFF show in the second byte.
+  // The second byte shows overlong forms, surrogates and characters beyond U+10FFFF.
   if (lead == 0xe0 && byte(1) < 0xa0) return 0;
   if (lead == 0xed && byte(1) >= 0xa0) return 0;
   if (lead == 0xf0 && byte(1) < 0x90) return 0;

@@ -1,5 +1,5 @@
-// JSON as nlohmann reads it, without the liberties that a file format must not leave open:
-// duplicate keys, NUL as end, byte order marks, integers that turn into doubles.
+// A strict JSON reader on top of nlohmann, which alone accepts duplicate keys, NUL as the end of
+// input, byte order marks, and integers that turn into doubles.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace mkbench {
 
-// Bounds on what a document may make the reader allocate; a hostile document ends in an Error, not
-// in swap.
+// Bounds on the memory that a document makes the reader allocate: a hostile document ends in an
+// Error, not in swap.
 struct JsonLimits {
   size_t bytes = 1 << 20;
   int depth = 32;
@@ -20,9 +20,9 @@ struct JsonLimits {
 };
 
 // Parses `text`; every message starts with `where` (a path, or a path and a part of the file).
-// Besides errors of grammar these are refused, with the byte offset or the key: a BOM, ill-formed
+// Besides errors of grammar the parser refuses, with the byte offset or the key: a BOM, ill-formed
 // UTF-8, NUL bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and
-// anything over `limits`. Throws Error(kBadInput).
+// documents over `limits`. Throws Error(kBadInput).
 nlohmann::json parse_json_strict(std::string_view text, const std::string& where,
                                  const JsonLimits& limits = {});
 
@@ -37,11 +37,11 @@ std::string read_small_file(const std::filesystem::path& path, size_t max_bytes)
 // The first ill-formed byte of `text` as UTF-8 (RFC 3629), or npos.
 size_t find_invalid_utf8(std::string_view text);
 
-// 'text' for a one-line message: control characters escaped, cut after `max_bytes` on a character's
-// edge.
+// `text` in single quotes for a one-line message: control characters are escaped, and the text is
+// cut after at most `max_bytes`, between two characters.
 std::string in_quotes(std::string_view text, size_t max_bytes = 120);
 
-// A JSON value for a message: scalars as written, containers by kind and size.
+// Describes a JSON value for a message: scalars as written, containers by kind and size.
 std::string describe(const nlohmann::json& value);
 
 }  // namespace mkbench

@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// The number of threads for a wish of `wanted`: at least one, all cores for 0.
+// The number of threads to use for a setting of `wanted`: 0 or less means all cores.
 inline int thread_count(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }

@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// Positioned reads only. read_at() after the file has shrunk is an Error, where a mapping would
-// raise SIGBUS.
+// Reads by position only. After the file has shrunk read_at() throws an Error, where a mapping
+// would raise SIGBUS.
 class RegularFile {
  public:
   // Throws Error(kBadInput) with errno's text, or naming the kind of file found.
@@ -23,11 +23,11 @@ class RegularFile {
 
   const std::string& path() const { return path_; }
   int descriptor() const { return descriptor_; }
-  uint64_t size() const { return static_cast<uint64_t>(opened_.st_size); }  // when it was opened
+  uint64_t size() const { return static_cast<uint64_t>(opened_.st_size); }  // size at opening
 
-  // Fills `out` from byte `offset` on. Throws Error(kBadInput) when the file ends before.
+  // Fills `out` from byte `offset` on. Throws Error(kBadInput) where the file ends too early.
   void read_at(uint64_t offset, void* out, size_t bytes) const;
-  // Throws Error(kBadInput) when size or modification time are no longer what they were at opening.
+  // Throws Error(kBadInput) where size or modification time have changed since opening.
   void check_unchanged() const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace mkbench {
 
-// Incremental hash; hex() ends it.
+// Incremental hash; hex() finishes it.
 class Sha256 {
  public:
   Sha256();

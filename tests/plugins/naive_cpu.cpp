@@ -16,11 +16,11 @@
 namespace {
 
 // mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on; the tables of
-// tests/test_plugins.py say what becomes of each.
+// tests/test_plugins.py give the expected verdict of each fault.
 enum Fault {
   kNone,
   kTheta,      // RoPE's base is the library's default, 1e4
-  kVocab,      // argmax over 384 lanes by halving: 3 -> 1 loses every third lane
+  kVocab,      // argmax over 384 partial results by halving: 3 -> 1 loses every third
   kCache,      // attention misses the newest row
   kHang,       // decode() does not return
   kCrash,      // decode() ends the process by a signal
@@ -59,7 +59,8 @@ float widen(uint16_t bf16) {
   return x;
 }
 
-// In 16 interleaved parts, which a compiler can vectorise. w: bf16 or float.
+// The dot product of w (bf16 or float) and x, summed in 16 interleaved parts so that a compiler can
+// vectorise it.
 template <typename T>
 float dot(const T* w, const float* x, int n) {
   float part[16] = {};
@@ -73,14 +74,14 @@ float dot(const T* w, const float* x, int n) {
   return sum;
 }
 
-// w . x, (rows)
+// Returns w . x, (rows).
 Vector multiply(const Matrix& w, const Vector& x) {
   Vector y(w.rows);
   for (int r = 0; r < w.rows; ++r) y[r] = dot(w.data + size_t(r) * w.cols, x.data(), w.cols);
   return y;
 }
 
-// weight * x / sqrt(mean(x^2) + eps), in place.
+// x = weight * x / sqrt(mean(x^2) + eps), in place.
 void rms_norm(float* x, const Matrix& weight, double eps) {
   const int n = weight.rows;
   double squares = 0;
@@ -98,7 +99,7 @@ void add(Vector& x, const Vector& y) {
   for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }
 
-// The largest logit's id, the lowest among equals.
+// The id of the largest logit; among equals the lowest id.
 int32_t argmax(const Vector& logits) {
   if (kFault != kVocab) {
     int32_t best = 0;
@@ -181,7 +182,8 @@ struct mkbench_engine {
     }
   }
 
-  // Writes this position's row, and mixes the values of all rows so far: (heads * head_dim).
+  // Writes the KV row of this position and returns the attention over all rows so far,
+  // (heads * head_dim).
   Vector attention(Layer& layer, const Vector& x) const {
     Vector q = multiply(layer.q, x), k = multiply(layer.k, x), v = multiply(layer.v, x);
     norm_and_rotate(q, layer.q_norm);
@@ -211,7 +213,7 @@ struct mkbench_engine {
     return out;
   }
 
-  // One position: KV rows written, and the final hidden state, (hidden).
+  // Runs one position: writes its KV rows and returns the final hidden state, (hidden).
   Vector step(int32_t id) {
     if (position >= max_context) throw std::runtime_error("the KV cache is full");
     if (id < 0 || id >= m.vocab) throw std::runtime_error("no such id: " + std::to_string(id));
@@ -254,7 +256,7 @@ namespace {
 
 std::string open_error;
 
-// What C++ throws must not cross the C interface.
+// Runs `work`: no C++ exception may cross the C interface.
 template <typename Work>
 int32_t guarded(std::string& error, const Work& work) {
   try {

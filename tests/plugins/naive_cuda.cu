@@ -1,5 +1,5 @@
 // A Qwen3 decoder of plain CUDA kernels behind mkbench's engine ABI: some 400 launches a token,
-// one thing a kernel, fp32 between bf16 weights and a bf16 KV cache. Read it beside
+// one operation a kernel, fp32 between bf16 weights and a bf16 KV cache. Read it beside
 // references/engine_abi.h; it needs nothing else:
 //
 //     nvcc -O3 -shared -Xcompiler -fPIC -arch=native -I<mkbench's folder> naive_cuda.cu -o mine.so
@@ -42,7 +42,7 @@ void check(cudaError_t status, const char* what) {
 }
 #define CHECK(call) check((call), #call)
 
-// Sum over a block of kThreads; every thread gets it.
+// Returns to every thread the sum of `mine` over a block of kThreads.
 __device__ float block_sum(float mine) {
   __shared__ float part[kThreads];
   part[threadIdx.x] = mine;
@@ -62,7 +62,7 @@ __global__ void embed(const Bf16* embedding, const int32_t* id, float* h, int n)
   if (i < n) h[i] = __bfloat162float(embedding[size_t(*id) * n + i]);
 }
 
-// A row a block: out = weight * x / sqrt(mean(x^2) + eps). x, out: (rows, n).
+// out = weight * x / sqrt(mean(x^2) + eps). x, out: (rows, n). Each block computes one row.
 __global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, float eps) {
   const float* row = x + size_t(blockIdx.x) * n;
   float squares = 0;
@@ -73,7 +73,7 @@ __global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, 
   }
 }
 
-// A row a warp: y = w . x, or y += w . x. w: (rows, cols).
+// y = w . x, or y += w . x. w: (rows, cols). Each warp computes one row.
 template <bool kAdd>
 __global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int cols) {
   const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -84,7 +84,8 @@ __global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int 
   if (lane == 0) y[row] = kAdd ? y[row] + sum : sum;
 }
 
-// A head a block, a pair (i, i + half) a thread. turns: (cos, sin) of this position.
+// RoPE in place. turns: (cos, sin) of this position. Each block rotates one head, each thread one
+// pair (i, i + half).
 __global__ void rotate(float* x, const float2* turns) {
   const int half = blockDim.x, i = threadIdx.x;
   float* head = x + size_t(blockIdx.x) * 2 * half;
@@ -98,7 +99,8 @@ __global__ void store_row(const float* x, Bf16* row, int n) {
   if (i < n) row[i] = __float2bfloat16(x[i]);
 }
 
-// A query head a block. keys, values: (rows, kv_heads, dim); scores: scratch (heads, stride).
+// Attention over all rows so far. keys, values: (rows, kv_heads, dim); scores: scratch
+// (heads, stride). Each block computes one query head.
 __global__ void attention(const float* q, const Bf16* keys, const Bf16* values, float* scores,
                           float* out, int rows, int stride, int dim, int group, int kv_heads) {
   const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -112,7 +114,7 @@ __global__ void attention(const float* q, const Bf16* keys, const Bf16* values, 
     if (lane == 0) p[t] = sum / sqrtf(dim);
   }
   __syncthreads();
-  float largest = -INFINITY;  // every thread looks at all of them: naive, and right
+  float largest = -INFINITY;  // every thread reads all scores: slow but right
   for (int t = 0; t < rows; ++t) largest = fmaxf(largest, p[t]);
   __syncthreads();
   float mine = 0;
@@ -131,7 +133,7 @@ __global__ void swiglu(float* gate, const float* up, int n) {
   if (i < n) gate[i] *= up[i] / (1 + expf(-gate[i]));
 }
 
-// One block: the largest logit's id, the lowest among equals, to *id and *next.
+// Writes the id of the largest logit (the lowest among equals) to *id and *next. One block.
 __global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next) {
   __shared__ float value[kArgmaxThreads];
   __shared__ int32_t place[kArgmaxThreads];
@@ -153,12 +155,12 @@ __global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next) {
     }
     __syncthreads();
   }
-  // n: no logit was a number. The id stays -1, and the sequence goes on with id 0.
+  // place[0] is n where no logit is a number: *id stays -1, and the sequence goes on with id 0.
   if (threadIdx.x == 0 && place[0] < n) *id = place[0];
   if (threadIdx.x == 0) *next = place[0] < n ? place[0] : 0;
 }
 
-// Device memory with an owner.
+// Device memory that is freed with its owner.
 template <typename T>
 struct Buffer {
   T* data = nullptr;
@@ -227,7 +229,8 @@ struct mkbench_engine {
                         get("self_attn.k_norm"), get("post_attention_layernorm"),
                         get("mlp.gate_proj"), get("mlp.up_proj"), get("mlp.down_proj")});
     }
-    // Frequencies and angles in fp32, as the model was trained; cosines once, in double.
+    // Frequencies and angles are in fp32, as in the model's training; sines and cosines are
+    // computed once, in double.
     const auto theta = float(kFault == kTheta ? 1e4 : m.rope_theta);
     std::vector<float2> table;
     for (int p = 0; p < max_context; ++p) {
@@ -249,7 +252,8 @@ struct mkbench_engine {
     rms_norm<<<rows, kThreads>>>(in, weight, out, n, float(m.rms_norm_eps));
   }
 
-  // One position: writes its KV rows, and leaves the final hidden state in h. `id`: device memory.
+  // Runs one position: writes its KV rows and leaves the final hidden state in h. `id`: device
+  // memory.
   void step(const int32_t* id) {
     if (position >= max_context) throw std::runtime_error("the KV cache is full");
     embed<<<blocks_for(m.hidden), kThreads>>>(embedding, id, h.data, m.hidden);
@@ -311,7 +315,7 @@ namespace {
 
 std::string open_error;
 
-// What C++ throws must not cross the C interface.
+// Runs `work`: no C++ exception may cross the C interface.
 template <typename Work>
 int32_t guarded(std::string& error, const Work& work) {
   try {

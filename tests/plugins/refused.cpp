@@ -1,4 +1,4 @@
-// Libraries that are refused, one reason a build (-DREFUSED_VERSION and so on).
+// A library that mkbench refuses; each build has one reason (-DREFUSED_VERSION and so on).
 #include "references/engine_abi.h"
 
 #ifdef REFUSED_SYMBOL
@@ -35,7 +35,7 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
   return nullptr;
 #elif defined(REFUSED_VERSION)
   table.sizes.version = 7;
-  table.sizes.abi = 1;  // of that version: not ours to judge
+  table.sizes.abi = 1;  // the size in version 7, with which ours cannot be compared
 #elif defined(REFUSED_SIZE)
   table.sizes.model -= 4;
 #elif defined(REFUSED_NAME)

@@ -1,4 +1,4 @@
-// One case with scripted engines in place of every real one, run as --in-process does.
+// Runs one case with scripted engines in place of all real ones, in this process.
 #pragma once
 
 #include <map>
@@ -45,7 +45,7 @@ inline GreedyReference scripted_reference() {
   return reference;
 }
 
-// One case with scripted engines in place of every real one, and the messages that it sent.
+// One case with scripted engines in place of all real ones, and the messages that the case sent.
 struct Bench {
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
@@ -56,7 +56,7 @@ struct Bench {
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
   int flushes = 0;       // flushes of L2
-  int idle_flushes = 0;  // flushes that a call other than the timed one followed
+  int idle_flushes = 0;  // flushes followed by a call other than the timed one
   bool flushed = false;
 
   Bench() {

@@ -1,5 +1,5 @@
-// For the tests of plugins: a small model, engines of it from the built examples, and the oracle's
-// answer.
+// Helpers for tests of plugins: a small model, engines for it from the built examples, and the
+// oracle's ids.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ inline const ModelWeights& plugin_model() {
   return weights;
 }
 
-// MKBENCH_PLUGINS: the folder of the built examples.
+// Opens the example `name`. The variable MKBENCH_PLUGINS names the folder of the built examples.
 inline std::unique_ptr<Engine> make_example(const std::string& name, bool cuda = false,
                                             int max_context = 64) {
   return make_plugin(plugin_model(), {.path = std::string(MKBENCH_PLUGINS) + "/" + name + ".so",
@@ -32,7 +32,7 @@ inline std::unique_ptr<Engine> make_example(const std::string& name, bool cuda =
                                       .max_context = max_context});
 }
 
-// The oracle's greedy ids after `prompt`, with `forced` as inputs where there are some.
+// The oracle's greedy ids after `prompt`, with `forced` as inputs unless it is null.
 inline std::vector<int32_t> oracle_ids(const std::vector<int32_t>& prompt, int n,
                                        const int32_t* forced = nullptr,
                                        std::vector<float>* logits = nullptr) {

@@ -20,14 +20,15 @@ struct Script {
   int vocab = 16;
   bool one_launch = false;
   std::function<bool(int decode, int position)> wrong;  // this step emits a wrong token
-  std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
+  std::function<bool(int decode)> skip;  // nothing runs: ids stay -1, the counter stands still
   std::function<bool(int decode)> extra_launch, no_launch;  // the ids are right all the same
   std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
-  std::function<void(const char* call)> called;  // by calls that change or run the sequence
+  // Gets the name of each call that changes or runs the sequence.
+  std::function<void(const char* call)> called;
   std::function<bool(int decode)> nan_logits;
-  std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, by number of prefills
-  std::function<double(int decode)> event_ms;        // time of the decode; 0 = no such clock
-  std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token of all ids so far
+  std::function<uint64_t(int prefill)> kv_checksum;  // over all rows; `prefill` counts prefills
+  std::function<double(int decode)> event_ms;        // time of the decode; 0: no event clock
+  std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token, from all ids so far
   // Makes skip_to() work.
   bool skips = false;
   float runner_up = 0;  // logit of the second-best id (the best has 10)
@@ -113,7 +114,7 @@ class ScriptedEngine : public Engine {
   void tell(const char* call) const {
     if (script_.called) script_.called(call);
   }
-  // The emitted id has the largest logit, the right id the second where the two differ.
+  // The emitted id gets the largest logit. Where it is wrong, the right id gets the second largest.
   void write_logits(float* row, int32_t right, int32_t id) const {
     for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i % 16);
     row[(right + 1) % script_.vocab] = script_.runner_up;

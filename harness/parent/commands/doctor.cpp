@@ -14,7 +14,7 @@ int doctor_command(const Options& options, const Invocation&) {
     throw Error(answer.hung ? ErrorKind::kHang : ErrorKind::kRuntime, "doctor: " + answer.problem);
   }
   for (const std::string& line : answer.message->lines) fmt::print("{}\n", line);
-  // Without --device cuda a machine without a GPU is a machine for the host twin.
+  // A machine without a GPU can still run the host twin, so it only fails under --device cuda.
   return answer.message->ready || options.device != DeviceChoice::kCuda
              ? 0
              : exit_code(Verdict::kUnsupportedDevice);

@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-constexpr char kListedModel[] = "synthetic";  // the one for which megakernel is resolved
+constexpr char kListedModel[] = "synthetic";  // the model for which "megakernel" is resolved
 
 // "cpu, cuda"
 std::string devices_of(const EngineRow& row) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The environment names the Python, else the build does.
+// The Python that the environment names, else the one that the build was configured with.
 std::string plotting_python() {
   const char* given = std::getenv("MKBENCH_PYTHON");
   return given != nullptr && *given != '\0' ? given : MKBENCH_BUILD_PYTHON;
@@ -84,7 +84,7 @@ int plot_command(const Options& options, const Invocation&) {
   const int status = draw_plots(reports, out, problem);
   if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + problem);
   if (status == 0) fmt::print("{}\n", out.string());
-  constexpr int kBadReport = 2, kNothingToPlot = 3;  // of the script
+  constexpr int kBadReport = 2, kNothingToPlot = 3;  // exit codes of the script
   if (status == kBadReport || status == kNothingToPlot) return exit_code(Verdict::kBadInput);
   return status == 0 ? 0 : 1;
 }

@@ -40,8 +40,8 @@ std::string utc_now(const char* format) {
   return text;
 }
 
-// The folder of the report, made now, so that a run of minutes does not end without a place for its
-// results.
+// Makes the report's folder before anything is measured, so that a run of minutes does not end
+// without a place for its results.
 fs::path make_output_folder(const std::string& asked) {
   std::error_code error;
   fs::path folder = asked;
@@ -67,7 +67,7 @@ fs::path make_output_folder(const std::string& asked) {
 Json describe_run(const Options& options, const std::vector<std::string>& argv,
                   const std::string& output) {
   const BuildInfo build = build_info();
-  std::vector<std::string> shown = argv;  // where the program lies is nobody's business
+  std::vector<std::string> shown = argv;  // the report does not show where the program lies
   if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
   return {{"argv", shown},
           {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
@@ -126,7 +126,7 @@ class Run {
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
-  // Ctrl-C before the machine is known: a report where one was asked for, and no word about GPUs.
+  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs.
   int stop_early() {
     if (options_.dry_run) return exit_code(Verdict::kInterrupted);
     folder_ = make_output_folder(options_.out);
@@ -142,7 +142,7 @@ class Run {
     if (probe_) report_.environment = probe_->environment;
   }
 
-  // Refusals of a plan end the run; with --out given they leave a report too.
+  // A plan that is refused ends the run; with --out given the run leaves a report too.
   RunPlan make_plan() {
     try {
       return plan_run(options_, probe_, probe_problem_);
@@ -231,12 +231,12 @@ class Run {
     report_.cases.push_back(std::move(collector.report()));
   }
 
-  // Where a failure begins, while the rest still runs.
+  // Prints where a failure begins as soon as it is found, while the rest still runs.
   void tell_place(const ParityJudged& judged) {
     if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
   }
 
-  // Repeats the prompts in processes of their own: `mkbench parity` asks for the same bits there.
+  // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.
   void repeat_apart(const CaseJob& job, CaseReport& report) {
     const auto waits = [](const EngineReport& e) {
       return e.parity && !e.parity->repeats_sha256.empty();
@@ -305,7 +305,7 @@ class Run {
     return report_.exit_code;
   }
 
-  // What the run is told to read and to write: a typo is told before the minutes of work.
+  // Checks every path that the run reads or writes, so that a typo fails before minutes of work.
   void check_paths() const {
     const fs::path junit = options_.junit;
     if (!options_.junit.empty()) {
@@ -349,7 +349,7 @@ class Run {
     if (options_.format == "md" && options_.parity_table) {
       for (const CaseReport& c : report_.cases) {
         for (const EngineReport& e : c.engines) {
-          // A failed one is in the report's own text already.
+          // The report's own text has the tables of failed engines already.
           if (!e.parity || exit_code(e.parity->verdict) != 0 || e.parity->rows.empty()) continue;
           fmt::print("\nParity table of {}, {}:\n\n{}", e.name, c.name,
                      render_parity_table(*e.parity));
@@ -366,12 +366,12 @@ class Run {
 
   const Options& options_;
   const std::vector<std::string>& argv_;
-  const DoJob in_process_;  // null: jobs run in workers
+  const DoJob in_process_;  // null: jobs run in hosts
   ProgressDisplay progress_;
   std::optional<ProbeAnswer> probe_;
   std::string probe_problem_;
   int early_exit_ = -1;
-  std::map<std::string, JudgedCase> judged_;  // parity memos by model
+  std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;
   std::vector<std::string> warnings_;
   Report report_;

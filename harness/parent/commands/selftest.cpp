@@ -1,5 +1,5 @@
 // `mkbench selftest --faults`: plants every fault of the table and shows which check saw it. Lanes
-// run in hosts: what crashes or hangs there costs its own lane.
+// run in hosts, so a crash or a hang fails its own lane only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace mkbench {
 namespace {
 
-// Lanes from one line of progress to the next, without -v.
+// Without -v, one line of progress is printed for so many lanes.
 constexpr size_t kLanesOfProgress = 10;
 
 struct LaneResult {
   LaneOutcome outcome;
-  std::string surprise;  // empty: as expected
+  std::string surprise;  // empty: the lane ended as expected
 };
 
 const FaultRow& row_of(const FaultLane& lane) {
@@ -47,7 +47,7 @@ bool gpu_usable(const Options& options) {
   return usable;
 }
 
-// Starts workers until every lane has a result.
+// Starts hosts until every lane has a result.
 class Lanes {
  public:
   Lanes(const Options& options, std::set<size_t> wanted)
@@ -62,7 +62,8 @@ class Lanes {
       const WorkerEnd end = run_worker(job, {.deadline_s = options_.timeout_s},
                                        [&](const FromHost& message) { take(message, all); });
       if (pending_.empty()) return;
-      // Whoever was at work when the worker ended is to blame; without anybody, all are.
+      // Lanes that had started and have no result when the host ends are lost. Where there is no
+      // such lane and none has ended either, all lanes are lost.
       std::set<size_t> lost;
       for (const size_t lane : started_) {
         if (pending_.count(lane) > 0) lost.insert(lane);
@@ -126,7 +127,7 @@ void print_lane(const FaultLane& lane, const LaneResult& result) {
              result.outcome.note.empty() ? "no reason given" : result.outcome.note);
 }
 
-// Rows without a lane, and what covers them.
+// Prints the rows that have no lane, and what covers them instead.
 void print_elsewhere() {
   fmt::print("\nNot planted here:\n");
   for (const FaultRow& row : fault_rows()) {
@@ -161,7 +162,7 @@ int selftest_command(const Options& options, const Invocation&) {
              "R_rms", "", "failing checks");
   Tally faults, controls;
   for (const size_t i : wanted) {
-    if (!lanes.result(i)) continue;  // interrupted before
+    if (!lanes.result(i)) continue;  // the run was interrupted before this lane
     const LaneResult& result = *lanes.result(i);
     Tally& tally = row_of(fault_lanes()[i]).control ? controls : faults;
     ++tally.all;

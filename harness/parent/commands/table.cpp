@@ -1,4 +1,4 @@
-// The subcommands: one row each, and one file each beside this one.
+// The table of subcommands: one row each. The code of each subcommand is a file in this folder.
 #include "harness/parent/options.h"
 
 namespace mkbench {

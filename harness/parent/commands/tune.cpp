@@ -1,6 +1,6 @@
-// `mkbench tune`: which pace suits this card. The facts of a card (copies in flight, least distance
-// between them, from where on the context is split) are measured here once and then committed as a
-// row of kernels/ring/tuning.cpp.
+// `mkbench tune`: measures a card's fastest pace for ring (copies in flight, least distance between
+// them, the context length from which attention is split). The result is committed as a row of
+// kernels/ring/tuning.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ const TunedTime& quickest(const std::vector<TunedTime>& times) {
                            [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
-// Gaps differ by the number of copies in flight only where the finer sweep went.
+// The finer sweep tries other gaps for each number of copies in flight, so some cells are empty.
 void print_sweep(const TuneSweep& sweep) {
   std::set<int> gaps;
   std::map<int, std::map<int, double>> by_copies;
@@ -47,7 +47,7 @@ void print_sweep(const TuneSweep& sweep) {
   fmt::print("\n");
 }
 
-// us/token by one number of the setting.
+// Prints us/token for each value of one number of the setting.
 void print_times(std::string_view title, int TunedTime::*varied,
                  const std::vector<TunedTime>& times) {
   fmt::print("\n{}\n", title);
