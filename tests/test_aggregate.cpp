@@ -1,4 +1,4 @@
-// From samples to figures: what is computed, and above all what is withheld.
+// From samples to figures: those that are computed, and those that are withheld.
 #include "harness/report/report.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
@@ -141,7 +141,7 @@ TEST_CASE("ablations: medians, share of the roofline, and which term binds") {
           Approx(1000 * e.roofline.floor_ms / row.no_waits_us));
     CHECK(e.profile->binds == row.binds);
   }
-  // Diagnostics of an engine that fails say no time of it.
+  // A failing engine shows no times, in its ablations either.
   CaseReport c = testing::example_case(0);
   c.engines[1].profile = testing::example_profile(1, 1);
   c.engines[1].verdict = Verdict::kFailToken;

@@ -1,5 +1,5 @@
-// The checks of the gate one by one: each passes just under its limit and fails just over it, and
-// nothing else fails with it.
+// The checks of the gate one by one: each passes just under its limit, fails just over it, and
+// fails alone.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -134,7 +134,7 @@ TEST_CASE("ratios from errors that are known exactly") {
   ReferenceStep step;
   for (int t = 0; t < 4; ++t) {
     step.position = 7 + t;
-    step.baseline_error_norm = t == 3 ? 10 : 1;  // one step where B' itself is far off
+    step.baseline_error_norm = t == 3 ? 10 : 1;  // one step where the baseline itself is far off
     step.baseline_error_inf_top = 0.5;
     step.baseline_kl = 1e-3;
     const double norm = t == 1 ? 2.5 : t == 3 ? 12 : 0.5;
@@ -186,7 +186,7 @@ TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else
   CHECK(failed(state) == std::set<Check>{Check::kFinite});
   CHECK(state.verdict == Verdict::kFailFidelity);
   CHECK_THAT(state.reason, ContainsText("hidden state of layer 2"));
-  // The first decoded row of the first prompt is always looked at; one in the middle by --parity.
+  // The first decoded row of a prompt is always looked at; rows in the middle with every_row only.
   const ParityReport boundary = judge(with_nan(1, 2), options);
   CHECK(failed(boundary) == std::set<Check>{Check::kFinite});
   CHECK_THAT(boundary.reason, ContainsText("KV row of layer 1, position 2"));
@@ -214,7 +214,7 @@ TEST_CASE("what an engine lacks rules checks out, with the reason, and the rest 
   INFO(unforced.reason);
   CHECK(unforced.verdict == Verdict::kPass);
   CHECK_THAT(find_check(unforced, Check::kRan)->detail, ContainsText("counts no launches"));
-  // On a prefill of its own, each step is still judged in T's context.
+  // Each step has a prefill of its own and is still judged in the truth's context.
   free_only.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     if (at.first_id != 0 || at.position != 2 + 31) return;
     id = (id + 1) % kFakeVocab;

@@ -1,6 +1,5 @@
 // A decoder of 64 tokens whose logits are a hash of the context: quick, exactly repeatable, with
-// decided steps and near ties where a test wants them, and with one switch for each way in which an
-// engine can be wrong.
+// decided steps, near ties on demand, and one switch for each way in which an engine can be wrong.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ inline double unit(uint64_t key) {
   return static_cast<double>(splitmix64(key) >> 11) * 0x1p-52 - 1;
 }
 
-// Where an override stands: number of the step since the prompt, KV rows before it, which prompt.
+// The step that an override is called for: its number since the prompt, KV rows before it, prompt.
 struct At {
   int step;
   int position;
@@ -39,8 +38,8 @@ struct FakeBehaviour {
   uint64_t noise_seed = 0;
   double noise = 0;           // amplitude of the error on every logit
   bool round_logits = false;  // to bf16
-  std::optional<double> tie_error =
-      {};  // added to the second of a near tie: flips it when larger than the gap
+  // Added to the second logit of a near tie: flips the tie when larger than the gap.
+  std::optional<double> tie_error = {};
   // Overrides, called on the final logits and the chosen id.
   std::function<void(const At&, std::vector<float>& logits, int32_t& id)> at_step = {};
   bool unwritten_logits = false;  // the last row of a decode is never written
@@ -52,7 +51,7 @@ struct FakeBehaviour {
   bool has_logits = true;
   bool takes_forced = true, takes_snapshots = true, counts_launches = true;
   bool modified_prefix = false;  // restore() finds other rows than save() did
-  // States that it shows, of the context so far; layers and positions are made up.
+  // Hidden states and KV rows that the engine shows; layers and positions are made up.
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer)> hidden = {};
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer, int row)>
       kv_row = {};
@@ -149,7 +148,7 @@ class FakeEngine : public Engine {
   std::vector<float> logits_of(const std::vector<int32_t>& context) const {
     std::vector<float> z = true_logits(context);
     const uint64_t key = behaviour_.noise_seed + 1'000'000 * context.size();
-    // The second of a near tie is the one that lies exactly a gap under the top.
+    // The second id of a near tie is the one whose logit lies exactly kTieGap under the top.
     const float top = *std::max_element(z.begin(), z.end());
     for (size_t i = 0; i < z.size(); ++i) {
       const bool is_second = z[i] == top - kTieGap;
