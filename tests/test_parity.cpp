@@ -117,7 +117,7 @@ TEST_CASE("live capture refuses what cannot be a truth") {
       {.at_step = [](const At& at, std::vector<float>&, int32_t& id) { id += at.step == 3; }});
   FakeEngine quiet({.noise_seed = 1, .noise = 0.01});
   CHECK_THROWS_WITH(capture_live(liar, quiet, quiet, kFakeVocab, prompts(), 8),
-                    ContainsText("T emitted"));
+                    ContainsText("the truth emitted"));
   CHECK_THROWS_AS(capture_live(truth, quiet, quiet, kFakeVocab, {}, 8), Error);
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("R_rms from sketches is the true ratio of errors") {
   CHECK(shifted.verdict == Verdict::kPass);
 }
 
-TEST_CASE("tokens right but logits too far from T: FAIL_FIDELITY") {
+TEST_CASE("tokens right but logits too far from the truth: FAIL_FIDELITY") {
   const ParityReport p = judge({.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     for (int i = 0; i < kFakeVocab; ++i) {
       if (i != id)

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "references/base/bf16.h"
-#include "references/engine.h"
 #include "references/base/error.h"
+#include "references/engine.h"
 #include "references/synthetic.h"
 
 namespace mkbench::testing {
