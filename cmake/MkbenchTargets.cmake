@@ -24,6 +24,12 @@ function(mkbench_library name)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
+# mkbench_engine(name library): the library defines <name>_maker (references/engine_maker.h); hosts find it.
+function(mkbench_engine name library)
+  set_property(GLOBAL APPEND PROPERTY mkbench_engine_names ${name})
+  set_property(GLOBAL APPEND PROPERTY mkbench_engine_libraries ${library})
+endfunction()
+
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s]): one executable per file
 # tests/<name>.cpp. Exit code 77 of a test executable means skipped.
 function(mkbench_test name)

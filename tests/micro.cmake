@@ -1,4 +1,4 @@
-# The microbenchmarks' binary: what it lists and says anywhere, and a quick subset on a GPU.
+# mkbench_micro: its command line on any machine, and a quick subset of it on a GPU.
 mkbench_python_test(test_micro)
 mkbench_python_test(test_micro_gpu TIMEOUT 120)
 set_tests_properties(test_micro_gpu PROPERTIES LABELS gpu SKIP_RETURN_CODE 77)

@@ -114,7 +114,7 @@ TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
     const bool probes = lane.lane == Lane::kTwinProbes || lane.lane == Lane::kPlainProbes;
     for (const std::string& name : split(lane.fails)) {
       INFO(name);
-      CHECK((probes || check_from_name(name).has_value()));
+      CHECK((probes || enum_from_text(Tag<Check>(), name).has_value()));
     }
   }
 }

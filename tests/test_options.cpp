@@ -49,7 +49,7 @@ bool holds(const std::string& text, const std::string& part) {
 
 TEST_CASE("an empty command line is the main job with the documented defaults") {
   const Options o = options_of({});
-  CHECK(o.command == Command::kRun);
+  CHECK(o.command->name == "run");
   CHECK(o.compare == std::vector<std::string>{"eager"});
   CHECK(o.engines.empty());
   CHECK(o.models.empty());
@@ -188,8 +188,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
-    const bool of_selftest_alone = flag.commands == command_bit(Command::kSelftest);
-    const std::vector<std::string> command(of_selftest_alone ? 1 : 0, "selftest");
+    const std::vector<std::string> command(flag.group == kSelftestFlags ? 1 : 0, "selftest");
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
@@ -210,6 +209,8 @@ TEST_CASE("lists") {
   CHECK(parse_int_list("d", "5,1-4+1,5", 0) == std::vector<int>{5, 1, 2, 3, 4});
   CHECK(parse_int_list("d", "0-4096*2", 0).back() == 4096);
   CHECK(parse_int_list("d", "3-20*3", 0) == std::vector<int>{3, 9});
+  CHECK(parse_int_list("d", "3-3+1", 0) == std::vector<int>{3});
+  CHECK_THROWS_WITH(parse_int_list("d", "1-5*1", 0), ContainsText("a whole number of at least 2"));
   for (const std::string bad :
        {"", ",", "1,", ",1", "x", "1-5", "5-1+1", "1-5*1", "1-5+0", "-1", "1.5", "1-5*",
         "0-1000000+1", "99999999999", "1-2-3+1", "+1", " 1", "0x10"}) {
@@ -217,6 +218,13 @@ TEST_CASE("lists") {
     CHECK_THROWS_AS(parse_int_list("n-depth", bad, 0), Error);
   }
   CHECK_THROWS_AS(parse_int_list("n-gen", "0", 1), Error);
+}
+
+TEST_CASE("switches") {
+  for (const char* text : {"true", "1", "on", "yes"}) CHECK(parse_switch("plot", text));
+  for (const char* text : {"false", "0", "off", "no"}) CHECK_FALSE(parse_switch("plot", text));
+  for (const char* text : {"", "2", "On", "maybe"})
+    CHECK_THROWS_AS(parse_switch("plot", text), Error);
 }
 
 TEST_CASE("usage errors name the flag, and the nearest known one") {
@@ -281,7 +289,7 @@ TEST_CASE("help comes from the table and hides what is for tests") {
   CHECK(parsed.early_exit->exit_code == 0);
   for (const Flag& flag : flag_table()) {
     INFO(flag.name);
-    const bool of_run = (flag.commands & command_bit(Command::kRun)) != 0;
+    const bool of_run = flag.group != kSelftestFlags;
     // The list of commands above may speak of flags of others.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;
     CHECK((holds(text, "  " + name) || holds(text, "," + name)) == (of_run && !flag.hidden));
@@ -290,19 +298,20 @@ TEST_CASE("help comes from the table and hides what is for tests") {
 
 TEST_CASE("version and commands") {
   CHECK(holds(parse({"--version"}).early_exit->text, "mkbench "));
-  CHECK(options_of({"doctor", "--device", "cpu"}).command == Command::kDoctor);
+  CHECK(options_of({"doctor", "--device", "cpu"}).command->name == "doctor");
   const Options plot = options_of({"plot", "a", "b", "--out", "c"});
-  CHECK(plot.command == Command::kPlot);
+  CHECK(plot.command->name == "plot");
   CHECK(plot.arguments == std::vector<std::string>{"a", "b"});
   CHECK(plot.out == "c");
-  CHECK(options_of({"list"}).command == Command::kList);
-  CHECK(options_of({"tune", "--gpu", "1"}).command == Command::kTune);
+  CHECK(options_of({"list"}).command->name == "list");
+  CHECK(options_of({"tune", "--gpu", "1"}).command->name == "tune");
   CHECK(options_of({"tune", "--gpu", "1"}).gpu == 1);
-  CHECK(options_of({"selftest", "--faults"}).command == Command::kSelftest);
+  CHECK(options_of({"selftest", "--faults"}).command->name == "selftest");
   CHECK(options_of({"selftest", "--faults"}).faults);
   CHECK_FALSE(options_of({"selftest"}).faults);
   const Options profile = options_of({"profile", "-n", "8"});
-  CHECK(profile.command == Command::kRun);
+  CHECK_FALSE(profile.whole_parity);
+  CHECK(options_of({"parity"}).whole_parity);
   CHECK(profile.profile);
   CHECK(profile.n_gen == std::vector<int>{8});
   CHECK_FALSE(options_of({}).profile);

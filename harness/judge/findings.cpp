@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace mkbench {
 namespace {
@@ -174,11 +173,6 @@ std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt
     ids.push_back(checked_decode(engine, 1, nullptr, row, prompt.name, findings)[0]);
   }
   return ids;
-}
-
-double bf16_step(double x) {
-  // 8 significant bits: the spacing at 2^e is 2^(e - 7).
-  return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0;
 }
 
 bool within_tau(const ReferenceStep& step, int32_t id, double tau) {

@@ -64,9 +64,6 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
 
-// Spacing of bf16 numbers at |x|: the most by which one rounding moves a logit.
-double bf16_step(double x);
-
 // True where the truth's logit of `id` is within `tau` of the truth's largest; false for every id
 // outside the truth's top 32.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);

@@ -1,5 +1,5 @@
-// Example reports with every kind of content and invented numbers, for tests of the code that reads
-// and prints reports.
+// Reports with every kind of content, made of invented numbers, for tests of the readers and
+// writers of reports.
 #pragma once
 
 #include <cmath>
@@ -134,8 +134,8 @@ inline Report example_report() {
   return r;
 }
 
-// example_report() with a wrong token, a hang, a skipped engine, and a model that cannot be loaded
-// (with a message of bytes that XML does not allow).
+// A report with every kind of failure: a wrong token, a hang, a model that cannot be loaded (with a
+// message of bytes that XML cannot hold), a skipped engine.
 inline Report example_failed_report() {
   Report r = example_report();
   EngineReport& wrong = r.cases[0].engines[1];
@@ -183,7 +183,7 @@ inline Report example_diagnosed_report() {
   return r;
 }
 
-// example_report() of a CPU: host twin, no roofline.
+// example_report() on a CPU: host twin, no roofline.
 inline Report example_cpu_report() {
   Report r = example_report();
   r.environment = {
