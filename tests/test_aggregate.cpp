@@ -92,7 +92,7 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("15 of 16"));
 
   c = testing::example_case(0);
-  c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
+  c.n_prompt = 16;  // a prefill test is checked by the tokens after it
   c.engines[1].samples[0].receipts_checked = 8;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
   c.engines[1].samples[0].receipts_checked = 0;
