@@ -1,4 +1,4 @@
-// From samples to figures: what is computed, and above all what is withheld.
+// From samples to figures: those that are computed, and those that are withheld.
 #include "harness/report/report.h"
 #include "references/base/json_fields.h"
 #include "tests/support/catch2.h"
@@ -92,7 +92,7 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("15 of 16"));
 
   c = testing::example_case(0);
-  c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
+  c.n_prompt = 16;  // a prefill test is checked by the tokens after it
   c.engines[1].samples[0].receipts_checked = 8;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
   c.engines[1].samples[0].receipts_checked = 0;
@@ -144,7 +144,7 @@ TEST_CASE("ablations: medians, share of the roofline, and which term binds") {
           Approx(1000 * e.roofline.floor_ms / row.no_waits_us));
     CHECK(e.profile->binds == row.binds);
   }
-  // Diagnostics of an engine that fails say no time of it.
+  // A failing engine shows no times, in its ablations either.
   CaseReport c = testing::example_case(0);
   c.engines[1].profile = testing::example_profile(1, 1);
   c.engines[1].verdict = Verdict::kFailToken;

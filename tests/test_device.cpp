@@ -1,5 +1,5 @@
-// Facts about GPUs and the doctor's judgement of them: given facts, so that every case runs on
-// every machine, then this machine.
+// The doctor's judgement of GPUs: first of given facts, so that every case runs on every machine,
+// then of this machine.
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -25,7 +25,8 @@ const std::vector<std::vector<int32_t>>& prompts() {
   return list;
 }
 
-// T exact, B' with small errors, B the same rounded to bf16.
+// The truth is exact, the fp32-head baseline has small errors, the baseline has those and rounds
+// its logits to bf16.
 const GreedyReference& reference() {
   static const GreedyReference captured = [] {
     FakeEngine truth;
@@ -42,7 +43,7 @@ ParityReport judge(const FakeBehaviour& behaviour, ParityOptions options = {}) {
   return judge_parity(engine, reference(), options);
 }
 
-// A good kernel: half of B's error, its own noise.
+// A good kernel: half of the baseline's error, from noise of its own.
 FakeBehaviour good() { return {.noise_seed = 2, .noise = kBaselineNoise / 2}; }
 
 // A near tie of the second prompt set, as (prompt, step) of the reference.
@@ -57,8 +58,8 @@ const ReferenceStep& first_near_tie(size_t prompt, int* index) {
   throw std::runtime_error("no near tie in this prompt");
 }
 
-// Whether an override stands `behind` steps behind a step of the third prompt, the one that starts
-// with 1.
+// Whether an override is called `behind` steps after a step of the third prompt, which starts with
+// 1.
 bool stands_at(const At& at, const ReferenceStep& step, int behind = 0) {
   return at.first_id == 1 && at.position == step.position + behind;
 }
@@ -98,7 +99,7 @@ TEST_CASE("live capture: sets, margins, errors and sketches are what they are de
     CHECK((step.baseline_kl > 0 && step.baseline_kl < 1e-3));
     context.push_back(step.token);
   }
-  int flips = 0;  // rounding to bf16 merges near ties: B is not T
+  int flips = 0;  // rounding to bf16 merges near ties, where the baseline leaves the truth
   for (const ReferencePrompt& p : r.prompts) {
     for (const ReferenceStep& step : p.steps) flips += step.baseline_token != step.token;
   }
@@ -116,7 +117,7 @@ TEST_CASE("live capture refuses what cannot be a truth") {
       {.at_step = [](const At& at, std::vector<float>&, int32_t& id) { id += at.step == 3; }});
   FakeEngine quiet({.noise_seed = 1, .noise = 0.01});
   CHECK_THROWS_WITH(capture_live(liar, quiet, quiet, kFakeVocab, prompts(), 8),
-                    ContainsText("T emitted"));
+                    ContainsText("the truth emitted"));
   CHECK_THROWS_AS(capture_live(truth, quiet, quiet, kFakeVocab, {}, 8), Error);
 }
 
@@ -165,7 +166,7 @@ TEST_CASE("R_rms from sketches is the true ratio of errors") {
   CHECK(shifted.verdict == Verdict::kPass);
 }
 
-TEST_CASE("tokens right but logits too far from T: FAIL_FIDELITY") {
+TEST_CASE("tokens right but logits too far from the truth: FAIL_FIDELITY") {
   const ParityReport p = judge({.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     for (int i = 0; i < kFakeVocab; ++i) {
       if (i != id)
@@ -198,7 +199,7 @@ TEST_CASE("one wrong token at any step of the strict set fails, and the first is
 }
 
 TEST_CASE("a token that is not the lowest-index argmax of own logits: FAIL_SELF") {
-  // Two equal winners; the engine takes the higher index where T's is the lower.
+  // Two equal winners: the engine takes the higher index, the truth the lower.
   const ParityReport p = judge({.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     if (at.step != 40 || id + 5 >= kFakeVocab) return;
     z[static_cast<size_t>(id) + 5] = z[static_cast<size_t>(id)];
@@ -227,7 +228,7 @@ TEST_CASE("NaN, Inf and logits that were never written: FAIL_FIDELITY") {
 }
 
 TEST_CASE("other ids with logits than without: NONDETERMINISTIC") {
-  // At a near tie both ids are allowed, so nothing else can see this.
+  // At a near tie both ids are allowed, so no other check fails.
   int step = 0;
   const ReferenceStep& tie = first_near_tie(2, &step);
   const int32_t second = tie.top_ids[1];
@@ -307,7 +308,7 @@ TEST_CASE("near ties: the other of the two is a TIE, re-anchored to the end; a t
   CHECK(one.verdict == Verdict::kPass);
   CHECK(one.ties >= 1);
   CHECK(one.rows[static_cast<size_t>(2 * kSteps + step)].verdict == StepVerdict::kTie);
-  // Behind the fork every step was judged on T's path: exact ones, not drift.
+  // After the fork every step was judged on the truth's path, so the rows are exact and not drift.
   CHECK(one.drifts == 0);
   CHECK(one.rows.size() == 4 * kSteps);
 
@@ -316,7 +317,7 @@ TEST_CASE("near ties: the other of the two is a TIE, re-anchored to the end; a t
     CHECK(wrong.verdict == Verdict::kFailToken);
     CHECK(wrong.rows[static_cast<size_t>(2 * kSteps + step)].verdict == StepVerdict::kWrong);
   }
-  // Outside T's top 32.
+  // An id outside the truth's top 32.
   std::set<int32_t> top(tie.top_ids.begin(), tie.top_ids.end());
   int32_t outside = 0;
   while (top.count(outside) != 0) ++outside;
@@ -340,8 +341,8 @@ TEST_CASE("a wrong token behind a legitimate fork is still found") {
 }
 
 TEST_CASE("a rounding engine's band is one bf16 step wider, an exact one's is not") {
-  // Margins between D and D + a bf16 step at 6 (0.03125): decided for fp32 logits, near ties for
-  // rounded ones.
+  // Margins between D and D plus one bf16 step at 6 (0.03125) are decided for fp32 logits and near
+  // ties for rounded ones.
   GreedyReference narrow = reference();
   narrow.pairwise_d = FakeEngine::kTieGap / 2;
   const FakeBehaviour rounds{.round_logits = true, .tie_error = 2 * FakeEngine::kTieGap};

@@ -1,5 +1,5 @@
-// The checks of the gate one by one: each passes just under its limit and fails just over it, and
-// nothing else fails with it.
+// The checks of the gate one by one: each passes just under its limit, fails just over it, and
+// fails alone.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -137,7 +137,7 @@ TEST_CASE("ratios from errors that are known exactly, each under its own name") 
   RatioSums sums;
   ReferenceStep step;
   step.position = 7;
-  // In the last step B' itself is far off; the largest of each stands in the middle.
+  // In the last step the baseline itself is far off; the largest of each kind is in the middle.
   for (const Row& row :
        {Row{0.5, 1, 0.25, 0.1}, Row{6, 2, 1, 0.5}, Row{0.5, 3, 0.5, 0.2}, Row{12, 10, 0.75, 0.3}}) {
     step.baseline_error_norm = row.baseline_norm;
@@ -212,7 +212,7 @@ TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else
   CHECK(failed(state) == std::set<Check>{Check::kFinite});
   CHECK(state.verdict == Verdict::kFailFidelity);
   CHECK_THAT(state.reason, ContainsText("hidden state of layer 2"));
-  // The first decoded row of the first prompt is always looked at; one in the middle by --parity.
+  // The first decoded row of a prompt is always looked at; rows in the middle with every_row only.
   const ParityReport boundary = judge(with_nan(1, 2), options);
   CHECK(failed(boundary) == std::set<Check>{Check::kFinite});
   CHECK_THAT(boundary.reason, ContainsText("KV row of layer 1, position 2"));
@@ -242,7 +242,7 @@ TEST_CASE("what an engine lacks rules checks out, with the reason, and the rest 
   INFO(unforced.reason);
   CHECK(unforced.verdict == Verdict::kPass);
   CHECK_THAT(find_check(unforced, Check::kRan)->detail, ContainsText("counts no launches"));
-  // On a prefill of its own, each step is still judged in T's context.
+  // Each step has a prefill of its own and is still judged in the truth's context.
   free_only.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     if (at.first_id != 0 || at.position != 2 + 31) return;
     id = (id + 1) % kFakeVocab;

@@ -1,5 +1,5 @@
-// The parity judge on real weights and real references: the fp32 oracle passes against what HF
-// wrote of the tiny checkpoints, and each planted fault fails.
+// The parity judge on real weights and real references: the fp32 oracle passes against HF's
+// references of the tiny checkpoints, and each planted fault fails.
 #include <cmath>
 #include <functional>
 
@@ -80,8 +80,7 @@ TEST_CASE("the oracle passes against HF's references of both tiny checkpoints") 
     CHECK(p.strict_matched == p.strict_steps);
     CHECK(p.self_inconsistent == 0);
     REQUIRE(p.r_rms);
-    // fp32 against fp32: what differs from T is the order of sums, thousands of times under a bf16
-    // error.
+    // Both are fp32 and differ by the order of their sums, thousands of times less than bf16 errs.
     CHECK(*p.r_rms < 0.01);
   }
 }

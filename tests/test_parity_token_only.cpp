@@ -79,7 +79,7 @@ TEST_CASE("a third path at the published fork, or behind it, drifts; before it, 
   CHECK(before.rows[1].verdict == V::kWrong);
   CHECK(before.rows[2].verdict == V::kDrift);
   CHECK_THAT(before.reason, ContainsText("position 2") && ContainsText("found 31"));
-  // The two paths are not to be mixed: 23 belongs behind 22 only.
+  // The two paths must not be mixed: 23 belongs after 22 only.
   CHECK(judge({10, 11, 12, 23, 24}, both).drifts == 2);
 }
 

@@ -1,5 +1,5 @@
-// Repeats, isolation, the sweep of cache lengths and the localiser, each against an engine that is
-// right and one fault at a time.
+// Repeats, isolation, the sweep of cache lengths and the localiser, each with an engine that is
+// right and with one fault at a time.
 #include <cmath>
 #include <set>
 
@@ -36,7 +36,7 @@ const std::vector<ReferencePrompt>& prompts() {
   return list;
 }
 
-// Moves one logit by one bit where `where` holds: what a race does to a sum.
+// Moves one logit by one bit where `where` holds, as a race changes a sum.
 FakeBehaviour one_bit_off(std::function<bool(const At&)> where) {
   return {.at_step = [where = std::move(where)](const At& at, std::vector<float>& z, int32_t&) {
     if (where(at)) z[40] = std::nextafter(z[40], 1.0F);
@@ -121,7 +121,7 @@ TEST_CASE("isolation: another sequence, a changed prefix, a second engine that s
   const ParityReport good = isolate({}, second);
   CHECK(good.verdict == Verdict::kPass);
   CHECK(find_check(good, Check::kIsolation)->detail.empty());
-  // Runs: A, B, A, ... : the third one remembers the second.
+  // The runs are A, B, A, ...; the third one is influenced by the second.
   const ParityReport leak =
       isolate(one_bit_off([](const At& at) { return at.run == 3 && at.step == 2; }), second);
   CHECK(leak.verdict == Verdict::kNondeterministic);
@@ -199,7 +199,7 @@ TEST_CASE("sweep: the lengths of parity.md, once each") {
     CHECK(std::count(far.begin(), far.end(), length) == 1);
   }
   CHECK(edge_lengths(14) == std::vector<int>{13, 14});
-  // Every edge is decoded once, whichever prefill it stands on.
+  // Every edge length is decoded once, whichever prefill it follows.
   std::vector<int> covered;
   for (const auto& [length, steps] : edge_prefills(4096)) {
     for (int i = 0; i < steps; ++i) covered.push_back(length + i);
@@ -235,7 +235,7 @@ TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
 
 TEST_CASE("sweep: an error just under three times the baseline's passes, one just over fails") {
   const SweepTruth truth = live_truth(60, 60);
-  // The error of one step alone, scaled until its ratio is known.
+  // An error at one step only, scaled to a known ratio.
   const auto at_step_error = [&](float amplitude) {
     FakeBehaviour b;
     b.at_step = [amplitude](const At& at, std::vector<float>& z, int32_t& id) {
@@ -338,7 +338,7 @@ namespace {
 
 constexpr int kLayers = 4, kWidth = 16;
 
-// States of a made-up model of four layers: T's value and an error of some size in each element.
+// States of a made-up model of four layers: the truth's value plus an error in each element.
 std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
   std::vector<float> x;
   for (uint64_t i = 0; i < kWidth; ++i) {
@@ -348,7 +348,8 @@ std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
   return x;
 }
 
-// An engine whose errors are `error` up to a layer (or a row of it) and ten times that from there.
+// An engine with errors of size `error` before a layer (or a KV row of it) and ten times that
+// after.
 FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, int bad_row = -1,
                         double worse = 10) {
   FakeBehaviour b;
@@ -388,7 +389,7 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
     CHECK_THAT(line, ContainsText("prompt 'p' position 8: layer " + std::to_string(layer)));
     CHECK_THAT(line, ContainsText("layer " + std::to_string(layer) + ", position 4"));
   }
-  // NMSE grows with the square: the same error 1.4 times as large stays inside 4 x.
+  // NMSE grows with the square of the error: an error 1.4 times as large stays within 4 x.
   CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 1.99)), ContainsText("every hidden state"));
   CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
   // A layer's band is the baseline's largest error in it, wherever that stands.
@@ -417,7 +418,7 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
   const int step = 4;
   std::vector<int32_t> ids = prompt.ids;
   ids.insert(ids.end(), behind.begin(), behind.begin() + step);
-  // The recurrence once more, written apart: layer k takes `lag` instead of its own, or nothing.
+  // The recurrence, written a second time: layer k takes `lag` instead of its own lag, or nothing.
   const auto token_with = [&](const Lags& lags) {
     std::vector<uint32_t> row;
     for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));

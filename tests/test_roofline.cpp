@@ -26,7 +26,7 @@ TEST_CASE("a real operation on every GPU") {
     CAPTURE(check.error);
     CHECK(check.ok);
     CHECK(check.got == check.wanted);
-    CHECK(check.wanted > 1e6);  // a sum that no idle memory could show
+    CHECK(check.wanted > 1e6);  // a sum that memory does not hold by chance
     CHECK(check.blocks == device.sm_count);
   }
   CHECK_FALSE(check_device(static_cast<int>(list.devices.size())).ok);
@@ -43,8 +43,7 @@ TEST_CASE("the read-bandwidth ceiling is measured and repeats") {
   CHECK(first.plain_gb_per_s > 100);
   CHECK((first.bulk_gb_per_s > 0) == (list.devices[0].sm_major >= 9));
   if (list.devices[0].sm_major >= 9) {
-    // Two ways of reading the same memory: far apart would mean that one of them does not read it
-    // all.
+    // Both ways read one buffer; rates far apart would mean that one way does not read all of it.
     CHECK(first.bulk_gb_per_s == Approx(first.plain_gb_per_s).epsilon(0.15));
   }
   CHECK(again.best_gb_per_s() == Approx(first.best_gb_per_s()).epsilon(0.05));
@@ -63,7 +62,7 @@ TEST_CASE("an L2 flush leaves nothing to write back") {
     MKBENCH_CUDA(cudaDeviceSynchronize());
     return stop.ms_since(start);
   };
-  // The first one after a write has L2's lines written back; the second one finds none.
+  // The first flush after a write waits for the write-back of L2's lines; the second finds none.
   std::vector<double> first, second;
   for (int i = 0; i < 21; ++i) {
     MKBENCH_CUDA(cudaMemset(written.get(), i, written.bytes()));
@@ -71,8 +70,8 @@ TEST_CASE("an L2 flush leaves nothing to write back") {
     first.push_back(flush_ms());
     second.push_back(flush_ms());
   }
-  // A flush that does nothing, or writes, would be no quicker the second time: 17 of 21 by chance
-  // is one in 280.
+  // A flush that does nothing, or that writes, would not be quicker the second time; 17 of 21 by
+  // chance has a probability of 1 in 280.
   int quicker = 0;
   for (size_t i = 0; i < first.size(); ++i) quicker += second[i] < first[i] ? 1 : 0;
   CAPTURE(first, second);

@@ -13,7 +13,8 @@ using namespace mkbench;
 
 namespace {
 
-// Sum of twelve uniforms less six: near enough to a normal for coverage, and the same everywhere.
+// The sum of twelve uniform numbers less six: close enough to a normal distribution for coverage,
+// and equal with every standard library.
 double bell(std::mt19937_64& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += static_cast<double>(random() >> 11) * 0x1p-53;
@@ -69,7 +70,8 @@ TEST_CASE("intervals cover the truth about as often as they say") {
     t_hits += t->low <= 5 && 5 <= t->high;
     bca_hits += bca->low <= 5 && 5 <= bca->high;
   }
-  // 0.9 within four standard errors (0.06); the bootstrap is a little short at 12 values.
+  // 0.9 within four standard errors (0.06); with 12 values the bootstrap interval is a little
+  // short.
   CHECK(std::abs(t_hits / double{trials} - 0.9) < 0.06);
   CHECK(std::abs(bca_hits / double{trials} - 0.88) < 0.08);
 }
@@ -200,7 +202,7 @@ TEST_CASE("block orders: abba balances places, random is a seeded permutation") 
     std::sort(order.begin(), order.end());
     CHECK(order == std::vector<int>{0, 1, 2, 3});
   }
-  for (const int count : first) CHECK(count >= 4);  // each comes first now and then
+  for (const int count : first) CHECK(count >= 4);  // every engine comes first in some blocks
 }
 
 TEST_CASE("clocks must agree within 1 % and 20 us") {

@@ -1,4 +1,4 @@
-// The verdict table: names, exit codes and which of several wins.
+// The verdict table: names, exit codes and the worst of several.
 #include <set>
 #include <string>
 

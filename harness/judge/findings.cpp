@@ -61,11 +61,6 @@ void Findings::fail(Check check, Verdict verdict, std::string reason) {
   }
 }
 
-bool Findings::failed(Check check) const {
-  return std::any_of(failures_.begin(), failures_.end(),
-                     [check](const Failure& f) { return f.check == check; });
-}
-
 void Findings::conclude(ParityReport& report) const {
   for (CheckResult result : results_) {
     if (result.status == CheckStatus::kFailed) {

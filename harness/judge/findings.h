@@ -24,8 +24,6 @@ class Findings {
   // The check cannot run here. A check that ran elsewhere (another reference) keeps its result.
   void rule_out(Check check, std::string why);
   void fail(Check check, Verdict verdict, std::string reason);
-  bool failed() const { return !failures_.empty(); }
-  bool failed(Check check) const;
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
   // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a

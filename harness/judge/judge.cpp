@@ -250,9 +250,10 @@ class Judge {
         static_cast<int>(std::floor(flips + 3 * std::sqrt(std::max(1.0, flips))));
     findings.measured(Check::kFlips, report.flips, report.flips_allowed);
     if (report.flips > report.flips_allowed) {
-      findings.fail(Check::kFlips, Verdict::kFailToken,
-                    fmt::format("flip cap: {} of {} steps differ from T, at most {} allowed",
-                                report.flips, report.steps, report.flips_allowed));
+      findings.fail(
+          Check::kFlips, Verdict::kFailToken,
+          fmt::format("flip cap: {} of {} steps differ from the truth, at most {} allowed",
+                      report.flips, report.steps, report.flips_allowed));
     }
   }
 

@@ -99,7 +99,7 @@ class LiveCapture {
     Logits of_head = of_truth;
     const int32_t input = prompt.steps.empty() ? prompt.ids.back() : prompt.steps.back().token;
     const std::vector<int32_t> path = truth_.decode(count, nullptr, of_truth.data());
-    check_finite(of_truth, "T");
+    check_finite(of_truth, "the truth");
 
     // Both baselines walk the truth's path: their inputs are its tokens, one step behind.
     std::vector<int32_t> inputs(path.begin(), path.end());
@@ -109,11 +109,11 @@ class LiveCapture {
       baseline_->set_pending(input);
       Logits of_baseline(of_truth.size(), std::nanf(""));
       baseline_ids = baseline_->decode(count, inputs.data(), of_baseline.data());
-      check_finite(of_baseline, "B");
+      check_finite(of_baseline, "the baseline");
     }
     head_fp32_.set_pending(input);
     const std::vector<int32_t> head_ids = head_fp32_.decode(count, inputs.data(), of_head.data());
-    check_finite(of_head, "B'");
+    check_finite(of_head, "the fp32-head baseline");
     for (int i = 0; i < count; ++i) {
       const float* logits = of_truth.data() + vocab * static_cast<size_t>(i);
       const int position =
@@ -122,8 +122,9 @@ class LiveCapture {
       if (step.token != path[static_cast<size_t>(i)]) {
         throw Error(
             ErrorKind::kInvalidReference,
-            fmt::format("live reference: T emitted {} at position {}, but its logits say {}",
-                        path[static_cast<size_t>(i)], position, step.token));
+            fmt::format(
+                "live reference: the truth emitted {} at position {}, but its logits say {}",
+                path[static_cast<size_t>(i)], position, step.token));
       }
       step.baseline_token = baseline_ids[static_cast<size_t>(i)];
       add_baseline_errors(logits, of_head.data() + vocab * static_cast<size_t>(i), vocab_, step);

@@ -1,4 +1,4 @@
-// Where a failure begins, told to people: the first layer and the first KV row that leave the
+// Describes where a failure begins: the first layer and the first KV row that leave the
 // truth's band, and on the analytic checkpoint the lag that explains a wrong token.
 #pragma once
 

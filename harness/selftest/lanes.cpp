@@ -235,10 +235,9 @@ LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {
     return engine(lane, weights, max_context);
   };
   LaneOutcome outcome;
-  for (const ProbeResult& result : run_probes(make, c.weights)) {
-    if (result.passed) continue;
-    outcome.failing.emplace_back(result.name);
-    if (outcome.note.empty()) outcome.note = result.detail;
+  for (const FailedProbe& probe : run_probes(make, c.weights)) {
+    outcome.failing.emplace_back(probe.name);
+    if (outcome.note.empty()) outcome.note = probe.reason;
   }
   return outcome;
 }

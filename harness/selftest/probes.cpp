@@ -19,12 +19,6 @@ constexpr int kContext = 128;
 // where engine and truth differ by the order of fp32 sums alone.
 constexpr double kBf16Error = 0.02, kFp32Error = 1e-5;
 
-// A failed expectation of a probe.
-struct Unmet {
-  double value;
-  std::string detail;
-};
-
 std::vector<float> logits_of_step(Engine& e, int32_t id, int vocab) {
   std::vector<float> logits(static_cast<size_t>(vocab), std::numeric_limits<float>::quiet_NaN());
   e.step(id, logits.data());
@@ -43,9 +37,9 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-double require_at_most(double value, double limit, const std::string& what) {
-  if (value <= limit) return value;
-  throw Unmet{value, fmt::format("{}: {:.3g}, wanted at most {:.3g}", what, value, limit)};
+// Why a probe failed; empty where the value is within its limit. NaN is over every limit.
+std::string over_limit(double value, double limit, const std::string& what) {
+  return value <= limit ? "" : fmt::format("{}: {:.3g}, wanted at most {:.3g}", what, value, limit);
 }
 
 // `w` cut to its first layer.
@@ -73,7 +67,7 @@ int32_t token_of(const EngineMaker& make, const ModelWeights& w) {
 }
 
 // Doubles the best row into each row of the head in turn, and that row must win.
-double probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
   const int32_t best = argmax_lowest(logits);
@@ -83,11 +77,11 @@ double probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
     ++missed;
     if (first < 0) first = row;
   }
-  return require_at_most(missed, 0, fmt::format("rows that cannot win, first {}", first));
+  return over_limit(missed, 0, fmt::format("rows that cannot win, first {}", first));
 }
 
 // Copies the best row into other rows of the head in turn, and the lower of the two must win.
-double probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
   const int32_t best = argmax_lowest(logits);
@@ -97,13 +91,13 @@ double probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
     ++wrong;
     if (first < 0) first = row;
   }
-  return require_at_most(
+  return over_limit(
       wrong, 0,
       fmt::format("rows equal to row {} of which the higher wins, first {}", best, first));
 }
 
 // Hidden states so small that eps decides: the mean square of the embedding is eps.
-double probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
   constexpr double kEps = 1e-6;  // rms_norm_eps of the model
   WeightEdit edit(one_layer(tiny));
   edit.untie();
@@ -115,13 +109,13 @@ double probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
   edit.each_value(embedding, [factor](float x) { return x * factor; });
   const std::vector<float> truth = Oracle(edit.weights(), 1).step(kFirstId);
   const auto e = make(edit.weights(), 4);
-  return require_at_most(relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth),
-                         kBf16Error, "relative error of logits");
+  return over_limit(relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth),
+                    kBf16Error, "relative error of logits");
 }
 
 // Scores beyond what exp() can hold, and scores far below zero: softmax has to subtract their
 // maximum.
-double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
   double worst = 0;
   for (const float factor : {64.0f, -64.0f}) {
     WeightEdit edit(one_layer(tiny));
@@ -137,11 +131,11 @@ double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
       worst = std::numeric_limits<double>::infinity();
     }
   }
-  return require_at_most(worst, kBf16Error, "relative error of logits");
+  return over_limit(worst, kBf16Error, "relative error of logits");
 }
 
 // Attention over equal values must give that value at every context: the weights sum to one.
-double probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
   const auto e = make(w, kContext);
@@ -150,12 +144,12 @@ double probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
   for (int t = 1; t < kContext; ++t) {
     worst = std::max(worst, relative_error(logits_of_step(*e, kFirstId, vocab), alone));
   }
-  return require_at_most(worst, kFp32Error, "logits of one id, repeated: largest relative change");
+  return over_limit(worst, kFp32Error, "logits of one id, repeated: largest relative change");
 }
 
 // Without attention nothing is rounded to bf16, so an engine and the truth differ by the order of
 // their fp32 sums alone.
-double probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
   WeightEdit edit(tiny);
   for (LayerWeights& layer : edit.weights().layers) {
     edit.each_value(layer.o_proj, [](float) { return 0.0f; });
@@ -167,11 +161,11 @@ double probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
     const std::vector<float> truth = oracle.step(id);
     worst = std::max(worst, relative_error(logits_of_step(*e, id, edit.shape().vocab), truth));
   }
-  return require_at_most(worst, kFp32Error, "relative error of logits");
+  return over_limit(worst, kFp32Error, "relative error of logits");
 }
 
 // Two decoders that take turns must not influence each other.
-double probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
   constexpr int kSteps = 8;
@@ -185,11 +179,11 @@ double probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
     logits_of_step(*b, kFirstId - t, vocab);
     different += first != wanted[static_cast<size_t>(t)];
   }
-  return require_at_most(different, 0, "steps whose bits depend on another decoder");
+  return over_limit(different, 0, "steps whose bits depend on another decoder");
 }
 
 // Ids outside of the vocabulary and steps beyond the context must be refused.
-double probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   constexpr int kRoom = 2;
   const auto e = make(w, kRoom);
@@ -216,57 +210,35 @@ double probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
     e->set_pending(kFirstId);
     e->decode(kRoom + 1);
   });
-  return require_at_most(accepted, 0, "calls that were to be refused and were not");
+  return over_limit(accepted, 0, "calls that were to be refused and were not");
 }
 
-using ProbeFunction = double (*)(const EngineMaker&, const ModelWeights&);
-
-struct ProbeEntry {
-  Probe probe;
-  ProbeFunction run;  // returns the measured value, or throws Unmet
+struct Probe {
+  std::string_view name;
+  std::string (*run)(const EngineMaker&, const ModelWeights&);  // why it failed, or nothing
 };
 
-const std::vector<ProbeEntry>& entries() {
-  static const std::vector<ProbeEntry> list = {
-      {{"winner", "every row of the vocabulary can win"}, probe_winner},
-      {{"equal_rows", "the lowest of equal rows wins"}, probe_equal},
-      {{"small_norm", "eps is the model's where it decides"}, probe_small_norm},
-      {{"large_scores", "softmax bears scores beyond exp()"}, probe_large_scores},
-      {{"weights_sum", "attention over equal values gives that value"}, probe_weights_sum},
-      {{"fp32_sums", "sums are fp32"}, probe_fp32_sums},
-      {{"two_engines", "decoders share nothing"}, probe_two_engines},
-      {{"bad_ids", "bad ids and positions are refused"}, probe_bad_ids},
-  };
-  return list;
-}
+constexpr Probe kProbes[] = {
+    {"winner", probe_winner},           {"equal_rows", probe_equal},
+    {"small_norm", probe_small_norm},   {"large_scores", probe_large_scores},
+    {"weights_sum", probe_weights_sum}, {"fp32_sums", probe_fp32_sums},
+    {"two_engines", probe_two_engines}, {"bad_ids", probe_bad_ids},
+};
 
 }  // namespace
 
-const std::vector<Probe>& probe_table() {
-  static const std::vector<Probe> table = [] {
-    std::vector<Probe> probes;
-    for (const ProbeEntry& entry : entries()) probes.push_back(entry.probe);
-    return probes;
-  }();
-  return table;
-}
-
-std::vector<ProbeResult> run_probes(const EngineMaker& make, const ModelWeights& weights) {
-  std::vector<ProbeResult> results;
-  for (const ProbeEntry& entry : entries()) {
-    ProbeResult result{.name = entry.probe.name, .detail = {}};
+std::vector<FailedProbe> run_probes(const EngineMaker& make, const ModelWeights& weights) {
+  std::vector<FailedProbe> failed;
+  for (const Probe& probe : kProbes) {
+    std::string reason;
     try {
-      result.value = entry.run(make, weights);
-      result.passed = true;
-    } catch (const Unmet& unmet) {
-      result.value = unmet.value;
-      result.detail = unmet.detail;
+      reason = probe.run(make, weights);
     } catch (const Error& error) {
-      result.detail = error.what();
+      reason = error.what();
     }
-    results.push_back(std::move(result));
+    if (!reason.empty()) failed.push_back({probe.name, std::move(reason)});
   }
-  return results;
+  return failed;
 }
 
 }  // namespace mkbench
