@@ -4,10 +4,12 @@ mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_worker LABEL host LIBS mkbench_host mkbench_parent SOURCES test_worker.cpp test_worker_parity.cpp test_worker_runs.cpp)
 mkbench_test(test_worker_ends LABEL host LIBS mkbench_host mkbench_parent)
 
-# The real binary.
+# The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
+add_executable(mkbench_usage usage_program.cpp)
+target_link_libraries(mkbench_usage PRIVATE mkbench_parent)
 foreach(name test_cli test_cli_worker test_make_checkpoint)
-  mkbench_python_test(${name} TIMEOUT 400)
-  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT
+    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "USAGE_UNDER_TEST=$<TARGET_FILE:mkbench_usage>")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
