@@ -210,5 +210,19 @@ class Setup(FakeMachine):
         self.assertIn("usage: scripts/setup.sh", done.stderr)
 
 
+class LongLanes(unittest.TestCase):
+    def long(self, *args):
+        return subprocess.run(["bash", str(ROOT / ".ci" / "long"), *args], capture_output=True, text=True, timeout=60)
+
+    def test_lanes_are_listed_with_their_limits(self):
+        listed = self.long("--list")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        for lane in ("files", "sanitizers", "slow", "mutants"):
+            self.assertRegex(listed.stdout, rf"(?m)^  {lane} +\d+ s at most: ")
+
+    def test_a_lane_that_is_not_there_runs_nothing(self):
+        self.assertEqual(self.long("files", "no-such-lane").returncode, 2)
+
+
 if __name__ == "__main__":
     unittest.main()
