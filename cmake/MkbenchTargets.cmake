@@ -48,7 +48,8 @@ endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW]): one executable per file
 # tests/<name>.cpp. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
-# who run tests beside each other; a test of the GPU runs alone. SLOW: only .ci/long runs it, and who asks for it.
+# who run tests beside each other; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
+# <name>_slow, which runs when it is asked for, and in .ci/long.
 function(mkbench_test name)
   cmake_parse_arguments(ARG "SLOW" "LABEL;TIMEOUT;THREADS" "LIBS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -56,11 +57,6 @@ function(mkbench_test name)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
-  endif()
-  if(ARG_SLOW)
-    set(labels ${ARG_LABEL} slow)
-  else()
-    set(labels ${ARG_LABEL})
   endif()
   if(NOT ARG_THREADS)
     set(ARG_THREADS 1)
@@ -70,8 +66,12 @@ function(mkbench_test name)
   target_link_libraries(${name} PRIVATE mkbench_options mkbench_test_main ${ARG_LIBS})
   mkbench_compile_quickly(${name} mkbench_test_main)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
     PROCESSORS ${ARG_THREADS} RUN_SERIAL ${alone})
+  if(ARG_SLOW)
+    add_test(NAME ${name}_slow COMMAND ${name} [slow] WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_slow PROPERTIES LABELS "${ARG_LABEL};slow" TIMEOUT 900 RUN_SERIAL TRUE)
+  endif()
   set_property(GLOBAL APPEND PROPERTY mkbench_${ARG_LABEL}_tests ${name})
 endfunction()
 

@@ -13,6 +13,6 @@ foreach(name test_cli test_cli_worker test_make_checkpoint)
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
-mkbench_test(test_faults LABEL host LIBS mkbench_selftest TIMEOUT 600)
+mkbench_test(test_faults LABEL host LIBS mkbench_selftest TIMEOUT 600 THREADS 8 SLOW)
 mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest_cuda mkbench_ring mkbench_plain_faults
              CUDA::cudart TIMEOUT 600)
