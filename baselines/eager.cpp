@@ -61,9 +61,9 @@ auto translate_errors(Work&& work) -> decltype(work()) {
   throw Error(ErrorKind::kBadInput, "eager: " + message);
 }
 
-// Position-dependent in value, order-independent in evaluation: every 64-bit word is multiplied by
-// an odd weight of its own (so no single change can cancel) and integers are summed, which gives
-// the same bits in any order of addition.
+// A checksum that depends on positions and not on the order of addition: every 64-bit word is
+// multiplied by an odd weight of its own, so that no single change can cancel, and integers give
+// the same sum in any order.
 Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
   return (rows.view(at::kLong) * weights).sum();
 }
@@ -116,14 +116,14 @@ class EagerEngine final : public Engine {
   ModelShape shape_;
   at::Device device_;
   at::TensorOptions ids_;        // int64 on the device
-  at::ScalarType dtype_;         // of weights and KV cache
-  at::ScalarType logits_dtype_;  // what the argmax sees
+  at::ScalarType dtype_;         // type of weights and KV cache
+  at::ScalarType logits_dtype_;  // type of the logits that the argmax reads
   std::unique_ptr<EagerModel> model_;
 
   int32_t pending_ = -1;
   int64_t decode_calls_ = 0;
   DecodeTimes times_;
-  std::atomic<const char*> activity_{""};  // what progress() shows as phase
+  std::atomic<const char*> activity_{""};  // the phase that progress() gives
 };
 
 EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& options)
@@ -144,10 +144,10 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
 EagerEngine::~EagerEngine() {
   model_.reset();
   if (!device_.is_cuda()) return;
-  // libtorch would keep the memory for itself, and the next engine may not be one of libtorch's.
+  // libtorch's allocator would keep the memory, and the next engine may not use libtorch.
   try {
     c10::cuda::CUDACachingAllocator::emptyCache();
-  } catch (const std::exception&) {  // a broken context is reported by whatever broke it
+  } catch (const std::exception&) {  // the call that broke the context has reported it
   }
 }
 
@@ -190,7 +190,7 @@ void EagerEngine::poison() {
       model_->k_cache(l).narrow(2, first, unused).fill_(nan);
       model_->v_cache(l).narrow(2, first, unused).fill_(nan);
     }
-    // The only output that outlives a call; the next step makes new ones.
+    // Hidden states are the only output that outlives a call; the next step makes new ones.
     model_->hidden_states().clear();
     synchronize();
   });
@@ -222,8 +222,8 @@ void EagerEngine::prefill(std::span<const int32_t> ids) {
   activity_ = "";
 }
 
-// The ids on the host; -1 for a step whose largest logit is NaN, which otherwise would look like an
-// id.
+// Copies the ids to the host, with -1 for a step whose largest logit is NaN: libtorch gives such a
+// step an ordinary index.
 std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best) const {
   const Tensor checked = at::where(at::isnan(best), at::full({}, -1, ids_), ids);
   const Tensor host = checked.to(at::kInt).to(at::kCPU);
@@ -304,7 +304,7 @@ uint64_t EagerEngine::kv_checksum(int rows) const {
   const Tensor host = at::stack(sums).to(at::kCPU);
   for (int64_t i = 0; i < host.numel(); ++i) {
     sum = (sum ^ static_cast<uint64_t>(host.const_data_ptr<int64_t>()[i])) * 0x9E3779B97F4A7C15u;
-    sum ^= sum >> 29;  // or the order of layers would only count in the upper bits
+    sum ^= sum >> 29;  // without it the order of layers would only change the upper bits
   }
   return sum;
 }
@@ -363,7 +363,7 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   const int64_t element = options.fp32 ? 4 : 2;
   const bool aliased = !options.cuda && !options.fp32;
   int64_t bytes = aliased ? 0 : element * s.parameters(config.tie_word_embeddings);
-  // The fp32 head of B' stands beside the embedding, or replaces an untied bf16 head.
+  // An fp32 head is kept beside the embedding of a tied model, and replaces an untied bf16 head.
   if (options.head_fp32 && !options.fp32) bytes += 4 * s.embedding_parameters();
   const int64_t kv_elements = 2LL * s.layers * s.kv_width() * options.max_context;
   return bytes + element * kv_elements;

@@ -14,11 +14,11 @@ namespace mkbench {
 struct EagerOptions {
   bool cuda = false;
   int gpu = 0;
-  bool fp32 = false;       // T: weights widened to fp32, TF32 off
-  bool head_fp32 = false;  // B': the last matmul alone in fp32
+  bool fp32 = false;       // the truth: weights widened to fp32, TF32 off
+  bool head_fp32 = false;  // the baseline with its last matmul in fp32, the denominator of ratios
   int max_context = 4096;
-  // CPU threads while the engine lives, 0 = libtorch's choice. One number for the whole process:
-  // of several engines the newest decides.
+  // CPU threads while the engine lives, 0 = libtorch's choice. libtorch has one number for the
+  // whole process: among several engines the newest decides.
   int threads = 0;
   PlantedFault fault = PlantedFault::kNone;
 };
@@ -33,8 +33,9 @@ std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptio
 // Facts of the linked libtorch, for doctor and reports.
 struct TorchFacts {
   std::string version;
-  std::string cuda_version;  // that it was built on; empty without CUDA
-  // "sm_80 sm_90 ..." of its CUDA code; empty where libtorch cannot say, as without a driver.
+  std::string cuda_version;  // CUDA version that libtorch was built on; empty without CUDA
+  // Architectures of libtorch's CUDA code, "sm_80 sm_90 ..."; empty where libtorch cannot list
+  // them, as without a driver.
   std::string architectures;
   bool cuda_available = false;
 };

@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// Alignment from which libtorch's own allocations and ours behave alike in vectorised CPU kernels.
+// Alignment from which memory of the loader behaves like libtorch's own in vectorised CPU kernels.
 constexpr uintptr_t kAliasAlignment = 16;
 
 struct LayerTensors {
@@ -30,7 +30,8 @@ struct Rotary {
   Tensor cos, sin;
 };
 
-// Mean square and scaling in fp32, one rounding to the model's dtype, then the weight.
+// Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by
+// the weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor wide = x.to(at::kFloat);
   const Tensor variance = wide.pow(2).mean(-1, /*keepdim=*/true);
@@ -109,7 +110,7 @@ EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
   inv_freq = at::reciprocal(at::pow(theta, exponent)).to(device);
 }
 
-// bf16 on a CPU aliases the caller's memory; everything else is a copy.
+// bf16 weights on a CPU alias the caller's memory; all other combinations copy.
 Tensor EagerModel::Impl::load(const Matrix& m, bool is_vector) const {
   const std::vector<int64_t> sizes =
       is_vector ? std::vector<int64_t>{m.cols} : std::vector<int64_t>{m.rows, m.cols};
@@ -135,7 +136,7 @@ LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
   layer.up_proj = load(w.up_proj, false);
   layer.down_proj = load(w.down_proj, false);
   if (options.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
-  // NaN from the start: a row that is read before it is written shows.
+  // The cache is filled with NaN, so that a row that is read before it is written shows.
   const double nan = std::numeric_limits<double>::quiet_NaN();
   layer.k_cache = at::full({1, shape.kv_heads, options.max_context, shape.head_dim}, nan, real);
   layer.v_cache = layer.k_cache.clone();
@@ -149,8 +150,8 @@ Rotary EagerModel::Impl::rotary(int64_t first, int64_t rows) const {
   return {both.cos().to(real.dtype()).unsqueeze(1), both.sin().to(real.dtype()).unsqueeze(1)};
 }
 
-// [1, 1, rows, first + rows]: 0 where a row may look, the lowest finite value where it may not. A
-// single row sees everything that is given to it and needs none (undefined tensor).
+// [1, 1, rows, first + rows]: 0 where a row attends, the lowest finite value where it must not. The
+// tensor is undefined for a single row, which attends to all rows that it is given.
 Tensor EagerModel::Impl::causal_mask(int64_t first, int64_t rows) const {
   if (rows == 1) return {};
   const double lowest = options.fp32 ? double{std::numeric_limits<float>::lowest()}
@@ -203,7 +204,7 @@ Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
     const Tensor x = rms_norm(h, layer.input_norm, impl_->eps);
     h = h + impl_->attention(layer, x, first, r, mask);
     h = h + mlp(layer, rms_norm(h, layer.post_attention_norm, impl_->eps));
-    if (keep_hidden) impl_->hidden.push_back(h);  // a reference to what was made anyway
+    if (keep_hidden) impl_->hidden.push_back(h);  // shares h's memory, no copy
   }
   position_ = static_cast<int>(first + rows);
   layer_ = -1;

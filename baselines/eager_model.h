@@ -1,5 +1,5 @@
-// Qwen3's forward pass op by op in libtorch, with its weights and KV cache: what the baselines of
-// this folder share. Tensors are only named here, so that libtorch's headers stay in the .cpp
+// Qwen3's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
+// of this folder. at::Tensor is only declared here, so that libtorch's headers stay in the .cpp
 // files.
 #pragma once
 
@@ -27,20 +27,21 @@ class EagerModel {
   EagerModel& operator=(const EagerModel&) = delete;
 
   // ids int64 [1, rows] on the model's device -> hidden state [1, rows, hidden] before the final
-  // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: remember it
-  // after each layer.
+  // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: hidden_states()
+  // then has the state after each layer.
   at::Tensor forward(const at::Tensor& ids, bool keep_hidden);
-  // Hidden state [1, 1, hidden] -> logits [vocab], fp32 where the last matmul is to stay there.
+  // Hidden state [1, 1, hidden] -> logits [vocab], in fp32 with EagerOptions::head_fp32.
   at::Tensor head(const at::Tensor& hidden) const;
 
   // K or V of one layer, [1, kv_heads, max_context, head_dim], rows at and above position()
   // unspecified.
   const at::Tensor& k_cache(int layer) const;
   const at::Tensor& v_cache(int layer) const;
-  // After each layer of the last forward() that kept it, [1, 1, hidden] each; empty if none did.
+  // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
+  // empty before one.
   std::vector<at::Tensor>& hidden_states();
 
-  // KV rows written. Truncating is the caller's right; both are readable from any thread.
+  // KV rows written; the caller may truncate. position() and layer() are readable from any thread.
   int position() const { return position_; }
   void set_position(int position) { position_ = position; }
   // The layer whose operators are being issued, or -1.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kWorkspaceVariable = "CUBLAS_WORKSPACE_CONFIG";
 
-// "sm_80 sm_90 ..." out of libtorch's own build description, which quotes its nvcc flags.
+// Extracts "sm_80 sm_90 ..." from libtorch's build description, which quotes its nvcc flags.
 std::string architectures_in(const std::string& build_description) {
   static const std::regex pattern("code=(sm_[0-9]+[af]?|compute_[0-9]+[af]?)");
   std::set<std::string> seen;
@@ -35,7 +35,8 @@ std::string architectures_in(const std::string& build_description) {
   return list;
 }
 
-// libtorch changed the getter's type from bool to an enumeration whose first value allows it.
+// The getter's type is bool in older libtorch and an enumeration, whose first value means
+// "allowed", in newer.
 template <typename T>
 bool allows_reduced_precision(T value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -45,13 +46,13 @@ bool allows_reduced_precision(T value) {
   }
 }
 
-// Oldest first; in front of them what libtorch had before.
+// Wishes in order of age, after the number that libtorch had before the first.
 std::list<int>& thread_wishes() {
   static std::list<int> wishes;
   return wishes;
 }
 
-// "13.0" out of "... CUDA_VERSION=13.0, ..."; empty in a build without CUDA.
+// Extracts "13.0" from "... CUDA_VERSION=13.0, ..."; empty in a build without CUDA.
 std::string cuda_version_in(const std::string& build_description) {
   std::smatch match;
   static const std::regex pattern("CUDA_VERSION=([0-9.]+)");
@@ -61,16 +62,16 @@ std::string cuda_version_in(const std::string& build_description) {
 }  // namespace
 
 void pin_torch_settings() {
-  // Two workspaces of fixed size per stream; without it cuBLAS may choose differently from run to
-  // run. A user's own value stays, and eager_settings() shows it.
+  // Eight workspaces of 4 MiB: without a fixed size cuBLAS may choose algorithms differently from
+  // run to run. A user's own value stays, and eager_settings() shows it.
   setenv(kWorkspaceVariable, ":4096:8", /*overwrite=*/0);
   at::Context& context = at::globalContext();
   context.setAllowTF32CuBLAS(false);
   context.setAllowTF32CuDNN(false);
-  // fp32 accumulation to the end, also across split-K partial sums.
+  // Sums stay in fp32 to the end, also across split-K partial sums.
   context.setAllowBF16ReductionCuBLAS(false);
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // On, it would add a fill kernel to every allocation and flatter whatever eager is compared with.
+  // Filling would add a kernel to every allocation and make eager slower than users see it.
   context.setDeterministicFillUninitializedMemory(false);
 }
 
@@ -111,7 +112,7 @@ TorchFacts torch_facts() {
   facts.version = TORCH_VERSION;
   facts.cuda_version = cuda_version_in(at::show_config());
   try {
-    // libtorch's own list of nvcc flags; it asks the driver first.
+    // This call gives libtorch's nvcc flags, and asks the driver first.
     facts.architectures = architectures_in(at::detail::getCUDAHooks().showConfig());
   } catch (const std::exception&) {  // no driver, or a build without CUDA
   }

@@ -1,4 +1,4 @@
-// What every libtorch run of mkbench pins, apart from the engines: no torch header here.
+// Settings of libtorch that hold for the whole process, whatever the engine. No torch header here.
 #pragma once
 
 #include <list>
@@ -10,8 +10,8 @@ namespace mkbench {
 void pin_torch_settings();
 
 // A wish for `threads` CPU threads, held as long as the object lives; 0 is no wish. libtorch has
-// one number for the whole process: the newest wish decides, and after the last one what was before
-// the first. For one thread of the process.
+// one number for the whole process: the newest wish decides, and once the last wish has ended, the
+// number from before the first returns. Objects must be made and ended by one thread.
 class CpuThreads {
  public:
   explicit CpuThreads(int threads);

@@ -46,6 +46,12 @@ function(mkbench_library name)
   endif()
 endfunction()
 
+# mkbench_engine(name library): the library defines <name>_maker (references/engine_maker.h); hosts find it.
+function(mkbench_engine name library)
+  set_property(GLOBAL APPEND PROPERTY mkbench_engine_names ${name})
+  set_property(GLOBAL APPEND PROPERTY mkbench_engine_libraries ${library})
+endfunction()
+
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW]): one executable per file
 # tests/<name>.cpp. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
 # who run tests beside each other; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test

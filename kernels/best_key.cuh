@@ -1,10 +1,11 @@
-// Greedy choice as one maximum: keys of {logit, row} whose order is "larger logit, then lower row".
+// Greedy choice of a token as one maximum over keys made of {logit, row}, whose order is "larger
+// logit first, then lower row".
 #pragma once
 
 namespace mkbench {
 
-// A NaN logit must not lose silently: it makes this key, which beats all others and means "no
-// token".
+// The key of a NaN logit. It is larger than all others and means "no token", because a NaN must not
+// go unnoticed.
 inline constexpr unsigned long long kNanKey = ~0ull;
 
 // Larger logits give larger keys; among equal logits the lowest row has the largest.

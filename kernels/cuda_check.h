@@ -13,7 +13,7 @@ namespace mkbench {
 // Error(kCuda).
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // clears what is not sticky
+  cudaGetLastError();  // clears the error, unless it is sticky
   ErrorKind kind = ErrorKind::kCuda;
   if (status == cudaErrorMemoryAllocation) kind = ErrorKind::kEnvUnfit;
   if (status == cudaErrorNoKernelImageForDevice) kind = ErrorKind::kUnsupportedDevice;

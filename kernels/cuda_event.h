@@ -1,11 +1,11 @@
-// A CUDA event with an owner.
+// A CUDA event that is destroyed with its object.
 #pragma once
 
 #include "kernels/cuda_check.h"
 
 namespace mkbench {
 
-// Marks a point of the default stream.
+// record() marks a point of the default stream.
 class Event {
  public:
   Event() { MKBENCH_CUDA(cudaEventCreate(&event_)); }

@@ -1,4 +1,5 @@
-// Device memory with an owner, and host-mapped memory that a running kernel writes.
+// Device memory that is released with its object, and host-mapped memory that a running kernel
+// writes.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,7 @@
 
 namespace mkbench {
 
-// `count` elements of T in device memory; released with the object. Contents are undefined at
-// first.
+// `count` elements of T in device memory. Their contents are undefined at first.
 template <typename T>
 class DeviceBuffer {
  public:
@@ -25,7 +25,7 @@ class DeviceBuffer {
     std::swap(count_, o.count_);
     return *this;
   }
-  ~DeviceBuffer() { cudaFree(data_); }  // fails only where the context is lost already
+  ~DeviceBuffer() { cudaFree(data_); }  // fails only after an error that has ended the context
 
   T* get() const { return data_; }
   size_t size() const { return count_; }
@@ -41,7 +41,7 @@ class DeviceBuffer {
   size_t count_ = 0;
 };
 
-// One T in page-locked memory that host and device both see.
+// One T in page-locked memory that host and device both access.
 template <typename T>
 class MappedValue {
  public:

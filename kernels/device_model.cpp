@@ -42,8 +42,8 @@ DeviceBuffer<Bf16> upload_layers(const ModelWeights& weights, PlantedFault fault
   return slabs;
 }
 
-// Angles are fp32 products, as the model was trained with; their cosines are then taken in double
-// and rounded once.
+// Angles are fp32 products, because the model was trained with those; their cosines and sines are
+// computed in double and rounded once.
 DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, PlantedFault fault) {
   const double theta = effective_theta(config.rope_theta, fault);
   const int half = config.shape.head_dim / 2;

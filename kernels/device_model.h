@@ -1,4 +1,4 @@
-// A model in device memory, row-major: what every engine's upload begins with.
+// A model in device memory with row-major weights. The upload of every CUDA engine begins with it.
 #pragma once
 
 #include "kernels/device_buffer.h"
@@ -19,7 +19,12 @@ struct DeviceModel {
   DeviceBuffer<RopePair> rope;    // (max_context, head_dim / 2)
 };
 
-// Bytes that upload_model() takes.
+// bf16 values in device memory as kernels take them: 16 raw bits each.
+inline const unsigned short* raw_bits(const DeviceBuffer<Bf16>& b) {
+  return reinterpret_cast<const unsigned short*>(b.get());
+}
+
+// Bytes of device memory that upload_model() allocates.
 int64_t device_model_bytes(const ModelConfig& config, int max_context);
 
 // Throws Error(kEnvUnfit) when memory does not suffice, Error(kCuda).

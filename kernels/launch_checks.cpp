@@ -5,7 +5,7 @@
 namespace mkbench {
 namespace {
 
-// Context, module and allocator rounding.
+// Memory that a context, its modules and the allocator's rounding take besides.
 constexpr int64_t kSlackBytes = 64LL << 20;
 
 int attribute(cudaDeviceAttr which, int gpu) {
@@ -42,7 +42,7 @@ void use_device(const std::string& engine, int gpu) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || gpu < 0 || gpu >= count) {
-    cudaGetLastError();  // clears it: the next call's error is its own
+    cudaGetLastError();  // clears the error, or a later check would report it
     throw Error(ErrorKind::kUnsupportedDevice,
                 engine + ": no GPU " + std::to_string(gpu) + " (found " +
                     std::to_string(status == cudaSuccess ? count : 0) + ": " +

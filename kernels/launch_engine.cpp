@@ -47,7 +47,7 @@ void LaunchEngine::poison() {
   if (outputs_.size() > 0) MKBENCH_CUDA(cudaMemset(outputs_.get(), 0xff, outputs_.bytes()));
   hidden_kept_ = false;
   poison_rows(position_);
-  // Not left in the queue: the next decode is timed.
+  // Waits, so that the next decode, which is timed, does not begin with this work.
   MKBENCH_CUDA(cudaDeviceSynchronize());
 }
 
@@ -94,7 +94,7 @@ std::vector<int32_t> LaunchEngine::decode(int n, const int32_t* forced, float* l
 void LaunchEngine::end_without_token(std::vector<int32_t>& ids, size_t step) {
   position_ -= static_cast<int>(ids.size() - step) - 1;
   std::fill(ids.begin() + static_cast<int64_t>(step), ids.end(), -1);
-  timed_steps_ = 0;  // what the launch did after that step is nobody's time or state
+  timed_steps_ = 0;  // the launch's times and states include what it did after that step
   restore_derived({}, position_);
   hidden_kept_ = false;
 }
@@ -122,7 +122,7 @@ void LaunchEngine::restore(const Snapshot& s) {
   poison();
 }
 
-// Fetched when asked for, not on the clock of decode().
+// Copies the times only when asked for, so that decode()'s clock does not include it.
 DecodeTimes LaunchEngine::last_times() const {
   DecodeTimes times;
   if (timed_steps_ == 0) return times;
@@ -185,8 +185,8 @@ void LaunchEngine::check_room(int64_t steps) const {
                                         std::to_string(traits_.max_context) + " positions");
 }
 
-// Runs `steps` steps from position_ in one launch; the clock covers what a user waits for: ids in,
-// kernel, ids out.
+// Runs `steps` steps from position_ in one launch. The host's clock covers the copy of the input
+// ids, what prepare() queues, and the kernel to its end.
 void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int first_output,
                           float* logits_out) {
   const size_t outputs = static_cast<size_t>(steps - first_output);

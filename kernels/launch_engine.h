@@ -1,6 +1,6 @@
-// What the megakernels' engines share: one sequence, one cooperative launch a call, three clocks
-// around it, and faults of the device turned into errors. An engine adds its kernel's parameters
-// and its KV cache.
+// The base of the megakernels' engines: one sequence, one cooperative launch for each call, three
+// clocks around it, and faults of the device turned into errors. A derived engine adds its kernel's
+// parameters and its KV cache.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@
 
 namespace mkbench {
 
-// What a megakernel's engine is made of besides its weights and cache.
+// What LaunchEngine has to be told about the derived engine.
 struct LaunchEngineTraits {
   std::string name;    // as reports show it
-  std::string prefix;  // that messages begin with
+  std::string prefix;  // begins error messages
   int gpu = 0;
   int max_context = 0;
-  // The kernel stores hidden states only where logits are asked for: it has no time to spare in
-  // others.
+  // True when the kernel stores hidden states only in launches with logits, because the stores
+  // would slow down timed launches.
   bool hidden_with_logits_only = false;
   PlantedFault fault = PlantedFault::kNone;
   int stall_block = -1;
@@ -56,39 +56,41 @@ class LaunchEngine : public Engine {
     bool keep_hidden;
   };
 
-  // The device of `traits` is current, its memory suffices and the grid fits: see launch_checks.h.
+  // The caller has made the checks of launch_checks.h: the device of `traits` is current, its
+  // memory suffices and the grid fits.
   LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch);
 
-  // Device memory that this class takes whatever the calls, in bytes.
+  // Bytes of device memory that this class allocates when constructed.
   static int64_t fixed_bytes(const ModelShape& shape);
 
-  // The kernel's only argument, valid until the next call. Called on the clock; may queue what
-  // the launch needs before it.
+  // Returns the kernel's only argument, valid until the next call, and queues device work that the
+  // launch needs first. Called inside the timed interval.
   virtual void* prepare(const Request& request) = 0;
-  // KV rows of many ids from position() on, by kernels made for that. `reached` hears the position
-  // after each chunk of rows. Returns the number of launches.
+  // Computes the KV rows of many ids from position() on, by batched prefill. `reached` is called
+  // with the position after each chunk of rows. Returns the number of launches.
   virtual int64_t append_rows(std::span<const int32_t> ids,
                               const std::function<void(int)>& reached) = 0;
-  // All bits set in everything that a launch writes but the KV cache, and in KV rows at and above
-  // `position`.
+  // Sets all bits of everything that a launch writes except the KV cache.
   virtual void poison_scratch() = 0;
+  // Sets all bits of the KV rows at and above `position`.
   virtual void poison_rows(int position) = 0;
-  // All KV rows to zero.
+  // Sets all KV rows to zero.
   virtual void zero_rows() = 0;
-  // Of KV rows [0, positions).
+  // A checksum of KV rows [0, positions).
   virtual uint64_t checksum(int positions) const = 0;
   // K then V of one written position, [2 * kv_width].
   virtual std::vector<float> read_row(int layer, int position) const = 0;
-  // What is derived from KV rows and kept beside them, see Snapshot::derived.
+  // Values derived from KV rows and kept beside them, see Snapshot::derived.
   virtual std::vector<float> derived() const { return {}; }
-  // Puts back what derived() gave at `position`; with nothing at position 0 after a reset.
+  // Restores what derived() returned at `position`. After a reset it is called with no values and
+  // position 0.
   virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
-  // Completes `status` after a launch, for kernels that report a fault elsewhere.
+  // Completes `status` after a launch, for kernels that report a fault in other memory.
   virtual void collect_fault(KernelStatus& /*status*/) const {}
-  // The error that a complete fault word stands for; that of an expired wait unless overridden.
+  // The error that a complete fault stands for; unless overridden, that of an expired wait.
   virtual Error fault_error(const KernelStatus& f) const;
 
-  // The parameters that all kernels have under the same names.
+  // Sets the parameters that all kernels have under the same names.
   template <typename Params>
   void fill_common(Params& p, const Request& r) const {
     p.inputs = inputs_.get();
@@ -109,13 +111,13 @@ class LaunchEngine : public Engine {
     p.eps = static_cast<float>(config_.rms_norm_eps);
   }
 
-  // Added to the positions that a step attends to.
+  // The planted fault's change to the number of positions that a step attends to.
   int context_bias() const {
     if (traits_.fault == PlantedFault::kCacheLengthPlus) return 1;
     return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
   }
 
-  // Another kernel from now on; its grid fits.
+  // Launches another kernel from now on. The caller has checked that its grid fits.
   void set_launch(const LaunchConfig& launch) { launch_ = launch; }
 
   const ModelConfig& config() const { return config_; }
@@ -127,7 +129,7 @@ class LaunchEngine : public Engine {
   void launch(const std::vector<int32_t>& inputs, int steps, int first_output, float* logits_out);
   void append(const std::vector<int32_t>& inputs);
   void check_fault();
-  // No token came out of a step: its own row is the last of the sequence.
+  // Ends the sequence with the KV row of step `step`, which yielded no token.
   void end_without_token(std::vector<int32_t>& ids, size_t step);
 
   const ModelConfig config_;
@@ -136,14 +138,14 @@ class LaunchEngine : public Engine {
   std::string device_name_;
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)
-  DeviceBuffer<unsigned long long> token_ns_;  // these four grow with the calls
+  DeviceBuffer<unsigned long long> token_ns_;  // this and the next three grow with the calls
   DeviceBuffer<int> inputs_, outputs_;
   DeviceBuffer<float> logits_;
   MappedValue<KernelStatus> status_;
   Event start_, stop_;
-  double host_ms_ = 0;        // of the last launch
-  int timed_steps_ = 0;       // of the last launch, whose times are on the device
-  bool hidden_kept_ = false;  // hidden_ is of the last launch
+  double host_ms_ = 0;        // the last launch's, by the host's clock
+  int timed_steps_ = 0;       // steps of the last launch; 0 when its times do not count
+  bool hidden_kept_ = false;  // hidden_ holds the last launch's states
   int position_ = 0;
   int32_t pending_ = -1;
   int64_t launches_ = 0;

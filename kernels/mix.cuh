@@ -1,10 +1,9 @@
-// A hash of one word for checksums whose order of addition does not matter.
+// A hash of single words, for checksums that add the hashes up in any order.
 #pragma once
 
 namespace mkbench {
 
-// A bijection of 64 bits: with a word's place added to it before, a moved or swapped word changes
-// the sum.
+// A bijection of 64 bits.
 __device__ __forceinline__ unsigned long long mix(unsigned long long x) {
   x ^= x >> 31;
   x *= 0x7fb5d329728ea185ull;
@@ -13,7 +12,8 @@ __device__ __forceinline__ unsigned long long mix(unsigned long long x) {
   return x ^ (x >> 33);
 }
 
-// Of `word` at `place`.
+// The hash of `word` at `place`. Because the place enters it, a moved or swapped word changes the
+// checksum.
 __device__ __forceinline__ unsigned long long mix_at(unsigned long long word,
                                                      unsigned long long place) {
   return mix(word + place * 0x9e3779b97f4a7c15ull);

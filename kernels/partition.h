@@ -1,4 +1,4 @@
-// Who works on what: pure maps from a worker's index to a contiguous range, the same on host and
+// Which worker works on which range: pure functions of the worker's index, the same on host and
 // device.
 #pragma once
 
@@ -16,8 +16,8 @@ struct Range {
   MKBENCH_HD constexpr int size() const { return end - begin; }
 };
 
-// Splits [0, total) over `parts` workers: every index in exactly one range, sizes differ by one at
-// most.
+// The range of worker `index` when [0, total) is split over `parts` workers. Every element is in
+// exactly one range; the ranges' sizes differ by at most one.
 MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
   const int base = total / parts;
   const int rest = total % parts;
@@ -25,9 +25,9 @@ MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
   return {begin, begin + base + (index < rest ? 1 : 0)};
 }
 
-// Blocks that share one kv head's context in decode attention. Short contexts are not worth a
-// combine: a split takes at least kMinPositionsPerSplit positions, and never more than the grid has
-// blocks for.
+// The number of blocks (splits) that share one kv head's context in decode attention. Combining
+// results costs more than it saves for short contexts, so a split has at least
+// kMinPositionsPerSplit positions; and there are not more splits than blocks for a kv head.
 inline constexpr int kMinPositionsPerSplit = 64;
 inline constexpr int kMaxSplits = 32;
 MKBENCH_HD constexpr int attention_splits(int context, int kv_heads, int blocks) {

@@ -1,4 +1,4 @@
-// The phases of a decode step, once: names for faults, timelines and reports, and the bytes that
+// The phases of a decode step: their names for faults, timelines and reports, and the bytes that
 // each must read.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace mkbench {
 
-// A phase is grid-wide work between two exchanges. Order is the order of execution inside a token.
+// A phase is grid-wide work between two exchanges. The enumerators are in the order of execution.
 enum class Phase : int { kEmbed, kQkv, kAttention, kOProj, kGateUp, kDown, kLmHead, kCount };
 
 struct PhaseInfo {
@@ -28,8 +28,8 @@ static_assert(sizeof(kPhases) / sizeof(kPhases[0]) == static_cast<size_t>(Phase:
 
 constexpr std::string_view phase_name(Phase p) { return kPhases[static_cast<int>(p)].name; }
 
-// Bytes of weights and KV rows that one execution of a phase reads at `context` KV rows before the
-// step (bf16).
+// Bytes of weights and KV rows (bf16) that one execution of a phase reads, with `context` KV rows
+// before the step.
 constexpr int64_t phase_bytes(Phase p, const ModelShape& s, int64_t context) {
   const int64_t h = s.hidden;
   switch (p) {
@@ -53,7 +53,7 @@ constexpr int64_t phase_bytes(Phase p, const ModelShape& s, int64_t context) {
   return 0;
 }
 
-// Floating-point operations of one execution of a phase (a multiply-add counts two).
+// Floating-point operations of one execution of a phase; a multiply-add counts as two.
 constexpr int64_t phase_flops(Phase p, const ModelShape& s, int64_t context) {
   const int64_t h = s.hidden;
   switch (p) {

@@ -1,13 +1,13 @@
-// The PTX that all kernels use, once each, under a name that says what it promises; what needs a
-// tensor core or sm_90 is in ptx_sm80.cuh and ptx_sm90.cuh.
+// The PTX instructions that all kernels use, each in one function. Those that need tensor cores or
+// sm_90 are in ptx_sm80.cuh and ptx_sm90.cuh.
 #pragma once
 
 #include "kernels/partition.h"
 
 namespace mkbench::ptx {
 
-// 16 bytes of read-only weights. L1 would only be polluted: each byte is used once per token.
-// Never use this on anything that the launch writes: .nc may return a stale value.
+// Loads 16 bytes of read-only weights, past L1, because each byte is used once a token.
+// Never use this for memory that the launch writes: .nc may return a stale value.
 __device__ __forceinline__ uint4 load_weights(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -16,9 +16,9 @@ __device__ __forceinline__ uint4 load_weights(const void* p) {
   return v;
 }
 
-// Loads of what other blocks wrote in this launch: from L2, where their stores are, never from this
-// multiprocessor's L1. Volatile and with a memory clobber, so that no compiler may move them above
-// the wait that makes the value valid.
+// Loads of values that other blocks wrote in this launch: from L2, where their stores are, never
+// from this multiprocessor's L1. They are volatile and have a memory clobber, so that the compiler
+// does not move them above the wait that makes the value valid.
 __device__ __forceinline__ float load_l2(const float* p) {
   float v;
   asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
@@ -55,8 +55,8 @@ __device__ __forceinline__ unsigned long long load_l2(const unsigned long long* 
   return v;
 }
 
-// Arrival at a counter: everything that this thread has written or observed is visible to who
-// acquires the count.
+// Adds to a counter with release semantics: everything that this thread has written or observed is
+// visible to a thread that acquires the count.
 __device__ __forceinline__ void add_release(unsigned* p, unsigned value) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
@@ -73,7 +73,7 @@ __device__ __forceinline__ unsigned load_relaxed(const unsigned* p) {
   return v;
 }
 
-// A store that the host sees while the kernel runs (host-mapped memory).
+// Stores to host-mapped memory, so that the host sees the value while the kernel runs.
 __device__ __forceinline__ void store_system(int* p, int value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }

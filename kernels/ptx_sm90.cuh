@@ -1,19 +1,19 @@
-// PTX that needs sm_90: barriers in shared memory, bulk copies, register reallocation; and the
-// tensor-core and 128-bit accesses that only the kernels from sm_90 on use. Once each, under a name
-// that says what it promises. Comes with ptx_sm80.cuh's.
+// PTX instructions that need sm_90, each in one function: mbarriers, bulk copies, register
+// reallocation; and tensor-core instructions and 128-bit accesses that only kernels for sm_90 and
+// later use. Includes ptx_sm80.cuh.
 #pragma once
 
 #include "kernels/ptx_sm80.cuh"
 
 namespace mkbench::ptx {
 
-// --- mbarriers (addresses are shared-window addresses)
+// --- mbarriers (addresses are those of shared_address())
 
 __device__ __forceinline__ void barrier_init(unsigned barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copies that will complete on them.
+// Makes initialised barriers visible to the copies that will complete on them.
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -22,7 +22,7 @@ __device__ __forceinline__ void barrier_arrive(unsigned barrier, unsigned count)
   asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
-// Arrives and announces `bytes` that copies will bring.
+// Arrives once and adds `bytes`, which copies will bring, to what the barrier waits for.
 __device__ __forceinline__ void barrier_expect(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -39,7 +39,7 @@ __device__ __forceinline__ bool barrier_try_wait(unsigned barrier, unsigned pari
   return done != 0;
 }
 
-// The same at once, without a pause.
+// Whether the phase of `parity` is over, without suspending the thread.
 __device__ __forceinline__ bool barrier_test_wait(unsigned barrier, unsigned parity) {
   unsigned done;
   asm volatile(
@@ -52,14 +52,14 @@ __device__ __forceinline__ bool barrier_test_wait(unsigned barrier, unsigned par
 
 // --- bulk copies
 
-// L2 policy for bytes that are read once a token.
+// The L2 policy for bytes that are read once a token.
 __device__ __forceinline__ unsigned long long evict_first_policy() {
   unsigned long long policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-// Global to shared, `bytes` a multiple of 16; completes on `barrier`.
+// Copies from global to shared memory; `bytes` must be a multiple of 16. Completes on `barrier`.
 __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes,
                                           unsigned barrier, unsigned long long policy) {
   asm volatile(
@@ -72,7 +72,7 @@ __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigne
 // Orders this thread's ordinary accesses against bulk copies.
 __device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// --- named barriers of a block; `threads` counts those that arrive and those that wait
+// --- named barriers of a block; kThreads counts the threads that arrive and those that wait
 
 template <int kThreads>
 __device__ __forceinline__ void named_arrive(int id) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void exit_thread() {
   __builtin_unreachable();
 }
 
-// --- exchange: relaxed accesses of the whole GPU; 16 bytes are single-copy atomic
+// --- exchange: relaxed accesses at GPU scope; 16 bytes are single-copy atomic
 
 __device__ __forceinline__ void store_relaxed(unsigned* p, unsigned value) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
@@ -150,7 +150,7 @@ __device__ __forceinline__ void add_relaxed(unsigned long long* p, unsigned long
 
 // --- tensor cores
 
-// mma_k16() with d = a * b.
+// d = a * b, with operands as in mma_k16().
 __device__ __forceinline__ void mma_k16_first(float (&d)[4], uint4 a, unsigned b0, unsigned b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -159,7 +159,7 @@ __device__ __forceinline__ void mma_k16_first(float (&d)[4], uint4 a, unsigned b
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-// d (16 x 8, fp32) += a (16 x 8) * b (8 x 8), bf16.
+// d (16 x 8, fp32) += a (16 x 8, bf16) * b (8 x 8, bf16).
 __device__ __forceinline__ void mma_k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
@@ -189,7 +189,7 @@ __device__ __forceinline__ float sqrt_approx(float x) {
   return y;
 }
 
-// Low 32 bits of this multiprocessor's clock.
+// The low 32 bits of this multiprocessor's clock.
 __device__ __forceinline__ unsigned sm_cycles_low() {
   unsigned t;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(t)::"memory");

@@ -1,4 +1,4 @@
-// Where tensors lie in device memory in their row-major form. Shared by host and device.
+// Where the row-major tensors of a DeviceModel lie in device memory. Shared by host and device.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace mkbench {
 
-// Offsets of a layer's tensors inside its slab, in bf16 elements. q, k and v are one matrix
-// [qkv_width, hidden].
+// Offsets of a layer's tensors inside its slab, in bf16 elements; slabs are `stride` apart. q, k
+// and v are one matrix [qkv_width, hidden].
 struct LayerLayout {
   size_t qkv, o, gate, up, down, input_norm, post_norm, q_norm, k_norm, stride;
 };

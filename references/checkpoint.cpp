@@ -1,5 +1,5 @@
-// load_folder: config.json and one or more safetensors files become ModelWeights, or an error that
-// says what is wrong with them.
+// load_folder(): turns config.json and one or more safetensors files into ModelWeights, or into an
+// error that says what is wrong with them.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -29,28 +29,30 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 16 << 20;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kNamesShown = 4;
-constexpr size_t kNamesCompared = 2048;  // a hint is not worth seconds on a file of 65,536 names
+// A hint at a similar name compares at most this many: 65,536 names would take seconds.
+constexpr size_t kNamesCompared = 2048;
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorKind::kBadInput, where + ": " + what);
 }
 
-// Where a tensor lies.
+// A tensor's file and its entry there.
 struct Located {
   const SafetensorsFile* file = nullptr;
   const TensorEntry* entry = nullptr;
 };
 
-// What ModelWeights::owner keeps alive.
+// Kept alive by ModelWeights::owner.
 struct Checkpoint {
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   std::map<std::string, Located> tensors;
-  std::vector<std::vector<Bf16>> copies;  // of tensors that lie misaligned in their file
+  std::vector<std::vector<Bf16>> copies;  // tensors that lie misaligned in their file
 };
 
 bool exists_somehow(const fs::path& path) {
   struct stat info {};
-  return lstat(path.c_str(), &info) == 0;  // also a dangling link: opening it tells errno's reason
+  // A dangling link exists too: opening it gives the reason.
+  return lstat(path.c_str(), &info) == 0;
 }
 
 void add_file(Checkpoint& checkpoint, const fs::path& path) {
@@ -66,7 +68,7 @@ std::map<std::string, std::string> read_weight_map(const json& index, const std:
     const std::string key = "weight_map key " + in_quotes(tensor);
     if (!shard.is_string()) fail(where, key + " is " + describe(shard) + ", wanted a file name");
     const std::string& name = shard.get_ref<const std::string&>();
-    // A shard is a neighbour of the index; a path could read any file of the machine.
+    // A shard must lie beside the index; a path in its name could read any file of the machine.
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == ".." ||
         name.find('\0') != std::string::npos)
       fail(where, key + " names shard " + in_quotes(name) + ", wanted a plain file name");
@@ -98,7 +100,7 @@ void open_sharded(Checkpoint& checkpoint, const fs::path& folder) {
   const json index = read_json_strict(index_path, limits);
   const std::map<std::string, std::string> weight_map = read_weight_map(index, where);
 
-  std::map<std::string, std::string> first_tensor;  // shard -> a tensor that is said to be in it
+  std::map<std::string, std::string> first_tensor;  // shard -> a tensor that the index places there
   for (const auto& [tensor, shard] : weight_map) first_tensor.emplace(shard, tensor);
   for (const auto& [shard, tensor] : first_tensor) {
     if (!exists_somehow(folder / shard))
@@ -133,7 +135,7 @@ void open_single(Checkpoint& checkpoint, const fs::path& folder) {
     checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
 }
 
-// A config.json that is not listed may be the user's own.
+// A config.json that the manifest does not list may be the user's own and is accepted.
 void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
   const std::optional<Manifest> manifest = Manifest::of(folder);
   if (!manifest) return;
@@ -165,7 +167,7 @@ std::string list_names(const std::vector<std::string>& names,
                        const std::vector<std::string>& candidates, const char* candidate_kind) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
-    // Names are cut before they are compared: a hostile one may have megabytes.
+    // Names are cut before they are compared: a hostile file may hold a name of megabytes.
     const std::string_view name = std::string_view(names[i]).substr(0, 120);
     text += (i == 0 ? "" : ", ") + in_quotes(names[i]);
     size_t best = 12;
@@ -185,7 +187,7 @@ std::string list_names(const std::vector<std::string>& names,
   return text;
 }
 
-// Every expected name is there, and nothing else: an unknown tensor means another model.
+// Wants every expected name and no other: an unknown tensor means another model.
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
                  const std::string& where) {
   std::vector<std::string> missing, unknown;
@@ -196,7 +198,7 @@ void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& t
     if (t.global != &ModelWeights::lm_head) {
       missing.push_back(t.name);
     } else if (!tied) {
-      missing.insert(missing.begin(), t.name);  // the telling one goes first
+      missing.insert(missing.begin(), t.name);  // first in the list, because it explains the error
     }
   }
   for (const auto& [name, located] : checkpoint.tensors) {
@@ -237,10 +239,10 @@ void check_type_and_shape(const Located& located, const NamedTensor& t, const Mo
                    s.vocab));
 }
 
-// What one pass over a tensor's values found.
+// The findings of one pass over a tensor's values.
 struct Scan {
   uint64_t not_finite = 0;
-  uint64_t first = 0;  // index of the first of them
+  uint64_t first = 0;  // index of the first value that is not finite
   bool all_zero = true;
 
   void add(std::span<const Bf16> values, uint64_t offset) {
@@ -270,8 +272,8 @@ struct Scan {
   }
 };
 
-// Calls use(values, index of the first) over the whole tensor, in file reads that a shrinking file
-// cannot crash.
+// Calls use(values, index of the first) over the whole tensor. Values come from file reads, which
+// fail with an Error where the file shrinks meanwhile; a mapping would raise SIGBUS.
 template <typename Use>
 void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) {
   const uint64_t bytes = located.entry->bytes();
@@ -284,8 +286,8 @@ void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) 
   }
 }
 
-// tie_word_embeddings with a head in the file: both must be the same bytes, or one of the two
-// statements is wrong.
+// A file with tie_word_embeddings may hold a head all the same: its bytes must be the embedding's,
+// or one of the two statements is wrong.
 void check_tied_head(const Located& embed, const Located& head, int hidden) {
   std::vector<Bf16> embed_buffer(kChunkBytes / sizeof(Bf16)), head_buffer;
   for_each_chunk(head, head_buffer, [&](std::span<const Bf16> values, uint64_t first) {

@@ -19,12 +19,12 @@ using nlohmann::json;
 
 constexpr size_t kMaxConfigBytes = 1'000'000;
 
-// Why head_dim is never derived: both derivations exist, and neither fits every published model.
+// head_dim is never derived: two derivations are in use, and neither fits every published model.
 constexpr const char* kWhyNotDerived =
     "; head_dim is not derived from the others: versions of transformers disagree between "
     "hidden_size / num_attention_heads and 128";
 
-// An integer field with the range that no real model leaves; what is outside is a damaged file.
+// An integer field and the range that holds every real model; a value outside means a damaged file.
 struct IntegerField {
   const char* key;
   int min, max;
@@ -40,7 +40,7 @@ constexpr IntegerField kIntegerFields[] = {
     {"vocab_size", 1, 16'777'216, &ModelShape::vocab},
     {"max_position_embeddings", 1, 16'777'216, nullptr},
 };
-// Needed too; read one by one below.
+// Further keys that must be there; each is read by a line of its own below.
 constexpr const char* kOtherNeeded[] = {"model_type", "architectures", "hidden_act", "rms_norm_eps",
                                         "tie_word_embeddings"};
 
@@ -50,7 +50,8 @@ class ConfigReader {
 
   ModelConfig read() const {
     if (!root_.is_object()) fail(fmt::format("must be an object, found {}", describe(root_)));
-    // The kind of model first: a foreign config lacks or renames half of the keys.
+    // The kind of model is checked first, because a foreign config lacks or renames half of the
+    // keys.
     check_string("model_type", "qwen3");
     check_architectures();
     refuse_if_present("quantization_config");
@@ -95,7 +96,8 @@ class ConfigReader {
 
   int integer(const IntegerField& field) const {
     const json& value = root_.at(field.key);
-    // Negative integers are held signed, all others unsigned; a fraction or exponent makes a float.
+    // nlohmann holds negative integers signed, all others unsigned, and makes a float of a number
+    // with a fraction or an exponent.
     const bool fits = value.is_number_unsigned() &&
                       value.get<uint64_t>() >= static_cast<uint64_t>(field.min) &&
                       value.get<uint64_t>() <= static_cast<uint64_t>(field.max);
@@ -151,7 +153,7 @@ class ConfigReader {
       fail(fmt::format("head_dim is {}, wanted an even number: RoPE turns pairs", s.head_dim));
   }
 
-  // One object that may describe RoPE: everything in it must say "plain RoPE" or it is refused.
+  // Refuses an object that describes RoPE unless everything in it means plain RoPE.
   void check_rope_object(const std::string& name, const json& rope) const {
     if (!rope.is_object())
       fail(fmt::format("{} is {}, wanted null or an object", name, describe(rope)));
@@ -175,8 +177,9 @@ class ConfigReader {
       fail(fmt::format("{} is {}: unsupported, only 1 is", shown, describe(value)));
   }
 
-  // transformers 4 writes rope_theta at the top, 5 writes rope_parameters, some files rope_scaling.
-  // A theta that silently became 10000 is the best-known bug here, so all sources must agree.
+  // transformers 4 writes rope_theta at the top, 5 writes rope_parameters, some files have
+  // rope_scaling. The best-known bug of loaders is a theta that silently becomes 10000, so all
+  // sources must agree.
   void read_rope(ModelConfig& config) const {
     const json* parameters = find(root_, "rope_parameters");
     const json* scaling = find(root_, "rope_scaling");

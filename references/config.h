@@ -1,5 +1,5 @@
-// config.json of a Qwen3 checkpoint: read strictly, no class defaults (forward rules in the
-// README's model section).
+// config.json of a Qwen3 checkpoint, read strictly: a missing key is an error and never takes the
+// default of a model class.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,8 @@ struct ModelConfig {
 };
 
 // Parses the text of a config.json. `path` is used in messages only.
-// Throws Error(kBadInput) naming path, key, found and wanted (rows C1-C17 of the input tables).
+// Throws Error(kBadInput) naming path, key, found and wanted; tests/support/config_cases.cpp lists
+// the defects.
 ModelConfig parse_config(std::string_view text, const std::string& path);
 
 // Reads and parses a config.json of at most 1 MB. Throws Error(kBadInput).

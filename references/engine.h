@@ -1,5 +1,5 @@
-// The contract that every engine meets: oracle-checked kernels, baselines and the host twin look
-// alike to the harness.
+// The contract that every engine meets: kernels, baselines, the host twin and libraries from
+// elsewhere look alike to the harness.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct EngineCapabilities {
   int max_context = 0;      // positions that the KV cache holds
   bool logits = true;       // decode() can fill logits_out
   bool one_launch = false;  // a whole decode() is one kernel launch
-  // What an engine from elsewhere may lack; checks that need it do not apply to it then.
+  // Abilities that an engine from elsewhere may lack. Checks that need a missing one are reported
+  // as not applicable.
   bool forced = true;     // decode() takes forced ids
   bool snapshots = true;  // save() and restore() work
   bool poison = true;     // poison() reaches outputs, scratch and unused KV rows
   bool counted = true;    // launch_count() counts launches
 };
 
-// Times of the last decode(), by three clocks where the engine has them (0 = this engine has no
-// such clock).
+// Times of the last decode() by up to three clocks; 0 where the engine has no such clock.
 struct DecodeTimes {
   double host_ms = 0;                // steady_clock around the whole call, synchronised
   double event_ms = 0;               // CUDA events around the launch(es)
@@ -37,20 +37,22 @@ struct DecodeTimes {
   std::vector<double> per_token_ms;  // device time of each token, if the engine takes it
 };
 
-// Where a running engine is; readable from another thread while decode() runs, and after a fault.
+// The place at which a running engine is; readable from another thread while decode() runs, and
+// after a fault.
 struct Progress {
   int position = -1;
   int layer = -1;          // -1 where the engine does not say
   std::string_view phase;  // empty where the engine does not say
 };
 
-// What save() keeps besides the KV rows themselves, which are append-only below `position`.
+// The result of save(). The KV rows themselves are not copied: rows below `position` are
+// append-only.
 struct Snapshot {
   int position = 0;
   int32_t pending = -1;
-  uint64_t kv_checksum = 0;  // of rows [0, position); restore() compares it
-  // What the engine keeps about those rows and must find again to repeat itself to the bit; empty
-  // where it keeps nothing.
+  uint64_t kv_checksum = 0;  // over KV rows [0, position); restore() compares it
+  // Values that the engine derives from the rows as it goes (ring: max |k|) and needs again to
+  // repeat a decode to the bit; empty where it derives none.
   std::vector<float> derived{};
 };
 
@@ -83,16 +85,16 @@ class Engine {
   virtual void restore(const Snapshot& s) = 0;
 
   virtual int position() const = 0;  // KV rows written
-  virtual int64_t launch_count()
-      const = 0;  // kernel launches (or decode calls on a CPU) since construction
+  // Kernel launches (on a CPU: decode calls) since construction.
+  virtual int64_t launch_count() const = 0;
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
 
-  // What only the engine's maker can check between runs, off the clock: memory that must not have
-  // changed. Throws Error(kIntegrity).
+  // Called between runs, off the clock: the engine checks memory that must not have changed and
+  // that only its own code can reach. Throws Error(kIntegrity).
   virtual void audit() {}
 
-  // For localisers; empty where an engine cannot tell.
+  // hidden() and kv_row() serve the localiser and are empty where an engine cannot give them.
   // Hidden state after `layer` of the last step, fp32 [hidden].
   virtual std::optional<std::vector<float>> hidden(int /*layer*/) { return std::nullopt; }
   // K then V of one position over all kv heads, widened to fp32, [2 * kv_width].
@@ -100,9 +102,9 @@ class Engine {
     return std::nullopt;
   }
 
-  // Diagnostics: takes `position` KV rows, all zero, as if they had been decoded, and id 0 as
-  // pending. Times of the steps that follow are real, their tokens mean nothing. False where an
-  // engine cannot.
+  // Diagnostics: makes `position` zero KV rows count as decoded, with id 0 pending. The times of
+  // the steps that follow are real, their tokens mean nothing. Returns false where an engine cannot
+  // do it.
   virtual bool skip_to(int /*position*/) { return false; }
 
   // One step with `id` in place of the pending id.

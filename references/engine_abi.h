@@ -38,8 +38,7 @@ enum {
   MKBENCH_UNFIT_ENV = 3    /* open() only: memory, driver, architecture: ENV_UNFIT */
 };
 
-/* Where the tensors and the outputs of decode() lie; also the bits of mkbench_engine_abi.devices.
- */
+/* Where tensors and outputs of decode() lie; also the bits of mkbench_engine_abi.devices. */
 enum { MKBENCH_DEVICE_CPU = 1, MKBENCH_DEVICE_CUDA = 2 };
 
 /* Bits of mkbench_engine_abi.can. Without logits the ids alone are judged, and checks of logits are
@@ -51,8 +50,9 @@ enum {
 
 enum { MKBENCH_BF16 = 1 };
 
-/* What both sides were compiled with. mkbench hands its own to mkbench_engine_table() and compares
- * those that come back, so that neither reads a struct that the other lays out differently. */
+/* Version and struct sizes that one side was compiled with. mkbench hands its own to
+ * mkbench_engine_table() and compares those that come back, so that neither side reads a struct
+ * that the other lays out differently. */
 typedef struct mkbench_abi_sizes {
   uint32_t version; /* MKBENCH_ENGINE_ABI_VERSION; stays the first word in every version */
   uint32_t abi;     /* sizeof(mkbench_engine_abi) */
@@ -86,8 +86,8 @@ typedef struct mkbench_tensor {
   int32_t dtype;    /* MKBENCH_BF16 */
 } mkbench_tensor;
 
-/* All that open() is told. Model, tensors and names stay valid until close(). The tensors are
- * mkbench's: they are read only, and a change of them is found (INTEGRITY). */
+/* The arguments of open(). Model, tensors and names stay valid until close(). The tensors belong to
+ * mkbench and are read only: a change to one ends in the verdict INTEGRITY. */
 typedef struct mkbench_open {
   const mkbench_model* model;
   const mkbench_tensor* tensors; /* tensor_count of them; lm_head.weight also where it is tied */
@@ -119,24 +119,28 @@ typedef struct mkbench_engine_abi {
 
   /* n greedy steps. A step embeds its input id at the current position, writes one KV row, and
    * emits the id of the largest logit, the lowest id among equals. The input of step 0 is the
-   * pending id, that of a later step the id emitted before it; the last id emitted is pending
-   * afterwards.
-   *   forced: NULL, or host memory: n ids that are the inputs instead, the first one in place of
-   *     the pending id. What is emitted is still the model's own choice. NULL without
+   * pending id, the input of a later step is the id emitted before it; the last id emitted is
+   * pending afterwards.
+   *   forced: NULL, or host memory with n ids that are the inputs instead, the first one in place
+   *   of
+   *     the pending id. The emitted ids are still the model's own choice. NULL without
    *     MKBENCH_CAN_FORCED.
-   *   ids: n emitted ids, in memory of the device (host memory on a CPU). They are -1 beforehand:
-   *     one that is still -1 afterwards was not generated.
+   *   ids: n emitted ids, in memory of the device (host memory on a CPU). mkbench fills them with
+   *   -1
+   *     beforehand: an id that is still -1 afterwards was not generated.
    *   logits: NULL, or fp32 [n, vocab] in memory of the device, NaN beforehand. NULL without
    *     MKBENCH_CAN_LOGITS, and always NULL when the clock runs.
    * The clock runs from this call until it has returned and all work of the device is done. */
   int32_t (*decode)(mkbench_engine* engine, int32_t n, const int32_t* forced, int32_t* ids,
                     float* logits);
 
-  /* Why the last call failed; engine NULL: why open() did. May be NULL, and may return NULL. */
+  /* Why the last call failed, or, with engine NULL, why open() failed. The function may be NULL,
+   * and it may return NULL. */
   const char* (*last_error)(mkbench_engine* engine);
 
-  /* Host memory that holds the position of the running step, read from another thread while
-   * decode() runs: how a report says where a kernel hung. May be NULL, and may return NULL. */
+  /* Host memory that holds the position of the running step. mkbench reads it from another thread
+   * while decode() runs, so that a report can say where a kernel hung. The function may be NULL,
+   * and it may return NULL. */
   const volatile int32_t* (*progress)(mkbench_engine* engine);
 } mkbench_engine_abi;
 

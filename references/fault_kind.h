@@ -1,18 +1,18 @@
-// The faults that tests plant, as one enum without includes: device code knows it too. Names and
-// sites are in planted_fault.h.
+// The faults that tests plant, as one enum without includes, because device code includes it too.
+// planted_fault.h has their names and sites.
 #pragma once
 
 namespace mkbench {
 
 enum class PlantedFault : int {
   kNone,
-  // Through tables and parameters that every engine takes from its host side.
+  // Planted in tables and parameters that every engine takes from its host side.
   kRopeTheta,
   kSwapGateUp,
   kCacheLength,
   kAnglesBf16,
   kPositionOffset,  // a control: RoPE is relative
-  // In weights and config before an engine sees them: with_planted_fault().
+  // Planted in weights and config before an engine gets them: with_planted_fault().
   kRopeInterleaved,
   kRotateSign,
   kNormPlusOne,
@@ -30,7 +30,7 @@ enum class PlantedFault : int {
   kWeightBitFlip,
   kWrongHead,
   kNanWeight,
-  // Inside the kernel: the host twin has them all, plain those of plain::has_hook().
+  // Planted inside the kernel: the host twin has all of them, plain has those of plain::has_hook().
   kCacheLengthPlus,
   kQueryPosition,
   kDecodePositions,
@@ -57,13 +57,13 @@ enum class PlantedFault : int {
   kResetKeepsRows,
   kIdsClamped,
   kPrefixModified,
-  // Controls inside the kernel: arithmetic of another kind, and as right.
+  // Controls inside the kernel: different arithmetic that is equally right.
   kFastExp,
   kHfRounding,
   kBf16Logits,
   kOtherOrder,
   kNoFusedMultiply,
-  // Around an engine, whichever it is: harness/selftest/faulty_engine.h.
+  // Planted by a wrapper around any engine: harness/selftest/faulty_engine.h.
   kBypassed,
   kStaleOutput,
   kStopsEarly,

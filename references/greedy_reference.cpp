@@ -26,10 +26,9 @@ constexpr std::string_view kSchemaId = "mkbench.reference";
 constexpr std::string_view kSchemaMajor = "1.";
 constexpr double kLargestD = 0.5;
 constexpr int kTop = 32;
-constexpr int kMaxProjections = 64;  // one bit each in a cached sign word
 constexpr JsonLimits kLimits{.bytes = 32 << 20, .depth = 12, .keys = 1 << 20, .values = 8 << 20};
 
-// A value of the file together with where it stands, so that every complaint can name its field.
+// A value of the file together with its path in the file, so that every error can name its field.
 class Node {
  public:
   Node(const json& value, const std::string& file, std::string field)
@@ -74,7 +73,7 @@ class Node {
     if (!value_.is_number_unsigned()) fail("must be an integer from 0, found " + describe(value_));
     return value_.get<uint64_t>();
   }
-  // NaN has no JSON form: a capture that met one would have written null or a string.
+  // NaN has no JSON form: a capture that met a NaN would have written null or a string.
   double number() const {
     if (!value_.is_number()) fail("must be a number, found " + describe(value_));
     const double x = value_.get<double>();
@@ -98,7 +97,7 @@ class Node {
     }
     return out;
   }
-  // Must be one of the given words.
+  // The value, which must be one of the given words.
   std::string word_of(std::initializer_list<std::string_view> wanted) const {
     const std::string found = text();
     if (std::find(wanted.begin(), wanted.end(), found) == wanted.end()) {
@@ -116,14 +115,7 @@ class Node {
 
 bool close(double a, double b) { return std::abs(a - b) <= 1e-5 + 1e-5 * std::abs(b); }
 
-// The distance between bf16 neighbours at |x|.
-double bf16_step(double x) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return x > 0 ? std::ldexp(1.0, exponent - 8) : 0.0;
-}
-
-// Reads prompts and steps; holds what they have in common.
+// Reads prompts and steps; its fields are the facts that all steps share.
 struct StepReader {
   int vocab = 0;
   int projections = 0;
@@ -165,7 +157,7 @@ struct StepReader {
     }
   }
 
-  // What `decided` and the strict set say must follow from margins, D and nothing else.
+  // `decided` and membership in the strict set must follow from margins and D alone.
   void check_margin(const Node& node, const std::string& set, const ReferenceStep& step) const {
     const double gap = static_cast<double>(step.top_logits[0]) - step.top_logits[1];
     if (!close(step.margin, gap)) {
@@ -236,7 +228,7 @@ struct StepReader {
   }
 };
 
-// A file with logits is a truth only when nothing lowered its precision.
+// Refuses a file with logits as truth if anything lowered the precision of its capture.
 void check_truth(const Node& capture) {
   const Node truth = capture.at("truth");
   const std::string dtype = truth.at("dtype").text();
@@ -260,7 +252,7 @@ std::string read_hash(const Node& node) {
   return hash;
 }
 
-// D and the flips must be those of the steps that the file holds.
+// The summary's count of steps and D must follow from the steps that the file holds.
 void check_summary(const Node& summary, const GreedyReference& reference) {
   size_t steps = 0;
   double largest = 0;
@@ -294,7 +286,7 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
   reader.vocab = static_cast<int>(model.at("config").at("vocab_size").integer(1, 1 << 24));
   reader.token_only = reference.token_only;
   if (reference.token_only) {
-    // Without it nobody could tell published ids from invented ones.
+    // Without a provenance, published ids could not be told from invented ones.
     if (capture.at("provenance").text().empty()) capture.at("provenance").fail("is empty");
     if (model.has("weights_sha256"))
       reference.weights_sha256 = read_hash(model.at("weights_sha256"));
@@ -330,6 +322,8 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
 
 }  // namespace
 
+double bf16_step(double x) { return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0; }
+
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed) {
   const std::string file = path.string();
   try {
@@ -345,17 +339,9 @@ GreedyReference read_reference(const std::filesystem::path& path, bool must_be_l
     reference.sha256 = sha256;
     return reference;
   } catch (const Error& e) {
-    // The JSON reader speaks of bad input; in a reference that is an invalid reference.
+    // The JSON reader throws kBadInput; a defect of a reference is kInvalidReference.
     throw Error(ErrorKind::kInvalidReference, e.what());
   }
-}
-
-void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights) {
-  if (reference.weights_sha256.empty() || reference.weights_sha256 == weights.sha256) return;
-  throw Error(
-      ErrorKind::kInvalidReference,
-      fmt::format("{}: model.weights_sha256: is {}, the weights of {} have {}",
-                  reference.path.string(), reference.weights_sha256, weights.name, weights.sha256));
 }
 
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,

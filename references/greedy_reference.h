@@ -1,5 +1,6 @@
-// A committed reference: what HF transformers answered, in fp32 (T) and bf16 (B, B'), made by
-// scripts/capture_reference.py and never by mkbench.
+// A committed reference: what HF transformers answered in fp32 (the truth) and in bf16 (the
+// baseline, and the baseline with its head in fp32). scripts/capture_reference.py makes it, mkbench
+// never does.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,24 @@ namespace mkbench {
 
 // One teacher-forced step. Ids and logits are empty in a token-only reference.
 struct ReferenceStep {
-  int position = 0;               // KV rows before the step
-  int32_t token = -1;             // a_t: T's greedy id, which is also the next input
-  std::vector<int32_t> top_ids;   // T's top 32 (or all, in smaller vocabularies), descending
-  std::vector<float> top_logits;  // T's logits of them
-  double logsumexp = 0, mean = 0, centred_norm = 0;  // of T's logits; centred_norm = |c(z^T)|_2
-  double margin = 0;                                 // top-1 minus top-2 of T
-  double max_abs = 0;                                // max |z^T|
-  int32_t baseline_token = -1;                       // argmax of B (bf16 logits)
-  double baseline_error_norm = 0;                    // |e^B'|_2
-  double baseline_error_inf_top = 0;                 // |e^B'|_inf over T's top 32
-  double baseline_kl = 0;        // KL(p^T || p^B') over T's top 32 and one rest bucket
-  double baseline_pairwise = 0;  // largest pairwise error of B' over T's top 32
-  bool decided = false;          // margin > D + one bf16 step at max_abs
-  std::vector<float> sketch;     // projections of c(z^T) on `sketch_projections` seeded +-1 vectors
+  int position = 0;              // KV rows before the step
+  int32_t token = -1;            // the truth's greedy id, which is also the next input
+  std::vector<int32_t> top_ids;  // the truth's top 32 (or all, in smaller vocabularies), descending
+  std::vector<float> top_logits;   // the truth's logits of top_ids
+  double logsumexp = 0, mean = 0;  // over the truth's logits
+  double centred_norm = 0;         // 2-norm of the truth's logits less their mean
+  double margin = 0;               // the truth's largest logit less its second
+  double max_abs = 0;              // largest absolute logit of the truth
+  int32_t baseline_token = -1;     // argmax of the baseline's bf16 logits
+  // Errors of the baseline with an fp32 head against the truth: 2-norm of the centred difference,
+  // its largest entry over top_ids, KL over top_ids and one rest bucket, and the largest error of a
+  // difference of two logits of top_ids.
+  double baseline_error_norm = 0;
+  double baseline_error_inf_top = 0;
+  double baseline_kl = 0;
+  double baseline_pairwise = 0;
+  bool decided = false;       // margin > pairwise_d + one bf16 step at max_abs
+  std::vector<float> sketch;  // the truth's centred logits on sketch_projections seeded +-1 vectors
 };
 
 struct ReferencePrompt {
@@ -40,40 +45,41 @@ struct ReferencePrompt {
 
 struct GreedyReference {
   std::filesystem::path path;
-  std::string sha256;  // of the file
+  std::string sha256;  // hash of the reference file
   std::string model_name;
   std::string weights_sha256;  // hash_weights() of the model that it was made from
   std::string versions;        // "transformers 5.17.0, torch 2.11.0"
-  bool token_only =
-      false;  // published ids without logits: decides EXACT / TIE by tokens, never ratios
-  double pairwise_d =
-      0;  // D: largest pairwise logit error of B' against T over calibration steps and the top 32
-  int baseline_flips = 0;  // F_B'
+  // Published ids without logits: tokens decide EXACT or TIE, and there are no ratios.
+  bool token_only = false;
+  // D: the largest baseline_pairwise over all calibration steps.
+  double pairwise_d = 0;
+  int baseline_flips = 0;  // F: steps where the baseline with an fp32 head errs
   uint64_t sketch_seed = 0;
   int sketch_projections = 0;
   std::vector<ReferencePrompt> prompts;
 };
 
 // Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for every
-// defect (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, T in
-// low precision or with TF32 on, D > 0.5, and a manifest.json beside it that says another hash,
-// naming both). `must_be_listed`: without a manifest that lists it, a defect too.
+// defect (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, a truth
+// in low precision or with TF32 on, D > 0.5, and a manifest.json beside it that gives another hash,
+// naming both). With `must_be_listed` a file that no manifest.json lists is a defect too.
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed = false);
 
-// Throws Error(kInvalidReference) naming both hashes unless the reference was made from these
-// weights (a token-only reference may not know its weights; it matches all).
-void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
-
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is
-// none. Of the name, "Qwen/" is left out and case does not matter; a path has none. Of a lag set
-// ("synthetic:short") they are <dir>/synthetic/reference-short*.json.
+// none. "Qwen/" in front of the model's name is left out, case does not matter, and a model given
+// by its path has no references. A lag set ("synthetic:short") has
+// <dir>/synthetic/reference-short*.json.
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name);
 
-// sign of entry `id` of projection `p`: -1 where bit 0 of splitmix64(seed xor (p << 32) xor id) is
-// set.
+// The distance between bf16 neighbours at |x|: 8 significant bits, so 2^(e - 7) from 2^e on.
+double bf16_step(double x);
+
+inline constexpr int kMaxProjections = 64;  // each is one bit of a cached word of signs
+// Sign of entry `id` of a projection: -1 where bit 0 of splitmix64(seed xor (projection << 32) xor
+// id) is set.
 float sketch_sign(uint64_t seed, int projection, int32_t id);
-// Projections of c(z) = z - mean(z), `projections` of them, double accumulation.
+// The first `projections` projections of the logits less their mean, accumulated in double.
 std::vector<float> sketch_of(const float* logits, int vocab, uint64_t seed, int projections);
 
 }  // namespace mkbench

@@ -23,7 +23,7 @@ std::optional<Manifest> Manifest::of(const fs::path& folder) {
   Manifest manifest;
   manifest.path_ = folder / "manifest.json";
   std::error_code ignored;
-  // A link that leads nowhere is there, and refused below.
+  // A dangling link counts as a manifest that is there, and reading it fails below.
   if (fs::symlink_status(manifest.path_, ignored).type() == fs::file_type::not_found) return {};
   const json document = read_json_strict(manifest.path_);
   if (!document.is_object() || !document.contains("files")) return {};

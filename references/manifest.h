@@ -1,5 +1,5 @@
-// manifest.json of a folder: what its files were when they were published. What differs since is
-// refused before anything is concluded from it.
+// manifest.json of a folder: size and sha256 of its files when they were published. A file that has
+// changed since is refused before anything is concluded from it.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@ namespace mkbench {
 
 class Manifest {
  public:
-  // The manifest of `folder`; nothing where there is none, or where a file of that name is somebody
-  // else's (it has no "files"). Throws Error(kBadInput) naming the defect.
+  // The manifest of `folder`; nothing where there is none, or where a file of that name belongs to
+  // another program (it has no "files"). Throws Error(kBadInput) naming the defect.
   static std::optional<Manifest> of(const std::filesystem::path& folder);
 
   bool lists(const std::filesystem::path& file) const;

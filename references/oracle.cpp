@@ -7,15 +7,15 @@
 #include "references/base/error.h"
 #include "references/base/parallel.h"
 
-// One function per step of the forward pass. All arithmetic is fp32; sums run in kLanes interleaved
-// parts, which both keeps the rounding error of long dot products small and lets compilers
-// vectorise.
+// One function per step of the forward pass. All arithmetic is fp32. Sums run in kLanes interleaved
+// parts, which keeps the rounding error of long dot products small and lets compilers vectorise.
 
 namespace mkbench {
 namespace {
 
 constexpr int kLanes = 16;
-// Below this many multiply-adds a second thread costs more than it brings.
+// Fewest multiply-adds that are split over threads: below, starting a thread takes longer than the
+// sum.
 constexpr int64_t kWorthThreads = 1 << 20;
 
 // Halves the lanes until one is left, so that every sum has one fixed order.
@@ -26,7 +26,7 @@ float fold(float (&lanes)[kLanes]) {
   return lanes[0];
 }
 
-// Each of the two operands is fp32 or bf16.
+// Operands of dot products are fp32 or bf16.
 float widen(float x) { return x; }
 float widen(Bf16 x) { return to_float(x); }
 
@@ -120,8 +120,7 @@ std::vector<float> mlp(const LayerWeights& w, const std::vector<float>& x, int t
   return matvec(w.down_proj, gate, threads);
 }
 
-// 1 / theta^(2i/dim), in this order of fp32 operations: HF's other spellings differ in the last
-// bit.
+// 1 / theta^(2i/dim) in HF's order of fp32 operations: other spellings differ in the last bit.
 std::vector<float> inverse_frequencies(double theta, int dim) {
   std::vector<float> out;
   for (int i = 0; i < dim; i += 2) {
@@ -148,7 +147,7 @@ void Oracle::reset() {
   hidden_.assign(layers, {});
 }
 
-// Appends this position's K and V row, then mixes all values that the query heads attend to:
+// Appends this position's K and V row, then computes the attention output of all query heads,
 // [q_width].
 std::vector<float> Oracle::attention(int layer, const std::vector<float>& x) {
   const ModelShape& s = weights_.config.shape;

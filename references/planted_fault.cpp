@@ -10,8 +10,8 @@
 namespace mkbench {
 namespace {
 
-// What stands in dimension d of every query and key head comes from dimension from(d): RoPE then
-// pairs and turns other dimensions, and scores are otherwise the same.
+// Moves dimension from(d) of every query and key head to dimension d: RoPE then pairs and turns
+// other dimensions, and nothing else in the scores changes.
 void move_head_dimensions(WeightEdit& e, const std::function<int(int)>& from) {
   const int head_dim = e.shape().head_dim;
   const auto in_head = [&](int r) { return r - r % head_dim + from(r % head_dim); };
@@ -23,7 +23,7 @@ void move_head_dimensions(WeightEdit& e, const std::function<int(int)>& from) {
   }
 }
 
-// A layer in the middle, where a fault has layers before and behind it.
+// A layer in the middle, so that a fault has layers before and behind it.
 size_t middle(const ModelWeights& w) { return w.layers.size() / 2; }
 
 void norms_plus_one(WeightEdit& e) {
@@ -37,8 +37,8 @@ void norms_plus_one(WeightEdit& e) {
   e.each_value(e.weights().final_norm, plus_one);
 }
 
-// Query head h reads kv head h % kv_heads: heads change places, queries and what is made of their
-// output alike.
+// Query head h reads kv head h % kv_heads instead of h / group: rows of q_proj and columns of
+// o_proj change places together.
 void deal_heads(WeightEdit& e) {
   const ModelShape& s = e.shape();
   const auto from = [&s](int i) {
@@ -92,7 +92,7 @@ void wrong_head(WeightEdit& e) {
     w.lm_head = w.embed_tokens;
     return;
   }
-  // A tied model has no other head: that of the row before.
+  // A tied model has no second matrix: each row of the head becomes the embedding's row before it.
   e.untie();
   const int rows = w.lm_head.rows;
   e.move_rows(w.lm_head, [rows](int r) { return (r + rows - 1) % rows; });

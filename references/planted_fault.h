@@ -1,5 +1,6 @@
-// Faults that tests plant in an engine: each is one that kernels for this model have had, or could
-// have. The one list of their names; harness/selftest/fault_table.h says what must see each.
+// Faults that tests plant in an engine: kernels for this model have had each of them, or could.
+// Names are listed here alone; harness/selftest/fault_table.h says which checks must see each
+// fault.
 #pragma once
 
 #include <string_view>
@@ -17,21 +18,22 @@ enum class FaultSite { kHostSide, kWeights, kKernel, kAround };
 
 struct PlantedFaultInfo {
   PlantedFault fault;
-  std::string_view name;  // of --plant-fault
+  std::string_view name;  // the word that --plant-fault takes
   FaultSite site;
 };
 
 // In the order of the enum, without kNone.
 const std::vector<PlantedFaultInfo>& planted_faults();
 std::string_view planted_fault_name(PlantedFault fault);  // "none" for kNone
-FaultSite planted_fault_site(PlantedFault fault);         // not of kNone
+FaultSite planted_fault_site(PlantedFault fault);         // any fault but kNone
 
-// `weights` with a fault of FaultSite::kWeights in a copy of what it touches; unchanged, without a
-// copy, for other faults. The hash stays that of the sound weights: hash_weights() tells.
+// `weights` with a fault of FaultSite::kWeights in a copy of the tensors that it touches;
+// unchanged, without a copy, for other faults. The `sha256` field keeps the hash of the sound
+// weights; hash_weights() gives the hash of the edited ones.
 ModelWeights with_planted_fault(const ModelWeights& weights, PlantedFault fault);
 
-// The theta that an engine rotates by: the model's own or, with the fault planted, what loaders
-// that miss the key fall back to (1e4), and 1e6 where that is the model's own.
+// The theta that an engine rotates by: the model's own or, with kRopeTheta planted, the value that
+// loaders fall back to when they miss the key (1e4), and 1e6 for a model whose own theta is 1e4.
 inline double effective_theta(double theta, PlantedFault fault) {
   if (fault != PlantedFault::kRopeTheta) return theta;
   return theta == 1e4 ? 1e6 : 1e4;

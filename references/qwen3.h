@@ -35,7 +35,7 @@ struct ModelShape {
     return 2 * (layers * layer_parameters() + hidden + embedding_parameters()) +
            static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
   }
-  // Equal in all that a kernel compiles in: layers and vocabulary are run-time values.
+  // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {
     return hidden == o.hidden && intermediate == o.intermediate && heads == o.heads &&
            kv_heads == o.kv_heads && head_dim == o.head_dim;

@@ -21,7 +21,7 @@ struct DType {
   std::string_view name;
   unsigned bits;
 };
-// All that safetensors 0.8.0 knows; F4 and F6 are packed, so their tensors end on whole bytes only.
+// All types of safetensors 0.8.0. F4 and F6 are packed, and their tensors must end on whole bytes.
 constexpr DType kDTypes[] = {
     {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
     {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
@@ -38,7 +38,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The word after `key` in a Git LFS pointer; no more than a hash may hold, since anything may
+// The word after `key` in a Git LFS pointer, cut at the length of a hash because anything may
 // follow.
 std::string_view lfs_field(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
@@ -47,7 +47,7 @@ std::string_view lfs_field(std::string_view text, std::string_view key) {
   return text.substr(0, text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz:"));
 }
 
-// What a file that is no safetensors file looks like, for the message; empty when nothing is known.
+// Guesses the format of a file that is no safetensors file, for the message; empty without a guess.
 std::string guess_format(std::span<const std::byte> head) {
   const std::string_view text = as_text(head);
   if (text.starts_with("version https://git-lfs"))
@@ -106,8 +106,8 @@ class EntryParser {
     fail(fmt::format("unknown dtype {}, known: {}", describe(value), known));
   }
 
-  // Integers only: a double would round large ones, so 1.5, 1e3 and negative numbers never get
-  // here.
+  // Takes integers only and never goes through a double, which would round large ones: 1.5, 1e3 and
+  // negative numbers are refused.
   uint64_t parse_integer(const json& value, const char* field, size_t index) const {
     if (!value.is_number_unsigned())
       fail(fmt::format("{}[{}] is {}, wanted an integer of 0 or more", field, index,
@@ -173,7 +173,7 @@ void parse_metadata(const json& value, const std::string& path, SafetensorsHeade
   }
 }
 
-// Every byte of the data section belongs to exactly one tensor, and all of them are in the file.
+// Wants every byte of the data section to belong to exactly one tensor, and to be in the file.
 void check_cover(const std::vector<TensorEntry>& tensors, uint64_t file_bytes, uint64_t data_bytes,
                  const std::string& path) {
   const auto last =
@@ -221,7 +221,7 @@ uint64_t parse_header_size(std::span<const std::byte> head, uint64_t file_bytes,
                            guess_format(head)));
   uint64_t size = 0;
   for (size_t i = 8; i-- > 0;) size = size << 8 | static_cast<uint64_t>(head[i]);
-  // Compared without adding: 8 + N wraps for N near 2^64.
+  // N is compared without adding 8: 8 + N wraps for N near 2^64.
   if (size > kMaxHeaderBytes)
     fail(path, fmt::format("header size {} is above the cap of {} (the file has {} bytes){}", size,
                            kMaxHeaderBytes, file_bytes, guess_format(head)));

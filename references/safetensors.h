@@ -1,18 +1,18 @@
 // The safetensors container: u64 little-endian header size N, N bytes of JSON, then the tensors'
 // bytes. Read strictly.
 //
-// Every file that this reader accepts, the Python package (safetensors 0.8.0) accepts with the same
-// tensors; a test compares them. It is stricter in what that package leaves open, because each
-// hides an exchange of weights or costs memory before the file is known to be sane:
-//   - the header starts with '{' at its first byte: no byte order mark and no leading space, as the
-//     format's README has it. White space after the object is padding; NUL bytes are not;
-//   - no key twice, neither a tensor's name nor a field of one;
+// The Python package (safetensors 0.8.0) accepts every file that this reader accepts, with the same
+// tensors; a test compares the two. This reader refuses more, because each of the following hides
+// an exchange of weights or costs memory before the file is known to be sane:
+//   - the header starts with '{' at its first byte, as the format's README asks: no byte order mark
+//     and no leading space. White space after the object is padding; NUL bytes are not;
+//   - no key stands twice, neither a tensor's name nor a field of a tensor;
 //   - an entry is an object of dtype, shape and data_offsets and nothing else, "__metadata__" an
 //     object of strings;
 //   - at most 16 MiB of header (the format allows 100 MB), 65,536 tensors and rank 8.
-// What no reader can see from the container: a transposed square matrix, one layer's tensors in
-// another's place, two tensors of one shape under swapped names. Only hashes (manifest.json,
-// hash_weights) and the parity gate tell those.
+// No reader can see from the container that a square matrix is transposed, that one layer's tensors
+// stand in another's place, or that two tensors of one shape have swapped names. Only hashes
+// (manifest.json, hash_weights) and the parity gate find these.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ struct SafetensorsHeader {
   uint64_t data_begin = 0;  // byte of the file at which the data section starts: 8 + N
 };
 
-// Checks the first 8 bytes alone: returns N, which is within the cap and the file. `head` holds the
-// file's first bytes (64 are enough), from which a message guesses what else the file may be (Git
+// Checks the first 8 bytes alone and returns N, which is within the cap and the file. `head` holds
+// the file's first bytes (64 are enough), by which a message guesses what else the file may be (Git
 // LFS pointer, HTML, zip, pickle, GGUF). Throws Error(kBadInput); every message starts with `path`.
 uint64_t parse_header_size(std::span<const std::byte> head, uint64_t file_bytes,
                            const std::string& path);
@@ -61,7 +61,7 @@ SafetensorsHeader parse_header(std::span<const std::byte> head, uint64_t file_by
 // "[2, 3]"
 std::string shape_text(std::span<const uint64_t> shape);
 
-// One opened and mapped file. Not copyable; views live as long as it does.
+// One opened and mapped file. Not copyable; its views are valid as long as it lives.
 class SafetensorsFile {
  public:
   // Throws Error(kBadInput), also for anything that is not a regular file.

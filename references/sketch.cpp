@@ -11,8 +11,6 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMaxProjections = 64;  // one bit each in a cached sign word
-
 // Bit p of word `id` is set where the sign of projection p is -1.
 using SignWords = std::vector<uint64_t>;
 
@@ -27,7 +25,8 @@ SignWords make_sign_words(uint64_t seed, int vocab, int projections) {
   return words;
 }
 
-// The words of the last (seed, vocab, projections): one reference is judged at a time.
+// The words of the last (seed, vocab, projections). One entry is enough: references are judged one
+// after the other.
 std::shared_ptr<const SignWords> sign_words(uint64_t seed, int vocab, int projections) {
   struct Cache {
     uint64_t seed = 0;

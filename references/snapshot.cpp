@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
 
-// An environment variable that is set and not empty, else null.
+// The value of an environment variable, or null where it is unset or empty.
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
@@ -27,7 +27,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// "Org/Name": exactly one slash, and only characters that a hub id may have.
+// A hub id is "Org/Name": exactly one slash, and only characters that the hub allows.
 bool is_hub_id(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
@@ -41,7 +41,7 @@ bool is_hub_id(const std::string& text) {
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-// Where the hub's client may have put its cache, most specific first.
+// The folders in which the hub's client may have put its cache, most specific first.
 std::vector<fs::path> hub_caches() {
   std::vector<fs::path> caches;
   if (const char* cache = environment("HF_HUB_CACHE")) caches.emplace_back(cache);
@@ -51,7 +51,7 @@ std::vector<fs::path> hub_caches() {
   return caches;
 }
 
-// The snapshot that refs/main names; empty with a reason in `tried` when this cache has none.
+// The snapshot that refs/main names; empty, with a reason in `tried`, when this cache has none.
 fs::path find_snapshot(const fs::path& cache, const std::string& id,
                        std::vector<std::string>& tried) {
   std::string repository = "models--" + id;
@@ -86,23 +86,26 @@ fs::path find_snapshot(const fs::path& cache, const std::string& id,
   return snapshot;
 }
 
-ModelSpec resolve_committed(const std::string& text) {
-  const ModelSpec spec{ModelSpec::Kind::kCommitted, text, "", data_dir() / text};
+ModelSpec resolve_row(const ModelRow& row) {
+  ModelSpec spec{&row, std::string(row.name), {}};
+  if (row.source == ModelSource::kAnalytic) return spec;
+  spec.folder = data_dir() / spec.name;
   if (!is_folder(spec.folder))
     fail(
         fmt::format("--model {}: {} is not there (MKBENCH_DATA_DIR says where the committed "
                     "checkpoints are)",
-                    text, spec.folder.string()));
+                    spec.name, spec.folder.string()));
   return spec;
 }
 
-ModelSpec resolve_synthetic(const std::string& text) {
-  ModelSpec spec{ModelSpec::Kind::kSynthetic, text, "", {}};
-  if (const size_t colon = text.find(':'); colon != std::string::npos) {
-    spec.lagset = text.substr(colon + 1);
-    synthetic_lags(spec.lagset);  // throws with the list of names
+std::string known_names() {
+  std::string names;
+  for (const ModelRow& row : model_rows()) {
+    if (row.help.empty()) continue;
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+    if (row.source == ModelSource::kAnalytic) names += "[:LAGSET]";
   }
-  return spec;
+  return names;
 }
 
 }  // namespace
@@ -114,18 +117,18 @@ fs::path data_dir() {
 
 ModelSpec resolve_model(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
-  if (text == "tiny" || text == "tiny-untied") return resolve_committed(text);
-  if (text == "synthetic" || text.starts_with("synthetic:")) return resolve_synthetic(text);
-  if (is_folder(text)) return {ModelSpec::Kind::kFolder, text, "", text};
+  if (const ModelRow* row = find_model(text)) return resolve_row(*row);
+  if (text.starts_with("synthetic:")) synthetic_lags(text.substr(10));  // throws, listing the names
+  if (is_folder(text)) return {nullptr, text, text};
 
-  std::vector<std::string> tried = {"tiny, tiny-untied, synthetic[:LAGSET]"};
+  std::vector<std::string> tried = {known_names()};
   std::error_code ignored;
   tried.push_back(fmt::format("folder {} ({})", in_quotes(text, 300),
                               fs::exists(text, ignored) ? "is a file" : "not there"));
   if (is_hub_id(text)) {
     for (const fs::path& cache : hub_caches()) {
       const fs::path snapshot = find_snapshot(cache, text, tried);
-      if (!snapshot.empty()) return {ModelSpec::Kind::kFolder, text, "", snapshot};
+      if (!snapshot.empty()) return {nullptr, text, snapshot};
     }
   } else {
     tried.push_back("hub id Org/Name (not of that form)");
@@ -135,8 +138,17 @@ ModelSpec resolve_model(const std::string& text) {
 }
 
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
-  if (spec.kind != ModelSpec::Kind::kSynthetic) return load_folder(spec.folder, spec.name, options);
-  return make_synthetic(spec.lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.lagset);
+  if (is_analytic(spec.row)) {
+    return make_synthetic(spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth)
+                                                   : spec.row->lagset);
+  }
+  ModelWeights weights = load_folder(spec.folder, spec.name, options);
+  const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
+  if (!wanted.empty() && weights.sha256 != wanted) {
+    fail(fmt::format("--model {}: weights of {}: found sha256 {}, wanted {}", spec.name,
+                     spec.folder.string(), weights.sha256, wanted));
+  }
+  return weights;
 }
 
 }  // namespace mkbench

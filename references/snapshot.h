@@ -1,26 +1,25 @@
-// From what a user writes after --model to weights in memory: committed names, the analytic
-// checkpoint, folders, hub ids in the local cache.
+// Turns the text after --model into weights in memory: committed names, the analytic checkpoint,
+// folders, hub ids in the local cache.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "references/model_row.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
-// The committed data (references/data): MKBENCH_DATA_DIR from the environment, else the source
-// tree's.
+// The folder of committed data: MKBENCH_DATA_DIR from the environment, else references/data of the
+// source tree.
 std::filesystem::path data_dir();
 
 struct ModelSpec {
-  enum class Kind { kCommitted, kSynthetic, kFolder };
-  Kind kind = Kind::kFolder;
-  std::string name;    // "tiny", "tiny-untied", "synthetic", or the folder / hub id as given
-  std::string lagset;  // of "synthetic:SET"; empty = chosen by depth
-  std::filesystem::path folder;  // of kCommitted and kFolder: holds config.json and
-                                 // model.safetensors (or the sharded index)
+  const ModelRow* row = nullptr;  // null for a folder or hub id
+  std::string name;               // as given
+  // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
+  std::filesystem::path folder;
 };
 
 // Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was
@@ -28,9 +27,8 @@ struct ModelSpec {
 ModelSpec resolve_model(const std::string& text);
 
 struct LoadOptions {
-  bool check_finite = true;  // scan every weight for NaN, Inf and all-zero matrices (row S45)
-  bool check_manifest =
-      true;  // compare file sha256 with the folder's manifest.json where there is one (S47)
+  bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
+  bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
 };
 
 // Loads config and weights of a folder: single model.safetensors or model.safetensors.index.json.
@@ -39,6 +37,7 @@ ModelWeights load_folder(const std::filesystem::path& folder, const std::string&
                          const LoadOptions& options = {});
 
 // load_folder or make_synthetic, as the spec says. `depth` chooses the lag set of plain synthetic.
+// Throws Error(kBadInput), also where a committed model's weights are not those of its row.
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options = {});
 
 }  // namespace mkbench

@@ -8,8 +8,8 @@ namespace {
 constexpr int64_t kVocab = kQwen3_0_6B.vocab;
 constexpr int64_t kStates = 1 << 17;
 
-// Token id of state s = (s * kMultiplier + kOffset) mod vocab: codewords lie all over the
-// vocabulary.
+// Token id of state s = (s * kMultiplier + kOffset) mod vocab, which spreads states over the whole
+// vocabulary: every block of the LM head has winners.
 constexpr int64_t kMultiplier = 100003, kOffset = 777;
 
 constexpr int64_t inverse_multiplier() {
@@ -93,9 +93,9 @@ std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
                                           std::to_string(prompt.size()) + " ids, wanted at least " +
                                           std::to_string(needed));
   }
-  // p[0] holds the states, p[k] what the k-th planted layer makes of them. Entries whose history
-  // starts before the prompt are meaningless and never reach the last row from position `needed` -
-  // 1 on.
+  // p[0] holds the states, p[k] the outputs of the k-th planted layer. An entry whose history would
+  // start before the prompt has no meaning, and no such entry reaches p.back() from position
+  // `needed` - 1 on.
   std::vector<std::vector<uint32_t>> p(lags.size() + 1);
   const auto append = [&](uint32_t state) {
     p[0].push_back(state);

@@ -1,6 +1,6 @@
 // The analytic checkpoint: full-size weights whose greedy continuation integers can compute.
-// Token ids stand for 17-bit states; planted layer l with lag D makes P_l(t) = P_(l-1)(t) xor
-// P_(l-1)(t - D), the last layer applies one LFSR step.
+// Token ids stand for 17-bit states. Planted layer l with a lag of k positions makes
+// P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), the last layer applies one LFSR step.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ int synthetic_min_depth(std::string_view lagset);
 // that fits.
 std::string_view synthetic_lagset_for_depth(int depth);
 
-// Generates all weights of the 0.6B shapes on `threads` threads (0 = all cores). name is
-// "synthetic:<lagset>". `layers` < 28 gives a cut (first layers - 1 layers and the last one's shift
-// stay consistent only for 28): tests of kernels use it, the closed form does not hold there.
+// Generates all weights of the 0.6B shapes on `threads` threads (0 = all cores), under the name
+// "synthetic:<lagset>". `layers` < 28 gives a cut whose last layer shifts: tests of kernels use it,
+// and the closed form does not hold for it.
 ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
                             int layers = kQwen3_0_6B.layers);
 

@@ -7,8 +7,8 @@
 #include "references/base/parallel.h"
 #include "references/synthetic.h"
 
-// Compiled with -ffp-contract=off: the bytes are specified with product and sum rounded separately,
-// and scripts/synthetic_checkpoint.py must arrive at the same ones, expression by expression.
+// Compiled with -ffp-contract=off, because the bytes are specified with product and sum rounded
+// separately. scripts/synthetic_checkpoint.py makes the same bytes by the same expressions.
 
 namespace mkbench {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 constexpr ModelShape kShape = kQwen3_0_6B;
 constexpr double kTheta = 1e6;
 
-// The residual stream: channel 0 is constant, then the codeword, then the slot that a planted layer
-// copies into.
+// The residual stream: channel 0 is constant, then comes slot A with the token's codeword, then
+// slot B, into which a planted layer copies the codeword of an earlier position.
 constexpr int kCode = 480;
 constexpr int kSlotA = 1;
 constexpr int kSlotB = kSlotA + kCode;
@@ -25,21 +25,45 @@ static_assert(kSlotB + kCode <= kShape.hidden);
 constexpr double kUnit = 1.0 / 32;  // one codeword sign
 constexpr double kConst = 8.0;      // the constant channel, in units
 
-// Noise of a sublayer and of the embedding, in units; 73.9 is the deviation of 256 equal levels.
+// Noise that a sublayer adds to a channel of the residual and that the embedding holds, in units,
+// as designed. HF in fp32 on `short` (2026-11-22) adds 0.05 to 0.07 by attention, 0.06 to 0.07 by
+// the MLP.
 constexpr double kSigmaAttention = 0.08, kSigmaMlp = 0.06, kSigmaEmbed = 0.125;
-constexpr double kDeviation = 73.9;
-constexpr double kNormNoise = 0.07, kProjectionNoise = 0.03;
+constexpr double kDeviation = 73.9;  // standard deviation of 256 equally likely levels
+constexpr double kNormNoise = 0.07;
+// About 1 / sqrt(hidden): a row of pure noise turns a normed input into a value of deviation 0.95.
+constexpr double kProjectionNoise = 0.03;
 
-// Planted attention: kv heads 0-3 with their query heads, 120 codeword signs a head, 20
-// frequencies.
+// Factors on the noise of planted rows and columns: no tensor holds zeros, and no planted weight is
+// drowned in noise. The figures are from the run named above, layers 4, 5, 12 and 27.
+// Planted rows of q and k: noise of 1.1 % of the wave (0.118 beside 10.4), which attention scores
+// tolerate because query and key have many dimensions.
+constexpr double kWaveNoise = 0.13;
+// Planted rows of v, gate and up: noise of 2.1 % of a sign (0.029 beside 1.35). Each channel of a
+// codeword is decided by itself, and the sign switch amplifies its noise.
+constexpr double kSignNoise = 0.03;
+// Columns of o that read planted heads hold values of 1.35 instead of 0.7: with this factor they
+// add 0.032 units of noise, the other columns 0.058.
+constexpr double kSlotColumnNoise = 0.3;
+// Columns of down that read planted units hold values of 5.7 to 8.6 instead of 0.55: with this
+// factor they add 0.04 units of noise, the other columns 0.04 to 0.05.
+constexpr double kPlantedUnitNoise = 0.1;
+// Root mean square of what the noise of o and down multiplies: outputs of noise heads (0.69
+// measured in planted layers, 0.43 in others) and of noise units of the SwiGLU (0.53 to 0.55).
+constexpr double kAttentionRms = 0.7, kUnitRms = 0.55;
+
+// Planted attention: kv heads 0-3 with their query heads; each head carries 120 codeword signs, and
+// its wave has 20 frequencies.
 constexpr int kPlantedKvHeads = 4;
 constexpr int kPlantedHeads = kPlantedKvHeads * kShape.gqa_group();
 constexpr int kSignsPerHead = kCode / kPlantedKvHeads;
 static_assert(kSignsPerHead <= kShape.head_dim);
 constexpr int kFrequencies = 20;
-constexpr double kPlantedNorm = 2.0, kOrdinaryNorm = 1.25;  // q_norm and k_norm
+// Weights of q_norm and k_norm. With 2.0 a planted score peaks at 2 * 2 * sqrt(head_dim) = 45.
+constexpr double kPlantedNorm = 2.0, kOrdinaryNorm = 1.25;
 
-// Planted MLP: a sign switch of half width kSwitch, saturated kGain wide.
+// Planted MLP: slot A times the sign in slot B, as the difference of two SiLUs with edges at
+// -kSwitch and kSwitch signs and a slope of kGain.
 constexpr double kSwitch = 0.5, kGain = 8.0;
 
 // One row of a tensor: element c is bf16(scale[c] * (h - 127.5) + plant[c]).
@@ -51,15 +75,14 @@ struct Row {
     std::fill(scale.begin() + begin, scale.begin() + end, static_cast<float>(factor / kDeviation));
   }
   void add(int col, double value) { plant[static_cast<size_t>(col)] = static_cast<float>(value); }
-  // No noise here: exactly `value`.
+  // The element is exactly `value`, without noise.
   void set(int col, double value) {
     scale[static_cast<size_t>(col)] = 0;
     add(col, value);
   }
 };
 
-// The byte of a flat index within a word of splitmix64 is taken little-endian, whatever the
-// machine.
+// The byte of a flat index within a word of splitmix64, little-endian on every machine.
 uint32_t noise_level(uint64_t word, int64_t index) {
   return static_cast<uint32_t>(word >> (8 * (index & 7))) & 0xffu;
 }
@@ -85,11 +108,11 @@ void write_row(const Row& row, int tensor, int r, Bf16* out) {
   }
 }
 
-// What the rows of one layer need to know.
+// The quantities of one layer that its rows are computed from.
 struct LayerPlan {
-  int lag = 0;  // 0 = not planted
-  bool shift = false;
-  double rms1 = 0, rms2 = 0;   // of the residual before attention and before the MLP
+  int lag = 0;                 // 0 = not planted
+  bool shift = false;          // the last layer: its MLP makes one LFSR step
+  double rms1 = 0, rms2 = 0;   // rms of the residual before attention and before the MLP
   std::vector<double> n1, n2;  // the two norms' weights, as stored
   std::array<double, kShape.head_dim> query{}, key{};
 };
@@ -98,8 +121,8 @@ struct LayerPlan {
 enum LayerTensor { kN1, kN2, kQ, kK, kV, kO, kQNorm, kKNorm, kGate, kUp, kDown, kPerLayer };
 int tensor_number(int layer, LayerTensor t) { return 2 + kPerLayer * layer + t; }
 
-// Query and key read the constant channel alone, so a score depends on the distance only and peaks
-// at `lag`.
+// Planted query and key rows read the constant channel alone, so a score depends on the distance of
+// two positions only, and peaks at `lag`.
 void plan_attention(LayerPlan& plan) {
   std::array<double, kFrequencies> energy{};
   double sum = 0;
@@ -130,7 +153,7 @@ std::vector<double> norm_weights(int tensor) {
 std::vector<LayerPlan> plan_layers(const Lags& lags, int layers) {
   std::vector<LayerPlan> plans(static_cast<size_t>(layers));
   const double base = kConst * kConst + kCode + kShape.hidden * (kSigmaEmbed * kSigmaEmbed);
-  double variance = 0;  // that noise sublayers have added so far, in units
+  double variance = 0;  // of the noise that sublayers have added so far, in units squared
   for (int l = 0; l < layers; ++l) {
     LayerPlan& plan = plans[static_cast<size_t>(l)];
     const auto lag = lags.find(l);
@@ -150,26 +173,26 @@ std::vector<LayerPlan> plan_layers(const Lags& lags, int layers) {
 void fill_query_or_key(const LayerPlan& plan, const std::array<double, kShape.head_dim>& wave,
                        int planted_heads, int r, Row& row) {
   const bool planted = plan.lag && r < planted_heads * kShape.head_dim;
-  row.noise(0, row.cols, planted ? kProjectionNoise * 0.13 : kProjectionNoise);
+  row.noise(0, row.cols, planted ? kProjectionNoise * kWaveNoise : kProjectionNoise);
   if (planted) row.set(0, wave[static_cast<size_t>(r % kShape.head_dim)] / plan.n1[0]);
 }
 
 void fill_value(const LayerPlan& plan, int r, Row& row) {
   const int head = r / kShape.head_dim, j = r % kShape.head_dim;
   const bool planted = plan.lag && head < kPlantedKvHeads && j < kSignsPerHead;
-  row.noise(0, row.cols, planted ? kProjectionNoise * 0.03 : kProjectionNoise);
+  row.noise(0, row.cols, planted ? kProjectionNoise * kSignNoise : kProjectionNoise);
   const int col = kSlotA + head * kSignsPerHead + j;
   if (planted) row.add(col, 1 / plan.n1[static_cast<size_t>(col)]);
 }
 
-// Slot B gets half of the sign that each of a kv head's two query heads brings.
+// A kv head has two query heads that read the same sign: slot B takes half of each.
 void fill_output(const LayerPlan& plan, int r, Row& row) {
-  const double factor = kUnit * kSigmaAttention / (std::sqrt(2048.0) * 0.7);
+  const double factor = kUnit * kSigmaAttention / (std::sqrt(2048.0) * kAttentionRms);
   row.noise(0, row.cols, factor);
   if (!plan.lag) return;
   for (int head = 0; head < kPlantedHeads; ++head) {
     const int first = head * kShape.head_dim;
-    row.noise(first, first + kSignsPerHead, factor * 0.3);
+    row.noise(first, first + kSignsPerHead, factor * kSlotColumnNoise);
     const int j = r - (kSlotB + head / kShape.gqa_group() * kSignsPerHead);
     if (j >= 0 && j < kSignsPerHead) row.add(first + j, 0.5 * plan.rms1 * kUnit);
   }
@@ -177,12 +200,12 @@ void fill_output(const LayerPlan& plan, int r, Row& row) {
 
 int planted_units(const LayerPlan& plan) { return plan.lag ? 3 * kCode : plan.shift ? kCode : 0; }
 
-// Units 0..479 and 480..959 of a planted layer are the two edges of a sign switch, 960..1439 clear
-// slot B; the shift's units 0..479 move slot A. Clearing and shifting gates are 4 whatever the
-// token.
+// Units 0..479 and 480..959 of a planted layer are the two edges of the sign switch, units
+// 960..1439 clear slot B. In the last layer units 0..479 shift slot A. Gates of clearing and
+// shifting units read the constant channel and are 4 for every token.
 void fill_gate(const LayerPlan& plan, int r, Row& row) {
   const bool planted = r < planted_units(plan);
-  row.noise(0, row.cols, planted ? kProjectionNoise * 0.03 : kProjectionNoise);
+  row.noise(0, row.cols, planted ? kProjectionNoise * kSignNoise : kProjectionNoise);
   if (!planted) return;
   if (plan.shift || r >= 2 * kCode) {
     row.add(0, 4 * plan.rms2 / kConst / plan.n2[0]);
@@ -196,7 +219,7 @@ void fill_gate(const LayerPlan& plan, int r, Row& row) {
 
 void fill_up(const LayerPlan& plan, int r, Row& row) {
   const bool planted = r < planted_units(plan);
-  row.noise(0, row.cols, planted ? kProjectionNoise * 0.03 : kProjectionNoise);
+  row.noise(0, row.cols, planted ? kProjectionNoise * kSignNoise : kProjectionNoise);
   if (!planted) return;
   const int unit = r % kCode;
   const auto plant = [&](int col, double sign) {
@@ -211,8 +234,8 @@ void fill_up(const LayerPlan& plan, int r, Row& row) {
 }
 
 void fill_down(const LayerPlan& plan, int r, Row& row) {
-  const double factor = kUnit * kSigmaMlp / (std::sqrt(3072.0) * 0.55);
-  row.noise(0, planted_units(plan), factor * 0.1);
+  const double factor = kUnit * kSigmaMlp / (std::sqrt(3072.0) * kUnitRms);
+  row.noise(0, planted_units(plan), factor * kPlantedUnitNoise);
   row.noise(planted_units(plan), row.cols, factor);
   const double silu4 = 4 / (1 + std::exp(-4.0));
   const int a = r - kSlotA, b = r - kSlotB;
@@ -255,7 +278,7 @@ void fill_layer_row(const LayerPlan& plan, LayerTensor tensor, int r, Row& row) 
   }
 }
 
-// An id without a state has the signs of its own noise.
+// An id without a state takes the signs of its own noise as codeword.
 void fill_embedding(int id, Row& row) {
   row.noise(0, row.cols, kSigmaEmbed * kUnit);
   row.set(0, kUnit * kConst);
@@ -293,8 +316,8 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers) {
   w.lagset = lagset;
   w.config = synthetic_config(layers);
   w.layers.resize(static_cast<size_t>(layers));
-  // new Bf16[n] leaves the memory untouched, so that its pages are first written by the threads
-  // below.
+  // new Bf16[n] does not write to the memory, so the threads below are the first to touch its
+  // pages.
   std::shared_ptr<Bf16[]> memory(new Bf16[static_cast<size_t>(w.config.shape.parameters(true))]);
   const std::vector<LayerPlan> plans = plan_layers(lags, layers);
 
@@ -322,7 +345,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers) {
         } else if (number == 1) {
           fill_embedding(r, row);
         } else {
-          fill_layer_row(plans[0], kN1, r, row);  // the final norm is drawn like every other
+          fill_layer_row(plans[0], kN1, r, row);  // the final norm has noise like every norm
         }
         write_row(row, number, r, out + int64_t{r} * row.cols);
       }

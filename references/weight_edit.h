@@ -1,4 +1,4 @@
-// A copy of some weights in which tensors are edited: what faults and tests of kernels start from.
+// A copy of some weights in which tensors are edited, for faults and tests of kernels.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// Owns what was edited and shares the rest. The hash stays that of the sound weights:
-// hash_weights() tells.
+// Owns the edited tensors and shares the others. The `sha256` field keeps the hash of the sound
+// weights; hash_weights() gives the hash of the edited ones.
 class WeightEdit {
  public:
   explicit WeightEdit(const ModelWeights& weights)
@@ -21,11 +21,11 @@ class WeightEdit {
     weights_.owner = std::make_shared<Both>(weights.owner, storage_);
   }
 
-  // Matrices in it are those to give to the functions below.
+  // The functions below take matrices of this object.
   ModelWeights& weights() { return weights_; }
   const ModelShape& shape() const { return weights_.config.shape; }
 
-  // The tensor's values are from now on those of its own copy, which is returned.
+  // Gives the tensor a copy of its values and returns the copy; from now on the tensor reads it.
   std::vector<Bf16>& own(Matrix& m) {
     storage_->emplace_back(m.data, m.data + m.size());
     m.data = storage_->back().data();
@@ -36,7 +36,7 @@ class WeightEdit {
     for (Bf16& x : own(m)) x = to_bf16(edit(to_float(x)));
   }
 
-  // Row r becomes the row from(r) of before.
+  // Row r becomes what row from(r) was.
   void move_rows(Matrix& m, const std::function<int(int)>& from) {
     const Matrix sound = m;
     std::vector<Bf16>& values = own(m);
@@ -46,7 +46,7 @@ class WeightEdit {
     }
   }
 
-  // Column c becomes the column from(c) of before.
+  // Column c becomes what column from(c) was.
   void move_columns(Matrix& m, const std::function<int(int)>& from) {
     const Matrix sound = m;
     std::vector<Bf16>& values = own(m);
@@ -58,7 +58,7 @@ class WeightEdit {
     }
   }
 
-  // The head is no longer the embedding, whatever it holds.
+  // The model counts as untied, even where its head still holds the embedding's values.
   void untie() { weights_.config.tie_word_embeddings = false; }
 
  private:

@@ -29,7 +29,7 @@ int extent(const ModelShape& s, Dim dim) {
 }
 
 struct LayerTensor {
-  const char* name;  // after "model.layers.N."
+  const char* name;  // the part after "model.layers.N."
   Matrix LayerWeights::*member;
   Dim rows, cols;
 };

@@ -1,5 +1,4 @@
-// A model in host memory: config and bf16 tensors by role, whatever file or generator they came
-// from.
+// A model in host memory: config and bf16 tensors by role, from a file or a generator alike.
 #pragma once
 
 #include <memory>
@@ -12,7 +11,7 @@
 
 namespace mkbench {
 
-// A row-major [rows, cols] bf16 matrix that somebody else owns; vectors have rows == 1.
+// A view of a row-major [rows, cols] bf16 matrix; vectors have rows == 1.
 // `data` is aligned to 2 bytes at least; loaders copy tensors that a file holds misaligned.
 struct Matrix {
   const Bf16* data = nullptr;
@@ -43,23 +42,23 @@ struct LayerWeights {
 // Views stay valid as long as any copy of `owner` lives; copying a ModelWeights is cheap.
 struct ModelWeights {
   std::string name;    // as a report shows it: "tiny", "synthetic:short", a folder's name
-  std::string lagset;  // of the analytic checkpoint only; else empty
+  std::string lagset;  // set for the analytic checkpoint, else empty
   ModelConfig config;
   Matrix embed_tokens;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  Matrix final_norm;   // [1, hidden]
-  Matrix lm_head;      // [vocab, hidden]; the embedding's own data when tied
-  std::string sha256;  // over all tensors' bytes: embedding, layers in LayerWeights' order, final
-                       // norm, untied head
+  Matrix final_norm;  // [1, hidden]
+  Matrix lm_head;     // [vocab, hidden]; the embedding's own data when tied
+  // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
+  std::string sha256;
   std::shared_ptr<const void> owner;
 };
 
-// A tensor of the model with its HF name; the one list that loaders, generators, hashes and uploads
-// walk.
+// A tensor of the model with its HF name. Loaders, generators, hashes and uploads all walk the list
+// that tensor_table() gives.
 struct NamedTensor {
   std::string name;
-  Matrix ModelWeights::*global = nullptr;  // either this
-  int layer = -1;                          // or these two
+  Matrix ModelWeights::*global = nullptr;  // set for a tensor outside the layers,
+  int layer = -1;                          // else layer and member are set
   Matrix LayerWeights::*member = nullptr;
   int rows = 0, cols = 0;
   bool is_vector = false;  // rank 1 in the file
@@ -72,8 +71,8 @@ std::vector<NamedTensor> tensor_table(const ModelConfig& config);
 // sha256 (hex) over the bytes of all tensors in table order, the head only when untied.
 std::string hash_weights(const ModelWeights& weights);
 
-// Throws Error(kBadInput), its text beginning with `engine`, when the number of layers or a
-// tensor's shape is not what the config says: engines index by the config.
+// Throws Error(kBadInput) with a text that begins with `engine` when the number of layers or a
+// tensor's shape is not what the config says, because engines index by the config.
 void check_shapes(const ModelWeights& weights, const std::string& engine);
 
 // The matrix that `t` stands for inside `w`.

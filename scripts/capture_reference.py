@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures what HF transformers answers, as a reference file that mkbench judges engines against.
+"""Captures the answers of HF transformers in a reference file against which mkbench judges engines.
 
 usage: capture_reference.py MODEL [--out FILE] [--prompts FILE.json] [--device cpu|cuda] [--replace REASON]
 
@@ -8,9 +8,9 @@ qwen3-0.6b (the two published continuations, ids only). Committed models have th
 a folder, --prompts names a JSON list of {"name", "set": "strict"|"near-tie", "ids", "steps", "text"}.
 
 Three runs of the same bf16 weights, eager attention, prefill of all ids but the last in chunks of at
-most 512 rows, then steps of one row: T in fp32 decides the ids (greedy); B in bf16 and B', which is B
-with its last matmul in fp32, are teacher-forced on T's ids. An existing file is never overwritten
-without --replace, which records the reason and the sha256 of what was there.
+most 512 rows, then steps of one row: the truth in fp32 decides the ids (greedy); the baseline in bf16, and
+the baseline with its last matmul in fp32, are teacher-forced on the truth's ids. An existing file is
+overwritten only with --replace, which records the reason and the sha256 of the old file.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LARGEST_D = 0.5
 
 
 def raw(values):
-    """fp32 values as doubles of the 9 significant digits that identify them, which keeps the file short."""
+    """fp32 values as doubles of 9 significant digits, which identify an fp32 value and keep the file short."""
     return [float(f"{x:.9g}") for x in np.asarray(values.cpu(), np.float32).tolist()]
 
 
@@ -57,7 +57,8 @@ def kl_over_top(truth, other, ids):
 
 
 def measure(position, truth, base, exact, signs):
-    """One step of the file from the logits of T, B and B' (fp32, [vocab]); `decided` is added at the end."""
+    """One step of the file from the logits of truth, baseline and baseline with an fp32 head (fp32, [vocab]);
+    `decided` is added at the end."""
     top = truth.topk(min(TOP, len(truth)))
     # topk leaves the order of equals open; the lowest id comes first, as in argmax.
     pairs = list(zip(top.values.tolist(), top.indices.tolist()))
@@ -92,7 +93,7 @@ def measure(position, truth, base, exact, signs):
 
 
 def batches(prompts, most):
-    """Neighbouring prompts of one length and as many steps, at most so many side by side."""
+    """Groups neighbouring prompts of one length and one number of steps, at most `most` to a group."""
     shape = lambda p: (len(p["ids"]), p["steps"])
     begin = 0
     while begin < len(prompts):
@@ -104,7 +105,7 @@ def batches(prompts, most):
 
 
 def run_truth(model, prompts, batch):
-    """T: greedy ids and logits of every prompt."""
+    """Greedy ids and logits of the truth for every prompt."""
     decoder, out = hf.Decoder(model), []
     for here in batches(prompts, batch):
         together = prompts[here]
@@ -113,7 +114,8 @@ def run_truth(model, prompts, batch):
 
 
 def run_baseline(model, prompts, paths, batch):
-    """B and B', teacher-forced on T's ids: per prompt (logits, logits through an fp32 head), [steps, vocab]."""
+    """The baseline, teacher-forced on the truth's ids: per prompt (logits, logits through an fp32 head), both
+    [steps, vocab]."""
     decoder, out = hf.Decoder(model), []
     for here in batches(prompts, batch):
         out += hf.teacher_forced(decoder, [p["ids"] for p in prompts[here]], [ids for ids, _ in paths[here]])
@@ -121,7 +123,7 @@ def run_baseline(model, prompts, paths, batch):
 
 
 def judge(prompts):
-    """D, decided flags and the promises of the two sets; raises ValueError when one is broken."""
+    """Computes D and the decided flags; raises ValueError when a prompt breaks what its set promises."""
     steps = [s for p in prompts for s in p["steps"]]
     d = max(s["baseline"]["pairwise"] for s in steps)
     if not d <= LARGEST_D:
@@ -149,7 +151,7 @@ def judge(prompts):
 
 
 def flags():
-    """The switches that could lower precision, as they are now."""
+    """The current state of the switches that could lower precision."""
     return {
         "allow_tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
         "allow_tf32_cudnn": torch.backends.cudnn.allow_tf32,
@@ -158,7 +160,7 @@ def flags():
 
 
 def provenance(device, replaced, batch=1):
-    """Everything needed to make the file again."""
+    """Everything that is needed to make the file again."""
     program = f"scripts/{pathlib.Path(sys.argv[0]).name}"
     return {
         "program": program,
@@ -211,7 +213,7 @@ def capture(model, prompts, device, batch=1):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
-    # cuBLAS obeys it whatever torch says.
+    # cuBLAS obeys this variable whatever torch is set to.
     if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
         raise ValueError("NVIDIA_TF32_OVERRIDE is set: T must be fp32")
     entry, config, state = load(model)
@@ -233,7 +235,7 @@ def capture(model, prompts, device, batch=1):
 
 
 def check_closed_form(lagset, prompts):
-    """Raises unless T's ids of every strict prompt are those that the integers give."""
+    """Raises unless the truth's ids of every strict prompt are those of the closed form."""
     for p in prompts:
         found = [s["token"] for s in p["steps"]]
         if p["set"] == "strict" and found != synthetic.continuation(p["ids"], lagset, len(found)):
@@ -254,14 +256,14 @@ def published():
 
 
 def default_path(model):
-    """references/data/<model>/reference.json; of the analytic checkpoint one file a lag set."""
+    """references/data/<model>/reference.json; the analytic checkpoint has one file for each lag set."""
     kind, _, lagset = model.partition(":")
     file = f"reference-{lagset}.json" if kind == "synthetic" else "reference.json"
     return checkpoint_format.DATA / pathlib.Path(kind).name / file
 
 
 def previous(path, reason):
-    """What --replace records about the file that is there; None when there is none."""
+    """What --replace records about the old file; None when there is none."""
     if not path.exists():
         return None
     if not reason:
@@ -279,11 +281,11 @@ def write(path, document):
 
 
 def list_in_manifest(path):
-    """mkbench refuses a reference whose hash is not the one listed beside it."""
+    """Lists the new hash in manifest.json: mkbench refuses a reference whose hash is not the one listed beside it."""
     manifest = path.parent / "manifest.json"
     ours = path.parent.parent == checkpoint_format.DATA
     if not manifest.exists() and not ours:
-        return  # a folder of the user's own
+        return  # a folder of the user
     listed = json.loads(manifest.read_text()) if manifest.exists() else {"files": {}}
     listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
     manifest.write_text(json.dumps(listed, indent=2) + "\n")

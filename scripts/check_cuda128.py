@@ -1,14 +1,12 @@
 """Compiles the kernels' device code with CUDA 12.8's front end (NVRTC) and assembler (ptxas).
 
-The build uses CUDA 13; this holds the promise that 12.8 is enough for the kernels. A spill or local memory
-is a failure, as in the build. Needs no GPU, no driver and no toolkit: the four wheels of
-requirements/cuda-12.8.txt, which are installed once into a folder of their own.
+The build uses CUDA 13; this check shows that 12.8 is enough for the kernels. A spill or local memory is a
+failure, as in the build. The four wheels of requirements/cuda-12.8.txt, which are installed once into a folder
+of their own, are all that it needs: no GPU, no driver, no toolkit.
 """
 
 import argparse
 import ctypes
-import hashlib
-import os
 import pathlib
 import re
 import subprocess
@@ -16,15 +14,16 @@ import sys
 import tempfile
 import time
 
+from pinned_wheels import installed
 from tracked_files import ROOT
 
-REQUIREMENTS = ROOT / "scripts" / "requirements" / "cuda-12.8.txt"
-# The Hopper and the Blackwell that mkbench is tuned for; the build covers all six with CUDA 13. Of the ring
-# on sm_120a this assembler spills 12 bytes, that of CUDA 13 none.
+# The Hopper and the Blackwell that mkbench is tuned for; the build covers all six architectures with CUDA 13.
+# For ring on sm_120a this assembler spills 12 bytes, the assembler of CUDA 13 none.
 ARCHITECTURES = ("90a", "120a")
 SOURCES = {"kernels/plain/kernel.cu": ARCHITECTURES, "kernels/ring/kernel.cu": ("90a",)}
-# Instances of ring that are only diagnostics (without waits, without loads): of the first this assembler
-# spills 16 bytes on sm_90a, that of CUDA 13 none. Their spills are shown; anybody else's are a failure.
+# Instances of ring that are only diagnostics: without waits (1) and without loads (2). For the first this
+# assembler spills 16 bytes on sm_90a, the assembler of CUDA 13 none. Spills of diagnostics are shown; a spill of
+# any other kernel is a failure.
 DIAGNOSTIC = re.compile(r"RingAblation\)[12]>")
 
 # Standard headers that device code may include for types; NVRTC has no host library.
@@ -33,7 +32,7 @@ STANDARD_HEADERS = {
         f"using cuda::std::{t}; namespace std {{ using cuda::std::{t}; }}\n" for t in (
             "int8_t", "int16_t", "int32_t", "int64_t",
             "uint8_t", "uint16_t", "uint32_t", "uint64_t", "uintptr_t")),
-    # Names in tables that host and device share; device code never reads them.
+    # For names in tables that host and device share; device code never reads them.
     "string_view": "#pragma once\nnamespace std { struct string_view {\n"
                    "  const char* text;\n  constexpr string_view(const char* t = \"\") : text(t) {}\n}; }\n",
     "cstddef": "#pragma once\n#include <cuda/std/cstddef>\nnamespace std { using cuda::std::size_t; }\n",
@@ -42,7 +41,7 @@ STANDARD_HEADERS = {
 CLEAN_KERNEL = """
 extern "C" __global__ void clean(float* x) { x[threadIdx.x] *= 2.0f; }
 """
-# An array with an index known at run time only lies in local memory.
+# An array whose index is known only at run time lies in local memory.
 LOCAL_MEMORY_KERNEL = """
 extern "C" __global__ void local_memory(float* x, const int* at, int n) {
   float a[64] = {};
@@ -50,7 +49,7 @@ extern "C" __global__ void local_memory(float* x, const int* at, int n) {
   for (int k = 0; k < 64; ++k) x[k] = a[k];
 }
 """
-# More live values than 255 registers hold.
+# This kernel has more live values than 255 registers hold.
 SPILL_KERNEL = """
 extern "C" __global__ void __launch_bounds__(1024) spill(float* x) {
   float a[120];
@@ -64,19 +63,7 @@ extern "C" __global__ void __launch_bounds__(1024) spill(float* x) {
 
 
 class CompileError(Exception):
-    """A compiler refused, or the code uses local memory; the message is what it said."""
-
-
-def install(folder: pathlib.Path) -> None:
-    """Puts the wheels into folder, once."""
-    stamp = folder / ".complete"
-    if stamp.exists():
-        return
-    print(f"installing CUDA 12.8's compiler wheels in {folder} (0.4 GB)", flush=True)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-         "--upgrade", "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True)
-    stamp.touch()
+    """A compiler refused the code, or the code uses local memory; the message is the compiler's."""
 
 
 class Nvrtc:
@@ -84,7 +71,7 @@ class Nvrtc:
 
     def __init__(self, wheels: pathlib.Path):
         libraries = wheels / "nvidia" / "cuda_nvrtc" / "lib"
-        # NVRTC opens its builtins by name; loaded first, they are found.
+        # NVRTC opens its builtins by name and finds them because they are loaded already.
         ctypes.CDLL(str(libraries / "libnvrtc-builtins.so.12.8"), mode=ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(str(libraries / "libnvrtc.so.12"))
         self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
@@ -103,7 +90,7 @@ class Nvrtc:
             raise CompileError(self.library.nvrtcGetErrorString(result).decode())
 
     def text(self, size_of, get, program) -> bytes:
-        """One of NVRTC's size-then-content results."""
+        """A result that NVRTC gives in two calls, first its size, then its content."""
         size = ctypes.c_size_t()
         self.check(size_of(program, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(size.value)
@@ -111,7 +98,7 @@ class Nvrtc:
         return buffer.raw.rstrip(b"\0")
 
     def ptx(self, source: str, name: str, architecture: str) -> bytes:
-        # Default device: the constexpr functions of shared headers carry no __device__.
+        # -default-device, because the constexpr functions of shared headers carry no __device__.
         options = [f"--gpu-architecture=compute_{architecture}", "--std=c++20", "-default-device",
                    f"-I{ROOT}"]
         options += [f"-I{folder}" for folder in self.include]
@@ -130,7 +117,7 @@ class Nvrtc:
 
 
 def demangled(symbol: str) -> str:
-    """Readable where c++filt is there."""
+    """The readable name where c++filt is installed, else the name as it is."""
     try:
         return subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip() or symbol
     except OSError:
@@ -171,7 +158,7 @@ def assemble(ptxas: pathlib.Path, ptx: bytes, architecture: str) -> list[str]:
 
 
 def self_test(nvrtc: Nvrtc, ptxas: pathlib.Path) -> None:
-    """The check must pass a clean kernel and fail the others, or it shows nothing."""
+    """Raises unless the check passes a clean kernel and fails one with a spill and one with local memory."""
     assemble(ptxas, nvrtc.ptx(CLEAN_KERNEL, "clean.cu", "90a"), "90a")
     for name, source in (("local_memory", LOCAL_MEMORY_KERNEL), ("spill", SPILL_KERNEL)):
         try:
@@ -191,12 +178,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs="*", default=list(SOURCES),
                         help="device translation units, relative to the root")
-    parser.add_argument("--wheels", type=pathlib.Path, help="folder of the wheels (default: the cache)")
     arguments = parser.parse_args()
-    pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    wheels = arguments.wheels or cache / "mkbench" / f"cuda-12.8-{pins}"
-    install(wheels)
+    wheels = installed("cuda-12.8", "CUDA 12.8's compiler wheels (0.4 GB)")
     nvrtc = Nvrtc(wheels)
     ptxas = wheels / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
     ptxas.chmod(0o755)

@@ -4,12 +4,13 @@
   check_evidence.py                                      all committed evidence, as CI does
 
 The first form recomputes every line from the files of that folder (scripts/evidence_lines.py), prints all of
-them, and exits 1 if any fails, the source hash of this tree among them.
+them, and exits 1 if any fails, the fit of both source hashes to this tree among them.
 
-The second form holds each evidence.json to what it says of itself. Its state is `fresh` (measured on exactly
-this code: the source hash fits) or `stale`, with the reason. Fresh evidence of other code is a failure:
-measure again, or say that it is stale and why. The lines that fail must be those listed under `unmet`, and
-these need a reason too. Prints one line a finding; exit 1 if there is any.
+The second form compares each evidence.json with its own claims. For each source hash, `speed` and `judgement`,
+it has a state: `fresh` (measured on exactly this code: the hash fits) or `stale`, with the reason. Evidence that
+claims to be fresh while its hash does not fit is a failure: measure again, or set stale and say why. Among the
+lines that rest on fresh hashes alone, those that fail must be the ones listed under `unmet`, with a reason.
+Prints one line a finding; exit 1 if there is any.
 """
 
 import json
@@ -18,10 +19,11 @@ import sys
 
 from check_lines import Lines
 from evidence_lines import check_files, load_report, share_table
-from source_hash import source_hash
+from source_hash import KINDS, source_hashes
 from tracked_files import ROOT
 
-FIELDS = {"state": str, "reason": str, "source_hash": str, "gpu": str, "files": list}
+FIELDS = {"reason": str, "gpu": str, "files": list, **dict.fromkeys(KINDS, dict)}
+HASH_FIELDS = ("state", "reason", "source_hash")
 
 
 def read_evidence(folder: pathlib.Path) -> tuple[dict, list[str]]:
@@ -37,26 +39,31 @@ def read_evidence(folder: pathlib.Path) -> tuple[dict, list[str]]:
     for field, kind in FIELDS.items():
         if not isinstance(evidence.get(field), kind):
             found.append(f"{name}: {field}: found {evidence.get(field)!r}, wanted a {kind.__name__}")
+        elif field in KINDS:
+            found += [f"{name}: {field}.{key}: found {evidence[field].get(key)!r}, wanted a str"
+                      for key in HASH_FIELDS if not isinstance(evidence[field].get(key), str)]
     return evidence, found
 
 
-def check_unmet(folder: pathlib.Path, evidence: dict) -> list[str]:
-    """Fresh evidence: the lines that fail are the ones that it owns up to."""
+def check_unmet(folder: pathlib.Path, evidence: dict, fresh: list[str]) -> list[str]:
+    """The lines that rest on `fresh` hashes alone: those that fail are listed under `unmet`."""
     name = f"{folder.name}/evidence.json"
-    failed, unmet = check_files(folder).failed(), evidence.get("unmet")
+    lines, unmet = check_files(folder), evidence.get("unmet")
     if not isinstance(unmet, list):
         return [f"{name}: unmet: found {unmet!r}, wanted a list of the lines that fail"]
+    stale = {line["what"] for line in lines.lines if not set(line["rests_on"].split()) <= set(fresh)}
+    failed, unmet = ([line for line in some if line not in stale] for some in (lines.failed(), unmet))
     found = [f"{name}: fails and is not listed as unmet: {line}" for line in failed if line not in unmet]
     found += [f"{name}: is listed as unmet and holds: {line}" for line in unmet if line not in failed]
     if unmet and not evidence["reason"].strip():
         found.append(f"{name}: lines are unmet and no reason is given")
-    if evidence.get("table") != share_table(load_report(folder / "report.json")):
+    if "speed" in fresh and evidence.get("table") != share_table(load_report(folder / "report.json")):
         found.append(f"{name}: table: is not what report.json gives")
     return found
 
 
-def check_folder(folder: pathlib.Path, tree_hash: str) -> list[str]:
-    """Findings about one GPU's evidence; tree_hash is the source hash of the tree it stands in."""
+def check_folder(folder: pathlib.Path, tree: dict[str, str]) -> list[str]:
+    """Findings about one GPU's evidence; `tree` holds the source hashes of the tree that the folder stands in."""
     name = f"{folder.name}/evidence.json"
     evidence, found = read_evidence(folder)
     if found:
@@ -66,37 +73,42 @@ def check_folder(folder: pathlib.Path, tree_hash: str) -> list[str]:
             found.append(f"{name}: files: {file} is not there")
     if not evidence["files"]:
         found.append(f"{name}: files: empty; evidence without a report shows nothing")
-    state = evidence["state"]
-    if state == "fresh" and evidence["source_hash"] != tree_hash:
-        found.append(
-            f"{name}: state is fresh, but it was measured on source {evidence['source_hash'][:12]} and"
-            f" this tree is {tree_hash[:12]}: run scripts/gpu_check.sh again, or set stale and a reason")
-    elif state == "fresh":
-        found += check_unmet(folder, evidence)
-    elif state == "stale" and not evidence["reason"].strip():
-        found.append(f"{name}: state is stale and no reason is given")
-    elif state != "stale":
-        found.append(f"{name}: state: found {state!r}, wanted fresh or stale")
-    return found
+    for kind in KINDS:
+        state, reason, measured = (evidence[kind][key] for key in HASH_FIELDS)
+        if state == "fresh" and measured != tree[kind]:
+            found.append(
+                f"{name}: {kind}: state is fresh, but it was measured on source {measured[:12]} and this tree"
+                f" is {tree[kind][:12]}: run scripts/gpu_check.sh again, or set stale and a reason")
+        elif state == "stale" and not reason.strip():
+            found.append(f"{name}: {kind}: state is stale and no reason is given")
+        elif state not in ("fresh", "stale"):
+            found.append(f"{name}: {kind}: state: found {state!r}, wanted fresh or stale")
+    fresh = [kind for kind in KINDS if is_fresh(evidence, kind, tree)]
+    return found + (check_unmet(folder, evidence, fresh) if fresh else [])
+
+
+def is_fresh(evidence: dict, kind: str, tree: dict[str, str]) -> bool:
+    return evidence[kind]["state"] == "fresh" and evidence[kind]["source_hash"] == tree[kind]
 
 
 def check_all(root: pathlib.Path = ROOT) -> tuple[list[str], list[str]]:
     """Findings, and the GPUs that have evidence."""
     folders = sorted(p for p in (root / "reports" / "evidence").glob("*") if p.is_dir())
-    tree_hash = source_hash(root)
-    findings = [line for folder in folders for line in check_folder(folder, tree_hash)]
+    tree = source_hashes(root)
+    findings = [line for folder in folders for line in check_folder(folder, tree)]
     return findings, [folder.name for folder in folders]
 
 
-def check_path(folder: pathlib.Path, tree_hash: str) -> Lines:
-    """Every line of one folder, and that it was measured on this code."""
+def check_path(folder: pathlib.Path, tree: dict[str, str]) -> Lines:
+    """Every line of one folder, and whether each hash fits this code."""
     lines = check_files(folder)
     evidence, problems = read_evidence(folder)
-    measured = evidence.get("source_hash", "")
     lines.add("evidence.json is whole", not problems, "; ".join(problems) or "yes")
-    fresh = not problems and evidence["state"] == "fresh" and measured == tree_hash
-    lines.add("measured on this code", fresh,
-              f"{evidence.get('state', 'no state')}, source {str(measured)[:12]}, this tree {tree_hash[:12]}")
+    for kind in KINDS:
+        own = {} if problems else evidence[kind]
+        lines.add(f"{kind}: measured on this code", own and is_fresh(evidence, kind, tree),
+                  f"{own.get('state', 'no state')}, source {own.get('source_hash', '')[:12]}, this tree"
+                  f" {tree[kind][:12]}", kind)
     return lines
 
 
@@ -106,7 +118,7 @@ def main() -> int:
         return 2
     if len(sys.argv) == 2:
         path = pathlib.Path(sys.argv[1])
-        lines = check_path(path if path.is_dir() else path.parent, source_hash())
+        lines = check_path(path if path.is_dir() else path.parent, source_hashes())
         lines.show()
         return 0 if lines.all_hold() else 1
     findings, gpus = check_all()

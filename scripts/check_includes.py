@@ -2,8 +2,8 @@
 
 kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
 .cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
-root. Inside the harness each room names the rooms and top-level folders that it may include. Prints one
-line a violation; exit 1 if there is any.
+root. Inside the harness each room names the rooms and top-level folders that it may include, and files of
+references/base include nothing but that folder. Prints one line a violation; exit 1 if there is any.
 """
 
 import pathlib
@@ -36,7 +36,7 @@ ROOMS = {
     "parent": {"engines", "judge", "measure", "report", "selftest", "wire"},
     "micro": {"device", "kernels"},
 }
-# Written by CMake into the build folder.
+# Headers that CMake writes into the build folder.
 GENERATED = {"mkbench_git.h"}
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
@@ -45,7 +45,7 @@ FMT = re.compile(r"^fmt/")
 
 
 def check_room(path: str, target: str) -> str:
-    """Why a file of a room must not include `target`; empty where it may, and for files outside the rooms."""
+    """Why a file must not include `target` by the rules of rooms and of references/base; empty where it may."""
     if path.startswith("references/base/") and not target.startswith("references/base/"):
         return "references/base must not include the rest"
     parts = path.split("/")

@@ -1,5 +1,9 @@
 """The list of what must hold, printed line by line."""
 
+from source_hash import KINDS
+
+BOTH = " ".join(KINDS)
+
 
 class Lines:
     """The list of what must hold, filled one line at a time."""
@@ -7,8 +11,9 @@ class Lines:
     def __init__(self):
         self.lines = []
 
-    def add(self, what: str, holds: bool, found) -> None:
-        self.lines.append({"what": what, "holds": bool(holds), "found": str(found)})
+    def add(self, what: str, holds: bool, found, rests_on: str = BOTH) -> None:
+        """rests_on: the source hashes (scripts/source_hash.py) that must fit a tree for the line to hold there."""
+        self.lines.append({"what": what, "holds": bool(holds), "found": str(found), "rests_on": rests_on})
 
     def all_hold(self) -> bool:
         return bool(self.lines) and all(line["holds"] for line in self.lines)

@@ -1,4 +1,4 @@
-"""Checks what a run of mkbench wrote against what must hold, or collects the evidence of a GPU check.
+"""Checks the output of a run of mkbench, or collects the evidence of a GPU check.
 
   check_report.py cpu FOLDER    the main command without a GPU: FOLDER is mkbench's output folder
   check_report.py collect OUT   scripts/gpu_check.sh's folder: writes OUT/evidence, one report of its runs
@@ -15,14 +15,14 @@ import sys
 from check_lines import Lines
 from evidence_lines import (cards_of, cases_of, check_files, check_parity, engine_of, load_report,
                             share_table)
-from source_hash import source_hash
+from source_hash import source_hashes
 from tracked_files import ROOT
 
 # Full-size runs, in the order in which gpu_check.sh makes them.
 RUNS = ("full", "deep")
-# Runs of the gate alone.
+# Runs of the gate alone (`mkbench parity`).
 GATE_RUNS = ("parity", "memorised")
-# What is committed beside report.json: small, and enough to read and to recompute.
+# Files that are committed beside report.json: small, and enough to compute every line again.
 COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xml",
           "gpu-tests.txt": "gpu-tests.txt",
           "memcheck.log": "memcheck.log", "synccheck.log": "synccheck.log",
@@ -30,7 +30,7 @@ COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xm
 
 
 def check_cpu(folder: pathlib.Path) -> Lines:
-    """The main command on a CPU: both tiny checkpoints, times of both engines, report and plots."""
+    """Lines of the main command on a CPU: both tiny checkpoints, times of both engines, report and plots."""
     lines = Lines()
     report = load_report(folder / "report.json")
     lines.add("verdict", report["verdict"]["exit_code"] == 0, report["verdict"]["status"])
@@ -50,7 +50,7 @@ def check_cpu(folder: pathlib.Path) -> Lines:
 
 
 def merge_reports(reports: list[dict]) -> dict:
-    """The cases of several runs on one card as one report; command lines and ceilings stay apart in `runs`."""
+    """One report with the cases of several runs on one card; `runs` keeps the command lines and ceilings apart."""
     merged = dict(reports[0])
     merged["meta"] = {**(reports[0].get("meta") or {}), "runs": [r.get("meta") for r in reports]}
     merged["calibration"] = {**(reports[0].get("calibration") or {}),
@@ -63,7 +63,7 @@ def merge_reports(reports: list[dict]) -> dict:
 
 
 def dump_readable(value, indent: str = "") -> str:
-    """JSON with lists of plain values on one line each, as mkbench writes it."""
+    """JSON in the layout that mkbench writes: a list of plain values stands on one line."""
     plain = not isinstance(value, (dict, list)) or not value or (
         isinstance(value, list) and not any(isinstance(v, (dict, list)) for v in value))
     if plain:
@@ -78,7 +78,7 @@ def dump_readable(value, indent: str = "") -> str:
 
 
 def collect(out: pathlib.Path) -> None:
-    """Writes OUT/evidence: what belongs into reports/evidence/<gpu>/, with the lines that hold and do not."""
+    """Writes OUT/evidence: the files for reports/evidence/<gpu>/, with every line and whether it holds."""
     folder = out / "evidence"
     folder.mkdir(exist_ok=True)
     report = merge_reports([load_report(out / run / "report.json") for run in RUNS])
@@ -93,15 +93,14 @@ def collect(out: pathlib.Path) -> None:
         (folder / f"{name}-report.json").write_text(dump_readable(gate) + "\n", encoding="utf-8")
     for name, source in COPIED.items():
         if (out / source).exists():
-            # Names no folder of the machine.
+            # Committed files name no folder of the machine.
             text = (out / source).read_text(encoding="utf-8", errors="replace")
             (folder / name).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
     draw_plots(folder)
     lines = check_files(folder)
     evidence = {
-        "state": "fresh",
         "reason": "",
-        "source_hash": source_hash(),
+        **{kind: {"state": "fresh", "reason": "", "source_hash": value} for kind, value in source_hashes().items()},
         "gpu": (report["env"].get("gpu") or {}).get("name", "none"),
         "cards": cards_of(folder),
         "files": sorted(p.name for p in folder.iterdir() if p.name != "evidence.json"),
@@ -113,14 +112,14 @@ def collect(out: pathlib.Path) -> None:
 
 
 def drop_passed_rows(engine: dict) -> None:
-    """Thousands of rows that say EXACT; their counts stay."""
+    """Drops the rows of a passed parity, thousands that say EXACT; their counts stay."""
     parity = engine.get("parity") or {}
     if parity.get("verdict") == "PASS":
         parity["rows"] = []
 
 
 def draw_plots(folder: pathlib.Path) -> None:
-    """All depths of both runs in one figure; a Python without matplotlib leaves it out."""
+    """Draws all depths of both runs in one figure; a Python without matplotlib draws none."""
     plots = folder / "plots"
     script = pathlib.Path(__file__).with_name("plot_report.py")
     subprocess.run([sys.executable, str(script), str(folder / "report.json"), "--out", str(plots)],

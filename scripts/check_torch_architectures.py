@@ -1,7 +1,7 @@
 """Checks that torch has code for GPUs of the given compute capabilities: `... 9.0 12.0`; exit 1 if not.
 
-Machine code runs on its own minor version and later ones of the same major version; PTX, on everything
-newer. Asks the library, not the device, so a wrong driver cannot hide the answer.
+Machine code runs on its own minor version and on later ones of the same major version; PTX runs on every newer
+version. The check asks the library, not the device, so a wrong driver cannot hide the answer.
 """
 
 import sys
@@ -24,7 +24,7 @@ def supported(capability: tuple[int, int], architectures: list[str]) -> bool:
 
 
 def main() -> int:
-    import torch  # late, so that tests of supported() need no torch
+    import torch  # imported here, so that tests of supported() need no torch
 
     flags = torch._C._cuda_getArchFlags() or ""
     status = 0

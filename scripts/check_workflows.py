@@ -1,46 +1,30 @@
 """Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline.
 
-The wheels of requirements/workflows.txt are installed once into a folder of their own, so that nobody who only
-builds mkbench fetches them. Each linter must also find what is planted for it. Exit 1 on any finding.
+The wheels of requirements/workflows.txt are installed once into a folder of their own, so that building mkbench
+does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.
 """
 
-import hashlib
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+from pinned_wheels import installed
 from tracked_files import ROOT
 
-REQUIREMENTS = ROOT / "scripts" / "requirements" / "workflows.txt"
 WORKFLOWS = ROOT / ".github" / "workflows"
 
-# What each linter must refuse, and what it then says: a key that does not exist, and an action that its owner
-# may exchange.
+# A fault for each linter, as (text, replacement, word of the complaint): a key that does not exist, and an action
+# that its owner can exchange because no hash pins it.
 PLANTED = {
     "check-jsonschema": ("runs-on:", "runs_on:", "runs_on"),
     "zizmor": ("actions/checkout@", "actions/checkout@main # ", "unpinned-uses"),
 }
 
 
-def install() -> pathlib.Path:
-    """The folder that holds the linters; fetched only where it is not there."""
-    pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    folder = cache / "mkbench" / f"workflows-{pins}"
-    stamp = folder / ".complete"
-    if not stamp.exists():
-        print(f"installing the workflow linters in {folder} (40 MB)", flush=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "--upgrade", "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True)
-        stamp.touch()
-    return folder
-
-
 def linters(folder: pathlib.Path) -> dict[str, list[str]]:
-    """Commands that take paths of workflows."""
+    """The linters' commands, each to be followed by paths of workflows."""
     return {
         "check-jsonschema": [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"],
         "zizmor": [str(folder / "bin" / "zizmor"), "--offline", "--no-progress", "--color=never"],
@@ -60,7 +44,7 @@ def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
     good, bad, word = PLANTED[name]
     assert good in workflow, f"nothing to plant in: {good}"
     with tempfile.TemporaryDirectory() as holder:
-        # zizmor tells workflows from other files by where they lie.
+        # zizmor recognises workflows by their folder.
         path = pathlib.Path(holder) / ".github" / "workflows" / "planted.yml"
         path.parent.mkdir(parents=True)
         path.write_text(workflow.replace(good, bad), encoding="utf-8")
@@ -69,7 +53,7 @@ def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
 
 
 def main() -> int:
-    folder, failed = install(), False
+    folder, failed = installed("workflows", "the workflow linters (40 MB)"), False
     paths = sorted(WORKFLOWS.glob("*.y*ml"))
     if not paths:
         print(f"{WORKFLOWS}: holds no workflow")

@@ -4,13 +4,17 @@ The folder is what scripts/check_report.py collects: report.json (all cases of t
 tiny-report.json, parity-report.json and memorised-report.json (the gate alone), gpu-tests.xml and gpu-tests.txt
 (outcomes, and which tests there are), memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench concluded
 is taken on trust where the samples allow to compute it again.
+
+Each line rests on source hashes (scripts/source_hash.py): a time or a share of the bandwidth on `speed` alone,
+parity of the baseline on `judgement` alone, and every line that holds a kernel to a reference or a baseline on
+both.
 """
 
 import json
 import pathlib
 import statistics
 
-from check_lines import Lines
+from check_lines import BOTH, Lines
 from evidence_logs import check_gpu_tests, check_log, check_sanitizer
 
 # Least share of the read bandwidth measured in the same run, full size, TOKENS tokens from each depth.
@@ -32,27 +36,28 @@ SHARE_BARS = {
 }
 TOKENS = 64
 NOT_MEASURED = "not measured"
-# Where ring is compared with others; beyond, it runs alone.
+# Depths at which ring is compared with eager and plain; at the other depths ring runs alone.
 COMPARED_DEPTHS = (0, 512, 4032)
 # Microseconds a token of the plain megakernel: well under the best public kernel for this model (970 at
 # depth 0 and 4,109 at 1,900 on an H200).
 PLAIN_BARS_US = {0: 900.0, 4032: 1400.0}
-# Logit error of ring over that of plain: its fixed-point sums may cost this much.
+# Largest logit error of ring over plain's: the fixed-point sums of ring may cost this much.
 MAX_R_RMS_RATIO = 1.10
 MAX_FIRST_TOKEN_US = 30.0
 PROMPTS = (512, 2048)
 MAX_PREFILL_RATIO = 1.5
 # Above this share of the measured ceiling a time is not believed.
 MAX_ROOFLINE = 1.03
-# What only the gate alone takes time for: bit-identical repeats, sequences apart, every cache length.
+# Checks that only the gate alone (`mkbench parity`) takes time for: bit-identical repeats, sequences apart, every
+# cache length.
 WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
-# Of the full-size checkpoint that was trained on the machine itself.
+# Least count of decided strict steps of the full-size checkpoint that was trained on the machine itself.
 MEMORISED_STEPS = 1500
 KERNELS = ("ring", "plain")
 
 
 def load_report(path: pathlib.Path) -> dict:
-    """A report, or an empty one where there is none: then no line can hold."""
+    """A report, or an empty one where there is none, on which no line holds."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         missing = [k for k in ("cases", "env", "verdict") if k not in report]
@@ -69,7 +74,7 @@ def cases_of(report: dict, model: str) -> list[dict]:
 
 
 def engine_of(case: dict, name: str) -> dict:
-    """The one engine with this role or resolved name; an empty one, which passes nothing, if there is none."""
+    """The one engine with this role or resolved name; an empty one, which passes no check, if there is none."""
     found = [e for e in case["engines"] if name in (e["role"], e["resolved_name"])]
     return found[0] if len(found) == 1 else {}
 
@@ -92,7 +97,8 @@ def check_parity(lines: Lines, case: dict, name: str) -> None:
     lines.add(f"{case['name']}: parity of {label(engine, name)} against the committed reference",
               engine.get("verdict") == "PASS" and parity.get("verdict") == "PASS" and against_file
               and steps > 0 and matched == steps,
-              f"{matched} of {steps}, {engine.get('verdict')}")
+              f"{matched} of {steps}, {engine.get('verdict')}",
+              "judgement" if engine.get("role") == "baseline" else BOTH)
 
 
 def check_receipts(lines: Lines, case: dict, name: str) -> None:
@@ -111,11 +117,11 @@ def check_repeats(lines: Lines, case: dict, name: str) -> None:
     receipts = [tuple(s["ids"]) for s in engine.get("samples", [])]
     same = len(receipts) >= 2 and len(receipts[0]) == case["axes"]["n_gen"] and len(set(receipts)) == 1
     lines.add(f"{case['name']}: equal tokens in every launch of {label(engine, name)}", same,
-              f"{len(receipts)} launches, {len(set(receipts))} different")
+              f"{len(receipts)} launches, {len(set(receipts))} different", "speed")
 
 
 def share_of(engine: dict):
-    """Share of the measured read bandwidth, from the samples themselves; None where they do not give it."""
+    """Share of the measured read bandwidth, computed from the samples; None where the samples do not give it."""
     times = [s["times"]["host_ms"] / s["tokens"] for s in engine.get("samples", [])
              if s.get("valid") and s["tokens"] > 0]
     roofline = engine.get("roofline") or {}
@@ -129,7 +135,7 @@ def check_roofline(lines: Lines, case: dict, name: str) -> None:
     engine = engine_of(case, name)
     share = share_of(engine)
     lines.add(f"{case['name']}: share of the roofline of {label(engine, name)}",
-              share is not None and 0 < share <= MAX_ROOFLINE, percent(share))
+              share is not None and 0 < share <= MAX_ROOFLINE, percent(share), "speed")
 
 
 def check_speed(lines: Lines, case: dict, name: str, bar_us: float) -> None:
@@ -137,20 +143,20 @@ def check_speed(lines: Lines, case: dict, name: str, bar_us: float) -> None:
     median = (engine.get("ms_per_tok") or {}).get("median")
     lines.add(f"{case['name']}: {label(engine, name)} under {bar_us:.0f} us a token",
               isinstance(median, float) and 0 < 1000 * median < bar_us,
-              "no time" if median is None else f"{1000 * median:.1f} us")
+              "no time" if median is None else f"{1000 * median:.1f} us", "speed")
 
 
 def check_first_token(lines: Lines, case: dict) -> None:
-    """Of a launch, by the device's timer: the launch itself is not in it."""
+    """The first token of a launch by the device's timer, which starts after the launch itself."""
     tokens = [s["times"]["per_token_ms"] for s in engine_of(case, "ring").get("samples", [])]
     what = f"{case['name']}: first token of ring within {MAX_FIRST_TOKEN_US:.0f} us of the steady one"
     if not tokens or any(len(t) < 2 for t in tokens):
-        lines.add(what, False, "no times of single tokens")
+        lines.add(what, False, "no times of single tokens", "speed")
         return
     first = 1000 * statistics.median(t[0] for t in tokens)
     steady = 1000 * statistics.median(ms for t in tokens for ms in t[1:])
     lines.add(what, first > 0 and abs(first - steady) <= MAX_FIRST_TOKEN_US,
-              f"{first:.1f} us, steady {steady:.1f} us")
+              f"{first:.1f} us, steady {steady:.1f} us", "speed")
 
 
 def check_profile(lines: Lines, case: dict) -> None:
@@ -161,7 +167,7 @@ def check_profile(lines: Lines, case: dict) -> None:
     found = "none" if not complete else (
         f"{values[0]:.1f} us; without waits {values[1]:.1f}, without loads {values[2]:.1f}: "
         f"{profile['binds']}")
-    lines.add(f"{case['name']}: both ablations of ring", complete, found)
+    lines.add(f"{case['name']}: both ablations of ring", complete, found, "speed")
 
 
 # ---- the full-size report ----
@@ -181,7 +187,7 @@ def card_of(report: dict):
 
 
 def share_table(report: dict) -> list[dict]:
-    """The table of SHARE_BARS with what this report measured; the other card's column says so."""
+    """The table of SHARE_BARS with what this report measured; the other card's column says "not measured"."""
     card, rows = card_of(report), []
     for depth, bars in SHARE_BARS.items():
         case = decode_case(report, depth)
@@ -197,7 +203,7 @@ def share_table(report: dict) -> list[dict]:
 def check_table(lines: Lines, report: dict) -> None:
     card = card_of(report)
     lines.add(f"the card is one of {' and '.join(CARDS)}", card is not None,
-              (report["env"].get("gpu") or {}).get("name"))
+              (report["env"].get("gpu") or {}).get("name"), "speed")
     for row in share_table(report):
         column = row.get(card) or {"bar": max(SHARE_BARS[row["depth"]]), "share": NOT_MEASURED}
         share, bar = column["share"], column["bar"]
@@ -205,23 +211,23 @@ def check_table(lines: Lines, report: dict) -> None:
         measured = share != NOT_MEASURED
         lines.add(f"depth {row['depth']}: ring reaches {100 * bar:.0f} % of the read bandwidth",
                   measured and bar <= share <= MAX_ROOFLINE,
-                  f"{percent(share) if measured else share} ({others})")
+                  f"{percent(share) if measured else share} ({others})", "speed")
 
 
 def check_ceilings(lines: Lines, report: dict) -> None:
-    """Every share is of a bandwidth that the same run measured."""
+    """Each run measured the bandwidth that its own shares are quoted against."""
     runs = (report.get("calibration") or {}).get("runs") or []
     measured = {r.get("read_gb_per_s") for r in runs if r}
     used = {e["roofline"]["ceiling_gb_per_s"] for c in cases_of(report, "synthetic") for e in c["engines"]
             if e["ms_per_tok"] is not None and c["axes"]["n_prompt"] == 0}
     lines.add("read bandwidth measured in each run", bool(used) and used <= measured and None not in measured,
-              ", ".join(f"{v:,.0f} GB/s" for v in sorted(used)) or "none")
+              ", ".join(f"{v:,.0f} GB/s" for v in sorted(used)) or "none", "speed")
 
 
 def check_depth(lines: Lines, report: dict, depth: int) -> None:
     case = decode_case(report, depth)
     lines.add(f"synthetic at depth {depth}, {TOKENS} tokens", case is not None,
-              case["name"] if case else "no such case, or several")
+              case["name"] if case else "no such case, or several", "speed")
     if case is None:
         return
     compared = depth in COMPARED_DEPTHS
@@ -244,7 +250,7 @@ def check_depth(lines: Lines, report: dict, depth: int) -> None:
         lines.add(f"{case['name']}: ring alone, without a speed-up",
                   len(speedups) == 1 and speedups[0]["speedup"] is None
                   and bool(speedups[0].get("speedup_reason")),
-                  ", ".join(c.get("speedup_reason", "no reason") for c in speedups) or "not compared")
+                  ", ".join(c.get("speedup_reason", "no reason") for c in speedups) or "not compared", "speed")
 
 
 def check_together(lines: Lines, report: dict) -> None:

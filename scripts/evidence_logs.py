@@ -1,4 +1,4 @@
-"""What the logs and the test results of a GPU check must show; reports are evidence_lines.py's."""
+"""What the logs and the test results of a GPU check must show; evidence_lines.py reads the reports."""
 
 import pathlib
 import re
@@ -6,19 +6,20 @@ import xml.etree.ElementTree
 
 from check_lines import Lines
 
-# Of scripts/gpu_check.sh.
+# The steps of scripts/gpu_check.sh, by the names that it logs.
 STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
          "parity and bench, tiny", "planted faults are seen", "gate alone: every cache length, full size",
          "fault corpus", "memorised: trained, captured and judged here", "tune")
 SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
-# The second holds ring to bit-identical results run to run, at several in-flight limits and paces.
+# Tests of ring that must be among those that ran: test_ring_state holds ring to bit-identical results from run to
+# run, at several in-flight limits and paces.
 RING_TESTS = ("test_ring", "test_ring_state", "test_ring_rows")
 GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
 
 
 def check_gpu_tests(lines: Lines, junit: pathlib.Path, registered: pathlib.Path) -> None:
-    """CTest's JUnit file beside the list of the tests that there are: with a GPU none may be skipped."""
+    """Compares CTest's JUnit file with the list of registered tests: with a GPU none may be skipped."""
     try:
         wanted = set(registered.read_text(encoding="utf-8").split())
         suite = xml.etree.ElementTree.parse(junit).getroot()
@@ -37,23 +38,23 @@ def check_gpu_tests(lines: Lines, junit: pathlib.Path, registered: pathlib.Path)
 
 
 def check_sanitizer(lines: Lines, log: pathlib.Path, tool: str) -> None:
-    """A section a test, each with its summary and, written by gpu_check.sh, its exit status."""
+    """The log has one section for each test: the tool's summary, then the exit status, which gpu_check.sh writes."""
     text = log.read_text(errors="replace") if log.exists() else ""
     sections = dict(re.findall(r"^== (\S+)\n(.*?)(?=^== |\Z)", text, re.MULTILINE | re.DOTALL))
     for test in SANITIZED_TESTS:
         section = sections.get(test, "")
         summaries = re.findall(r"ERROR SUMMARY: (\d+) errors?", section)
-        # A test that found nothing to run would be clean too.
+        # The count of assertions is read because a test that runs no case ends without errors as well.
         ran = re.search(r"All tests passed \([1-9]\d* assertion", section)
         clean = summaries and all(n == "0" for n in summaries) and ran and "exit status 0\n" in section
         lines.add(f"{tool} of {test}", clean,
-                  f"errors: {', '.join(summaries) or 'no summary'}, {ran.group() if ran else 'no test ran'}")
+                  f"errors: {', '.join(summaries) or 'no summary'}, {ran.group() if ran else 'no test ran'}", "speed")
 
 
 def check_log(lines: Lines, log: pathlib.Path) -> None:
     text = log.read_text(errors="replace") if log.exists() else ""
     runs = re.findall(r"^== (.*): (passed|FAILED|not run)", text, re.MULTILINE)
-    # The log is in the order of time: of a step that was run again the last one counts, and the line says so.
+    # The log is in the order of time. Where a step was run again its last outcome counts, and the line says so.
     last = dict(runs)
     bad = [f"{name}: {last.get(name, 'not there')}" for name in STEPS if last.get(name) != "passed"]
     again = sorted({name for name, outcome in runs if outcome != "passed" and last[name] == "passed"})

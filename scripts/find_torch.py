@@ -1,4 +1,4 @@
-"""Prints what can be known of this Python's torch without importing it (an import takes seconds).
+"""Prints facts of this Python's torch without importing it (an import takes seconds).
 
 One `name=value` a line: version, cuda, cmake (the folder for Torch_DIR), site (site-packages).
 Exit code 1 and no output when there is no torch.

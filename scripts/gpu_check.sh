@@ -4,12 +4,12 @@
 #   tests   all tests with a GPU, and those without that are light
 #   cases   the tiny checkpoints, and planted faults by the command line
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
-# It builds first, for this machine's cards. Without a PART all of them run; a PART adds to what OUT holds of
-# this source and this kind of card, for machines that are lent for less time than all of it takes. OUT/evidence
-# then holds what is committed as reports/evidence/<gpu>/, and scripts/check_evidence.py judges it. Exit 0 only if
-# every step passed and, once OUT holds all parts, every line of the evidence holds.
-# Needs no network where torch, the toolkit and the Debian packages are installed.
-# GPU_CHECK_BUDGET_S: one call takes no longer; what comes last is left out then, and its lines fail.
+# The script builds first, for this machine's cards. Without a PART all parts run. A PART adds to the results that
+# OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
+# OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
+# only if every step passed and, once OUT holds all parts, every line of the evidence holds.
+# No network is needed where torch, the toolkit and the Debian packages are installed.
+# GPU_CHECK_BUDGET_S: longest time of one call; steps that do not fit are left out, and their lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 all_parts="bench tests cases gate"
@@ -25,9 +25,9 @@ for part in $parts; do
 done
 mkdir -p "$out" || exit 2
 out="$(cd "$out" && pwd -P)"
-rm -rf "$out/evidence"  # of an earlier run: this one may end before it writes its own
+rm -rf "$out/evidence"  # the evidence of an earlier run must not pass for that of this one, which may end early
 begun=$SECONDS
-# All steps together stay under this, however each goes.
+# Upper bound for the time of all steps together.
 budget_s="${GPU_CHECK_BUDGET_S:-1500}"
 failed=0
 
@@ -36,8 +36,8 @@ note() { printf '%s\n' "$*" | tee -a "$log"; }
 # Logs are committed: they name no folder of this machine.
 nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/python3#python3#g"; }
 
-# step SECONDS NAME COMMAND ...: runs it under a time limit; a failure does not keep the others from
-# running, so that one visit to the machine tells all.
+# step SECONDS NAME COMMAND ...: runs the command under a time limit. After a failure the next steps run all the
+# same, so that one visit to the machine shows every failure.
 step() {
   local limit="$1" name="$2" start=$SECONDS status
   shift 2
@@ -47,7 +47,7 @@ step() {
   note "== $name"
   timeout --kill-after=5 "$limit" "$@" < /dev/null > "$out/step.log" 2>&1
   status=$?
-  # Build and test output in full on the screen, its end in the log.
+  # The screen gets the whole output, the log its end.
   cat "$out/step.log"
   tail -n 60 "$out/step.log" | nameless >> "$log"
   rm -f "$out/step.log"
@@ -56,8 +56,8 @@ step() {
   return "$status"
 }
 
-# begin PART FILE ...: what it will make anew goes, its log starts, with the card. False where the part was
-# not asked for.
+# begin PART FILE ...: removes the files that the part makes, and starts its log with a line about the card. False
+# where the part was not asked for.
 begin() {
   local part="$1"
   shift
@@ -82,7 +82,7 @@ ctest="$(dirname "$cmake")/ctest"
 export toolkit build mkbench MKBENCH_PYTHON="$python"
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
-# What each part makes; and what another source or card left.
+# The files of each part. Those of another source or card are removed.
 bench=(full deep memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
@@ -96,9 +96,9 @@ fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
-# Every access (memcheck) and every barrier (synccheck) of the kernels and of their set-up, on small models:
-# a sanitizer slows them a hundredfold, and libtorch's kernels a thousandfold, so the kernels' own tests run
-# here, not mkbench. sanitize TOOL LOG: one section a test.
+# sanitize TOOL LOG: checks every access (memcheck) or every barrier (synccheck) of the kernels and of their set-up
+# on small models, with one section of the log for each test. A sanitizer slows the kernels a hundredfold, and
+# libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
 sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
@@ -117,7 +117,7 @@ export -f sanitize
 
 if begin bench "${bench[@]}"; then
   step 30 "doctor" "$mkbench" doctor
-  # The depths are those of scripts/evidence_lines.py. Neighbours share a lag set of the weights.
+  # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
   step 180 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
     --no-plot --out full
@@ -156,7 +156,7 @@ END
 export -f planted_faults
 
 if begin cases "${cases[@]}"; then
-  # Parity is what counts here: times of models that fit into L2 say little.
+  # This step is for parity: times of models that fit into L2 say little.
   step 90 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
     --model tiny,tiny-untied --blocks 2 --no-plot --out tiny
   step 180 "planted faults are seen" bash -c planted_faults
@@ -166,7 +166,7 @@ if begin gate "${gate[@]}"; then
   step 150 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
     --model synthetic --out parity
   step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
-  # 1.2 GB of weights, which do not stay.
+  # The 1.2 GB of weights are removed afterwards.
   step 300 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
     ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
   rm -rf "$out/memorised-qwen3"
@@ -177,7 +177,7 @@ log="$out/end.log"
 rm -f "$log"
 note "== total: $((SECONDS - begun)) s"
 note "GPU CHECK, parts:$parts$([ "$failed" = 0 ] && echo passed || echo FAILED)"
-# Logs by the time of their making: of a step that was run again the last one counts.
+# The logs are joined by the time of their making, because the last outcome of a repeated step counts.
 missing="" logs=""
 for part in $all_parts; do
   if [ -f "$part.log" ]; then
@@ -196,5 +196,5 @@ else
   [ "$held" = 0 ] || failed=1
   note "GPU CHECK $([ "$failed" = 0 ] && echo PASSED || echo FAILED)"
 fi
-cat "$log" >> "$out/evidence/gpu_check.log"  # its last lines belong to the evidence too
+cat "$log" >> "$out/evidence/gpu_check.log"  # the last lines of the log belong to the evidence too
 exit "$failed"

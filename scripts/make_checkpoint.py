@@ -4,9 +4,9 @@
 usage: make_checkpoint.py FOLDER [--tiny] [--device cuda|cpu] [--seed N] [--max-steps N] [--run COMMAND ...]
 
 FOLDER (new or empty) gets config.json, model.safetensors (bf16) and reference/, for --reference. The text is
-random tokens, so nothing but the weights knows it; every step of a strict prompt, the beginning of one of its
-sequences, is decided by a wide margin, and every legitimate decoder must give all of them. --tiny trains the
-shape of the committed tiny checkpoints, in seconds on a CPU.
+random tokens, so only the weights can give it. A strict prompt is the beginning of one of its sequences; every
+step after it is decided by a wide margin, so every legitimate decoder must give all of these tokens. --tiny
+trains the shape of the committed tiny checkpoints, in seconds on a CPU.
 
 --run takes the rest of the line, appends --model, --reference and --require-reference, runs it and ends with its
 exit code: make_checkpoint.py FOLDER --run build/release/harness/mkbench parity --engine ring,plain
@@ -30,33 +30,34 @@ import train_tiny
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """What is trained, on how much text, and what is asked of it."""
+    """Shape of the model, amount of text, strict prompts and settings of the training."""
 
     config: dict
     rows: int  # sequences
-    length: int  # tokens of each
+    length: int  # tokens of a sequence
     alphabet: int  # ids below this one occur in the text
     prompt: int  # ids of a strict prompt
-    steps: int  # generated after it
-    rate: float  # AdamW's, after the warm-up
+    steps: int  # tokens generated after a strict prompt
+    rate: float  # learning rate of AdamW after the warm-up
     warm_up: int
-    check_every: int  # steps between looks at the stopping rule
-    loss: float  # above it there is no need to look
+    check_every: int  # training steps between two tests of the stopping rule
+    loss: float  # the stopping rule is not tested above this loss
 
     @property
     def decided(self):
-        """Strict steps in all."""
+        """Strict steps of all sequences together."""
         return self.rows * self.steps
 
 
 def reaching(config, positions):
-    """A config that promises no more positions than training saw, so that a sweep of cache lengths ends there."""
+    """A config with no more positions than training used, so that a sweep of cache lengths ends there."""
     return config | {"max_position_embeddings": positions}
 
 
 FULL = Lane(reaching(synthetic_checkpoint.CONFIG, 256), 16, 192, 151643, 64, 96, 2e-4, 10, 20, 2e-3)
 TINY = Lane(reaching(train_tiny.CONFIGS["tiny"], 128), 8, 64, 256, 16, 40, 4e-3, 10, 10, 0.1)
-# The reference is refused above LARGEST_D, and below 2 tau; the text is learned until there is room to spare.
+# A reference is refused with D above LARGEST_D or a strict margin below 2 tau; training goes on until both limits
+# are kept with room to spare.
 ENOUGH_D, ENOUGH_MARGIN = 0.9 * capture_reference.LARGEST_D, 3.0
 
 
@@ -68,8 +69,8 @@ def text_of(lane, seed):
 
 @torch.no_grad()
 def judge(lane, state, text, device):
-    """(D, smallest margin / tau, steps that leave the text) of the bf16 cast over the strict steps: whole rows at
-    once, which the capture then does step by step."""
+    """(D, smallest margin / tau, steps that leave the text) of the bf16 cast over the strict steps. Whole rows are
+    computed at once here; the capture then goes step by step."""
     cast = {name: t.detach().to(torch.bfloat16) for name, t in state.items()}
     truth = hf.build(lane.config, cast, torch.float32, device)
     base = hf.build(lane.config, cast, torch.bfloat16, device)
@@ -87,7 +88,7 @@ def judge(lane, state, text, device):
 
 
 def train(lane, text, seed, max_steps, device, report):
-    """The bf16 tensors (on the CPU) of a model that knows the text, and what was measured."""
+    """The bf16 tensors (on the CPU) of a model that gives the text, and the figures of its last test."""
     generator = torch.Generator(device).manual_seed(seed)
     state = train_tiny.initial_state(lane.config, generator)
     model = hf.build(lane.config, state, torch.float32, device, attention="sdpa").requires_grad_(True).train()
@@ -123,7 +124,7 @@ def strict_prompts(lane, text):
 
 
 def capture(lane, folder, text, device):
-    """Writes the reference; its summary. Raises SystemExit unless the reference is the text."""
+    """Writes the reference and returns its summary. Raises SystemExit unless the reference is the text."""
     prompts = strict_prompts(lane, text)
     entry, done, summary = capture_reference.capture(str(folder), prompts, device, batch=lane.rows)
     found = [[step["token"] for step in p["steps"]] for p in done]
@@ -141,9 +142,9 @@ def capture(lane, folder, text, device):
 
 
 def command_of(folder, start):
-    """The command that judges an engine by what was made."""
-    # A plain name could be that of a model; with a slash it is a folder. As given, so that a report of a run in a
-    # folder of its own names no place of this machine.
+    """The user's command with the arguments that name the new checkpoint and its reference."""
+    # A plain name could be the name of a model; with a slash it is a folder. A relative folder stays relative, so
+    # that a report names no folder of this machine.
     name = str(folder) if folder.is_absolute() else f"./{folder}"
     return [*start, "--model", name, "--reference", f"{name}/reference", "--require-reference"]
 
@@ -161,7 +162,7 @@ def main():
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder}: is there already and not empty")
     if args.tiny:
-        torch.set_num_threads(1)  # its operations are shorter than waking a second thread
+        torch.set_num_threads(1)  # waking a second thread takes longer than one of its operations
     begun = time.monotonic()
     report = lambda line: print(f"{time.monotonic() - begun:6.1f} s  {line}", flush=True)
     text = text_of(lane, args.seed)
@@ -175,7 +176,7 @@ def main():
            f"smallest margin {summary['smallest_strict_margin']:.2f}")
     print("judge engines by it:", shlex.join(command_of(folder, ["mkbench", "parity"])), flush=True)
     if args.device == "cuda":
-        torch.cuda.empty_cache()  # the memory is the command's now
+        torch.cuda.empty_cache()  # the command needs the memory
     if args.run:
         raise SystemExit(subprocess.run(command_of(folder, args.run), check=False).returncode)
 

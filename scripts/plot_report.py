@@ -19,7 +19,7 @@ import textwrap
 
 SCHEMA_ID, SCHEMA_MAJOR = "mkbench.report", "1"
 
-# Okabe and Ito's colours, told apart by people with any of the common colour deficiencies; markers differ too.
+# The colours of Okabe and Ito can be told apart with any common colour deficiency; markers differ too.
 STYLES = {
     "eager": ("#D55E00", "s"),
     "graph": ("#E69F00", "D"),
@@ -33,7 +33,7 @@ OTHER_STYLES = [("#56B4E9", "P"), ("#CC79A7", "X"), ("#F0E442", "h"), ("#000000"
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 
 
-# What reading a report that is JSON but not whole can raise.
+# Exceptions that reading an incomplete report can raise.
 INCOMPLETE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -160,20 +160,20 @@ def number(value: float) -> str:
 
 
 def with_speedup(point, pick) -> str:
-    """The value; on the panel of rates with the speed-up over the baseline below it."""
+    """The value as text; on the panel of rates the speed-up over the baseline stands below it."""
     text = number(pick(point))
     return f"{text}\n{point.speedup:.1f}x" if point.speedup and pick(point) == point.rate else text
 
 
 def halo():
-    """A white rim that keeps figures readable where they cross a line of the grid."""
+    """A white rim around text, which keeps it readable where it crosses a line of the grid."""
     from matplotlib import patheffects
 
     return [patheffects.withStroke(linewidth=3, foreground="white")]
 
 
 def errors(points, pick, pick_ci):
-    """Distances to both ends of each interval, for errorbar(); a point without one has none."""
+    """Distances to both ends of each interval, for errorbar(); 0 for a point without an interval."""
     low = [max(0.0, pick(p) - pick_ci(p)[0]) if pick_ci(p) else 0 for p in points]
     high = [max(0.0, pick_ci(p)[1] - pick(p)) if pick_ci(p) else 0 for p in points]
     return [low, high]
@@ -214,7 +214,7 @@ def draw_lines(axis, figure, panel):
     values = all_values(figure, pick, of_floor)
     log = max(values) > 8 * min(values)
     depths = figure.depths()
-    # Where depths span octaves, equal steps for equal factors; depth 0 keeps its place by a linear start.
+    # Depths that span octaves get a logarithmic axis, whose linear start holds depth 0.
     nonzero = [d for d in depths if d > 0]
     if len(depths) > 3 and max(nonzero) >= 16 * min(nonzero):
         axis.set_xscale("symlog", base=2, linthresh=min(nonzero), linscale=0.5)
@@ -229,9 +229,9 @@ def draw_lines(axis, figure, panel):
         axis.errorbar([p.x for p in points], [pick(p) for p in points], yerr=errors(points, pick, pick_ci),
                       color=colour, marker=marker, markersize=6, linewidth=2, capsize=4, capthick=1.2, label=label,
                       zorder=3)
-        # In a crowd figures only hide each other; the report's table has them all.
+        # With many points the labels would hide each other, and the report's table has them all.
         for p in points if len(depths) * len(figure.lines) <= 12 else []:
-            # Of two neighbours the lower one's figure goes below its point.
+            # The label of the lower of two neighbours goes below its point.
             above = [pick(q) for line in figure.lines.values() for q in line if q.x == p.x and pick(q) > pick(p)]
             crowded = bool(above) and min(above) - pick(p) < 0.2 * max(values)
             axis.annotate(with_speedup(p, pick), (p.x, pick(p)), xytext=(0, -8 if crowded else 8),
@@ -274,7 +274,7 @@ def draw_bars(axis, figure, panel):
 
 
 def describe(figure: Figure) -> tuple:
-    """Title, line below it, and the notes under the panels."""
+    """Draws the title, the line below it, and the notes under the panels."""
     on_cpu = figure.card == "cpu"
     kind = "prefill" if figure.prefill else "decode"
     title = f"{figure.model}: {kind}, batch 1, bf16"
@@ -306,7 +306,7 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     canvas.text(0.02, 0.955, title, fontsize=14, fontweight="bold", color=INK, va="center")
     canvas.text(0.02, 0.905, subtitle, fontsize=10.5, color="#B00020" if on_cpu else FAINT, va="center")
     handles, labels = axes[0].get_legend_handles_labels()
-    if figure.floors and not bars:  # matplotlib lists plots before error bars; the roofline comes last here
+    if figure.floors and not bars:  # matplotlib lists plots before error bars; this puts the roofline last
         handles, labels = handles[1:] + handles[:1], labels[1:] + labels[:1]
     if handles:
         canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=len(labels),
@@ -319,7 +319,7 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     written = []
     for suffix in ("svg", "png"):
         path = out / f"{stem}.{suffix}"
-        # No date inside: the same report gives the same bytes.
+        # Metadata without a date, so that a report always gives equal bytes.
         canvas.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else {"Software": None})
         written.append(path)
     plt.close(canvas)

@@ -1,4 +1,4 @@
-"""What the Python scripts share: a Qwen3 model in HF transformers, built from plain tensors, decoded step by step.
+"""A Qwen3 model in HF transformers, built from plain tensors and decoded step by step, for the other scripts.
 
 The decoder runs exactly what every engine of mkbench runs: prefill of all ids but the last in chunks
 of at most 512 rows, then steps of one row over the same cache, greedy, lowest index among equals.
@@ -77,7 +77,7 @@ def build(config, state, dtype, device="cpu", attention="eager"):
         raise ValueError(f"tensors: missing {missing}, unexpected {unexpected}")
     if tied:
         model.lm_head.weight = model.model.embed_tokens.weight
-    # Made on the meta device with the rest; a cast of the whole model would make it bf16.
+    # The table was made on the meta device with the rest, and a cast of the whole model would make it bf16.
     model.model.rotary_emb = type(model.model.rotary_emb)(hf_config).to(device)
     check_rotary(model, config)
     return model.requires_grad_(False).eval()
@@ -96,7 +96,7 @@ class Decoder:
     def __init__(self, model):
         self.model = model
         self.device = model.lm_head.weight.device
-        # The head widened to fp32 once: B' is the bf16 model with only this last matmul in fp32.
+        # The denominator of error ratios is the bf16 model with only its last matmul in fp32.
         self.head_fp32 = model.lm_head.weight.float()
         self.reset()
 
@@ -124,7 +124,7 @@ class Decoder:
 
     @torch.no_grad()
     def step(self, tokens):
-        """One id a sequence: (the model's own logits as fp32, the same hidden states through an fp32 head), both
+        """Appends one id to each sequence: (the model's own logits as fp32, logits through an fp32 head), both
         [sequences, vocab] on the model's device."""
         hidden = self.forward([[token] for token in tokens])
         logits = self.model.lm_head(hidden)[:, 0].float()
@@ -155,8 +155,8 @@ def greedy(decoder, prompt, n):
 
 
 def teacher_forced(decoder, prompts, paths):
-    """The steps of greedy_together() with the ids of `paths` as inputs, whatever the model says: a list of
-    (its own logits, logits through an fp32 head), both [n, vocab]."""
+    """The steps of greedy_together() with the ids of `paths` as inputs instead of the model's own: a list of
+    (the model's logits, logits through an fp32 head), both [n, vocab]."""
     decoder.reset()
     decoder.prefill(prompts)
     inputs = [p[-1:] + path[:-1] for p, path in zip(prompts, paths)]

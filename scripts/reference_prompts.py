@@ -1,6 +1,6 @@
-"""The prompts of the committed references: which text, how long, how many steps, in which set.
+"""The prompts of the committed references: text, length, number of steps, set.
 
-strict: T's margin is wide at every step, so every legitimate engine must give the same ids.
+strict: the truth's margin is wide at every step, so every legitimate engine must give the same ids.
 near-tie: greedy paths that run through steps where rounding may decide.
 """
 
@@ -45,20 +45,21 @@ def byte_text(token):
 
 
 def tiny(model):
-    """Windows of the training text, and other text."""
+    """Windows of the training text (strict), and text that was not trained on (near-tie)."""
     out = []
     for ids, steps in train_tiny.strict_prompts(train_tiny.corpus()):
         out.append({"name": f"corpus-{len(ids)}", "set": "strict", "ids": ids, "steps": steps})
     for i, text in enumerate(NEAR_TIE_TEXTS[model]):
         out.append({"name": f"other-{i + 1}", "set": "near-tie", "ids": list(text.encode()), "steps": 48})
-    # 599 rows are prefilled: more than one chunk, and far beyond the windows of the training.
+    # Prefill takes 599 rows: more than one chunk, and far more than a window of the training.
     ids = train_tiny.window(train_tiny.corpus(), 300, 600)
     out.append({"name": "corpus-600", "set": "near-tie", "ids": ids, "steps": 16})
     return [{**p, "text": "".join(map(byte_text, p["ids"]))} for p in out]
 
 
 def analytic(lagset):
-    """Random states, from the shortest prompt with a closed form on; and ids without a state, which decide little."""
+    """Random states in prompts from the shortest with a closed form on (strict), and ids without a state, on which
+    margins are small (near-tie)."""
     shortest = sum(synthetic.LAGS[lagset].values()) + 1
     out = []
     for length, steps in ((shortest, 24), (shortest + 1, 16), (17, 16), (33, 16), (65, 16)):

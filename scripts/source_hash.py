@@ -1,9 +1,13 @@
-"""Prints the source hash: which code an evidence file or a report's figures belong to.
+"""Prints the source hashes: which code an evidence file or a report's figures belong to.
 
-sha256 over path, size and content of the files (git's, and new ones that it does not ignore) that decide what
-is computed and how it is timed: the kernels, baselines and references, the harness's device, measuring, parity
-and worker folders, and CMakeLists.txt. Reports, documentation and scripts may change without making evidence
-stale, and so may comments and blanks of C++ and CUDA: the content of these files is their code.
+  source_hash.py              both, a line each: its name, then 64 hex digits
+  source_hash.py speed        one of them, the digits alone
+
+`speed` covers what is timed and what times it, `judgement` covers what is right and who judges it, so that a
+change to the judge leaves measured times fresh, and a change to the clock leaves verdicts fresh. A hash is the
+sha256 over path, size and content of its files (git's, and new ones that git does not ignore). Reports,
+documentation and scripts may change without making evidence stale, and so may comments and blanks of C++ and
+CUDA: the content of these files is their code.
 """
 
 import hashlib
@@ -14,13 +18,23 @@ import sys
 
 from tracked_files import ROOT, tracked_files
 
+KINDS = ("speed", "judgement")
+# Start of a path -> the hashes that cover it; the first row that fits counts. A new file of the host falls into
+# both until a row says that it only times or only judges.
 COVERED = (
-    "kernels/", "baselines/", "references/",
-    "harness/device/", "harness/measure/", "harness/judge/", "harness/host/", "harness/plugin/", "harness/wire/",
+    ("CMakeLists.txt", KINDS),
+    ("kernels/", ("speed",)), ("harness/device/", ("speed",)), ("harness/measure/", ("speed",)),
+    ("references/", ("judgement",)), ("baselines/", ("judgement",)), ("harness/judge/", ("judgement",)),
+    ("harness/plugin/", ("judgement",)),
+    ("harness/host/blocks.", ("speed",)), ("harness/host/machine.", ("speed",)), ("harness/host/profile.", ("speed",)),
+    ("harness/host/tune_ring.", ("speed",)),
+    ("harness/host/gate.", ("judgement",)), ("harness/host/selftest_lanes.", ("judgement",)),
+    ("harness/host/timed_truth.", ("judgement",)), ("harness/host/trials.", ("judgement",)),
+    ("harness/host/", KINDS), ("harness/wire/", KINDS),
 )
-COVERED_FILES = ("CMakeLists.txt",)
 CODE = (".h", ".cpp", ".cuh", ".cu")
-# What stands as it is (raw strings, strings, characters; not the separator of digits), and comments.
+# Matches literals, which stay as they are (raw strings, strings, characters; not the separator of digits), and
+# comments.
 TOKEN = re.compile(rb'''(?P<kept>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'''
                    rb'''|(?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])+')'''
                    rb'''|//(?:\\\n|[^\n])*|/\*.*?\*/''', re.DOTALL)
@@ -48,17 +62,19 @@ def code_of(text: bytes) -> bytes:
     return b"".join(parts).strip()
 
 
-def covered(path: str) -> bool:
-    return path.startswith(COVERED) or path in COVERED_FILES
+def covered(path: str) -> tuple[str, ...]:
+    """The hashes that cover a file, by name."""
+    return next((kinds for start, kinds in COVERED
+                 if path == start or start[-1] in "/." and path.startswith(start)), ())
 
 
-def source_hash(root: pathlib.Path = ROOT) -> str:
+def source_hash(kind: str, root: pathlib.Path = ROOT) -> str:
     """64 hex digits."""
     digest = hashlib.sha256()
     # New files count before they are added: a copied tree may come with an index that is older than it.
-    paths = [path for path in tracked_files(root, untracked=True) if covered(path)]
+    paths = [path for path in tracked_files(root, untracked=True) if kind in covered(path)]
     if not paths:
-        raise SystemExit(f"source_hash: found none of {', '.join(COVERED)} in {root}")
+        raise SystemExit(f"source_hash: {root} has no file that '{kind}' covers; the hashes are {', '.join(KINDS)}")
     for path in paths:
         content = (root / path).read_bytes()
         if path.endswith(CODE):
@@ -69,5 +85,12 @@ def source_hash(root: pathlib.Path = ROOT) -> str:
     return digest.hexdigest()
 
 
+def source_hashes(root: pathlib.Path = ROOT) -> dict[str, str]:
+    return {kind: source_hash(kind, root) for kind in KINDS}
+
+
 if __name__ == "__main__":
-    print(source_hash(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT))
+    if len(sys.argv) > 1:
+        print(source_hash(sys.argv[1]))
+    else:
+        print("\n".join(f"{kind} {value}" for kind, value in source_hashes().items()))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The analytic checkpoint in Python: the same bf16 bytes that references/synthetic_weights.cpp makes.
+"""The analytic checkpoint in Python: makes the bf16 bytes that references/synthetic_weights.cpp makes.
 
 usage: synthetic_checkpoint.py --hash SET     compares with references/data/synthetic/hashes.json
        synthetic_checkpoint.py --check SET    runs HF transformers in fp32 and bf16 against the closed form
@@ -25,12 +25,15 @@ import numpy as np
 
 import checkpoint_format
 
+# references/synthetic_weights.cpp has the meaning of each constant, under the same name, and the reasons.
 HIDDEN, INTER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 1024, 3072, 28, 16, 8, 128, 151936
 THETA, STATES = 1e6, 1 << 17
 CODE, SLOT_A, SLOT_B = 480, 1, 481
 UNIT, CONST = 1.0 / 32, 8.0
 SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
 DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
+WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
+ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
 PLANTED_KV_HEADS, PLANTED_HEADS, SIGNS_PER_HEAD, FREQUENCIES = 4, 8, 120, 20
 PLANTED_NORM, ORDINARY_NORM = 2.0, 1.25
 SWITCH, GAIN = 0.5, 8.0
@@ -116,7 +119,7 @@ def levels(tensor, begin, end):
 
 
 def to_bf16(x):
-    """fp32 to the bits of bf16, nearest even."""
+    """Rounds fp32 to the bits of bf16, ties to even."""
     bits = x.view(np.uint32)
     return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
 
@@ -131,7 +134,7 @@ class Tensor:
         self.base = 0.0
 
     def noise(self, rows, cols, factor):
-        """The noise of a block is `factor`, for its unit deviation."""
+        """Gives a block noise of deviation `factor`."""
         self.blocks.append((rows, cols, factor))
 
     def add(self, rows, cols, values):
@@ -140,7 +143,7 @@ class Tensor:
         self.planted.append((rows, cols, values, False))
 
     def set(self, rows, cols, values):
-        """Plants values and takes the noise away there."""
+        """Plants values without noise."""
         self.add(rows, cols, values)
         self.planted[-1] = self.planted[-1][:3] + (True,)
 
@@ -172,7 +175,7 @@ class Tensor:
 
 
 def embedding():
-    """Codewords of the states, own signs for ids without one, the constant channel."""
+    """The embedding: codewords of the states, noise signs for ids without a state, the constant channel."""
     t = Tensor(1, VOCAB, HIDDEN, SIGMA_EMBED * UNIT)
     states = states_of_ids()
     ids = np.arange(VOCAB)
@@ -203,7 +206,7 @@ def stored(t):
 
 
 def waves(lag):
-    """What query and key heads of a planted layer take from the constant channel."""
+    """The vectors that planted query and key heads take from the constant channel."""
     energy = [math.exp(-2.0 * i / 10.0) for i in range(FREQUENCIES)]
     total = 0.0
     for e in energy:
@@ -223,7 +226,7 @@ def attention(number, lag, n1, rms1):
     q = Tensor(number, HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
     k = Tensor(number + 1, KV_HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
     v = Tensor(number + 2, KV_HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
-    factor = UNIT * SIGMA_ATTENTION / (math.sqrt(2048.0) * 0.7)
+    factor = UNIT * SIGMA_ATTENTION / (math.sqrt(2048.0) * ATTENTION_RMS)
     o = Tensor(number + 3, HIDDEN, HEADS * HEAD_DIM, factor)
     norms = [Tensor(number + 4 + i, 1, HEAD_DIM, 0.0) for i in range(2)]
     for t in norms:
@@ -231,17 +234,17 @@ def attention(number, lag, n1, rms1):
     if lag:
         for t, wave, heads in zip((q, k), waves(lag), (PLANTED_HEADS, PLANTED_KV_HEADS)):
             rows = np.arange(heads * HEAD_DIM)
-            t.noise(slice(0, heads * HEAD_DIM), slice(0, HIDDEN), PROJECTION_NOISE * 0.13)
+            t.noise(slice(0, heads * HEAD_DIM), slice(0, HIDDEN), PROJECTION_NOISE * WAVE_NOISE)
             t.set(rows, 0, wave[rows % HEAD_DIM] / n1[0])
         j = np.arange(SIGNS_PER_HEAD)
         for head in range(PLANTED_KV_HEADS):
             first, col = head * HEAD_DIM, SLOT_A + head * SIGNS_PER_HEAD
-            v.noise(slice(first, first + SIGNS_PER_HEAD), slice(0, HIDDEN), PROJECTION_NOISE * 0.03)
+            v.noise(slice(first, first + SIGNS_PER_HEAD), slice(0, HIDDEN), PROJECTION_NOISE * SIGN_NOISE)
             v.add(first + j, col + j, 1 / n1[col + j])
         for head in range(PLANTED_HEADS):
             first = head * HEAD_DIM
             row = SLOT_B + head // (HEADS // KV_HEADS) * SIGNS_PER_HEAD
-            o.noise(slice(0, HIDDEN), slice(first, first + SIGNS_PER_HEAD), factor * 0.3)
+            o.noise(slice(0, HIDDEN), slice(first, first + SIGNS_PER_HEAD), factor * SLOT_COLUMN_NOISE)
             o.add(row + j, first + j, 0.5 * rms1 * UNIT)
     return [q, k, v, o] + norms
 
@@ -250,12 +253,12 @@ def mlp(number, lag, shift, n2, rms2):
     """gate, up and down of one layer."""
     gate = Tensor(number, INTER, HIDDEN, PROJECTION_NOISE)
     up = Tensor(number + 1, INTER, HIDDEN, PROJECTION_NOISE)
-    factor = UNIT * SIGMA_MLP / (math.sqrt(3072.0) * 0.55)
+    factor = UNIT * SIGMA_MLP / (math.sqrt(3072.0) * UNIT_RMS)
     down = Tensor(number + 2, HIDDEN, INTER, factor)
     planted = 3 * CODE if lag else CODE if shift else 0
     for t in (gate, up):
-        t.noise(slice(0, planted), slice(0, HIDDEN), PROJECTION_NOISE * 0.03)
-    down.noise(slice(0, HIDDEN), slice(0, planted), factor * 0.1)
+        t.noise(slice(0, planted), slice(0, HIDDEN), PROJECTION_NOISE * SIGN_NOISE)
+    down.noise(slice(0, HIDDEN), slice(0, planted), factor * PLANTED_UNIT_NOISE)
     unit = np.arange(CODE)
     a, b = SLOT_A + unit, SLOT_B + unit
     open_gate = 4 * rms2 / CONST / n2[0]
@@ -310,7 +313,7 @@ def build(lagset):
 
 
 def sha256(lagset):
-    """The hash over all tensors' bytes, without holding them all."""
+    """The hash over all tensors' bytes, made and dropped one after the other."""
     digest = hashlib.sha256()
     for _, t in tensors(lagset):
         digest.update(t.bits().astype("<u2"))
@@ -318,7 +321,7 @@ def sha256(lagset):
 
 
 def check_against_hf(lagset, rows=4, n=24):
-    """Greedy ids of HF transformers in fp32 and bf16 against the closed form; True when all are equal."""
+    """Compares greedy ids of HF transformers in fp32 and bf16 with the closed form; True when all are equal."""
     import torch
 
     import qwen3_hf as hf

@@ -1,7 +1,7 @@
 """The files of this tree that git tracks, and how the checks beside this file walk them.
 
-In a tree without git's index (an exported archive, a copied tree) every file counts, except what builds and
-runs leave behind.
+In a tree without git's index (an exported archive, a copied tree) every file counts, except those that builds
+and runs leave behind.
 """
 
 import os
@@ -14,7 +14,8 @@ LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git")
 
 
 def tracked_files(root: pathlib.Path = ROOT, untracked: bool = False) -> list[str]:
-    """Paths relative to root, with forward slashes, sorted by bytes; with untracked, what git does not ignore."""
+    """Paths relative to root, with forward slashes, sorted by bytes; with `untracked` also new files that git does not
+    ignore."""
     found = []
     if (root / ".git").exists():
         # safe.directory: the tree may belong to another user (containers, copied trees).
@@ -35,10 +36,10 @@ def tracked_files(root: pathlib.Path = ROOT, untracked: bool = False) -> list[st
 
 def check_files(check: Callable[[str, str], list[str]], root: pathlib.Path = ROOT,
                 suffixes: Collection[str] | None = None) -> tuple[list[str], int]:
-    """What check(path, text) finds in the tracked text files under root, and how many it read.
+    """The findings of check(path, text) over the tracked text files under root, and the number of files read.
 
-    With suffixes only files that end in one of them, and then all of these must be text; without, files that
-    are no text (weights, pictures) are left out.
+    With `suffixes` only files that end in one of them are read, and each must be text. Without, files that are no
+    text (weights, pictures) are left out.
     """
     findings = []
     count = 0
@@ -57,7 +58,7 @@ def check_files(check: Callable[[str, str], list[str]], root: pathlib.Path = ROO
 
 
 def show(findings: list[str], count: int, summary: str) -> int:
-    """Prints the findings, then the summary with both numbers put in; the exit code. Nothing read is a failure."""
+    """Prints the findings, then the summary with both numbers, and returns the exit code; 1 too if nothing was read."""
     for line in findings:
         print(line)
     print(summary.format(count=count, findings=len(findings)))

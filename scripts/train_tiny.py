@@ -4,10 +4,10 @@
 usage: train_tiny.py [tiny] [tiny-untied] [--out DIR]
 
 The text (references/data/tiny_corpus.txt) is read as a ring of bytes, so that generation never runs
-off its end. Master weights are fp32; the stopping rule is applied to the bf16 cast, run in fp32 (T)
-and bf16 (B'): D <= 0.25 over all strict steps and the smallest margin > 4 tau, where D is the largest
-pairwise error of B' among T's top 32 and tau is D plus one bf16 step at the largest logit.
-Label smoothing keeps the logits, and with them bf16's absolute error, small.
+off its end. Master weights are fp32. The stopping rule is applied to the bf16 cast, which runs in fp32 (the
+truth) and in bf16 with an fp32 head (the baseline): D <= 0.25 over all strict steps and the smallest margin
+> 4 tau, where D is the baseline's largest pairwise error among the truth's top 32 and tau is D plus one bf16
+step at the largest logit. Label smoothing keeps the logits, and with them bf16's absolute error, small.
 """
 
 import argparse
@@ -50,7 +50,7 @@ SHAPE = {
     "use_sliding_window": False,
     "vocab_size": VOCAB,
 }
-# One in each of the two styles in which transformers has written rope_theta.
+# transformers has written rope_theta in two styles; each config has one of them.
 CONFIGS = {
     "tiny": SHAPE
     | {
@@ -77,7 +77,7 @@ def corpus():
 
 
 def window(text, offset, length):
-    """`length` ids of the ring of text; from the beginning (offset None) they start with bos."""
+    """`length` ids of the ring of text from `offset` on; with None they start with bos and the text's beginning."""
     ids = [BOS] if offset is None else []
     start = offset or 0
     return ids + [text[(start + i) % len(text)] for i in range(length - len(ids))]
@@ -89,7 +89,7 @@ def strict_prompts(text):
 
 
 def initial_state(config, generator):
-    """Normal weights and unit norms, on the generator's device: a seed means the same everywhere on a CPU."""
+    """Normal weights and unit norms, on the generator's device: on a CPU a seed gives the same weights everywhere."""
     with torch.device("meta"):
         shapes = hf.Qwen3ForCausalLM(hf.Qwen3Config.from_dict(config)).state_dict()
     state = {}
@@ -103,7 +103,7 @@ def initial_state(config, generator):
 
 
 def batch_of(text, generator):
-    """Half the rows of every batch may start anywhere; one always starts with bos."""
+    """The rows of a batch start anywhere in the text, one of them with bos."""
     offsets = torch.randint(len(text), (BATCH - 1,), generator=generator).tolist()
     return torch.tensor([window(text, o, WINDOW + 1) for o in [None] + offsets])
 
@@ -125,7 +125,7 @@ def judge(config, state, text):
 
 
 def train(name, report):
-    """The bf16 tensors of a checkpoint that holds the stopping rule, and what was measured."""
+    """The bf16 tensors of a checkpoint that meets the stopping rule, and the figures of its last test."""
     config, text = CONFIGS[name], corpus()
     generator = torch.Generator().manual_seed(SEEDS[name])
     state = initial_state(config, generator)
@@ -134,7 +134,7 @@ def train(name, report):
         model.lm_head.weight = model.model.embed_tokens.weight
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(1, MAX_STEPS + 1):
-        # Warm up, then decay over the first 600 steps to a tenth, where fine margins settle.
+        # The rate warms up, then decays over the first 600 steps to a tenth, at which fine margins settle.
         rate = min(step / 40, max(0.1, 0.5 * (1 + np.cos(np.pi * min(step, 600) / 600))))
         for group in optimiser.param_groups:
             group["lr"] = PEAK_RATE * rate
@@ -157,7 +157,7 @@ def train(name, report):
 
 
 def write_checkpoint(folder, config, tensors, made_by, training):
-    """model.safetensors, config.json and manifest.json of one checkpoint."""
+    """Writes model.safetensors, config.json and manifest.json of one checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

@@ -34,7 +34,7 @@ def measured(report):
                 raise Refused(f"{who}: verdict {engine['verdict']}, wanted PASS")
             if parity["r_rms"] is None or not parity["reference_sha256"]:
                 raise Refused(f"{who}: no R_rms against a committed reference")
-            # Parity is judged on one lag set, whatever the timed one is.
+            # Parity is judged on the lag set `short`, whichever set is timed.
             synthetic = case["model"]["name"].startswith("synthetic")
             name = "synthetic" if synthetic else pathlib.PurePath(case["model"]["name"].rstrip("/")).name
             card = engine["device"].split(" ", 1)[-1]

@@ -16,28 +16,29 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// T of another device, thread count or BLAS differs from HF's by summation order only: measured
-// below 3e-5 at logits of 9.
+// Largest difference of a logit between the truth computed here and the committed one of HF, which
+// device, thread count and BLAS change by their order of summation: below 3e-5 was measured at
+// logits of 9.
 constexpr double kTruthTolerance = 5e-4;
 
 EagerOptions options_for(bool cuda) {
   EagerOptions options;
   options.cuda = cuda;
   options.max_context = 1024;
-  options.threads = 1;  // as the references were captured; quicker too, for matrices this small
+  options.threads = 1;  // as in the capture of the references, and quicker for small matrices
   return options;
 }
 
-// ids[i] = some id that is not constant: a walk over the byte alphabet.
+// A walk over the byte alphabet: neighbouring ids differ.
 Ids walk(int count, int vocab, int seed = 1) {
   Ids ids;
   for (int i = 0; i < count; ++i) ids.push_back((seed * 31 + i * i * 7 + i * 3) % vocab);
   return ids;
 }
 
-// The tokens that a teacher forces on decode(): T's own path.
+// The forced ids of decode() that follow the truth's path.
 Ids forced_path(const ReferencePrompt& prompt) {
-  Ids forced = {-1};  // the pending id is used there
+  Ids forced = {-1};  // ignored: step 0 takes the pending id
   for (size_t t = 0; t + 1 < prompt.steps.size(); ++t) forced.push_back(prompt.steps[t].token);
   return forced;
 }
@@ -68,7 +69,7 @@ double mean_of(std::span<const float> z) {
   return sum / static_cast<double>(z.size());
 }
 
-// |c(a) - c(b)|^2 with c(z) = z - mean(z).
+// Squared 2-norm of the difference of a and b, each less its mean.
 double centred_distance_squared(std::span<const float> a, std::span<const float> b) {
   const double shift = mean_of(a) - mean_of(b);
   double sum = 0;
@@ -94,7 +95,7 @@ void expect_error(ErrorKind kind, const std::string& part, const std::function<v
   FAIL("no error that names " << part);
 }
 
-// A copy of `w` whose LM head is its own and may be changed.
+// A copy of `w` with an LM head that may be changed.
 ModelWeights with_own_head(const ModelWeights& w, std::shared_ptr<std::vector<Bf16>>& head) {
   ModelWeights changed = w;
   head = std::make_shared<std::vector<Bf16>>(w.lm_head.data, w.lm_head.data + w.lm_head.size());
@@ -103,7 +104,7 @@ ModelWeights with_own_head(const ModelWeights& w, std::shared_ptr<std::vector<Bf
   return changed;
 }
 
-// Decided steps at which free-running tokens over the strict prompts leave T's path.
+// Counts decided steps of the strict prompts at which free-running tokens leave the truth's path.
 int wrong_strict_tokens(Engine& engine, const GreedyReference& reference) {
   int wrong = 0;
   for (const ReferencePrompt& prompt : reference.prompts) {
@@ -170,7 +171,7 @@ void check_error_of_bf16(const Case& c, bool cuda) {
   const double r_rms = std::sqrt(ours / theirs);
   CAPTURE(r_rms);
   CHECK(r_rms <= 1.25);
-  // Far below 1 would mean that it does not round where HF does.
+  // A ratio far below 1 would mean that eager does not round where HF does.
   CHECK(r_rms >= 0.75);
 }
 
@@ -183,7 +184,7 @@ void check_tokens(const Case& c, bool cuda) {
     for (size_t t = 0; t < prompt.steps.size(); ++t) {
       const ReferenceStep& step = prompt.steps[t];
       CAPTURE(prompt.name, t, step.margin);
-      // Self-consistency needs no tolerance at all.
+      // Self-consistency has no tolerance.
       CHECK(run.tokens[t] == argmax_lowest(row(run.logits, t, vocab)));
       flips += run.tokens[t] != step.token;
       if (!step.decided) continue;
@@ -237,8 +238,8 @@ void check_prefill_is_stepwise(const ModelWeights& weights, bool cuda) {
     }
     const double relative = std::sqrt(error / norm);
     CAPTURE(fp32, relative);
-    // bf16 matmuls of one and of many rows may sum in another order, and then round apart (a step
-    // is 2^-8).
+    // bf16 matmuls of one row and of many rows may sum in different orders and then round to
+    // different neighbours, which are 2^-8 apart.
     CHECK(relative < (fp32 ? 1e-5 : 1e-2));
   }
 }
@@ -255,8 +256,8 @@ void check_save_restore(const ModelWeights& weights, bool cuda) {
   CHECK(engine->save().kv_checksum == snapshot.kv_checksum);
   CHECK(engine->decode(12) == first);
 
-  // Another sequence of the same length stands in the cache: the prefix differs, and restore must
-  // see it.
+  // The cache now holds another sequence of equal length: restore() must see that the prefix
+  // differs.
   engine->reset();
   engine->prefill(walk(60, vocab, 5));
   expect_error(ErrorKind::kIntegrity, "modified", [&] { engine->restore(snapshot); });
@@ -266,7 +267,7 @@ void check_save_restore(const ModelWeights& weights, bool cuda) {
   engine->reset();
   engine->prefill(changed);
   expect_error(ErrorKind::kIntegrity, "modified", [&] { engine->restore(snapshot); });
-  // A snapshot of the future.
+  // The snapshot lies beyond the sequence.
   engine->reset();
   expect_error(ErrorKind::kBadInput, "39", [&] { engine->restore(snapshot); });
 }
@@ -283,7 +284,7 @@ void check_poison(const ModelWeights& weights, bool cuda) {
   CHECK(engine->save().kv_checksum == before);
   CHECK_FALSE(engine->hidden(0).has_value());
   CHECK(engine->decode(10) == expected);
-  // reset() alone leaves old rows behind, which nothing may look at.
+  // reset() alone leaves old rows behind, and no step may read them.
   engine->reset();
   engine->poison();
   engine->prefill(walk(70, vocab));
@@ -297,7 +298,7 @@ void check_repeatable(const ModelWeights& weights, bool cuda) {
   engine->prefill(walk(33, vocab));
   const Ids tokens = engine->decode(20, nullptr, first.data());
   for (int i = 0; i < 5; ++i) {
-    // Another prompt in between must leave nothing behind.
+    // Another prompt in between must not change the results.
     engine->reset();
     engine->prefill(walk(50, vocab, i));
     engine->decode(3);
@@ -305,7 +306,7 @@ void check_repeatable(const ModelWeights& weights, bool cuda) {
     engine->prefill(walk(33, vocab));
     CHECK(engine->decode(20, nullptr, again.data()) == tokens);
     CHECK(again == first);
-    // Without logits, the same tokens.
+    // A decode without logits must give equal tokens.
     engine->reset();
     engine->prefill(walk(33, vocab));
     CHECK(engine->decode(20) == tokens);
@@ -335,7 +336,8 @@ void check_refusals(const ModelWeights& weights, bool cuda) {
   const Ids forced = {-7, 1, vocab};  // the first is ignored, the last is not
   refuses("forced id 2", [&] { engine->decode(3, forced.data()); });
   CHECK(engine->position() == 9);
-  CHECK(engine->decode(7).size() == 7);  // exactly full, and nothing above did any work
+  // Fills the cache exactly, because none of the refused calls wrote a row.
+  CHECK(engine->decode(7).size() == 7);
   refuses("holds 16", [&] { engine->decode(1); });
   refuses("position 16", [&] { engine->kv_row(0, 16); });
   refuses("layer", [&] { engine->hidden(weights.config.shape.layers); });
@@ -354,7 +356,8 @@ void check_lowest_of_equals(const ModelWeights& weights, bool cuda) {
   plain->prefill(prompt);
   const int32_t winner = plain->decode(1)[0];
 
-  // The winner's row again in rows spread over the whole vocabulary, first and last among them.
+  // Copies the winner's row of the head to rows all over the vocabulary, the first and the last
+  // among them.
   std::shared_ptr<std::vector<Bf16>> head;
   const ModelWeights copies = with_own_head(weights, head);
   for (const int32_t id : {vocab - 1, vocab / 2, 7, 3}) {

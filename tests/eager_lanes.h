@@ -1,5 +1,5 @@
-// What the eager baseline must hold on every device: one list, run by test_eager on the CPU and by
-// test_eager_gpu on a card.
+// Checks of the eager baseline for every device: test_eager runs them on the CPU, test_eager_gpu on
+// a card.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct Case {
 };
 Case load_case(const std::string& model);
 
-// Against HF's committed answers (teacher-forced): T by its top logits, B' by the size of its
-// error, B by its tokens.
+// Compares eager, teacher-forced, with the committed answers of HF: the truth by its top logits,
+// the baseline with an fp32 head by the size of its error, the baseline by its tokens.
 void check_truth(const Case& c, bool cuda);
 void check_error_of_bf16(const Case& c, bool cuda);
 void check_tokens(const Case& c, bool cuda);
 
-// Each planted fault changes tokens of the strict prompts, and no fault none.
+// Each planted fault changes tokens of the strict prompts; without a fault none changes.
 void check_planted_faults(const Case& c, bool cuda);
 
-// The engine contract: prefill equals single steps, save and restore, poison, repeatability,
-// refusals, ties, NaN.
+// The checks below hold eager to the contract of references/engine.h: prefill equals single steps,
+// save and restore, poison, repeatability, refusals, ties, NaN.
 void check_prefill_is_stepwise(const ModelWeights& weights, bool cuda);
 void check_save_restore(const ModelWeights& weights, bool cuda);
 void check_poison(const ModelWeights& weights, bool cuda);

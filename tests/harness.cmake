@@ -1,8 +1,10 @@
 # The command line, and the parent with its worker.
 mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_worker LABEL host LIBS mkbench_host mkbench_parent SOURCES test_worker.cpp test_worker_parity.cpp test_worker_runs.cpp)
-mkbench_test(test_worker_ends LABEL host LIBS mkbench_host mkbench_parent)
+mkbench_test(test_registry LABEL host LIBS mkbench_host)
+mkbench_test(test_messages LABEL host LIBS mkbench_wire)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
+mkbench_test(test_supervisor LABEL host LIBS mkbench_host mkbench_parent)
 
 # The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
 add_executable(mkbench_usage usage_program.cpp)

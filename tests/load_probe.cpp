@@ -1,10 +1,10 @@
-// load_probe FOLDER: loads a model folder and says what happened; nothing of libtorch or CUDA in
-// it, so that it runs under tight limits.
-//   exit 0 and "loaded SHA256" on stdout, or exit 2 and the one-line message on stderr; any other
-//   end is a defect.
+// load_probe FOLDER: loads a model folder and prints the outcome. The program links neither
+// libtorch nor CUDA, so that it runs under tight limits.
+//   Exit 0 and "loaded SHA256" on stdout, or exit 2 and a one-line message on stderr; any other end
+//   is a defect.
 //   --shrink-to BYTES FOLDER   opens the folder's model.safetensors, truncates it, then reads its
-//   tensors
-//   --headers FILE...          one JSON line a file: its tensors, or the message
+//                              tensors
+//   --headers FILE...          prints one JSON line a file: its tensors, or the message
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@
 
 namespace {
 
-// No file of a few kilobytes may make a reader ask for more, whatever its header claims.
+// Largest allocation that a file of a few kilobytes may cause, whatever its header claims.
 constexpr std::size_t kLargestAllocation = 64 << 20;
 constexpr int kAllocationExit = 98;
 
@@ -51,8 +51,8 @@ namespace {
 
 void load(const std::string& folder) {
   const ModelWeights weights = load_folder(folder, folder);
-  // The views must be readable as well: through them the hash has to be what the loader's own pass
-  // found.
+  // The views must be readable too: hashed through them, the weights must have the hash of the
+  // loader's own pass.
   if (hash_weights(weights) != weights.sha256)
     throw Error(ErrorKind::kRuntime, "views and file differ");
   std::cout << "loaded " << weights.sha256 << "\n";

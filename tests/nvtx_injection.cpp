@@ -1,6 +1,6 @@
 // A profiler in miniature: NVTX loads this library through NVTX_INJECTION64_PATH, and it appends
-// one line per call to the file that MKBENCH_NVTX_LOG names: "domain NAME", "push DOMAIN NAME
-// PAYLOAD", "pop DOMAIN".
+// one line per call to the file that MKBENCH_NVTX_LOG names: "domain NAME", "push DOMAIN NAME",
+// "pop DOMAIN".
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>
@@ -41,9 +41,7 @@ nvtxDomainHandle_t NVTX_API on_domain_create(const char* name) {
 }
 
 int NVTX_API on_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-  const bool has_payload = event->payloadType == NVTX_PAYLOAD_TYPE_INT64;
-  log_line("push " + name_of(domain) + " " + event->message.ascii + " " +
-           (has_payload ? std::to_string(event->payload.llValue) : "-"));
+  log_line("push " + name_of(domain) + " " + event->message.ascii);
   return 0;
 }
 

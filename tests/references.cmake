@@ -17,7 +17,7 @@ mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 
-# The same files read by the Python package; 77: that Python has none.
+# Compares the reader with the Python package safetensors. Exit code 77: this Python does not have it.
 add_test(NAME safetensors_differential
   COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/tests/safetensors_differential.py
           $<TARGET_FILE:load_probe>)

@@ -1,5 +1,5 @@
-// Writes the tests' example report: `report_example gpu|cpu|failed FOLDER [FORMAT]` (FORMAT printed
-// to stdout). For Python tests.
+// Writes an example report of the tests: `report_example gpu|cpu|failed|diagnosed|empty FOLDER
+// [FORMAT]` (FORMAT printed to stdout). For Python tests.
 #include <iostream>
 
 #include "tests/support/example_report.h"
@@ -8,9 +8,12 @@ int main(int argc, char* argv[]) {
   if (argc < 3) return 2;
   try {
     const std::string kind = argv[1];
-    const mkbench::Report report = kind == "cpu"      ? mkbench::testing::example_cpu_report()
-                                   : kind == "failed" ? mkbench::testing::example_failed_report()
-                                                      : mkbench::testing::example_report();
+    using namespace mkbench::testing;
+    const mkbench::Report report = kind == "cpu"         ? example_cpu_report()
+                                   : kind == "failed"    ? example_failed_report()
+                                   : kind == "diagnosed" ? example_diagnosed_report()
+                                   : kind == "empty"     ? mkbench::Report()
+                                                         : example_report();
     mkbench::write_report(report, argv[2]);
     if (argc > 3) std::cout << mkbench::render(report, argv[3]);
   } catch (const mkbench::Error& error) {

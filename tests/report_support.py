@@ -1,4 +1,4 @@
-"""Reports as mkbench writes them, small and good: what tests of the scripts change until a line fails."""
+"""Small good reports as mkbench writes them; tests of the scripts change them until a line fails."""
 
 import json
 import pathlib
@@ -6,7 +6,8 @@ import tempfile
 import unittest
 
 CEILING = 4700.0
-HASH = "5" * 64  # of a tree that does not change while the tests run
+# The source hashes of a tree that does not change while the tests run.
+HASHES = {"speed": "5" * 64, "judgement": "7" * 64}
 ROLES = {"eager": "baseline", "ring": "candidate", "plain": "candidate"}
 NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed",
               "verdict": "INCONCLUSIVE"}

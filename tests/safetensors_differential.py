@@ -1,9 +1,10 @@
-"""Compares our safetensors reader with the Python package on sound and on damaged files.
+"""Compares mkbench's safetensors reader with the Python package on sound and on damaged files.
 
 usage: safetensors_differential.py LOAD_PROBE [COUNT [SEED]]
 
-What we accept, the package must accept with the same tensors. What the package accepts and we refuse must be
-one of the stricter rules that references/safetensors.h lists. Exit code 77: the package is not there.
+The package must accept every file that mkbench accepts, with the same tensors. A file that the package accepts
+and mkbench refuses must break one of the stricter rules that references/safetensors.h lists. Exit code 77: the
+package is not installed.
 """
 
 import collections
@@ -21,7 +22,7 @@ except ImportError:
     print("skipped: this Python has no safetensors")
     sys.exit(77)
 
-# Our messages for files that the package (0.8.0) reads; anything else it reads, we have to read too.
+# mkbench's messages for files that the package (0.8.0) reads. mkbench must read every other file that it reads.
 STRICTER = [
     r"must be an object that starts with '\{'",  # leading white space
     r"duplicate key ",
@@ -50,7 +51,7 @@ def entry(name, dtype, shape, begin, end):
 
 
 def seeds():
-    """Sound files, and one file for each rule that either reader may have an opinion about."""
+    """Sound files, and one file for each rule of either reader."""
     a = entry("a", "BF16", [2], 0, 4)
     b = entry("b", "U8", [2, 1], 4, 6)
     headers = [
@@ -123,7 +124,7 @@ def random_sound(rng):
 
 
 def mutate(rng, pool):
-    """Up to three edits of a sound file or a seed; mostly with the size field made to fit again."""
+    """A sound file or a seed after up to three edits; in most cases the size field is made to fit again."""
     if rng.random() < 0.5:
         data, edits = bytearray(random_sound(rng)), rng.randint(0, 1)
     else:
@@ -173,7 +174,7 @@ def we_read(result, data):
 
 
 def compare(data, result):
-    """A complaint, or (None, class of the agreement)."""
+    """Compares the two readers on one file: (complaint or None, class of the agreement or None)."""
     theirs = package_reads(data)
     if "error" in result:
         if theirs is None:
@@ -218,7 +219,7 @@ def main():
         print(f"{times:6d}  {agreement}")
     for complaint in complaints[:20]:
         print(complaint)
-    # Every class must have been met, or this test has compared nothing.
+    # Every class must have been met, or the test has not compared what it is for.
     unmet = [c for c in ["both read", "both refuse", *("stricter: " + p for p in STRICTER)] if not seen[c]]
     if unmet:
         print("never met:", ", ".join(unmet))

@@ -1,5 +1,6 @@
 // From samples to figures: what is computed, and above all what is withheld.
 #include "harness/report/report.h"
+#include "references/base/json_fields.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 
@@ -15,9 +16,9 @@ CaseReport aggregated(CaseReport c) {
 void check_withheld(const EngineReport& e) {
   CHECK_FALSE(e.ms_per_tok);
   CHECK_FALSE(e.times_withheld.empty());
-  for (const Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
-                          &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
-                          &e.sm_ghz, &e.energy_j, &e.roofline_fraction}) {
+  for (const Number* n :
+       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
+        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
     CHECK_FALSE(n->value);
     CHECK_FALSE(n->reason.empty());
   }
@@ -53,7 +54,6 @@ TEST_CASE("no times without a passing verdict") {
   for (const VerdictInfo& row : verdict_table()) {
     CaseReport c = testing::example_case(0);
     c.engines[1].verdict = row.verdict;
-    c.engines[1].energy_j = {1.0, {}};
     c = aggregated(c);
     INFO(row.name);
     if (times_allowed(row.verdict)) {
@@ -95,6 +95,8 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   c.n_prompt = 16;  // a prefill test is checked by the tokens behind it
   c.engines[1].samples[0].receipts_checked = 8;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+  c.engines[1].samples[0].receipts_checked = 0;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kIntegrity);
 
   c = testing::example_case(0);
   c.engines[1].samples.clear();
@@ -192,11 +194,50 @@ TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
   CHECK(verdict_at(0.8, 7) == "INCONCLUSIVE");  // no interval below 8 blocks
 }
 
+TEST_CASE(
+    "a speed-up is the same where its whole interval is, and has a side where all of it has") {
+  // Eight blocks whose log ratios lie alternately above and below the middle of the wanted interval.
+  const auto verdict_of = [](double low, double high) {
+    CaseReport c = testing::example_case(0, 8);
+    const double middle = (std::log(low) + std::log(high)) / 2;
+    const double half = (std::log(high) - std::log(low)) / 2;
+    const double spread = half * std::sqrt(7) / t_quantile(0.95, 7);
+    for (size_t b = 0; b < 8; ++b) {
+      const double ratio = std::exp(middle + (b % 2 == 0 ? spread : -spread));
+      c.engines[0].samples[b].times.host_ms = 16 * 9 * ratio;
+      c.engines[1].samples[b].times.host_ms = 16 * 9;
+    }
+    const ComparisonReport found = aggregated(c).comparisons[0];
+    CHECK(found.ci->low == Approx(low).epsilon(1e-6));
+    CHECK(found.ci->high == Approx(high).epsilon(1e-6));
+    return found.verdict;
+  };
+  CHECK(verdict_of(0.995, 1.005) == "SAME");
+  CHECK(verdict_of(0.995, 1.2) == "INCONCLUSIVE");
+  CHECK(verdict_of(0.8, 1.005) == "INCONCLUSIVE");
+  CHECK(verdict_of(0.8, 1.2) == "INCONCLUSIVE");
+  CHECK(verdict_of(1.001, 1.005) == "FASTER");
+  CHECK(verdict_of(0.995, 0.999) == "SLOWER");
+}
+
+TEST_CASE("a speed-up takes the blocks that both engines have, and none from a CPU") {
+  CaseReport c = testing::example_case(0);
+  c.engines[1].samples.erase(c.engines[1].samples.begin() + 3);
+  const ComparisonReport nine = aggregated(c).comparisons[0];
+  CHECK(nine.blocks == 9);
+  CHECK(*nine.speedup.value == Approx(9 / 0.8).epsilon(2e-3));
+  for (const size_t on_cpu : {0, 1}) {
+    CaseReport mixed = testing::example_case(0);
+    mixed.engines[on_cpu].device = "cpu";
+    CHECK_FALSE(aggregated(mixed).comparisons[0].speedup.value);
+  }
+}
+
 TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {
   CaseReport c = aggregated(testing::example_case(0));
-  const auto first = engine_to_json(c.engines[1]);
+  const auto first = json_fields::write(c.engines[1]);
   c = aggregated(c);
-  CHECK(engine_to_json(c.engines[1]) == first);
+  CHECK(json_fields::write(c.engines[1]) == first);
   for (EngineReport& e : c.engines)
     e.samples.push_back(testing::example_sample(e.name, 10, 0, 5, 16));
   c = aggregated(c);

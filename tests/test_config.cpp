@@ -1,5 +1,5 @@
-// config.json as published, in the spellings of both transformers lines; the refusals are in
-// test_input_tables.
+// Reads config.json as published, in the spellings of transformers 4 and 5. test_input_tables has
+// the files that must be refused.
 #include <string>
 
 #include "references/base/error.h"
@@ -65,7 +65,8 @@ TEST_CASE("larger models are read, and differ from the compiled shape where an e
   const ModelConfig b4 = parse_config(published(2560, 9728, 36, 32), "config.json");
   CHECK(b4.shape.q_width() == 4096);
   CHECK(b4.shape.parameters(true) == 4'022'468'096);
-  // A cut in layers is the same layer shape: engines take the number at run time.
+  // A cut in layers has the layer shape of the whole: engines take the number of layers at run
+  // time.
   const ModelConfig cut = parse_config(published(1024, 3072, 4, 16), "config.json");
   CHECK(cut.shape.same_layer_shape(kQwen3_0_6B));
 }

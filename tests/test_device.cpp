@@ -33,7 +33,6 @@ DeviceInfo device(int index, const char* name, int major, int minor) {
   d.l2_bytes = 50 << 20;
   d.total_bytes = int64_t{80} << 30;
   d.free_bytes = int64_t{79} << 30;
-  d.cooperative_launch = true;
   return d;
 }
 

@@ -1,4 +1,4 @@
-// The eager baseline on the CPU, and what needs no device.
+// The eager baseline on the CPU, and its parts that need no device.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -46,7 +46,7 @@ TEST_CASE("eager meets the engine contract") {
 
 TEST_CASE("a weight that a file holds misaligned gives the same tokens") {
   const ModelWeights tiny = load_case("tiny").weights;
-  // The embedding 2 bytes off an aligned address.
+  // The embedding lies 2 bytes off an aligned address.
   auto storage = std::make_shared<std::vector<Bf16>>(tiny.embed_tokens.size() + 16);
   Bf16* shifted = storage->data();
   while (reinterpret_cast<uintptr_t>(shifted) % 16 != 2) ++shifted;
@@ -68,7 +68,7 @@ TEST_CASE("eager's memory is stated before it is taken") {
   EagerOptions options;
   options.max_context = 4096;
   const int64_t kv = 4096 * kQwen3_0_6B.kv_bytes_per_position();
-  CHECK(eager_bytes(config, options) == kv);  // CPU weights are the caller's
+  CHECK(eager_bytes(config, options) == kv);  // on a CPU the weights stay the caller's memory
   options.cuda = true;
   CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + kv);
   options.head_fp32 = true;
@@ -88,7 +88,7 @@ TEST_CASE("the pinned settings are in force and are reported") {
   }
 }
 
-// "cpu_threads=2" out of the settings.
+// Extracts "cpu_threads=2" from the settings.
 std::string cpu_threads() {
   const std::string settings = eager_settings();
   return settings.substr(settings.find("cpu_threads="));
@@ -110,7 +110,7 @@ TEST_CASE("a number of CPU threads holds as long as an engine that asked for it"
   CHECK(cpu_threads() == "cpu_threads=5");
   auto seven = make(7);
   CHECK(cpu_threads() == "cpu_threads=7");
-  five.reset();  // not the newest
+  five.reset();  // an older wish ends and changes nothing
   CHECK(cpu_threads() == "cpu_threads=7");
   seven.reset();
   CHECK(cpu_threads() == before);

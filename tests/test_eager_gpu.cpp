@@ -1,4 +1,4 @@
-// The eager baseline on a GPU: the same list as on the CPU, against the same references.
+// The eager baseline on a GPU: the checks and references of test_eager.
 #include "baselines/eager.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"

@@ -143,7 +143,7 @@ TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
     const bool probes = lane.lane == Lane::kTwinProbes || lane.lane == Lane::kPlainProbes;
     for (const std::string& name : split(lane.fails)) {
       INFO(name);
-      CHECK((probes ? is_probe(name) : check_from_name(name).has_value()));
+      CHECK((probes ? is_probe(name) : enum_from_text(Tag<Check>(), name).has_value()));
     }
   }
 }

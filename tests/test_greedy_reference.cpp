@@ -1,7 +1,5 @@
-// The reader of reference files: the committed ones are good, and every single defect is refused by
-// name.
-#include <unistd.h>
-
+// The reader of reference files: the committed files are good, and each defect is refused with the
+// name of its field.
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -13,35 +11,23 @@
 #include "references/greedy_reference.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
 
 using namespace mkbench;
+using mkbench::testing::TemporaryFolder;
+using mkbench::testing::write_file;
 using nlohmann::json;
 
 namespace {
 
-// A folder of this process that goes with it.
-class Scratch {
- public:
-  Scratch()
-      : path_(std::filesystem::temp_directory_path() /
-              ("mkbench-ref-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  std::filesystem::path write(const std::string& text) const {
-    const auto file = path_ / "reference.json";
-    std::ofstream(file, std::ios::binary) << text;
-    return file;
-  }
-  const std::filesystem::path& path() const { return path_; }
+const std::filesystem::path& scratch() {
+  static const TemporaryFolder folder;
+  return folder.path();
+}
 
- private:
-  std::filesystem::path path_;
-};
-
-const Scratch& scratch() {
-  static const Scratch folder;
-  return folder;
+std::filesystem::path written(const std::string& text) {
+  write_file(scratch() / "reference.json", text);
+  return scratch() / "reference.json";
 }
 
 std::filesystem::path committed(const std::string& name) {
@@ -50,9 +36,8 @@ std::filesystem::path committed(const std::string& name) {
   return files.front();
 }
 
-double bf16_step(double x) { return std::exp2(std::floor(std::log2(x)) - 7); }
-
-// One strict and one near-tie prompt of `tiny` with three steps each, made consistent again.
+// A reference with one strict and one near-tie prompt of `tiny`, cut to three steps each and made
+// consistent again.
 json small() {
   std::ifstream file(committed("tiny"));
   json document = json::parse(file);
@@ -95,11 +80,25 @@ std::string refusal(const std::filesystem::path& path) {
 }
 
 struct Defect {
-  std::string field;  // that the message must name
+  std::string field;  // the message must name it
   std::function<void(json&)> plant;
 };
 
 json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<size_t>(i)]; }
+
+// Moves the other ids of the top away from the truth's id until the margin of a step is so many
+// times tau.
+void set_margin(json& d, double taus) {
+  json& s = step(d);
+  const double margin =
+      taus * (d["summary"]["D"].get<double>() + bf16_step(s["max_abs"].get<double>()));
+  const double top = s["top_logits"][0].get<double>(), second = s["top_logits"][1].get<double>();
+  for (size_t i = 1; i < s["top_logits"].size(); ++i) {
+    s["top_logits"][i] = s["top_logits"][i].get<double>() + (top - margin) - second;
+  }
+  s["margin"] = margin;
+  s["decided"] = taus > 1;
+}
 
 std::vector<Defect> file_defects() {
   return {
@@ -144,6 +143,13 @@ std::vector<Defect> step_defects() {
       {"steps[1].top_logits", [](json& d) { step(d)["top_logits"].push_back(-100.0); }},
       {"steps[1].top_logits[3]",
        [](json& d) { std::swap(step(d)["top_logits"][2], step(d)["top_logits"][3]); }},
+      // Of equal logits the lower id comes first.
+      {"steps[1].top_logits[3]",
+       [](json& d) {
+         json& ids = step(d)["top_ids"];
+         if (ids[2] < ids[3]) std::swap(ids[2], ids[3]);
+         step(d)["top_logits"][3] = step(d)["top_logits"][2];
+       }},
       {"steps[1].top_logits[0]", [](json& d) { step(d)["top_logits"][0] = "NaN"; }},
       {"steps[1].logsumexp", [](json& d) { step(d)["logsumexp"] = nullptr; }},
       {"steps[1].mean", [](json& d) { step(d).erase("mean"); }},
@@ -164,7 +170,7 @@ std::vector<Defect> step_defects() {
       {"baseline.error_inf_top", [](json& d) { step(d)["baseline"]["error_inf_top"] = "0"; }},
       {"baseline.kl", [](json& d) { step(d)["baseline"]["kl"] = nullptr; }},
       {"baseline.pairwise", [](json& d) { step(d)["baseline"]["pairwise"] = 0.49; }},
-      // A strict prompt with a margin that rounding could overturn.
+      // A strict prompt whose margin rounding could overturn.
       {"steps[1].margin",
        [](json& d) {
          json& s = step(d);
@@ -172,10 +178,12 @@ std::vector<Defect> step_defects() {
          s["top_logits"][1] = s["top_logits"][0].get<double>() - 0.001;
          s["decided"] = false;
        }},
+      // Decided, and yet too close to be strict: between tau and 2 tau.
+      {"steps[1].margin", [](json& d) { set_margin(d, 1.5); }},
   };
 }
 
-// Row C22: logits made in low precision are no truth.
+// Logits that were made in low precision are no truth.
 std::vector<Defect> truth_defects() {
   const auto truth = [](json& d) -> json& { return d["capture"]["truth"]; };
   return {
@@ -195,7 +203,7 @@ void check_all(const std::vector<Defect>& defects) {
   for (const Defect& defect : defects) {
     json bad = good;
     defect.plant(bad);
-    const auto path = scratch().write(bad.dump());
+    const auto path = written(bad.dump());
     const std::string message = refusal(path);
     INFO(defect.field << " <- " << message);
     CHECK(message.find(path.string()) == 0);
@@ -231,7 +239,7 @@ TEST_CASE("the committed references are read whole, and keep the promises of the
         ++steps;
       }
     }
-    CHECK(ratio > 4);  // the rule at which training stopped
+    CHECK(ratio > 4);  // training stopped by this rule
     CHECK(near_ties >= 1);
     CHECK(longest > 512);  // more than one prefill chunk
     CHECK(estimate / steps == Approx(1).margin(0.2));
@@ -252,11 +260,13 @@ TEST_CASE("the published continuations of the real model are ids only") {
   for (size_t i = 0; i < 5; ++i) CHECK(a.steps[i].token == b.steps[i].token);
   CHECK(a.steps[5].token == 15344);
   CHECK(b.steps[5].token == 9625);
-  check_reference_weights(r, ModelWeights{});  // matches all weights
 }
 
 TEST_CASE("every defect is refused with path and field") {
-  CHECK(refusal(scratch().write(small().dump())) == "accepted");
+  CHECK(refusal(written(small().dump())) == "accepted");
+  json wide = small();
+  set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
+  CHECK(refusal(written(wide.dump())) == "accepted");
   SECTION("of the file") { check_all(file_defects()); }
   SECTION("of a step") { check_all(step_defects()); }
   SECTION("of the truth") { check_all(truth_defects()); }
@@ -265,7 +275,7 @@ TEST_CASE("every defect is refused with path and field") {
 TEST_CASE("what is not a JSON document is refused") {
   const std::string good = small().dump();
   const auto refused = [](const std::string& text) {
-    const auto path = scratch().write(text);
+    const auto path = written(text);
     const std::string message = refusal(path);
     INFO(message);
     CHECK(message.find(path.string()) == 0);
@@ -282,44 +292,25 @@ TEST_CASE("what is not a JSON document is refused") {
   text = good;
   text.insert(1, "\"token_only\":true,");  // a duplicate key would hide the second value
   refused(text);
-  CHECK(refusal(scratch().path() / "absent.json").find("absent.json") != std::string::npos);
-  CHECK(refusal(scratch().path()) != "accepted");
+  CHECK(refusal(scratch() / "absent.json").find("absent.json") != std::string::npos);
+  CHECK(refusal(scratch()) != "accepted");
 }
 
 TEST_CASE("a token-only file needs a provenance, and no logits") {
   std::ifstream file(committed("Qwen/Qwen3-0.6B"));
   const json good = json::parse(file);
-  CHECK(refusal(scratch().write(good.dump())) == "accepted");
+  CHECK(refusal(written(good.dump())) == "accepted");
   json bad = good;
   bad["capture"]["provenance"] = "";
-  CHECK(refusal(scratch().write(bad.dump())).find("capture.provenance: is empty") !=
-        std::string::npos);
+  CHECK(refusal(written(bad.dump())).find("capture.provenance: is empty") != std::string::npos);
   bad = good;
-  bad["token_only"] = false;  // claims logits that it does not have
-  CHECK(refusal(scratch().write(bad.dump())).find("capture.truth") != std::string::npos);
-}
-
-TEST_CASE("a reference of other weights is refused with both hashes") {
-  const GreedyReference r = read_reference(committed("tiny"));
-  ModelWeights weights;
-  weights.name = "tiny";
-  weights.sha256 = r.weights_sha256;
-  check_reference_weights(r, weights);
-  weights.sha256[0] = weights.sha256[0] == '0' ? '1' : '0';
-  try {
-    check_reference_weights(r, weights);
-    FAIL("accepted");
-  } catch (const Error& e) {
-    const std::string message = e.what();
-    CHECK(e.kind() == ErrorKind::kInvalidReference);
-    CHECK(message.find(r.weights_sha256) != std::string::npos);
-    CHECK(message.find(weights.sha256) != std::string::npos);
-  }
+  bad["token_only"] = false;  // the file claims logits that it does not have
+  CHECK(refusal(written(bad.dump())).find("capture.truth") != std::string::npos);
 }
 
 TEST_CASE("the manifest beside a reference says which bytes it has") {
-  const auto file = scratch().write(small().dump());
-  const auto manifest = scratch().path() / "manifest.json";
+  const auto file = written(small().dump());
+  const auto manifest = scratch() / "manifest.json";
   const std::string found = read_reference(file).sha256;
   CHECK(found == sha256_file(file));
   const auto listed = [&](const json& entry) {
@@ -339,7 +330,8 @@ TEST_CASE("the manifest beside a reference says which bytes it has") {
   std::ofstream(manifest) << R"({"files": {}})";
   CHECK(refusal(file).find("'reference.json' is not listed") != std::string::npos);
   std::filesystem::remove(manifest);
-  // Ours are refused without one: whoever swaps a reference could drop the list too.
+  // References of our own models are refused without a manifest: a swap of the reference could come
+  // with the removal of the manifest.
   try {
     read_reference(file, true);
     FAIL("accepted");
@@ -372,7 +364,7 @@ TEST_CASE("references are found by the model's name") {
   CHECK(find_references(data_dir(), "synthetic:deep").empty());
   CHECK(find_references(data_dir(), "no-such-model").empty());
   CHECK(find_references(data_dir(), "/somewhere/tiny")
-            .empty());  // a folder of that name is another model
+            .empty());  // a model given by its path has no references
   CHECK(find_references(data_dir(), "../data/tiny").empty());
   CHECK(find_references(data_dir(), "").empty());
 }

@@ -1,5 +1,5 @@
-// The host twin as an engine: contract, schedule, isolation, watchdog. What its numbers are worth
-// stands in test_host_twin_truth.cpp.
+// The host twin as an engine: contract, schedule, isolation, watchdog. test_host_twin_truth.cpp
+// compares its numbers with the oracle.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -18,8 +18,8 @@
 namespace mkbench {
 namespace {
 
-// Nothing divides anything: heads of 10, 3 query heads a kv head, widths that leave tails in every
-// inner loop.
+// A shape of which no dimension divides another: heads of 10, 3 query heads a kv head, widths that
+// leave a tail in every inner loop.
 constexpr ModelShape kOdd{.hidden = 20,
                           .intermediate = 36,
                           .layers = 3,
@@ -60,7 +60,7 @@ Run prefill_and_decode(Engine& e, const std::vector<int32_t>& prompt, int n) {
   return run;
 }
 
-// Runs `work`, which must throw; returns kind and message of what it threw.
+// Runs `work`, which must throw, and returns kind and message of the error.
 template <class Work>
 std::pair<ErrorKind, std::string> error_of(Work work) {
   try {
@@ -108,8 +108,8 @@ TEST_CASE("block counts agree: bit for bit with one split, in tokens with more",
   for (const int blocks : {2, 3, 8, 16, 128}) {
     const Run other = run(blocks);
     INFO("blocks " << blocks);
-    // Up to 32 positions there is one split: no sum of the forward pass then depends on the
-    // partition.
+    // Up to 32 positions there is one split, so no sum of the forward pass depends on the number of
+    // blocks.
     const auto same = std::mismatch(one.logits.begin(), one.logits.end(), other.logits.begin());
     REQUIRE(same.first - one.logits.begin() >= 32 * kOdd.vocab);
     REQUIRE(other.tokens == one.tokens);
@@ -208,7 +208,7 @@ TEST_CASE("another thread sees where a running decode is", "[host_twin]") {
   });
   e->set_pending(1);
   e->decode(300);
-  // The last step's location stays readable, so even a watcher that ran late sees one.
+  // The last step's location stays readable, so even a watcher thread that starts late finds one.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   done = true;
   watcher.join();
@@ -241,8 +241,8 @@ TEST_CASE("poison is never read, and restore goes back to the same bits", "[host
   const std::vector<int32_t> prompt = random_ids(33, 4);
   const auto e = make();
   const Run clean = prefill_and_decode(*e, prompt, 100);
-  // Rows of the longer sequence are left above the position unless poison() takes them: both ways,
-  // same bits.
+  // The longer sequence leaves rows above the position, which poison() overwrites. The bits are the
+  // same with and without poison().
   for (const bool poisoned : {false, true}) {
     e->reset();
     if (poisoned) e->poison();
@@ -272,12 +272,12 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   REQUIRE(kind == ErrorKind::kBadInput);
   REQUIRE(message.find("snapshot at position 32, sequence at 0") != std::string::npos);
   std::vector<int32_t> ids = random_ids(33, 4);
-  ids[31] = (ids[31] + 1) % kOdd.vocab;  // the last row alone differs
+  ids[31] = (ids[31] + 1) % kOdd.vocab;  // only the last row differs
   e->prefill(ids);
   std::tie(kind, message) = error_of([&] { e->restore(s); });
   REQUIRE(kind == ErrorKind::kIntegrity);
   REQUIRE(message.find("not those of the snapshot") != std::string::npos);
-  REQUIRE(e->position() == 32);  // refused before anything changed
+  REQUIRE(e->position() == 32);  // refused before any state changed
 }
 
 TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]") {
@@ -300,7 +300,7 @@ TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]"
       INFO(message);
       REQUIRE(kind == ErrorKind::kHang);
       REQUIRE(elapsed >= std::chrono::milliseconds(60));
-      REQUIRE(elapsed < std::chrono::seconds(5));  // 60 ms and what a loaded machine adds
+      REQUIRE(elapsed < std::chrono::seconds(5));  // 60 ms, and more on a loaded machine
       REQUIRE(message.find("block " + std::to_string(missing) +
                            " did not arrive after phase attention, layer 2, position 19") !=
               std::string::npos);
@@ -308,7 +308,7 @@ TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]"
       REQUIRE(e->progress().position == 19);
       REQUIRE(e->progress().layer == 2);
       REQUIRE(e->progress().phase == "attention");
-      // Nothing runs on what an aborted launch left; after reset() everything does.
+      // After an aborted launch every call is refused until reset().
       REQUIRE(error_of([&] { e->decode(1); }).second.find("reset() first") != std::string::npos);
       REQUIRE(error_of([&] { e->prefill(prompt); }).first == ErrorKind::kRuntime);
       e->reset();
@@ -335,9 +335,9 @@ TEST_CASE("bad input is refused before any work", "[host_twin]") {
     require_bad_input([&] { e->decode(n); }, n < 1 ? "n = " : "max_context is 300");
   }
   require_bad_input([&] { e->prefill(random_ids(301, 1)); }, "max_context is 300");
-  REQUIRE(e->launch_count() == 1);  // the one good prefill
+  REQUIRE(e->launch_count() == 1);  // the prefill of `ok`
   REQUIRE(e->position() == 1);
-  REQUIRE(e->decode(299).size() == 299);  // to the very last position
+  REQUIRE(e->decode(299).size() == 299);  // to the last position
   require_bad_input([&] { e->decode(1); }, "position 300 + 1 steps");
 
   const auto with = [](HostTwinOptions o) { return [o] { make_host_twin(odd_model(), o); }; };
@@ -355,7 +355,7 @@ TEST_CASE("bad input is refused before any work", "[host_twin]") {
   require_bad_input([&] { make_host_twin(w, {.max_context = 9}); }, "2 layers");
 }
 
-// The odd model with rows of its LM head edited: rows[i] = factor * rows[j].
+// The odd model with one row of its LM head edited: row `to` = factor * row `from`.
 ModelWeights with_head_row(int to, int from, float factor) {
   ModelWeights w = odd_model();
   auto head =
@@ -391,7 +391,7 @@ TEST_CASE("a NaN logit is never outvoted", "[host_twin]") {
                                     {.max_context = 20, .blocks = blocks, .threads = 1});
       std::vector<float> logits(2 * kOdd.vocab);
       e->set_pending(3);
-      // Free running: the id -1 has no embedding, so the next step is NaN throughout.
+      // Free running: the id -1 embeds as NaN, so all logits of the next step are NaN.
       REQUIRE(e->decode(2, nullptr, logits.data()) == std::vector<int32_t>{-1, -1});
       for (int i = 0; i < kOdd.vocab; ++i) {
         REQUIRE(std::isnan(logits[i]) == (i == row));

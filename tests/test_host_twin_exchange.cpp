@@ -17,15 +17,16 @@ namespace {
 
 constexpr int kStallMs = 60000;  // no test may reach it, even on a loaded machine
 
-// What the blocks of a test share: each writes its own slot, all read all slots after the exchange.
+// Memory that the blocks of a test share: each writes its own slot, and all read all slots after
+// the exchange.
 struct Board {
   std::vector<int> slots;
-  std::vector<int> violations;  // by block: slots seen that were not of the same round
+  std::vector<int> violations;  // of each block: slots that it saw in a state of another round
   std::vector<int> finished;
   explicit Board(int blocks) : slots(blocks), violations(blocks), finished(blocks) {}
 };
 
-// Counts the living, so that a test sees whether an abandoned coroutine was destroyed.
+// Counts its instances, so that a test sees whether an abandoned coroutine was destroyed.
 struct Guard {
   explicit Guard(int* count) : count_(count) { ++*count_; }
   ~Guard() { --*count_; }
@@ -37,7 +38,7 @@ BlockTask rounds(Board& board, Exchange& exchange, int block, int count) {
     board.slots[block] = round;
     co_await exchange.arrive(block);
     for (const int slot : board.slots) board.violations[block] += slot != round;
-    // Nobody may write the next round before all have read this one.
+    // No block may write the next round before all have read this one.
     co_await exchange.arrive(block);
   }
   board.finished[block] = 1;
@@ -57,7 +58,7 @@ TEST_CASE("an exchange lets nobody pass before all have arrived", "[exchange]") 
       Scheduler scheduler(threads);
       Exchange exchange(blocks);
       Board board(blocks);
-      // Several launches on one counter: epochs go on growing.
+      // Several launches on one counter: epochs keep growing from launch to launch.
       constexpr int kLaunches = 3, kRounds = 40;
       for (int launch = 0; launch < kLaunches; ++launch) {
         std::vector<BlockTask> tasks;
@@ -102,7 +103,7 @@ TEST_CASE("a block that never arrives is named, and abandoned coroutines are des
       for (const int n : counts) living += n;
       REQUIRE(living == 0);
     }
-    // The same threads and the restarted exchange run the next launch.
+    // The next launch runs on these threads and the restarted exchange.
     exchange.restart();
     Board board(6);
     std::vector<BlockTask> tasks;
@@ -144,7 +145,7 @@ TEST_CASE("inner loops agree with double precision for every tail length", "[vec
       for (size_t i = 0; i < w.size(); ++i) w[i] = to_bf16(testing::normal_at(1, i));
       for (int c = 0; c < cols; ++c) x[c] = testing::normal_at(2, c);
       for (int r = 0; r < kRows; ++r) p[r] = testing::normal_at(3, r);
-      const Bf16* rows = w.data() + 1;  // at an odd multiple of two bytes, as a file may hold it
+      const Bf16* rows = w.data() + 1;  // at an odd multiple of two bytes, as in a mapped file
       ops->matvec(rows, kRows, cols, x.data(), y.data());
       ops->weighted_sum(rows, kRows, cols, p.data(), acc.data());
       INFO("cols " << cols);

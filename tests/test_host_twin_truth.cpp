@@ -1,11 +1,11 @@
 // The host twin against the fp32 oracle: odd shapes with random weights, and both trained tiny
 // checkpoints.
 //
-// What separates the two is the KV cache's bf16 (8 significant bits, at most 2^-8 relative a value)
-// and the order of sums. Measured with these inputs (x86-64 with AVX2): random weights worst step
-// 0.0036, rms 0.0010; tiny and tiny-untied to length 1,025 worst 0.0120, rms 0.0022; their first
-// layer alone to length 4,096 worst 0.0011, rms 0.0005; hidden states 0.0023. Planted faults: rms
-// 0.41 to 0.83.
+// Twin and oracle differ by the KV cache's bf16 (8 significant bits, at most 2^-8 relative a value)
+// and by the order of sums. Measured relative errors of logits with these inputs (x86-64 with
+// AVX2): random weights worst step 0.0036, rms 0.0010; tiny and tiny-untied to length 1,025 worst
+// 0.0120, rms 0.0022; their first layer alone to length 4,096 worst 0.0011, rms 0.0005; hidden
+// states 0.0023. With planted faults: rms 0.41 to 0.83.
 #include "kernels/host_twin/host_twin.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
@@ -16,8 +16,8 @@ namespace {
 using namespace testing;
 
 TEST_CASE("host twin agrees with the oracle on odd shapes", "[host_twin][oracle]") {
-  // hidden, intermediate, layers, heads, kv_heads, head_dim, vocab: tails everywhere, no GQA, one
-  // kv head.
+  // hidden, intermediate, layers, heads, kv_heads, head_dim, vocab: a shape with tails in all
+  // loops, one without GQA, one with a single kv head.
   for (const ModelShape shape :
        {ModelShape{20, 36, 3, 6, 2, 10, 97}, ModelShape{64, 96, 2, 4, 4, 16, 131},
         ModelShape{48, 80, 2, 3, 1, 32, 61}}) {
@@ -49,8 +49,8 @@ TEST_CASE("KV rows are the oracle's, rounded to bf16", "[host_twin][oracle]") {
     const auto wanted = oracle.kv_row(0, position);
     REQUIRE(found.size() == wanted.size());
     for (size_t i = 0; i < found.size(); ++i) {
-      // Half a step of bf16, and fp32's own noise, which may tip a rounding. Layer 0 has no other
-      // error.
+      // Layer 0 has no other errors than half a step of bf16 and the noise of fp32, which may turn
+      // a rounding the other way.
       REQUIRE(std::abs(found[i] - wanted[i]) <= 0x1.01p-8f * std::abs(wanted[i]) + 1e-6f);
     }
     REQUIRE(relative_error(e->kv_row(2, position).value(), oracle.kv_row(2, position)) <= 0.01);

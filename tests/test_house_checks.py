@@ -1,6 +1,7 @@
 """The checks of the tree hold on this tree, and each of them can fail: violations are planted."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -17,6 +18,7 @@ import evidence_lines  # noqa: E402
 import check_includes  # noqa: E402
 import check_torch_architectures  # noqa: E402
 import check_tree  # noqa: E402
+import mutants  # noqa: E402
 import source_hash  # noqa: E402
 import tracked_files  # noqa: E402
 
@@ -112,7 +114,7 @@ class Tree(unittest.TestCase):
 
 
 class TemporaryTree(unittest.TestCase):
-    """A git tree of two covered files and one that is not."""
+    """A git tree of two files that the speed hash covers and one that no hash covers."""
 
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -160,53 +162,70 @@ class CheckFiles(TemporaryTree):
 
 
 class SourceHash(TemporaryTree):
+    def setUp(self):
+        super().setUp()
+        self.write("references/qwen3.h", "shape")
+        self.track()
+
+    def hash(self):
+        return source_hash.source_hash("speed", self.root)
+
     def test_changes_of_covered_files_are_seen(self):
-        seen = {source_hash.source_hash(self.root)}
-        for path, text in [
-            ("kernels/plain/a.cu", "kerneL"),        # bytes
-            ("kernels/plain/a.cu", "kerneL;"),       # size
-            ("kernels/plain/b.cu", ""),              # another file, empty
-            ("harness/judge/judge.cpp", "judge"),
-            ("harness/measure/clock.cpp", "clock"),
-            ("harness/host/host.cpp", "host"),
-            ("baselines/eager.cpp", "eager"),
-            ("references/model_row.h", "shape"),
-            ("CMakeLists.txt", "project2"),
+        before = source_hash.source_hashes(self.root)
+        seen = set(before.values())
+        for path, text, kinds in [
+            ("kernels/plain/a.cu", "kerneL", "speed"),        # bytes
+            ("kernels/plain/a.cu", "kerneL;", "speed"),       # size
+            ("kernels/plain/b.cu", "", "speed"),              # another file, empty
+            ("harness/measure/clock.cpp", "clock", "speed"),
+            ("harness/host/blocks.cpp", "blocks", "speed"),
+            ("harness/judge/judge.cpp", "judge", "judgement"),
+            ("harness/host/gate.cpp", "gate", "judgement"),
+            ("baselines/eager.cpp", "eager", "judgement"),
+            ("references/qwen3.h", "shapes", "judgement"),
+            ("harness/host/new.cpp", "new", "speed judgement"),
+            ("CMakeLists.txt", "project2", "speed judgement"),
         ]:
             self.write(path, text)
             self.track()
-            now = source_hash.source_hash(self.root)
-            self.assertNotIn(now, seen, path)
-            seen.add(now)
+            now = source_hash.source_hashes(self.root)
+            self.assertEqual({k for k in now if now[k] != before[k]}, set(kinds.split()), path)
+            self.assertFalse({now[k] for k in kinds.split()} & seen, path)
+            seen |= set(now.values())
+            before = now
+
+    def test_a_name_that_is_no_hash(self):
+        with self.assertRaisesRegex(SystemExit, "no file that 'sped' covers; the hashes are speed, judgement"):
+            source_hash.source_hash("sped", self.root)
 
     CODE = 'f("a // b", \'/\', 1\'000);  // why\n\n/* of\n all */ g( R"x(  // kept)x");\n'
 
     def test_comments_and_blanks_of_code_do_not_matter(self):
         self.write("kernels/plain/a.cu", self.CODE)
-        before = source_hash.source_hash(self.root)
+        before = self.hash()
         for a, b in (("  // why", " // another reason"), ("/* of\n all */ ", ""), ("\n\n", "\n"), ("\n\n", "\n   \n\n"),
                      ("  // why", ""), ("g( ", "g(  ")):
             self.write("kernels/plain/a.cu", self.CODE.replace(a, b))
-            self.assertEqual(source_hash.source_hash(self.root), before, (a, b))
+            self.assertEqual(self.hash(), before, (a, b))
         seen = {before}
         for a, b in (("a // b", "a // c"), ("a // b", "a  // b"), ("'/'", "'*'"), ("1'000", "1'001"), ("(  // kept", "( // kept"),
                      ("(  // kept", "(  // keep"), ("f(", "h("), ("\n\n", "")):
             self.write("kernels/plain/a.cu", self.CODE.replace(a, b))
-            now = source_hash.source_hash(self.root)
+            now = self.hash()
             self.assertNotIn(now, seen, (a, b))
             seen.add(now)
         self.write("kernels/plain/a.cu", self.CODE)
         self.write("CMakeLists.txt", "project # why")  # no C++: every byte counts
-        self.assertNotEqual(source_hash.source_hash(self.root), before)
+        self.assertNotEqual(self.hash(), before)
 
     def test_a_renamed_file_is_seen(self):
-        before = source_hash.source_hash(self.root)
+        before = self.hash()
         (self.root / "kernels/plain/a.cu").rename(self.root / "kernels/plain/z.cu")
         self.track()
-        self.assertNotEqual(source_hash.source_hash(self.root), before)
+        self.assertNotEqual(self.hash(), before)
 
     def test_other_files_do_not_matter(self):
-        before = source_hash.source_hash(self.root)
+        before = self.hash()
         self.write("README.md", "other words")
         self.write("harness/report/markdown.cpp", "table")
         self.write("tests/a.cpp", "test")
@@ -214,43 +233,51 @@ class SourceHash(TemporaryTree):
         self.write(".gitignore", "*.orig\n")
         self.track()
         self.write("kernels/plain/a.cu.orig", "ignored")
-        self.assertEqual(source_hash.source_hash(self.root), before)
+        self.assertEqual(self.hash(), before)
 
     def test_a_new_file_counts_before_it_is_added(self):
-        before = source_hash.source_hash(self.root)
+        before = self.hash()
         self.write("kernels/ring/new.cu", "kernel")
-        untracked = source_hash.source_hash(self.root)
+        untracked = self.hash()
         self.assertNotEqual(untracked, before)
         self.track()
-        self.assertEqual(source_hash.source_hash(self.root), untracked)
+        self.assertEqual(self.hash(), untracked)
 
     def test_the_value_is_what_the_documentation_says(self):
         import hashlib
         want = hashlib.sha256(b"CMakeLists.txt\x007\x00project"
                               b"kernels/plain/a.cu\x006\x00kernel").hexdigest()
-        self.assertEqual(source_hash.source_hash(self.root), want)
+        self.assertEqual(self.hash(), want)
 
     def test_an_exported_tree_has_the_same_hash(self):
-        before = source_hash.source_hash(self.root)
+        before = self.hash()
         (self.root / ".git").rename(self.root.parent / (self.root.name + ".gone"))
         self.addCleanup(lambda: __import__("shutil").rmtree(f"{self.root}.gone"))
         self.write("build/release/kernels/x.cu", "left behind by a build")
-        self.assertEqual(source_hash.source_hash(self.root), before)
+        self.assertEqual(self.hash(), before)
 
     def test_this_tree_is_covered(self):
         covered = [p for p in tracked_files.tracked_files() if source_hash.covered(p)]
         for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/qwen3.h"]:
             self.assertIn(path, covered)
+        for start, _ in source_hash.COVERED:
+            self.assertTrue([p for p in covered if p.startswith(start)], f"no file left of {start}")
         self.assertFalse([p for p in covered if p.startswith(("tests/", "scripts/", "reports/"))])
 
 
 class Evidence(TemporaryTree):
+    def setUp(self):
+        super().setUp()
+        self.write("references/qwen3.h", "shape")
+        self.track()
+
     def evidence(self, **changes):
         self.write("reports/evidence/h200/report.json", "{}")
         folder = self.root / "reports/evidence/h200"
-        # An empty report fails every line, and says so.
-        fields = {"state": "fresh", "reason": "nothing was measured", "gpu": "NVIDIA H200",
-                  "files": ["report.json"], "source_hash": source_hash.source_hash(self.root),
+        # An empty report fails every line, and the evidence lists them.
+        hashes = source_hash.source_hashes(self.root)
+        fields = {**{kind: {"state": "fresh", "reason": "", "source_hash": hashes[kind]} for kind in hashes},
+                  "reason": "nothing was measured", "gpu": "NVIDIA H200", "files": ["report.json"],
                   "table": evidence_lines.share_table(evidence_lines.load_report(folder / "report.json")),
                   "unmet": evidence_lines.check_files(folder).failed(), **changes}
         self.write("reports/evidence/h200/evidence.json", json.dumps(fields))
@@ -265,9 +292,12 @@ class Evidence(TemporaryTree):
         self.assertEqual(self.findings(), "")
 
     def test_fresh_of_other_code(self):
-        self.evidence()
-        self.write("kernels/plain/a.cu", "changed since")
-        self.assertIn("state is fresh, but", self.findings())
+        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/qwen3.h", "judgement")):
+            self.evidence()
+            self.write(path, "changed since")
+            found = self.findings()
+            self.assertIn(f"{kind}: state is fresh, but", found)
+            self.assertEqual(found.count("state is fresh, but"), 1)
 
     def test_fresh_owns_up_to_what_fails(self):
         self.evidence(reason="")
@@ -276,15 +306,17 @@ class Evidence(TemporaryTree):
         self.assertIn("fails and is not listed as unmet: full size: verdict", self.findings())
 
     def test_stale_needs_a_reason(self):
-        self.evidence(state="stale", source_hash="0" * 64, reason="")
-        self.assertIn("no reason", self.findings())
-        self.evidence(state="stale", source_hash="0" * 64, reason="comments changed in kernels/")
-        self.assertEqual(self.findings(), "")
+        for kind in source_hash.KINDS:
+            self.evidence(**{kind: {"state": "stale", "source_hash": "0" * 64, "reason": " "}})
+            self.assertIn(f"{kind}: state is stale and no reason", self.findings())
+            self.evidence(**{kind: {"state": "stale", "source_hash": "0" * 64, "reason": "the judge changed"}})
+            self.assertEqual(self.findings(), "")
 
     def test_defects(self):
         for changes, wanted in [
-            ({"state": "good"}, "wanted fresh or stale"),
-            ({"source_hash": None}, "source_hash: found None"),
+            ({"speed": {"state": "good", "reason": "", "source_hash": ""}}, "speed: state: found 'good', wanted fresh"),
+            ({"judgement": {"state": "stale", "reason": ""}}, "judgement.source_hash: found None"),
+            ({"judgement": None}, "judgement: found None"),
             ({"files": ["gone.json"]}, "gone.json is not there"),
             ({"files": []}, "empty"),
         ]:
@@ -310,6 +342,40 @@ class TorchArchitectures(unittest.TestCase):
         self.assertTrue(supported((13, 0), ["compute_90"]))
         self.assertTrue(supported((9, 0), ["sm_90a"]))
         self.assertFalse(supported((10, 3), ["sm_100a"]))
+
+
+class MutantTable(unittest.TestCase):
+    """The rows of scripts/mutants.py, as far as they can be read without building anything."""
+
+    def test_this_tree(self):
+        rows = mutants.read_rows()
+        self.assertEqual(mutants.findings_of(rows), [])
+        real = [row for row in rows if not row.equivalent]
+        self.assertGreaterEqual(len(real), 80)
+        for room in ("measure", "judge", "report", "references", "parent", "host"):
+            self.assertGreaterEqual(sum(row.room == room for row in real), 10, room)
+
+    def test_bad_rows_are_found(self):
+        row = mutants.read_rows()[0]
+        for change, wanted in [({"old": "no such text"}, "found 0 times"), ({"old": "e"}, "times, wanted once"),
+                               ({"new": row.old}, "changes nothing"), ({"file": "harness/none.cpp"}, "wanted a .cpp"),
+                               ({"file": "README.md"}, "wanted a .cpp")]:
+            with self.subTest(**change):
+                found = mutants.findings_of([dataclasses.replace(row, **change)])
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(wanted, found[0])
+        self.assertEqual(len(mutants.findings_of([row, row])), 1)
+
+    def test_survivors_and_wrong_rows_fail_the_run(self):
+        row = mutants.read_rows()[0]
+        other = dataclasses.replace(row, equivalent="why")
+        killed = [mutants.Outcome(row, "", killed=True)] * 19
+        for last, code in [(mutants.Outcome(row, "", killed=True), 0), (mutants.Outcome(row, ""), 0),
+                           (mutants.Outcome(row, "", wrong=True), 1), (mutants.Outcome(other, ""), 0),
+                           (mutants.Outcome(other, "", killed=True, wrong=True), 1)]:
+            self.assertEqual(mutants.exit_code([*killed, last]), code, last)
+        self.assertEqual(mutants.exit_code(killed[:18] + [mutants.Outcome(row, "")]), 1)
+        self.assertEqual(mutants.exit_code([]), 1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each thing that must
-hold can fail it."""
+"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each line can fail."""
 
 import copy
 import json
@@ -16,7 +15,7 @@ import check_evidence  # noqa: E402
 import check_report  # noqa: E402
 import evidence_lines  # noqa: E402
 import evidence_logs  # noqa: E402
-from report_support import CEILING, HASH, Folder, case, engine, prefill, report, synthetic  # noqa: E402
+from report_support import CEILING, HASHES, Folder, case, engine, prefill, report, synthetic  # noqa: E402
 
 
 class Cpu(Folder):
@@ -62,7 +61,7 @@ class Cpu(Folder):
 
 
 def gate_run(model, steps):
-    """What `mkbench parity` wrote: nothing is timed."""
+    """A report of `mkbench parity`, in which nothing is timed."""
     engines = [engine(n, timed=False) for n in ("eager", "ring", "plain")]
     for judged in engines:
         judged["parity"].update({
@@ -106,26 +105,26 @@ class Gpu(Folder):
         self.put("gpu_check.log", self.LOG)
 
     def collect(self):
-        # Plots have tests of their own, and these reports have nothing to plot.
-        with unittest.mock.patch.multiple(check_report, draw_plots=lambda _: None, source_hash=lambda: HASH):
+        # No plots are drawn: they have tests of their own, and these reports have nothing to plot.
+        with unittest.mock.patch.multiple(check_report, draw_plots=lambda _: None, source_hashes=lambda: HASHES):
             check_report.collect(self.out)
         return self.out / "evidence"
 
     def failed(self):
-        return check_evidence.check_path(self.collect(), HASH).failed()
+        return check_evidence.check_path(self.collect(), HASHES).failed()
 
     def expect_failure(self, *parts):
-        """One failing line for each part, in any order, and none beside them."""
+        """Wants one failing line for each part, in any order, and no other."""
         failed = self.failed()
         self.assertEqual(len(failed), len(parts), failed)
         for part in parts:
             self.assertTrue([line for line in failed if part in line], f"{part} is not in {failed}")
-        # The evidence owns up to them, and CI asks for a reason.
-        findings = check_evidence.check_folder(self.out / "evidence", HASH)
+        # The evidence lists the failing lines, and the check of CI asks for a reason.
+        findings = check_evidence.check_folder(self.out / "evidence", HASHES)
         self.assertEqual(findings, ["evidence/evidence.json: lines are unmet and no reason is given"])
 
     def change(self, run, where, name, **fields):
-        """Fields of an engine in the case of `run` whose name holds `where`."""
+        """Changes fields of the engine `name` (of the case, if None) in the case of `run` whose name holds `where`."""
         changed = copy.deepcopy(getattr(self, run))
         found = next(c for c in changed["cases"] if where in c["name"])
         found = found if name is None else next(e for e in found["engines"] if e["name"] == name)
@@ -146,7 +145,7 @@ class Gpu(Folder):
     def test_good_writes_evidence_that_its_check_takes(self):
         self.assertEqual(self.failed(), [])
         evidence = self.out / "evidence"
-        self.assertEqual(check_evidence.check_folder(evidence, HASH), [])
+        self.assertEqual(check_evidence.check_folder(evidence, HASHES), [])
         written = json.loads((evidence / "evidence.json").read_text())
         self.assertEqual((written["gpu"], written["unmet"]), ("NVIDIA H200", []))
         self.assertEqual([row["depth"] for row in written["table"]], list(evidence_lines.SHARE_BARS))
@@ -164,13 +163,13 @@ class Gpu(Folder):
             self.expect_failure(f"depth {depth}: ring reaches")
             self.slower(run, where, 0.97 / (bar + 0.002))
             self.assertEqual(self.failed(), [], depth)
-            self.slower(run, where, 0.97 / 1.04)  # faster than what can be read
+            self.slower(run, where, 0.97 / 1.04)  # faster than the memory can be read
             self.expect_failure(f"depth {depth}: ring reaches")
             self.put(f"{run}/report.json", getattr(self, run))
 
     def test_a_failing_row_does_not_hide_the_others(self):
         self.slower("full", "d=0 ", 1.2)
-        lines = check_evidence.check_path(self.collect(), HASH).lines
+        lines = check_evidence.check_path(self.collect(), HASHES).lines
         rows = [line for line in lines if "ring reaches" in line["what"]]
         self.assertEqual([row["holds"] for row in rows], [False] + [True] * 11)
 
@@ -198,8 +197,32 @@ class Gpu(Folder):
 
     def test_wrong_hash(self):
         evidence = self.collect()
-        self.assertEqual(check_evidence.check_path(evidence, "0" * 64).failed(), ["measured on this code"])
-        self.assertIn("state is fresh, but", check_evidence.check_folder(evidence, "0" * 64)[0])
+        for kind in HASHES:
+            tree = {**HASHES, kind: "0" * 64}
+            self.assertEqual(check_evidence.check_path(evidence, tree).failed(), [f"{kind}: measured on this code"])
+            findings = check_evidence.check_folder(evidence, tree)
+            self.assertEqual(len(findings), 1, findings)
+            self.assertIn(f"{kind}: state is fresh, but", findings[0])
+
+    def test_lines_of_a_stale_hash_are_not_recomputed(self):
+        evidence = self.collect()
+        written, merged = (json.loads((evidence / f"{n}.json").read_text()) for n in ("evidence", "report"))
+        for field, value, rests_on in (("receipts_wrong", 1, {"speed", "judgement"}), ("profile", None, {"speed"})):
+            changed = copy.deepcopy(merged)
+            changed["cases"][2]["engines"][1][field] = value
+            (evidence / "report.json").write_text(json.dumps(changed))
+            for stale in (set(), {"speed"}, {"judgement"}, set(HASHES)):
+                states = {kind: {"state": "stale", "reason": "moved", "source_hash": ""} for kind in stale}
+                (evidence / "evidence.json").write_text(json.dumps({**written, **states}))
+                found = check_evidence.check_folder(evidence, HASHES)
+                self.assertEqual(len(found), 0 if stale & rests_on else 1, (field, stale, found))
+
+    def test_what_the_lines_rest_on(self):
+        lines = check_evidence.check_path(self.collect(), HASHES).lines
+        for part, wanted in (("ring reaches", "speed"), ("ablations", "speed"), ("memcheck", "speed"),
+                             ("parity of eager against", "judgement"), ("parity of ring against", "speed judgement"),
+                             ("faster than eager", "speed judgement"), ("fault corpus", "speed judgement")):
+            self.assertEqual({line["rests_on"] for line in lines if part in line["what"]}, {wanted}, part)
 
     def test_evidence_that_was_touched_up(self):
         evidence = self.collect()
@@ -207,14 +230,14 @@ class Gpu(Folder):
         for field, value, part in (("table", [], "table:"), ("unmet", ["tiny: verdict"], "and holds"),
                                    ("unmet", None, "unmet: found None")):
             (evidence / "evidence.json").write_text(json.dumps({**written, field: value, "reason": "none"}))
-            findings = check_evidence.check_folder(evidence, HASH)
+            findings = check_evidence.check_folder(evidence, HASHES)
             self.assertEqual(len(findings), 1, findings)
             self.assertIn(part, findings[0])
         (evidence / "evidence.json").write_text(json.dumps(written))
         merged = json.loads((evidence / "report.json").read_text())
         merged["cases"][0]["engines"][1]["receipts_wrong"] = 1
         (evidence / "report.json").write_text(json.dumps(merged))
-        self.assertIn("not listed as unmet", check_evidence.check_folder(evidence, HASH)[0])
+        self.assertIn("not listed as unmet", check_evidence.check_folder(evidence, HASHES)[0])
 
     def test_r_rms(self):
         self.change("full", "pp512", "ring", parity={"r_rms": 0.067})
@@ -313,7 +336,7 @@ class Gpu(Folder):
         changed = copy.deepcopy(self.deep)
         changed["calibration"]["read_gb_per_s"] = CEILING - 1
         self.put("deep/report.json", changed)
-        self.assertEqual(self.failed(), [])  # one of the runs measured it
+        self.assertEqual(self.failed(), [])  # the ceiling of another run of the report
         changed["cases"][0]["engines"][1]["roofline"]["ceiling_gb_per_s"] = CEILING - 2
         self.put("deep/report.json", changed)
         self.expect_failure("read bandwidth measured in each run")
@@ -338,7 +361,7 @@ class Gpu(Folder):
     def test_gpu_tests(self):
         for junit in (self.JUNIT.replace('failures="0"', 'failures="1"'),
                       self.JUNIT.replace('skipped="0"', 'skipped="1"'), "",
-                      # A part of the tests is not all of them.
+                      # Each test in turn is registered and does not run.
                       *(self.JUNIT.replace(f'"{t}" status="run"', f'"{t}" status="notrun"') for t in self.TESTS),
                       *(self.JUNIT.replace(f'<testcase name="{t}" status="run"/>', "") for t in self.TESTS)):
             self.put("gpu-tests.xml", junit)
@@ -360,7 +383,7 @@ class Gpu(Folder):
                     self.LOG.replace(passed, f"== {step}: not run, the time is used up\n")):
             self.put("gpu_check.log", log)
             self.expect_failure("every step")
-        self.put("gpu_check.log", failed + self.LOG)  # run again, which the line tells
+        self.put("gpu_check.log", failed + self.LOG)  # the repeated step passes, and the line names it
         self.assertEqual(self.failed(), [])
         evidence = json.loads((self.out / "evidence" / "evidence.json").read_text())
         found = [line["found"] for line in evidence["lines"] if line["what"].startswith("every step")]
@@ -389,7 +412,7 @@ class Gpu(Folder):
         for content in ("{}", "[]", "", '{"cases": [{}], "env": {}, "verdict": {"status": "x", "exit_code": 0}}'):
             self.collect()
             self.put("evidence/report.json", content)
-            failed = check_evidence.check_path(self.out / "evidence", HASH).failed()
+            failed = check_evidence.check_path(self.out / "evidence", HASHES).failed()
             self.assertTrue(failed, content)
 
 

@@ -1,5 +1,5 @@
-// Every row of the input tables: a generated folder, load_probe under tight limits, exit code and
-// message.
+// Every row of the input tables: generates a folder, runs load_probe on it under tight limits, and
+// compares exit code and message.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,8 @@ constexpr std::chrono::seconds kTimeLimit{30};
 #else
 constexpr std::chrono::seconds kTimeLimit{5};
 #endif
-// capability.h's numbers: without these two root reads no more than its files' modes allow.
+// Numbers of linux/capability.h: without these two capabilities, root reads only what the modes of
+// its files allow.
 constexpr int kCapDacOverride = 1, kCapDacReadSearch = 2;
 
 struct Outcome {
@@ -150,7 +151,7 @@ TEST_CASE("rows C1-C17: config.json") {
 }
 
 TEST_CASE("every row of the two tables has a case") {
-  // Rows that no loader can judge, and who does.
+  // Rows that no loader can judge, with the check that does.
   const std::map<std::string, std::string> elsewhere = {
       {"C12", "an engine compares the shape with what it was compiled for"},
       {"C14", "the harness compares the wanted context with max_positions and the free memory"}};

@@ -1,4 +1,4 @@
-"""scripts/make_checkpoint.py, small: a text learned here and now, its HF reference, and the gate's verdict on both."""
+"""scripts/make_checkpoint.py on a small model: training, the HF reference, and the gate's verdict on both."""
 
 import importlib.util
 import json
@@ -36,7 +36,7 @@ class MakeCheckpoint(CliTest):
         self.swapped(folder, reference)
 
     def swapped(self, folder, reference):
-        """A reference that was changed after its capture judges nobody, and the folder is not made twice."""
+        """A reference that was changed after its capture is refused, and the folder is not made twice."""
         before = reference.read_text()
         reference.write_text(before.replace('"batch":8', '"batch":9'))
         again = self.folder / "again"

@@ -1,4 +1,4 @@
-"""mkbench_micro's command line, without a GPU: what it lists, that it says why it measures nothing."""
+"""mkbench_micro's command line without a GPU: its list, and why each benchmark is skipped."""
 
 import itertools
 import json
@@ -11,9 +11,6 @@ import unittest
 BINARY = os.environ["MICRO_UNDER_TEST"]
 
 PATTERNS = ("2x16KiB", "3x16KiB", "4x16KiB", "6x16KiB", "4x8KiB", "12x4KiB")
-PROTOCOLS = ("counter", "epoch64", "epoch32_group16", "partial128_group16",
-             "fixed_point/replicas:1", "fixed_point/replicas:4")
-LOADS = ("idle", "load:paced", "load:unpaced")
 PHASES = ("qkv", "attention/context:1024", "attention/context:4096", "attention/context:16384",
           "o_proj", "gate_up", "down", "lm_head")
 RING_CONTEXTS = ("0", "512", "4096")
@@ -21,7 +18,6 @@ ABLATIONS = ("", "/no_waits", "/no_loads")
 NAMES = {
     "read/plain",
     *(f"read/bulk/{pattern}/gap:{gap}" for pattern, gap in itertools.product(PATTERNS, (0, 700))),
-    *(f"exchange/{protocol}/{load}" for protocol, load in itertools.product(PROTOCOLS, LOADS)),
     *(f"phase/{phase}" for phase in PHASES),
     *(f"ring/layers/context:{context}{ablation}"
       for context, ablation in itertools.product(RING_CONTEXTS, ABLATIONS)),
@@ -36,7 +32,7 @@ def micro(*args: str) -> subprocess.CompletedProcess:
 
 
 def plain_name(name: str) -> str:
-    """Without what Google Benchmark appends."""
+    """The name without what Google Benchmark appends."""
     return name.removesuffix("/manual_time")
 
 

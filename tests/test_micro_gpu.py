@@ -1,4 +1,4 @@
-"""A quick subset of mkbench_micro on a GPU: all of it runs, and the figures are possible ones."""
+"""A quick subset of mkbench_micro on a GPU: all of it runs, and every figure is possible."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 BINARY = os.environ["MICRO_UNDER_TEST"]
-SUBSET = ("^(read/(plain|bulk/(3x16KiB|12x4KiB)/)|exchange/|phase/(attention/context:4096|down|lm_head)"
+SUBSET = ("^(read/(plain|bulk/(3x16KiB|12x4KiB)/)|phase/(attention/context:4096|down|lm_head)"
           "|ring/(layers/context:512|lm_head))")
 CANNOT = "cannot run here: "  # e.g. bulk copies before sm_90
 NO_GPU = "no usable GPU: "
@@ -47,37 +47,21 @@ class Figures(unittest.TestCase):
             self.assertTrue(reason.startswith(CANNOT), f"{name}: {reason}")
         self.assertIn("read/plain", self.ran)
         self.assertIn("phase/down", self.ran)
-        if "H200" in self.gpu:  # everything fits there
+        if "H200" in self.gpu:  # a card on which every benchmark can run
             self.assertEqual(self.refused, {})
 
     def test_nothing_reads_faster_than_the_memory(self):
         ceiling = max(b["GB/s"] for b in self.of("read/").values())
         self.assertGreater(ceiling, 100)
         for name, benchmark in {**self.of("phase/"), **self.of("ring/")}.items():
-            if "GB/s" in benchmark:  # a run without loads has none
+            if "GB/s" in benchmark:  # a run with no_loads has no such counter
                 with self.subTest(name):
                     self.assertGreater(benchmark["GB/s"], 0.05 * ceiling)
-                    # What is in L2 is read faster; the loops are four times its size. The LM head's
-                    # is a difference of two models: a ring full of it (7 %) is fetched in the
-                    # shadow of the layers' latencies, which both of them have.
+                    # L2 is read faster than memory; the loops are four times its size. The LM head's
+                    # time is a difference of two models: 7 % of the head, as much as the ring holds,
+                    # is loaded during latencies of the layers, which both models have.
                     limit = 1.25 if name == "ring/lm_head" else 1.1
                     self.assertLess(benchmark["GB/s"], limit * ceiling)
-
-    def test_exchanges_take_microseconds(self):
-        for name, benchmark in self.of("exchange/").items():
-            with self.subTest(name):
-                # Two trips to L2 at least; idle a few of them, else a saturated memory's queues.
-                self.assertGreater(benchmark["us"], 0.3)
-                self.assertLess(benchmark["us"], 8 if name.endswith("/idle") else 50)
-                self.assertGreaterEqual(benchmark["p99_us"], benchmark["us"])
-                self.assertEqual(benchmark["SMs"], 128, "two blocks shared a multiprocessor")
-
-    def test_loads_load(self):
-        ceiling = max(b["GB/s"] for b in self.of("read/").values())
-        for name, benchmark in self.of("exchange/").items():
-            if "/load:" in name:
-                with self.subTest(name):
-                    self.assertGreater(benchmark["load_GB/s"], 0.5 * ceiling)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // The checks of the gate one by one: each passes just under its limit and fails just over it, and
 // nothing else fails with it.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -129,24 +130,49 @@ TEST_CASE("the ratchet fails just over 1.10 of the committed value and says what
   CHECK(failed(p) == std::set<Check>{Check::kRatchet});
 }
 
-TEST_CASE("ratios from errors that are known exactly") {
+TEST_CASE("ratios from errors that are known exactly, each under its own name") {
+  struct Row {
+    double norm, baseline_norm, inf, baseline_inf;
+  };
   RatioSums sums;
   ReferenceStep step;
-  for (int t = 0; t < 4; ++t) {
-    step.position = 7 + t;
-    step.baseline_error_norm = t == 3 ? 10 : 1;  // one step where B' itself is far off
-    step.baseline_error_inf_top = 0.5;
+  step.position = 7;
+  // In the last step B' itself is far off; the largest of each stands in the middle.
+  for (const Row& row :
+       {Row{0.5, 1, 0.25, 0.1}, Row{6, 2, 1, 0.5}, Row{0.5, 3, 0.5, 0.2}, Row{12, 10, 0.75, 0.3}}) {
+    step.baseline_error_norm = row.baseline_norm;
+    step.baseline_error_inf_top = row.baseline_inf;
     step.baseline_kl = 1e-3;
-    const double norm = t == 1 ? 2.5 : t == 3 ? 12 : 0.5;
-    sums.add("p", step, {.squared = norm * norm, .inf_top = 0.25 * (t + 1), .kl = 2e-3});
+    sums.add("p", step, {.squared = row.norm * row.norm, .inf_top = row.inf, .kl = 2e-3});
+    ++step.position;
   }
   const Ratios r = *sums.ratios();
-  CHECK(r.rms == Approx(std::sqrt((0.25 + 6.25 + 0.25 + 144) / 103)));
-  CHECK(r.step == Approx(2.5));  // 12 against 10 is less than 2.5 against the median of 1
+  CHECK(r.rms == Approx(std::sqrt((0.25 + 36 + 0.25 + 144) / (1 + 4 + 9 + 100))));
+  CHECK(r.step == Approx(6 / 2.5));  // 12 against 10 is less than 6 against the median of 2 and 3
   CHECK((r.worst_prompt == "p" && r.worst_position == 8));
   CHECK(r.inf == Approx(2.0));
   CHECK(r.kl == Approx(8e-3 / (4e-3 + 1e-6)));
   CHECK_FALSE(RatioSums().ratios());
+
+  Findings findings;
+  ParityReport report;
+  judge_ratios(sums, reference(), {}, report, findings);
+  findings.conclude(report);
+  CHECK(report.r_rms == r.rms);
+  CHECK(value_of(report, Check::kRms) == r.rms);
+  CHECK(value_of(report, Check::kStep) == r.step);
+  CHECK(value_of(report, Check::kInf) == r.inf);
+  CHECK(value_of(report, Check::kKl) == r.kl);
+}
+
+TEST_CASE("an error where the baseline has none is infinitely worse, and none is none") {
+  ReferenceStep step;
+  step.baseline_error_norm = 1;
+  for (const double error : {0.0, 0.5}) {
+    RatioSums sums;
+    sums.add("p", step, {.squared = 1, .inf_top = error});
+    CHECK(sums.ratios()->inf == (error > 0 ? HUGE_VAL : 0.0));
+  }
 }
 
 TEST_CASE("divergence over the top ids and one bucket is the definition's") {
@@ -191,6 +217,8 @@ TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else
   CHECK(failed(boundary) == std::set<Check>{Check::kFinite});
   CHECK_THAT(boundary.reason, ContainsText("KV row of layer 1, position 2"));
   CHECK(judge(with_nan(1, 20), options).verdict == Verdict::kPass);
+  CHECK_THAT(judge(with_nan(1, 3 + kSteps - 1), options).reason,  // the last row of the longest
+             ContainsText("KV row of layer 1, position 42"));
   options.every_row = true;
   CHECK_THAT(judge(with_nan(1, 20), options).reason, ContainsText("layer 1, position 20"));
 }
@@ -248,6 +276,78 @@ TEST_CASE("each rule about tokens fails under its own name") {
   CHECK(failed(judge(stuck)) == std::set<Check>{Check::kRan});
 }
 
+TEST_CASE("the flip cap is F + 3 sqrt(max(1, F)) of the baseline's flips F, rounded down") {
+  for (const auto& [flips, allowed] :
+       {std::pair{0, 3}, {1, 4}, {2, 6}, {4, 10}, {5, 11}, {9, 18}}) {
+    GreedyReference r = reference();
+    r.baseline_flips = flips;
+    FakeEngine engine(good());
+    const ParityReport p = judge_parity(engine, r, {.vocab = kFakeVocab});
+    CHECK(p.flips_allowed == allowed);
+    CHECK(find_check(p, Check::kFlips)->limit == allowed);
+  }
+}
+
+TEST_CASE("as many flips as the cap allows pass, and one more fails by its name") {
+  const std::vector<ReferenceStep>& steps = reference().prompts[2].steps;
+  std::vector<ReferenceStep> ties;
+  std::copy_if(steps.begin(), steps.end(), std::back_inserter(ties),
+               [](const ReferenceStep& s) { return !s.decided; });
+  REQUIRE(ties.size() >= 4);
+  for (const size_t flips : {3, 4}) {
+    FakeBehaviour b = good();
+    b.at_step = [&](const At& at, std::vector<float>& z, int32_t& id) {
+      for (size_t i = 0; i < flips; ++i) {
+        if (at.first_id != 1 || at.position != ties[i].position) continue;
+        const float top = z[static_cast<size_t>(id)];
+        id = id == ties[i].token ? ties[i].top_ids[1] : id;
+        z[static_cast<size_t>(id)] = top + 0.001F;
+      }
+    };
+    GreedyReference r = reference();
+    r.baseline_flips = 0;  // at most 3 are allowed
+    FakeEngine engine(b);
+    const ParityReport p = judge_parity(engine, r, {.vocab = kFakeVocab});
+    INFO(p.reason);
+    CHECK(p.flips == static_cast<int>(flips));
+    CHECK(p.verdict == (flips == 3 ? Verdict::kPass : Verdict::kFailToken));
+    CHECK(failed(p) == (flips == 3 ? std::set<Check>{} : std::set<Check>{Check::kFlips}));
+  }
+}
+
+TEST_CASE("one strict token alone, and a wrong token of the free run alone, are found") {
+  FakeBehaviour last = good();
+  last.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
+    if (at.first_id != 0 || at.position != 2 + kSteps - 1) return;  // of the first prompt only
+    id = (id + 1) % kFakeVocab;
+    z[static_cast<size_t>(id)] = 20;
+  };
+  const ParityReport one = judge(last);
+  CHECK(one.strict_matched == one.strict_steps - 1);
+  CHECK(failed(one).count(Check::kStrict) == 1);
+
+  // A third token at a near tie, without logits: not only another id than with them, but a wrong one.
+  const std::vector<ReferenceStep>& steps = reference().prompts[2].steps;
+  const ReferenceStep tie =
+      *std::find_if(steps.begin(), steps.end(), [](const ReferenceStep& s) { return !s.decided; });
+  FakeBehaviour free = good();
+  free.at_step = [&](const At& at, std::vector<float>&, int32_t& id) {
+    if (at.first_id == 1 && at.position == tie.position && !at.with_logits) id = tie.top_ids[2];
+  };
+  const ParityReport third = judge(free);
+  CHECK(third.wrong == 1);
+  CHECK(third.verdict == Verdict::kFailToken);
+  CHECK(failed(third) == std::set<Check>{Check::kNearTie, Check::kSame});
+}
+
+TEST_CASE("an id that never came is missing, not inconsistent with its logits") {
+  FakeBehaviour brief = good();
+  brief.missing_ids = 1;
+  const std::set<Check> names = failed(judge(brief));
+  CHECK(names.count(Check::kRan) == 1);
+  CHECK(names.count(Check::kSelf) == 0);
+}
+
 TEST_CASE("ratchet files: found by key, absent, and refused where they are not one") {
   const RatchetKey key{"host-twin", "cpu", "tiny", "", "r1"};
   const std::string entry =
@@ -272,24 +372,4 @@ TEST_CASE("ratchet files: found by key, absent, and refused where they are not o
   CHECK_THROWS_WITH(find_ratchet(write_ratchet("{}"), key), ContainsText("schema"));
   CHECK(card_of("cuda:0 NVIDIA H200") == "NVIDIA H200");
   CHECK(card_of("cpu") == "cpu");
-}
-
-TEST_CASE("results of one check from several references: the worse one stands") {
-  std::vector<CheckResult> checks;
-  merge_check(checks, {.check = Check::kStrict,
-                       .status = CheckStatus::kNotApplicable,
-                       .detail = "no strict prompt"});
-  merge_check(checks, {.check = Check::kRms, .value = 0.5, .limit = 1.25});
-  merge_check(checks, {.check = Check::kStrict});
-  merge_check(checks, {.check = Check::kRms, .value = 0.25, .limit = 1.25});
-  REQUIRE(checks.size() == 2);
-  CHECK(checks[0].check == Check::kRms);
-  CHECK(*checks[0].value == 0.5);
-  CHECK((checks[1].status == CheckStatus::kPassed && checks[1].detail.empty()));
-  merge_check(checks, {.check = Check::kRms,
-                       .status = CheckStatus::kFailed,
-                       .value = 2,
-                       .limit = 1.25,
-                       .detail = "R_rms 2"});
-  CHECK((checks[0].status == CheckStatus::kFailed && checks[0].detail == "R_rms 2"));
 }

@@ -121,6 +121,18 @@ TEST_CASE("receipts: every timed token counts, and so does the length") {
   CHECK_FALSE(check_receipts({}, {}).ok());  // nothing checked is nothing shown
 }
 
+TEST_CASE("a reference of other weights is refused with both hashes") {
+  ModelWeights weights;
+  weights.sha256 = "aa11";
+  GreedyReference r = published("a", {1});
+  CHECK_NOTHROW(check_reference_weights(r, weights));  // published ids name no weights
+  r.weights_sha256 = "aa11";
+  CHECK_NOTHROW(check_reference_weights(r, weights));
+  r.weights_sha256 = "bb22";
+  CHECK_THROWS_WITH(check_reference_weights(r, weights),
+                    ContainsText("found bb22, wanted aa11") && ContainsText("a.json"));
+}
+
 TEST_CASE("a reference of the analytic checkpoint must be its closed form") {
   GreedyReference r;
   r.path = "reference.json";

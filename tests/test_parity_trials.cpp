@@ -128,13 +128,58 @@ TEST_CASE("isolation: another sequence, a changed prefix, a second engine that s
   CHECK_THAT(leak.reason, ContainsText("prompt 'a' after 'b'"));
   const ParityReport prefix = isolate({.modified_prefix = true}, second);
   CHECK(prefix.verdict == Verdict::kIntegrity);
-  CHECK_THAT(prefix.reason, ContainsText("rows of its prefix"));
+  CHECK_THAT(prefix.reason, ContainsText("prompt 'b': decoding changed rows of its prefix"));
   const ParityReport shared = isolate({}, [] {
     return std::make_unique<FakeEngine>(
         one_bit_off([](const At& at) { return at.run == 2 && at.step == 7; }));
   });
   CHECK(shared.verdict == Verdict::kNondeterministic);
   CHECK_THAT(shared.reason, ContainsText("'b' on a second engine") && ContainsText("step 7"));
+}
+
+TEST_CASE("isolation: errors of other kinds are nobody's finding") {
+  struct Broken : FakeEngine {
+    void restore(const Snapshot&) override { throw Error(ErrorKind::kCuda, "restore"); }
+  };
+  const auto judge = [](Engine& engine, const EngineFactory& make_second) {
+    Findings findings;
+    judge_isolation(engine, prompts()[0], prompts()[1], kFakeVocab, make_second, go_on, findings);
+  };
+  Broken broken;
+  CHECK_THROWS_WITH(judge(broken, nullptr), ContainsText("restore"));
+  FakeEngine good;
+  CHECK_THROWS_WITH(
+      judge(good,
+            []() -> std::unique_ptr<Engine> { throw Error(ErrorKind::kRuntime, "no second one"); }),
+      ContainsText("no second one"));
+}
+
+TEST_CASE("isolation: a first engine that a second one disturbs is seen, not the second alone") {
+  // The first engine runs a, b, a, then b's prefix, then a alone: the sixth run is beside the second.
+  const ParityReport p =
+      isolate(one_bit_off([](const At& at) { return at.run == 6 && at.step == 4; }),
+              [] { return std::make_unique<FakeEngine>(); });
+  CHECK(p.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(p.reason, ContainsText("prompt 'a' beside a second engine: step 4"));
+}
+
+TEST_CASE("repeats: the first prompt and the longest of at most 256 ids; bits, not values") {
+  const auto names = [](const std::vector<size_t>& lengths) {
+    std::vector<ReferencePrompt> all;
+    for (const size_t n : lengths)
+      all.push_back(prompt_of(std::to_string(n), std::vector<int32_t>(n, 1)));
+    std::string chosen;
+    for (const ReferencePrompt& p : prompts_to_repeat(all)) chosen += p.name + " ";
+    return chosen;
+  };
+  CHECK(names({3, 257, 256, 9}) == "3 256 ");
+  CHECK(names({3, 257, 2}) == "3 ");
+  const float nan = std::nanf("");
+  CHECK(first_difference({{1}, {0.0F, nan}}, {{1}, {0.0F, nan}}) == "");
+  CHECK(first_difference({{1}, {0.0F, nan}}, {{1}, {-0.0F, nan}}) ==
+        "step 0: logit 0 is 0 against -0");
+  CHECK(first_difference({{1, 2}, {}}, {{1}, {}}) == "2 ids against 1");
+  CHECK(first_difference({{1}, {1}}, {{1}, {}}) == "another number of logits");
 }
 
 TEST_CASE("isolation: what cannot be tried is said") {
@@ -209,6 +254,32 @@ TEST_CASE("sweep: an error just under three times the baseline's passes, one jus
   CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText("logit error 3.0"));
 }
 
+TEST_CASE("sweep: the right token with logits that are not finite is wrong") {
+  const ParityReport p = sweep({.at_step =
+                                    [](const At& at, std::vector<float>& z, int32_t& id) {
+                                      if (at.position == 29)
+                                        z[static_cast<size_t>(id + 1) % kFakeVocab] = std::nanf("");
+                                    }},
+                               live_truth(60, 60));
+  CHECK(p.verdict == Verdict::kFailToken);
+  CHECK_THAT(p.reason, ContainsText("first 30 rows (step by step): logits are not finite"));
+}
+
+TEST_CASE("sweep: a prefill that ends where the path ends has a truth of its own") {
+  for (const int steps : {14, 15, 16, 17, 18}) {  // edges lie at 15, 16 and 17
+    for (const ReferencePrompt& jump : live_truth(steps, 20).jumps) {
+      INFO(steps << " steps, " << jump.ids.size() << " ids");
+      std::vector<int32_t> context = jump.ids;
+      for (const ReferenceStep& step : jump.steps) {
+        CHECK(step.position == static_cast<int>(context.size()) - 1);
+        const std::vector<float> z = FakeEngine::true_logits(context);
+        CHECK(step.token == std::max_element(z.begin(), z.end()) - z.begin());
+        context.push_back(step.token);
+      }
+    }
+  }
+}
+
 TEST_CASE("sweep: the closed form's lengths begin where it holds") {
   const SweepTruth truth = closed_form_sweep("short", 30, 200);
   CHECK(truth.path.ids.size() == 12);
@@ -223,6 +294,29 @@ TEST_CASE("sweep: the closed form's lengths begin where it holds") {
     CHECK(jump.steps.front().token == synthetic_continuation(jump.ids, "short", 1)[0]);
   }
   CHECK(truth.jumps.back().ids.size() == 200);
+}
+
+TEST_CASE("sweep: on the closed form, without logits and margins, only the token itself passes") {
+  const SweepTruth truth = closed_form_sweep("short", 30, 80);
+  const std::vector<int32_t>& start = truth.path.ids;
+  std::vector<int32_t> ids = start;
+  for (const int32_t id : synthetic_continuation(start, "short", 80)) ids.push_back(id);
+  const auto with_wrong = [&](int position) {
+    FakeBehaviour b;
+    b.has_logits = false;
+    b.at_step = [&ids, position](const At& at, std::vector<float>&, int32_t& id) {
+      id = ids[static_cast<size_t>(at.position) + 1] ^ (at.position == position ? 1 : 0);
+    };
+    return sweep(b, truth);
+  };
+  const ParityReport right = with_wrong(-1);
+  INFO(right.reason);
+  CHECK(right.verdict == Verdict::kPass);
+  CHECK_FALSE(find_check(right, Check::kSweep)->value);
+  const ParityReport wrong = with_wrong(20);
+  CHECK(wrong.verdict == Verdict::kFailToken);
+  CHECK_THAT(wrong.reason, ContainsText("first 21 rows (step by step): found "));
+  CHECK(with_wrong(79).verdict == Verdict::kFailToken);  // on a prefill alone
 }
 
 namespace {
@@ -255,8 +349,9 @@ FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, in
   return b;
 }
 
-std::string localised(const FakeBehaviour& behaviour) {
-  FakeEngine k(behaviour), t(states_of(0, 1)), b(states_of(1e-3, 2));
+std::string localised(const FakeBehaviour& behaviour,
+                      const FakeBehaviour& baseline = states_of(1e-3, 2)) {
+  FakeEngine k(behaviour), t(states_of(0, 1)), b(baseline);
   ReferencePrompt prompt = prompt_of("p", {1, 2, 3});
   for (int i = 0; i < 9; ++i) {
     ReferenceStep step;
@@ -281,6 +376,17 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
   // NMSE grows with the square: the same error 1.4 times as large stays inside 4 x.
   CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 1.99)), ContainsText("every hidden state"));
   CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
+  // A layer's band is the baseline's largest error in it, wherever that stands.
+  CHECK_THAT(localised(states_of(1e-3, 3, 1, 4), states_of(1e-3, 2, 1, 0)),
+             ContainsText("every KV row is in its band"));
+  FakeBehaviour nan = states_of(1e-3, 3);
+  nan.hidden = [](const std::vector<int32_t>&, int layer) {
+    return std::vector<float>(kWidth, layer == 2 ? std::nanf("") : 2.0F);
+  };
+  const auto close = [](const std::vector<int32_t>&, int) { return std::vector<float>(kWidth, 1); };
+  FakeBehaviour wide = states_of(1e-3, 2);
+  wide.hidden = close;  // so far from T that any number is in its band
+  CHECK_THAT(localised(nan, wide), ContainsText("layer 2 is the first whose hidden state leaves"));
   CHECK_THAT(localised({}),
              ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
 }

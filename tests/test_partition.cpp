@@ -9,8 +9,8 @@
 namespace mkbench {
 namespace {
 
-// Totals around every number of parts in use (8 logical blocks, 108 to 170 multiprocessors), and
-// the model's widths.
+// Totals around all numbers of parts in use (8 logical blocks, 108 to 170 multiprocessors), and the
+// widths of the model.
 const std::vector<int> kTotals{0,   1,    2,    3,    7,    8,    9,    31,   32,
                                33,  97,   127,  128,  129,  131,  132,  133,  170,
                                259, 1000, 1024, 3072, 4096, 4097, 6144, 9728, 151936};
@@ -31,7 +31,7 @@ TEST_CASE("partition covers every index once, in order", "[partition]") {
       INFO("total " << total << ", parts " << parts);
       REQUIRE(in_order);
       REQUIRE(next == total);
-      // Balanced, and the first worker never has less than another: buffers are sized by it.
+      // Parts are balanced, and none is larger than the first, by which buffers are sized.
       REQUIRE(largest - smallest <= 1);
       REQUIRE(partition(total, parts, 0).size() == largest);
     }
@@ -55,13 +55,12 @@ TEST_CASE("attention splits stay within grid, context and scratch", "[partition]
         INFO("blocks " << blocks << ", kv heads " << kv_heads << ", context " << context);
         REQUIRE(splits >= 1);
         REQUIRE(splits <= kMaxSplits);
-        // One round of items: a grid that can hold all heads at once never deals a block two items.
+        // A grid with a block or more for each kv head never gives a block two items.
         if (blocks >= kv_heads) REQUIRE(kv_heads * splits <= blocks);
-        // No split is empty, so the last one always holds the newest position, and no partial is
-        // the result of nothing.
+        // No split is empty: each partial has a position, and the last split holds the newest one.
         REQUIRE(partition(context, splits, splits - 1).size() >= 1);
         REQUIRE(partition(context, splits, splits - 1).end == context);
-        // A second split is taken only when there is enough to share.
+        // n splits need more than (n - 1) * kMinPositionsPerSplit positions.
         if (splits > 1) REQUIRE(context > kMinPositionsPerSplit * (splits - 1));
         REQUIRE(splits >= before);
         before = splits;
@@ -104,10 +103,10 @@ TEST_CASE("phase table: order, names, and bytes that add up to a step's", "[phas
         bytes += times * phase_bytes(info.phase, shape, context);
         flops += times * phase_flops(info.phase, shape, context);
       }
-      // The embedding row is the one thing that a step reads besides head, layers and KV rows.
+      // Besides LM head, layers and KV rows a step reads one embedding row.
       REQUIRE(bytes == shape.bytes_per_step(static_cast<double>(context)) + 2 * shape.hidden);
-      // Two operations a matrix element (norm weights are not matrices), four a query element and
-      // position.
+      // Two operations for each matrix element (norm weights are no matrices), and four for each
+      // query element and position.
       const int64_t norms = shape.layers * (2LL * shape.hidden + 2LL * shape.head_dim);
       const int64_t matrices =
           shape.layers * shape.layer_parameters() - norms + shape.embedding_parameters();

@@ -1,4 +1,4 @@
-// The plain megakernel on a GPU: against the oracle, against itself, and when it is mistreated.
+// The plain megakernel on a GPU: against the oracle, against itself, and with wrong input.
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
@@ -23,7 +23,7 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// Prompt in, n free-running tokens out, with logits.
+// Takes a prompt; returns n free-running tokens and their logits.
 Run run(Engine& e, const std::vector<int32_t>& prompt, int n, int vocab) {
   Run r;
   r.logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab));
@@ -53,8 +53,8 @@ TEST_CASE("plain agrees with the oracle to the last position", "[plain]") {
 
 TEST_CASE("plain agrees with the oracle on four layers of the full shape", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  // No margins here: a cut of the analytic checkpoint is noise. Logits and hidden states are what
-  // is compared.
+  // Tokens are not compared: a cut of the analytic checkpoint has no margins between its logits.
+  // Logits and hidden states are.
   const ModelWeights w = make_synthetic("short", 0, 4);
   const auto ids = synthetic_prompt(39, 7);
   Oracle oracle(w);
@@ -95,30 +95,30 @@ TEST_CASE("plain repeats itself to the bit", "[plain]") {
   for (int i = 0; i < 20; ++i) REQUIRE(run(*e, prompt, 64, vocab) == first);
   const Run second = run(*e, other, 64, vocab);
   REQUIRE(second.ids != first.ids);
-  REQUIRE(run(*e, prompt, 64, vocab) == first);  // nothing of the other prompt is left
+  REQUIRE(run(*e, prompt, 64, vocab) == first);  // nothing is left of the other prompt
   e->reset();
   e->prefill(prompt);
-  REQUIRE(e->decode(64) == first.ids);  // without logits: the timed launch
+  REQUIRE(e->decode(64) == first.ids);  // without logits, as timed
   e->reset();
   e->prefill(prompt);
   std::vector<int32_t> one_by_one;
   for (int i = 0; i < 64; ++i) one_by_one.push_back(e->decode(1)[0]);
   REQUIRE(one_by_one == first.ids);
   const auto fresh = make_plain(w, {.max_context = 4096});
-  for (int i = 0; i < 3; ++i) {  // two engines in turns share nothing
+  for (int i = 0; i < 3; ++i) {  // two engines in turn: they share nothing
     REQUIRE(run(*fresh, prompt, 64, vocab) == first);
     REQUIRE(run(*e, other, 64, vocab) == second);
   }
 }
 
-// Under compute-sanitizer's memcheck too, so few steps, and waits that may take a hundred times as
-// long.
+// This case also runs under compute-sanitizer's memcheck, hence few steps, and waits that may take
+// a hundred times as long.
 TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain][memcheck]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
   const int blocks = GENERATE(0, 7);
   const ModelWeights w = load_folder(data_dir() / name, name);
-  constexpr int kContext = 131;  // three splits at the end
+  constexpr int kContext = 131;  // three splits in the last step
   const auto e = make_plain(w, {.max_context = kContext, .blocks = blocks, .spin_scale = 100});
   const auto ids = corpus_ids(kContext - 40);
   std::vector<float> logits(41 * static_cast<size_t>(w.config.shape.vocab));
@@ -151,7 +151,7 @@ TEST_CASE("plain goes back to a saved position", "[plain]") {
   Snapshot wrong = start;
   wrong.kv_checksum ^= 1;
   REQUIRE_THROWS_AS(e->restore(wrong), Error);
-  e->reset();  // the rows of another prompt are not the saved ones
+  e->reset();  // the next prompt's rows are not the saved ones
   e->prefill(corpus_ids(150));
   e->reset();
   std::vector<int32_t> shifted = corpus_ids(151);
@@ -178,7 +178,7 @@ TEST_CASE("plain reports its times and its progress", "[plain]") {
 TEST_CASE("a block that never arrives is a fault with an address, not a hang", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const auto e = make_plain(tiny(), {.max_context = 64, .spin_scale = 0.05, .stall_block = 5});
-  for (int i = 0; i < 2; ++i) {  // the context survives: the second time it says the same
+  for (int i = 0; i < 2; ++i) {  // twice, because the CUDA context must survive the error
     e->reset();
     try {
       e->prefill(corpus_ids(4));
@@ -192,7 +192,7 @@ TEST_CASE("a block that never arrives is a fault with an address, not a hang", "
   }
 }
 
-// The tiny checkpoint with an untied head of the test's own.
+// The tiny checkpoint with an untied head whose values the test chooses.
 ModelWeights with_head(std::vector<Bf16>& head) {
   ModelWeights w = tiny();
   w.config.tie_word_embeddings = false;
@@ -203,7 +203,7 @@ ModelWeights with_head(std::vector<Bf16>& head) {
 TEST_CASE("among equal logits the lowest index wins, across warps and blocks", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelShape& s = kTiny;
-  // Rows 0-4 are zero, all others equal: either row 0 or row 5 is the lowest of the largest.
+  // Rows 0-4 are zero and all others equal, so the lowest row with the largest logit is row 0 or 5.
   std::vector<Bf16> head(static_cast<size_t>(s.vocab) * static_cast<size_t>(s.hidden), Bf16{0});
   for (size_t i = 5 * static_cast<size_t>(s.hidden); i < head.size(); ++i) {
     head[i] = to_bf16(0.01f * static_cast<float>(i % static_cast<size_t>(s.hidden)));
@@ -232,13 +232,13 @@ TEST_CASE("a NaN logit gives no token, and the sequence ends there", "[plain]") 
   const auto e = make_plain(with_head(head), {.max_context = 64});
   e->prefill(corpus_ids(10));
   REQUIRE(e->decode(8) == std::vector<int32_t>(8, -1));
-  REQUIRE(e->position() == 10);  // the step's own row is there, those of later steps are not
+  REQUIRE(e->position() == 10);  // the row of the NaN step is kept, no later one
   REQUIRE(e->last_times().per_token_ms.empty());
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing is pending
+  REQUIRE_THROWS_AS(e->decode(1), Error);  // no id is pending
   e->reset();
   e->prefill(corpus_ids(10));
   REQUIRE(e->position() == 9);
-  const auto forced = corpus_ids(4);  // inputs that are given do not bring it back to life
+  const auto forced = corpus_ids(4);  // forced inputs do not continue the sequence either
   REQUIRE(e->decode(4, forced.data()) == std::vector<int32_t>(4, -1));
   REQUIRE(e->position() == 10);
   REQUIRE_FALSE(e->hidden(0).has_value());
@@ -277,7 +277,7 @@ TEST_CASE("plain refuses what it cannot do and never clamps", "[plain]") {
   REQUIRE(kind_of({.max_context = 0}) == ErrorKind::kBadInput);
   REQUIRE_THROWS_AS(make_plain(w, {.max_context = w.config.max_positions + 1}), Error);
   const auto e = make_plain(w, {.max_context = 16});
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing pending
+  REQUIRE_THROWS_AS(e->decode(1), Error);  // no id pending
   for (const int32_t id : {-1, w.config.shape.vocab, INT32_MAX}) {
     REQUIRE_THROWS_AS(e->prefill(std::vector<int32_t>{1, id}), Error);
     REQUIRE_THROWS_AS(e->set_pending(id), Error);

@@ -1,4 +1,4 @@
-// What the plain megakernel says where it cannot run: no GPU is needed to be told.
+// The errors of the plain megakernel where it cannot run, which need no GPU.
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
@@ -37,7 +37,7 @@ TEST_CASE("a shape that is not compiled in is refused with every difference", "[
     REQUIRE(error.kind() == ErrorKind::kBadInput);
     REQUIRE(text.find("hidden_size found 2048 wanted 1024") != std::string::npos);
     REQUIRE(text.find("intermediate_size found 6144 wanted 3072") != std::string::npos);
-    REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
+    REQUIRE(text.find("head_dim") == std::string::npos);  // this dimension agrees
   }
 }
 
@@ -80,9 +80,9 @@ TEST_CASE("memory is told before it is taken", "[plain]") {
                            .max_positions = 40960};
   const int64_t at_1 = plain_device_bytes(config, {.max_context = 1});
   const int64_t at_1001 = plain_device_bytes(config, {.max_context = 1001});
-  // Weights, and the partial results that 32 splits of a context leave.
+  // Weights, and the partial results of 32 splits.
   REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true) + 4 * 32 * kQwen3_0_6B.q_width());
-  // 1,000 more positions: KV rows and the rotary table's.
+  // 1,000 more positions take 1,000 more rows of the KV cache and of the rotary table.
   REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
 }
 

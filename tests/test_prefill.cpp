@@ -1,5 +1,5 @@
-// Batched prefill on a GPU: its KV rows and what follows from them, against the oracle, against
-// single steps, and against itself.
+// Batched prefill on a GPU: its KV rows and the next token, compared with the oracle, with single
+// steps, and with other batches.
 #include <cuda_runtime_api.h>
 
 #include "kernels/plain/megakernel.h"
@@ -19,12 +19,12 @@ bool no_gpu() {
   return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
 }
 
-// The oracle keeps fp32 rows: what is left is one rounding to bf16 (0.0017 rms over random
-// mantissas) and what older rows' rounding does to newer ones. Activations rounded to bf16 would
-// show as twice that.
+// Limits against the oracle, whose KV rows are fp32. The difference is one rounding to bf16 (0.0017
+// rms over random mantissas) and the effect of older rows' rounding on newer ones. Activations
+// rounded to bf16 would double it.
 constexpr double kOracleRelative = 0.0026, kOracleWorstRow = 0.006;
-// Two ways to sum the same products: few elements fall on the other side of a rounding; each of
-// those shifts what follows a little.
+// Limits against single steps, which sum the products in another order: few elements are rounded to
+// the other neighbour, and each of those shifts later results a little.
 constexpr double kStepwiseFirstLayer = 2e-4, kStepwiseRelative = 1.5e-3;
 constexpr double kDifferingFirstLayer = 0.01, kDiffering = 0.2;
 
@@ -44,7 +44,7 @@ class Batched {
     scratch_.poison();
     prefill::prefill_rows(model_, cache.view(), scratch_, ids, position);
   }
-  // Rows of `ids`, in pieces of the given sizes; the last piece is what is left.
+  // The rows of `ids`, computed in pieces of the given sizes and a last piece with the rest.
   KvRows rows(const std::vector<int32_t>& ids, const std::vector<int>& pieces = {}) {
     plain_.poison();
     append_pieces(plain_, ids, pieces);
@@ -74,7 +74,7 @@ class Batched {
   PlainCache plain_;
 };
 
-// Equal bits in every row; says where not.
+// Requires equal bits in every row, and names the first difference.
 void require_equal_rows(const KvRows& a, const KvRows& b, int layers, int positions) {
   for (int layer = 0; layer < layers; ++layer) {
     for (int position = 0; position < positions; ++position) {
@@ -115,7 +115,7 @@ TEST_CASE("batched rows agree with the oracle, whatever the chunks", "[prefill]"
   const KvRows all = batched.rows(ids);
   require_near_oracle(all, oracle, layers, kMost);
 
-  // A row's bits depend on what precedes it, not on what is computed together.
+  // A row's bits depend on the ids before it, not on how many rows are computed together.
   for (const int count : {1,   2,   15,  16,  17,  31,  32,  33,  63,  64,   65,   127,
                           128, 129, 255, 256, 257, 300, 511, 512, 513, 1024, kMost}) {
     INFO(count << " rows at once");
@@ -143,7 +143,7 @@ TEST_CASE("batched prefill repeats itself to the bit", "[prefill]") {
   }
 }
 
-// Rows of `ids` written by single steps.
+// An engine with the rows of `ids`, computed by single steps.
 std::unique_ptr<Engine> stepped(const ModelWeights& w, const std::vector<int32_t>& ids,
                                 PlantedFault fault) {
   auto e = make_plain(w, {.max_context = static_cast<int>(ids.size()) + 1, .fault = fault});
@@ -174,7 +174,7 @@ TEST_CASE("batched rows are those of single steps, with every planted fault", "[
     REQUIRE(d.differing <= (layer == 0 ? kDifferingFirstLayer : kDiffering));
   }
   if (fault == PlantedFault::kNone) return;
-  // And the fault does act: the last layer's rows are far from the sound ones.
+  // The fault has an effect: the last layer's rows are far from those without it.
   Batched sound(w, kRows);
   const KvRows truth = sound.rows(ids);
   const int last = w.config.shape.layers - 1;
@@ -188,8 +188,8 @@ TEST_CASE("batched rows are those of single steps, with every planted fault", "[
   REQUIRE(d.relative > 50 * kStepwiseRelative);
 }
 
-// Of a batch of `rows` rows: a chunk embeds, computes rows in every layer (3) and the rest (5) in
-// all layers but the last.
+// Launches of a batch of `rows` rows. A chunk has 1 for the embedding, 3 in every layer up to its
+// KV rows, and 5 more in all layers but the last.
 int64_t launches_of(const ModelShape& shape, int rows) {
   return (rows + kChunkRows - 1) / kChunkRows * (1 + 3 * shape.layers + 5 * (shape.layers - 1));
 }
@@ -229,7 +229,7 @@ TEST_CASE("few rows are prefilled by single steps in one launch", "[prefill]") {
   e->prefill(corpus_ids(kLeastRows));  // one row fewer: the last id is pending
   REQUIRE(e->position() == kLeastRows - 1);
   REQUIRE(e->launch_count() == 1);
-  e->prefill(corpus_ids(kLeastRows));  // the pending id makes it enough
+  e->prefill(corpus_ids(kLeastRows));  // with the pending id, enough rows for a batch
   REQUIRE(e->position() == 2 * kLeastRows - 1);
   REQUIRE(e->launch_count() == 1 + launches_of(w.config.shape, kLeastRows));
 }
@@ -277,7 +277,7 @@ TEST_CASE("batched prefill fills the longest context, in both layouts", "[prefil
   const auto ids = synthetic_prompt(last, 11);
   REQUIRE(ids.size() == static_cast<size_t>(most));
   const auto e = make_plain(w, {.max_context = most});
-  e->prefill(ids);  // all rows but the last, which the step writes
+  e->prefill(ids);  // all rows but the last, which decode() writes
   REQUIRE(e->position() == last);
   e->decode(1);
   Batched batched(w, most);
@@ -291,14 +291,14 @@ TEST_CASE("batched prefill fills the longest context, in both layouts", "[prefil
       size += y * y;
     }
     INFO("layer " << layer << ": relative " << std::sqrt(error / size));
-    REQUIRE(std::sqrt(error / size) <= 2 * kStepwiseRelative);  // of one row
+    REQUIRE(std::sqrt(error / size) <= 2 * kStepwiseRelative);  // twice: a single row
   }
   RingCache ring(w.config.shape, most);
   batched.append(ring, ids, 0);
   require_equal_rows(ring.rows(most), plain, 2, most);
 }
 
-// Under compute-sanitizer's memcheck too, so few rows.
+// Also run under compute-sanitizer's memcheck, therefore few rows.
 TEST_CASE("batched prefill stays inside its buffers", "[prefill][memcheck]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = load_folder(data_dir() / "tiny", "tiny");
@@ -324,12 +324,12 @@ TEST_CASE("batched prefill refuses what it cannot do", "[prefill]") {
   const auto ids = corpus_ids(40);
   REQUIRE_THROWS_AS(batched.append(cache, ids, 25), Error);
   REQUIRE_THROWS_AS(batched.append(cache, ids, -1), Error);
-  const prefill::RingKv ring{nullptr, nullptr, w.config.shape.kv_heads, 64};  // never touched
+  const prefill::RingKv ring{nullptr, nullptr, w.config.shape.kv_heads, 64};  // never accessed
   REQUIRE_THROWS_AS(prefill::prefill_rows(batched.model(), ring, batched.scratch(), ids, 0), Error);
   REQUIRE(cache.touched_from(0) == 0);
-  batched.append(cache, {}, 0);  // nothing to do
+  batched.append(cache, {}, 0);  // no rows
   REQUIRE(cache.touched_from(0) == 0);
-  batched.append(cache, ids, 24);  // rows below are the caller's: here NaN, and so are these
+  batched.append(cache, ids, 24);  // the rows below are NaN, and so become these
   REQUIRE(cache.touched_from(64) == 0);
 }
 

@@ -1,4 +1,4 @@
-// The pure maps behind the batched prefill: what lies where in its tiles.
+// The index functions of batched prefill: where elements lie in its tiles.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -12,8 +12,8 @@
 namespace mkbench::prefill {
 namespace {
 
-// Every piece of a tile has a place of its own, and eight neighbouring rows, which one phase of
-// ldmatrix reads, lie in eight bank groups of 16 bytes.
+// Requires that every piece of a tile has a place of its own, and that eight neighbouring rows,
+// which one phase of ldmatrix reads, lie in eight bank groups of 16 bytes.
 template <int kChunks>
 void require_permutation(int rows) {
   std::set<int> places;
@@ -21,7 +21,7 @@ void require_permutation(int rows) {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const int at = chunk_offset<kChunks>(row, chunk);
       REQUIRE(at % 16 == 0);
-      REQUIRE(at / (kChunks * 16) == row);  // a row stays in its own bytes
+      REQUIRE(at / (kChunks * 16) == row);  // pieces are permuted only inside a row
       places.insert(at);
     }
   }
@@ -44,14 +44,14 @@ TEST_CASE("tiles are permutations that ldmatrix reads without bank conflicts", "
   require_permutation<16>(64);
 }
 
-// Eight lanes address the eight rows of an 8 x 8 tile; tile t is what register t receives.
+// Lanes 8 t .. 8 t + 7 address the eight rows of 8 x 8 tile t, which register t receives.
 TEST_CASE("lanes address the tiles in the order of an operand's registers", "[prefill]") {
   for (int lane = 0; lane < 32; ++lane) {
     const int tile = lane / 8, row = lane % 8;
-    // A: rows 0-7 and 8-15 of k 0-7, then of k 8-15.
+    // A operand: rows 0-7 and 8-15 of k 0-7, then of k 8-15.
     REQUIRE(a_row(lane) == tile % 2 * 8 + row);
     REQUIRE(a_chunk(lane) == tile / 2);
-    // B of two neighbouring groups of 8 columns: k 0-7 and 8-15 of one, then of the other.
+    // B operands of two neighbouring groups of 8 columns: k 0-7 and 8-15 of one, then of the other.
     REQUIRE(b_row(lane) == tile / 2 * 8 + row);
     REQUIRE(b_chunk(lane) == tile % 2);
   }
@@ -65,21 +65,21 @@ TEST_CASE("gate and up rows alternate by eight, and each is there once", "[prefi
       REQUIRE(row >= 0);
       REQUIRE(row < 2 * units);
       ++seen[static_cast<size_t>(row)];
-      // Column n + 8 of a pair of accumulator tiles is the same unit's other half.
+      // In a pair of accumulator tiles, columns n and n + 8 are gate and up of one unit.
       if (n % 16 < 8) REQUIRE(interleaved_row(n + 8, units) == row + units);
-      // The unit that a thread stores: 8 of each 16 columns.
+      // 8 of each 16 columns are gate rows, of the units in order.
       if (n % 16 < 8) REQUIRE(row == n / 16 * 8 + n % 8);
     }
     REQUIRE(std::all_of(seen.begin(), seen.end(), [](int count) { return count == 1; }));
   }
 }
 
-// Where a word of a piece lies, from the first element on.
+// The offset of a word of a piece from the piece's first element.
 struct RingWord {
   int row, d;
 };
 
-// How attention takes the ring's cache apart, 16 bytes at a time.
+// The pieces of 16 bytes in which prefill attention reads the ring's cache.
 TEST_CASE("a piece of the ring's K holds two keys, one of V eight positions", "[prefill]") {
   constexpr int kPieces = ring::kHalfTileBytes / 16;
   for (int piece = 0; piece < kPieces; ++piece) {
@@ -100,7 +100,7 @@ TEST_CASE("a piece of the ring's K holds two keys, one of V eight positions", "[
       REQUIRE(ring::v_offset(v.row + 8 * w, v.d) == at);
       REQUIRE(ring::v_offset(v.row + 8 * w + 1, v.d) == at + 2);
     }
-    // A thread that takes V takes the next dimension's piece too, four further.
+    // A thread that takes a piece of V also takes the piece four further: the next dimension.
     if (v.d % 2 == 0) {
       const ring::HalfIndex next = ring::half_index(1, 8 * (piece + 4));
       REQUIRE(next.row == v.row);
@@ -109,7 +109,7 @@ TEST_CASE("a piece of the ring's K holds two keys, one of V eight positions", "[
               ring::v_offset(0, 1) - ring::v_offset(0, 0));
     }
   }
-  // 32 neighbouring positions are one run of pieces, wherever they lie in the cache.
+  // 32 neighbouring positions are one run of pieces, at any place in the cache.
   for (int first = 0; first < 4 * ring::kRoundPositions; first += ring::kHalfTileRows) {
     for (const int kind : {0, 1}) {
       const size_t base = ring::kv_offset(first, 0, kind);
@@ -133,7 +133,8 @@ TEST_CASE("prefill knows the shapes that its tiles divide, and its memory", "[pr
   odd.head_dim = 64;
   REQUIRE_FALSE(supports(odd));
   for (const ModelShape& s : {kQwen3_0_6B, kTiny}) {
-    // fp32 residual and qkv; normed, query, attention and SwiGLU as two bf16 planes; the id.
+    // Bytes of a row: fp32 residual and qkv; normed, query, attention and SwiGLU as two bf16
+    // planes; the id.
     const int64_t row =
         4LL * (s.hidden + s.qkv_width() + s.hidden + 2 * s.q_width() + s.intermediate) + 4;
     REQUIRE(PrefillScratch::bytes(s) >= kChunkRows * row);

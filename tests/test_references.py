@@ -1,4 +1,4 @@
-"""The committed references: their manifests, and that each file says everything needed to make it again."""
+"""The committed references: their manifests, and in each file all that is needed to make it again."""
 
 import hashlib
 import json

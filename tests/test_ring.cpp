@@ -1,5 +1,5 @@
-// The ring megakernel on a GPU against the oracle, and at depths that the oracle takes too long
-// for, against the plain megakernel.
+// The ring megakernel on a GPU against the oracle; and against the plain megakernel at depths where
+// the oracle would take too long.
 #include "kernels/plain/megakernel.h"
 #include "tests/support/ring_models.h"
 
@@ -8,7 +8,8 @@ namespace {
 
 using namespace testing;
 
-// One launch over all ids: step t attends to t + 1 rows.
+// Requires logits and hidden states near the oracle's, in one launch over all ids: step t attends
+// to t + 1 rows.
 void require_agreement(const ModelWeights& w, const RingOptions& options,
                        const std::vector<int32_t>& ids,
                        const std::vector<std::vector<float>>& truth, const Oracle& oracle) {
@@ -39,15 +40,15 @@ TEST_CASE("ring agrees with the oracle at every context to 330, in every mode", 
   }
 }
 
-// K then V of one position: each value is the oracle's, rounded to bf16, after rounding errors of
-// what it was computed from.
+// Requires K and V of one position near the oracle's. They differ by one rounding to bf16, and by
+// the rounding errors of the KV rows that later layers' values were computed from.
 void require_row_close(Engine& e, const Oracle& oracle, int layer, int position) {
   const std::vector<float> found = e.kv_row(layer, position).value();
   const std::vector<float> wanted = oracle.kv_row(layer, position);
   INFO("layer " << layer << ", position " << position);
   REQUIRE(found.size() == wanted.size());
   REQUIRE(std::all_of(found.begin(), found.end(), [](float x) { return std::isfinite(x); }));
-  // In layer 0 nothing but the rounding to bf16 stands between the two.
+  // In layer 0 the only difference is the rounding to bf16.
   double worst = 0, largest = 0, error = 0, size = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     const double off = std::abs(double{found[i]} - double{wanted[i]});
@@ -74,7 +75,7 @@ TEST_CASE("ring's KV rows are the oracle's across the edges of tiles and rounds"
     }
   }
   const auto e = make_ring(w, {.max_context = 1100});
-  for (const bool prefilled : {false, true}) {  // by the ring's own steps, and in batches
+  for (const bool prefilled : {false, true}) {  // by the ring's own steps; by batched prefill
     e->reset();
     e->poison();
     if (prefilled) {
@@ -96,9 +97,10 @@ TEST_CASE("ring's KV rows are the oracle's across the edges of tiles and rounds"
   REQUIRE_FALSE(e->kv_row(2, 0).has_value());
 }
 
-// Both read rows of the same batches, bit by bit, and round only what they write themselves: four
-// layers of the analytic checkpoint differ by 4.5e-5 over 300 steps. A lost half tile of 9,300
-// positions can be less than what rounding KV rows explains, so the limits are below the oracle's.
+// Limits between ring and plain, which are below those against the oracle: a lost half tile among
+// 9,300 positions can change logits by less than the rounding of KV rows does. Ring and plain read
+// prefilled rows with equal bits and round only the rows that they write: over 300 steps, four
+// layers of the analytic checkpoint differed by 4.5e-5.
 constexpr Limits kPlainLimits{0.004, 0.001, 0.05};
 
 TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", "[ring]") {
@@ -138,9 +140,9 @@ TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", 
 
 TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  constexpr int kRows = ring::kBlocks * ring::kRowsPerSlot;  // of one slot in each block
+  constexpr int kRows = ring::kBlocks * ring::kRowsPerSlot;  // rows in one slot of each block
   constexpr int kSteps = 12;
-  // Both round K and V to bf16, from sums in another order: 1.1e-3 was seen (H200, 2 layers).
+  // Both round K and V to bf16, after sums in different orders: 1.1e-3 was seen (H200, 2 layers).
   constexpr double kMost = 0.004;
   constexpr int kLargest = kRows * 22 + 1;  // twice round the ring, and one row more
   const ModelWeights large = with_larger_vocab(with_layers(four_layers(), 2), kLargest);
@@ -168,7 +170,8 @@ TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]")
 
 TEST_CASE("ring agrees with the oracle on four layers of the analytic checkpoint", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  // The whole vocabulary, tied. No margins here: a cut of these weights is noise.
+  // The whole vocabulary, tied. Cut to four layers, these weights predict no clear tokens, so no
+  // share of steps with a clear margin is required.
   const ModelWeights w = make_synthetic("short", 0, 4);
   const size_t vocab = static_cast<size_t>(w.config.shape.vocab);
   const auto ids = synthetic_prompt(39, 7);

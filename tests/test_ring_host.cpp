@@ -1,4 +1,4 @@
-// What the ring megakernel's host side says and tells without a GPU.
+// The ring megakernel's host side without a GPU: what it refuses, its memory, its tuning table.
 #include <cuda_runtime_api.h>
 
 #include <climits>
@@ -81,10 +81,10 @@ TEST_CASE("memory is told before it is taken", "[ring]") {
   const auto bytes = [&](int context) {
     return ring_device_bytes(config, {.max_context = context});
   };
-  // The row-major weights and the stream: the LM head is in both.
+  // The weights are held twice, row-major and as a stream; the LM head is in both.
   REQUIRE(bytes(1) > 4 * kQwen3_0_6B.parameters(true));
   REQUIRE(bytes(1) < 4 * kQwen3_0_6B.parameters(true) + (256 << 20));
-  // KV rows come in rounds of 1,024 positions.
+  // KV rows are allocated in rounds of 1,024 positions; the rest is one RoPE row a position.
   REQUIRE(bytes(1024) - bytes(1) == 1023 * 64 * 8);
   REQUIRE(bytes(1025) - bytes(1024) == 1024 * kQwen3_0_6B.kv_bytes_per_position() + 64 * 8);
   REQUIRE(ring::kv_head_bytes(1024) == 1024u * 2 * 2 * 128);
@@ -95,7 +95,7 @@ TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at
   const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
                            at.best,  at.rows_written, at.attention_out, at.mlp_out,
                            at.fault, at.bytes};
-  // Bytes that the kernel indexes, from the shapes in LaunchParams.
+  // Bytes of each array, from the shapes in LaunchParams.
   const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16,
                           8 * 16 * 16,  128 * 16,     8 * 16 * 4,
                           4 * 1024 * 8, 4 * 1024 * 8, 4};

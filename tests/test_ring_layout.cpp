@@ -1,4 +1,4 @@
-// The ring megakernel's maps: every weight and every KV element has exactly one place.
+// The ring megakernel's index functions: every weight and every KV element has exactly one place.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSlotElements = kSlotBytes / 2;
 
-// Rows and columns of each tensor, in Tensor's order.
+// Rows and columns of each tensor, in the order of enum Tensor.
 struct Extent {
   int rows, columns;
 };
@@ -52,7 +52,7 @@ TEST_CASE("a layer's stream holds every element of its seven matrices once", "[r
   REQUIRE(inside);
   REQUIRE(twice == 0);
   const int64_t norms = 2LL * kHidden + 2LL * kHeadDim;
-  REQUIRE(count == kShape.layer_parameters() - norms);  // so none is missing
+  REQUIRE(count == kShape.layer_parameters() - norms);  // therefore none is missing
 }
 
 TEST_CASE("what a group multiplies needs only what it computed itself", "[ring]") {
@@ -98,7 +98,7 @@ TEST_CASE("the LM head's slots hold every row once, whatever the vocabulary", "[
     }
     INFO("vocabulary " << vocab);
     REQUIRE(whole_rows);
-    REQUIRE(ascending);  // the lowest index wins ties: a later row never precedes
+    REQUIRE(ascending);  // because among equal logits the lowest row must win
     REQUIRE(std::all_of(seen.begin(), seen.end(), [](uint8_t n) { return n == 1; }));
     REQUIRE(padding == int64_t{kBlocks} * head_slots(vocab) * kRowsPerSlot - vocab);
   }
@@ -119,7 +119,7 @@ TEST_CASE("slots of the stream are disjoint and fill it", "[ring]") {
   for (int b = 0; b < kBlocks; ++b) REQUIRE(blocks[static_cast<size_t>(b)] == b);
 }
 
-// Contexts around half tiles, the redundant mode's end and rounds.
+// Contexts around the edges of half tiles, of the redundant mode and of rounds.
 constexpr int kContexts[] = {1,   31,  32,   33,   63,   64,   65,   511,
                              512, 513, 1023, 1024, 1025, 2047, 2048, 2049};
 
@@ -135,7 +135,7 @@ TEST_CASE("every KV element has one place inside its head's bytes", "[ring]") {
         for (int d = 0; d < kHeadDim; ++d) {
           const size_t at = kv_offset(position, d, kind);
           fits = fits && at % 2 == 0 && at < bytes && seen[at / 2]++ == 0;
-          // What a bulk copy of half a tile fetches is the rows of 32 neighbouring positions.
+          // A bulk copy of half a tile fetches the rows of 32 neighbouring positions.
           contiguous = contiguous && at / kHalfTileBytes == half;
           const HalfIndex index = half_index(kind, static_cast<int>(at % kHalfTileBytes / 2));
           inverts = inverts && index.row == position % kHalfTileRows && index.d == d;
@@ -146,13 +146,13 @@ TEST_CASE("every KV element has one place inside its head's bytes", "[ring]") {
     REQUIRE(fits);
     REQUIRE(contiguous);
     REQUIRE(inverts);
-    // Nothing is left over in the last round's used half tiles but rows beyond the context.
+    // No other element is used.
     const int64_t used = std::count(seen.begin(), seen.end(), 1);
     REQUIRE(used == int64_t{2} * context * kHeadDim);
   }
 }
 
-// How often each position is attended to by `members` blocks in one mode.
+// How many of `members` blocks attend to each position in one mode.
 template <bool kSplit>
 std::vector<int> attended(int context, int members) {
   std::vector<int> seen(static_cast<size_t>(context));
@@ -162,7 +162,7 @@ std::vector<int> attended(int context, int members) {
     REQUIRE(share.halves() > 2 * share.tiles() - 2);
     for (int half = 0; half < share.halves(); ++half) {
       const int first = share.half_position(half);
-      REQUIRE(first < context);  // no half is fetched for nothing
+      REQUIRE(first < context);  // no half is fetched that has no row of the context
       if (kSplit) {
         // The half lies in the tile that the loader fetches for it.
         REQUIRE(tile_member(first) == member);
@@ -182,10 +182,10 @@ TEST_CASE("every position is attended to once, in both modes", "[ring]") {
     INFO("context " << context);
     const auto split = attended<true>(context, kMembers);
     REQUIRE(std::all_of(split.begin(), split.end(), [](int n) { return n == 1; }));
-    if (context > kMembers * kHalfTileRows) continue;  // the redundant mode's reach
+    if (context > kMembers * kHalfTileRows) continue;  // too long for the redundant mode
     const auto redundant = attended<false>(context, 1);
     REQUIRE(std::all_of(redundant.begin(), redundant.end(), [](int n) { return n == 1; }));
-    // Its halves are the first ones of round 0's tiles.
+    // The redundant mode reads only the first halves of round 0's tiles.
     for (int p = 0; p < context; ++p) REQUIRE(tile_row(p) < kHalfTileRows);
   }
 }
@@ -231,7 +231,7 @@ TEST_CASE("fixed-point words: partial arrivals and the range's end", "[ring]") {
     REQUIRE(fixed_arrivals(word) == g);
   }
   REQUIRE(fixed_sum(word) == static_cast<float>(-4 * most));
-  // The largest contributions allowed leave the count alone, those at the limit do not.
+  // The largest allowed contributions do not change the count; contributions at the limit do.
   const double below = most - 1;
   for (const double v : {below, -below}) {
     word = 0;
@@ -242,7 +242,7 @@ TEST_CASE("fixed-point words: partial arrivals and the range's end", "[ring]") {
   word = 0;
   for (int g = 0; g < kGroups; ++g) word += word_of(most);
   REQUIRE(fixed_arrivals(word) != kGroups);
-  // The smallest values survive beside the largest.
+  // The smallest value is not lost beside the largest.
   word = word_of(below) + word_of(-below) + word_of(0x1p-24);
   for (int g = 3; g < kGroups; ++g) word += word_of(0);
   REQUIRE(fixed_sum(word) == 0x1p-24f);
@@ -259,7 +259,7 @@ TEST_CASE("a fault word gives back what went in", "[ring]") {
   REQUIRE(status.position == 40959);
   REQUIRE(status.expected == 255);
   REQUIRE(status.seen == 3);
-  // The upper half alone tells that there is a fault: waits look at nothing else.
+  // The upper half alone is never 0 for a fault: waits look only at it.
   for (const int raised : {kRaisedHang, kRaisedRange}) {
     REQUIRE(pack_fault(raised, 0, 0, 0, 0, 0, 0) >> 32 != 0);
   }

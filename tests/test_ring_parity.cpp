@@ -1,6 +1,6 @@
-// The ring's barriers tell one round of a slot from the next by a parity alone. A model on the host
-// of loader, copies and warps, in random order, with the order of waits and arrivals that the ring
-// megakernel has: nobody may take an older round's arrival for that of his own copy.
+// The ring's barriers tell one round (use) of a slot from the next by a parity bit alone. This is a
+// model of loader, copies and warps on the host, in random order but with the waits and arrivals of
+// the ring megakernel. It checks that no wait is passed by the arrival of an older round's copy.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -14,9 +14,12 @@
 namespace mkbench::ring {
 namespace {
 
-// Slots that a warp waits for together (weights) or one by one (V); in the LM head, one slot of
-// which half of the warps read; of K, a tile for each quarter of the warps. All warps have taken K
-// before any takes V: they hand each other the exponentials.
+// How the warps read a run of slots:
+//   kWeights  every warp waits for all slots at once
+//   kKeys     one tile for each quarter of the warps; all warps take K before any takes V, because
+//             they hand each other the exponentials
+//   kValues   every warp waits for the slots one by one
+//   kHead     one slot, which half of the warps read
 enum class Kind { kWeights, kKeys, kValues, kHead };
 struct Fetch {
   int first, count;
@@ -24,10 +27,10 @@ struct Fetch {
   bool head_odd;
 };
 
-// One launch's slots, in the loader's and the consumers' order.
+// The slots of one launch, in the order of loader and consumers.
 struct Plan {
   std::vector<Fetch> fetches;
-  std::vector<bool> head_paced;  // of each slot
+  std::vector<bool> head_paced;  // for each slot: the pace of the LM head holds
 
   void add(int count, bool paced, Kind kind = Kind::kWeights, bool odd = false) {
     fetches.push_back({static_cast<int>(head_paced.size()), count, kind, odd});
@@ -35,8 +38,8 @@ struct Plan {
   }
 };
 
-// `shift` slots first, so that steps begin anywhere in the ring; steps attend in two turns of
-// `tiles` and of one.
+// Two steps. `shift` single slots come first, so that steps begin at any slot of the ring;
+// attention has two turns, of `tiles` tiles and of one.
 Plan make_plan(int head_slots, int shift, int tiles) {
   Plan plan;
   for (int i = 0; i < shift; ++i) plan.add(1, false);
@@ -54,7 +57,7 @@ Plan make_plan(int head_slots, int shift, int tiles) {
   return plan;
 }
 
-// A barrier after `completed` phases, seen as the hardware shows it.
+// An mbarrier after `completed` phases. passes() sees only a parity, as the hardware does.
 struct Barrier {
   int completed = 0, missing = 0;
   bool passes(int parity) const { return completed % 2 != parity; }
@@ -74,7 +77,7 @@ class RingModel {
     for (Barrier& b : empty_) b.missing = kConsumerWarps;
   }
 
-  // Empty, or what went wrong first.
+  // Returns what went wrong first, or nothing.
   std::string run() {
     const int total = static_cast<int>(plan_.head_paced.size());
     size_t racer = 0;
@@ -101,7 +104,7 @@ class RingModel {
  private:
   struct Warp {
     size_t fetch = 0;
-    int awaited = 0;  // of the fetch's slots, those waited for one by one
+    int awaited = 0;  // slots of the fetch that the warp has waited for one by one
     bool looked = false;
   };
 
@@ -112,13 +115,14 @@ class RingModel {
     if (violation_.empty()) violation_ = who + " passed the wait for slot " + std::to_string(slot);
   }
 
-  // The next copy as far as it gets: room, then a place among the copies in flight.
+  // Tries to issue the next copy: it needs an empty slot and a place among the copies in flight.
   bool load() {
     const int round = issued_ / slots_;
     const Barrier& room = at(empty_, issued_);
     if (!room.passes((round + 1) % 2)) return false;
     if (room.completed != round) blame("loader, for room,", issued_);
-    // The copy so many before this one, and no other: where the pace narrows, some are passed over.
+    // The loader waits only for the copy so many slots before this one: where fewer copies are
+    // allowed than before, some are never waited for.
     const bool paced = plan_.head_paced[static_cast<size_t>(issued_)];
     const int oldest = issued_ - (paced ? head_copies_ : layer_copies_);
     if (oldest >= 0) {
@@ -130,7 +134,8 @@ class RingModel {
     return true;
   }
 
-  // Some copy arrives, the newest with probability `newest_first_`: the oldest ones are kept back.
+  // A copy arrives: the newest with probability `newest_first_`, so that old ones come late, else a
+  // random one.
   bool arrive() {
     if (in_flight_.empty()) return false;
     const bool newest = std::uniform_real_distribution<>()(random_) < newest_first_;
@@ -182,7 +187,7 @@ class RingModel {
     const Fetch& f = plan_.fetches[w.fetch];
     const bool small = slots_ == kSmallRingSlots, odd = index / 4 % 2 != 0;
     const bool head = f.kind == Kind::kHead;
-    if (head && !small && odd != f.head_odd) {  // skipped without a look
+    if (head && !small && odd != f.head_odd) {  // the other half's slot: skipped without a look
       ++w.fetch;
       return true;
     }
@@ -192,7 +197,7 @@ class RingModel {
       for (int i = 0; i < f.count && !small; ++i) release(f.first + i, head ? 2 : 1);
       w = {w.fetch + 1, 0, false};
     };
-    if (!w.looked && !small && !head) {  // at all of them at once
+    if (!w.looked && !small && !head) {  // looks at all slots at once
       w.looked = true;
       bool all = true;
       for (int i = 0; i < f.count; ++i) all = all && passes(index, f.first + i, false);
@@ -218,7 +223,7 @@ class RingModel {
   std::string violation_;
 };
 
-// The first violation among `seeds` runs of every length of the LM head, or nothing.
+// The first violation among `seeds` runs for every LM head of 1 to 40 slots, or nothing.
 std::string search(int slots, int layer_copies, int head_copies, uint64_t seeds) {
   for (int head_slots = 1; head_slots <= 40; ++head_slots) {
     for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -233,7 +238,7 @@ std::string search(int slots, int layer_copies, int head_copies, uint64_t seeds)
   return {};
 }
 
-// The most copies in flight while the LM head streams through the large ring.
+// The most copies in flight while the LM head streams through the large ring (tuning.h).
 constexpr int kMostHeadCopies = kMostRingSlots - 4;
 
 TEST_CASE("no wait of the large ring takes an older round for its own", "[ring]") {
@@ -256,8 +261,8 @@ TEST_CASE("no wait of the small ring takes an older round for its own", "[ring]"
   }
 }
 
-// A warp does not look at the slots that it skips: with all but one slot in flight, the copy of one
-// of them may still be missing when the warp looks for that slot's next round.
+// A warp does not look at slots that it skips. With copies in flight to all slots but one, the copy
+// of a skipped slot may still be missing when the warp looks at that slot for its next round.
 TEST_CASE("too many copies in flight in the LM head are found out", "[ring]") {
   const std::string found = search(kMostRingSlots, kMostRingSlots - 1, kMostRingSlots - 1, 30);
   INFO(found);

@@ -1,4 +1,4 @@
-// The ring megakernel's weights and KV rows in device memory, read back element by element.
+// The ring megakernel's repacked weights and KV rows in device memory, compared element by element.
 #include <cmath>
 #include <limits>
 
@@ -66,7 +66,7 @@ TEST_CASE("the stream holds the weights where the map says, the padding is zero"
     }
   }
   REQUIRE(wrong == 0);
-  REQUIRE(padding == 24 * kHidden);  // 128 blocks of 8 rows for 1,000
+  REQUIRE(padding == 24 * kHidden);  // 128 blocks of 8 rows, for a vocabulary of 1,000
 
   const auto norms = fetch(streamed.norms.get(), streamed.norms.size());
   const auto qk = fetch(streamed.qk_norms.get(), streamed.qk_norms.size());
@@ -83,7 +83,7 @@ TEST_CASE("the stream holds the weights where the map says, the padding is zero"
   REQUIRE(same(&norms[size_t{4} * kHidden], w.final_norm));
 }
 
-// A cache with random rows, and what they are.
+// A poisoned cache, and random rows on host and device that a test can write into it.
 struct FilledCache {
   static constexpr int kLayers = 2;
   FilledCache(int context, int rows)
@@ -152,7 +152,7 @@ TEST_CASE("poison reaches every element from its position on and none below", "[
     INFO("position " << position);
     REQUIRE(
         std::all_of(bits.begin(), bits.end(), [](uint16_t b) { return b == 0 || b == 0xffff; }));
-    // As many zeros as rows below have elements, so the last round's tail is NaN too.
+    // There are as many zeros as elements in the rows below; so the last round's tail is NaN too.
     REQUIRE(std::count(bits.begin(), bits.end(), 0) ==
             int64_t{2} * FilledCache::kLayers * kGroups * position * kHeadDim);
     if (position > 0) {
@@ -189,7 +189,7 @@ TEST_CASE("the checksum sees every element below its position and none above", "
     }
   }
   REQUIRE(kv_checksum(f.cache, kPositions) == sum);
-  // Two rows swapped are as many bits in other places.
+  // Swapping two rows keeps all bits but moves them.
   const size_t row = static_cast<size_t>(kRows) * kHeadDim;
   std::swap_ranges(f.host_k.begin() + static_cast<int64_t>(row),
                    f.host_k.begin() + static_cast<int64_t>(row) + kHeadDim,

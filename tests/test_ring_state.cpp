@@ -1,5 +1,5 @@
-// The ring megakernel's state on a GPU: the same bits whatever came before, however fast the
-// weights stream; what it refuses, and what it says when something goes wrong.
+// The ring megakernel's state on a GPU: results have equal bits whatever came before and however
+// fast the weights stream; refusals, and reports of faults.
 #include "kernels/ring/tuning.h"
 #include "references/base/error.h"
 #include "tests/support/ring_models.h"
@@ -11,7 +11,7 @@ using namespace testing;
 
 constexpr int kVocab = 1000;
 
-// Most copies in flight on this card.
+// The most copies in flight that this card's ring allows.
 int most_copies() {
   int gpu = 0, major = 0;
   REQUIRE(cudaGetDevice(&gpu) == cudaSuccess);
@@ -23,12 +23,12 @@ TEST_CASE("ring repeats itself to the bit, at every pace and size of its cache",
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const auto prompt = random_ids(110, kVocab), other = random_ids(9, kVocab);
   const auto e = make_ring(four_layers(), {.max_context = 512});
-  const Run first = run(*e, prompt, 40, kVocab);  // redundant, then split
+  const Run first = run(*e, prompt, 40, kVocab);  // begins redundant, ends split
   REQUIRE(std::count(first.ids.begin(), first.ids.end(), -1) == 0);
   for (int i = 0; i < 20; ++i) REQUIRE(run(*e, prompt, 40, kVocab) == first);
   const Run second = run(*e, other, 40, kVocab);
   REQUIRE(second.ids != first.ids);
-  REQUIRE(run(*e, prompt, 40, kVocab) == first);  // nothing of the other prompt is left
+  REQUIRE(run(*e, prompt, 40, kVocab) == first);  // the other prompt has left no trace
   for (int copies = 1; copies <= most_copies(); ++copies) {
     for (const int gap : {0, 400, 860}) {
       INFO(copies << " copies, " << gap << " cycles");
@@ -46,7 +46,7 @@ TEST_CASE("ring repeats itself to the bit, at every pace and size of its cache",
   for (int i = 0; i < 40; ++i) one_by_one.push_back(e->decode(1)[0]);
   REQUIRE(one_by_one == first.ids);
   const auto fresh = make_ring(four_layers(), {.max_context = 4096});
-  for (int i = 0; i < 3; ++i) {  // two engines in turns share nothing
+  for (int i = 0; i < 3; ++i) {  // two engines, used alternately, share no state
     REQUIRE(run(*fresh, prompt, 40, kVocab) == first);
     REQUIRE(run(*e, other, 40, kVocab) == second);
   }
@@ -58,7 +58,7 @@ TEST_CASE("ring repeats itself to the bit at every pace with several slots of LM
   const ModelWeights w = with_larger_vocab(with_layers(four_layers(), 2), vocab);
   const auto prompt = random_ids(120, vocab);
   const auto e = make_ring(w, {.max_context = 256});
-  const Run first = run(*e, prompt, 16, vocab);  // redundant, then split
+  const Run first = run(*e, prompt, 16, vocab);  // begins redundant, ends split
   REQUIRE(std::count(first.ids.begin(), first.ids.end(), -1) == 0);
   for (int copies = 1; copies <= most_copies(); ++copies) {
     for (const int gap : {0, 700}) {
@@ -81,7 +81,8 @@ TEST_CASE("ring repeats itself to the bit in both modes and on the slow path", "
       retune_ring(*e, {.split_from = split_from, .slow_attention = slow});
       const Run first = run(*e, prompt, 8, kVocab);
       for (int i = 0; i < 10; ++i) REQUIRE(run(*e, prompt, 8, kVocab) == first);
-      // What lies above the position never gets in: NaN there, or another prompt's rows.
+      // Rows above the position have no effect: before they were NaN, here they are another
+      // prompt's.
       e->reset();
       e->prefill(random_ids(500, kVocab));
       e->reset();
@@ -96,7 +97,8 @@ TEST_CASE("ring repeats itself to the bit in both modes and on the slow path", "
 
 TEST_CASE("ring goes back to a saved position, to the bit", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  // Weights whose exponentials depend on the longest key so far, which grows in the continuation.
+  // With these weights the exponentials' bits depend on the longest key so far, which grows in the
+  // continuation.
   const auto e = make_ring(bound_decides(four_layers()), {.max_context = 512});
   e->prefill(random_ids(100, kVocab));
   const Snapshot start = e->save();
@@ -117,12 +119,12 @@ TEST_CASE("ring goes back to a saved position, to the bit", "[ring]") {
     again.ids = e->decode(100, nullptr, again.logits.data());
     REQUIRE(again == first);
   }
-  Snapshot longer = start;  // the bits do depend on it
+  Snapshot longer = start;  // other values of |k| give other bits
   for (float& x : longer.derived) x *= 1.1f;
   e->restore(longer);
   again.ids = e->decode(100, nullptr, again.logits.data());
   REQUIRE(again.logits != first.logits);
-  Snapshot bare = start;  // of other hands: found in the rows again, to their rounding
+  Snapshot bare = start;  // without derived values: they are computed from the rounded rows
   bare.derived.clear();
   e->restore(bare);
   const std::vector<float> found = e->save().derived;
@@ -135,7 +137,7 @@ TEST_CASE("ring goes back to a saved position, to the bit", "[ring]") {
   wrong = start;
   wrong.derived.pop_back();
   REQUIRE_THROWS_AS(e->restore(wrong), Error);
-  e->reset();  // the rows of another prompt are not the saved ones
+  e->reset();  // after it, the rows are another prompt's: the snapshot must be refused
   REQUIRE(e->save().derived == std::vector<float>(4 * 8, 0.0f));
   std::vector<int32_t> shifted = random_ids(151, kVocab);
   shifted.erase(shifted.begin());
@@ -182,7 +184,7 @@ TEST_CASE("ring runs its ablations and comes back with the same bits", "[ring]")
 
 TEST_CASE("a block of ring that never publishes is a fault with an address", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  const auto prompt = random_ids(10, kVocab);  // too few for a batch: by steps
+  const auto prompt = random_ids(10, kVocab);  // too few ids for batched prefill: runs as steps
   const auto healthy = make_ring(four_layers(), {.max_context = 64});
   const Run first = run(*healthy, prompt, 8, kVocab);
   for (const int split_from : {0, 128}) {
@@ -199,12 +201,12 @@ TEST_CASE("a block of ring that never publishes is a fault with an address", "[r
         INFO(text);
         REQUIRE(error.kind() == ErrorKind::kHang);
         REQUIRE(text.find("ring megakernel: block ") != std::string::npos);
-        // Its group waits in attention; the other groups, for the sum that the group adds to.
+        // The block's group waits in attention, the other groups for the sum that it adds to.
         REQUIRE(text.find("waited in vain before phase ") != std::string::npos);
         REQUIRE(text.find(", layer 0, position 0: expected ") != std::string::npos);
       }
       REQUIRE(e->position() == 0);
-      REQUIRE(run(*healthy, prompt, 8, kVocab) == first);  // the context survives
+      REQUIRE(run(*healthy, prompt, 8, kVocab) == first);  // the CUDA context is still usable
     }
   }
 }
@@ -218,7 +220,7 @@ TEST_CASE("a NaN in ring's weights is an error or no token, never a token", "[ri
   const auto e = make_ring(with_head(w, head), {.max_context = 64});
   e->prefill(prompt);
   REQUIRE(e->decode(8) == std::vector<int32_t>(8, -1));
-  REQUIRE(e->position() == 10);  // the step's own row is there, those of later steps are not
+  REQUIRE(e->position() == 10);  // with the step's own row, without those of later steps
   REQUIRE(e->last_times().per_token_ms.empty());
   REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing is pending
   e->reset();
@@ -246,9 +248,10 @@ TEST_CASE("a NaN in ring's weights is an error or no token, never a token", "[ri
   }
 }
 
-// Row `token` of the head is huge, positive in one column and negative in another: mostly its logit
-// is the largest or the smallest of all. After `token` itself, whose embedding is large in both
-// columns, it is infinity minus infinity.
+// Makes the logit of `token` NaN in the step after `token`. Its row of the LM head is huge,
+// positive in one column and negative in another, so in other steps its logit is mostly the largest
+// or the smallest of all. Its embedding is large in both columns, so in the next step its logit is
+// infinity minus infinity.
 ModelWeights with_nan_after(const ModelWeights& w, int token) {
   std::vector<Bf16> head(w.lm_head.data, w.lm_head.data + w.lm_head.size());
   std::vector<Bf16> embedding(w.embed_tokens.data, w.embed_tokens.data + w.embed_tokens.size());
@@ -264,7 +267,7 @@ TEST_CASE("ring ends at a NaN in either mode, at any step, and works afterwards"
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   constexpr int kToken = 777, kSteps = 16;
   const auto e = make_ring(with_nan_after(four_layers(), kToken), {.max_context = 64});
-  // Forced ids: a launch goes on after steps without a token, and ends with the last step.
+  // Forced ids: the launch goes on to its last step, where the NaN is.
   std::vector<int32_t> forced(kSteps, 5);
   forced.back() = kToken;
   for (const int split_from : {0, 8, kSteps - 1, 512}) {
@@ -278,7 +281,8 @@ TEST_CASE("ring ends at a NaN in either mode, at any step, and works afterwards"
     REQUIRE(e->position() == kSteps);
     REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing is pending
   }
-  // Free-running, it ends the step after it has chosen kToken: a start where that takes a while.
+  // Free-running, a launch ends in the step after it has chosen kToken. Looks for a start from
+  // which that takes some steps.
   int start = -1, end = 0;
   std::vector<int32_t> wanted;
   retune_ring(*e, {.split_from = 512});
@@ -292,7 +296,7 @@ TEST_CASE("ring ends at a NaN in either mode, at any step, and works afterwards"
   REQUIRE(start >= 0);
   REQUIRE(wanted[static_cast<size_t>(end) - 1] == kToken);
   for (const int split_from : {0, 1, end - 1, end, end + 1, 512}) {
-    for (const int steps : {kSteps, end + 1}) {  // early, and at the last step
+    for (const int steps : {kSteps, end + 1}) {  // ends before, or at, the last step
       INFO("split from " << split_from << ", " << steps << " steps, no token at " << end);
       retune_ring(*e, {.split_from = split_from});
       e->reset();
@@ -300,7 +304,7 @@ TEST_CASE("ring ends at a NaN in either mode, at any step, and works afterwards"
       REQUIRE(e->decode(steps) == std::vector(wanted.begin(), wanted.begin() + steps));
       REQUIRE(e->position() == end + 1);
       REQUIRE_THROWS_AS(e->decode(1), Error);
-      e->reset();  // up to there it works as before
+      e->reset();  // afterwards the engine works
       e->set_pending(start);
       REQUIRE(e->decode(end) == std::vector(wanted.begin(), wanted.begin() + end));
     }
@@ -316,7 +320,7 @@ TEST_CASE("what ring's fixed-point exchange cannot carry is an error", "[ring]")
                          [factor](int layer, int, float x) { return layer == 1 ? x * factor : x; }),
                      {.max_context = 64});
   };
-  const auto large = with_scale(0x1p12f);  // in range: the residual stream grows, nothing else
+  const auto large = with_scale(0x1p12f);  // in range: only the residual stream grows
   large->prefill(prompt);
   REQUIRE(large->decode(1)[0] >= 0);
   const auto e = with_scale(0x1p24f);
@@ -330,7 +334,7 @@ TEST_CASE("what ring's fixed-point exchange cannot carry is an error", "[ring]")
     REQUIRE_THAT(error.what(), ContainsText("2^20"));
   }
   REQUIRE(e->position() == 0);
-  REQUIRE(large->decode(1)[0] >= 0);  // the context survives
+  REQUIRE(large->decode(1)[0] >= 0);  // the CUDA context is still usable
 }
 
 TEST_CASE("ring scores every row of any vocabulary", "[ring]") {
@@ -353,7 +357,7 @@ TEST_CASE("ring scores every row of any vocabulary", "[ring]") {
 
 TEST_CASE("among equal logits of ring the lowest index wins, across warps and blocks", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  // Rows 0-4 are zero, all others equal: either row 0 or row 5 is the lowest of the largest.
+  // Rows 0-4 are zero and all others equal, so the lowest row of the largest logit is 0 or 5.
   std::vector<Bf16> head(static_cast<size_t>(kVocab) * 1024, Bf16{0});
   for (size_t i = 5 * 1024; i < head.size(); ++i) {
     head[i] = to_bf16(0.01f * static_cast<float>(i % 1024) - 5);
@@ -404,8 +408,8 @@ TEST_CASE("ring refuses what it cannot do and never clamps", "[ring]") {
   REQUIRE_THROWS_AS(e->decode(1), Error);
 }
 
-// Under compute-sanitizer's memcheck and synccheck too: few steps, and waits that may take a
-// hundred times as long.
+// Also run under compute-sanitizer's memcheck and synccheck: therefore few steps, and waits that
+// may take a hundred times as long.
 TEST_CASE("ring stays inside its buffers, filled to the last position", "[ring][memcheck]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   constexpr int kContext = 37;  // a tile's edge, and past it

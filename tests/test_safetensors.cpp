@@ -1,4 +1,4 @@
-// The container reader on sound files, and on a few ten thousand damaged ones.
+// The container reader on sound files, and on tens of thousands of damaged ones.
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -28,7 +28,7 @@ std::string read_all(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The files of the input tables, as far as they are small: mutations start from them.
+// The small files of the input tables; mutations start from them.
 std::vector<std::string> seeds() {
   std::vector<std::string> files = {
       safetensors_bytes(micro_tensors()),
@@ -49,10 +49,12 @@ class Mutator {
   explicit Mutator(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
 
   std::string next() {
-    // The two sound files half of the time: most edits of a file with one fault change nothing.
+    // Half of the mutations start from the two sound files: most edits of a file that has a fault
+    // already change nothing.
     std::string bytes = below(2) == 0 ? seeds_[below(2)] : pick(seeds_);
     for (size_t i = below(4); i-- > 0;) mutate(bytes);
-    // Half of the time the size field is made to fit again, or nearly everything would end there.
+    // In half of the mutations the size field is made to fit again; otherwise nearly every file
+    // would be refused for it.
     if (bytes.size() >= 8 && below(2) == 0) {
       const size_t brace = bytes.rfind('}');
       const uint64_t size = brace == std::string::npos || brace < 8 ? 0 : brace - 7;
@@ -127,10 +129,10 @@ class Mutator {
   }
 
   std::vector<std::string> seeds_;
-  std::mt19937_64 random_{20260101};  // fixed: a failure must come again
+  std::mt19937_64 random_{20260101};  // fixed, so that a failure comes again
 };
 
-// What an accepted header promises to everybody who uses it.
+// Whether an accepted header keeps the promises of references/safetensors.h.
 bool is_consistent(const SafetensorsHeader& header, size_t file_bytes) {
   uint64_t covered = 0;
   for (const TensorEntry& tensor : header.tensors) {
@@ -169,7 +171,7 @@ TEST_CASE("each type has the size that its bits want") {
       {"I64", 64},        {"U64", 64}};
   for (const auto& [dtype, bits] : types) {
     INFO(dtype);
-    const std::string data(static_cast<size_t>(bits), 'x');  // of 8 elements
+    const std::string data(static_cast<size_t>(bits), 'x');  // 8 elements
     CHECK(parse(safetensors_bytes({{"t", dtype, {8}, data}})).tensors[0].dtype == dtype);
     CHECK_THROWS_AS(parse(safetensors_bytes({{"t", dtype, {8}, data + "x"}})), Error);
   }
@@ -232,7 +234,7 @@ TEST_CASE("damaged headers end in one clean error or in a header that holds toge
       }
     }
   }
-  // Both must be met often, or the loop looks at one gate only.
+  // Both outcomes must be frequent, or the loop tests one of them only.
   CHECK(accepted > 1'000);
   CHECK(refused > 20'000);
 }

@@ -1,4 +1,4 @@
-// From --model to weights: names, hub caches, folders; what a sound folder becomes in memory.
+// From --model to weights: names, hub caches, folders, and the weights of a sound folder in memory.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sets an environment variable (null: removes it) for a scope.
+// Sets an environment variable for a scope, or removes it where the value is null.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {
@@ -83,15 +83,16 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(contains(refusal("tiny"), "MKBENCH_DATA_DIR"));
   fs::create_directory(data.path() / "tiny");
   const ModelSpec tiny = resolve_model("tiny");
-  CHECK(tiny.kind == ModelSpec::Kind::kCommitted);
+  REQUIRE(tiny.row != nullptr);
+  CHECK(tiny.row->source == ModelSource::kCommitted);
   CHECK(tiny.folder == data.path() / "tiny");
 
   const ModelSpec plain = resolve_model("synthetic");
-  CHECK(plain.kind == ModelSpec::Kind::kSynthetic);
-  CHECK(plain.lagset.empty());
-  CHECK(resolve_model("synthetic:short").lagset == "short");
+  REQUIRE(is_analytic(plain.row));
+  CHECK(plain.row->lagset.empty());
+  CHECK(resolve_model("synthetic:short").row->lagset == "short");
   CHECK(contains(refusal("synthetic:shorter"), "shorter"));
-  CHECK(contains(refusal("synthetic:shorter"), "deep"));  // lists what there is
+  CHECK(contains(refusal("synthetic:shorter"), "deep"));  // the message lists the sets
   CHECK(refusal("synthetic:") != "accepted");
 }
 
@@ -103,7 +104,7 @@ TEST_CASE("without the variable the data is the source tree's") {
 TEST_CASE("folders and files") {
   const TemporaryFolder folder;
   const ModelSpec spec = resolve_model(folder.path().string());
-  CHECK(spec.kind == ModelSpec::Kind::kFolder);
+  CHECK(spec.row == nullptr);
   CHECK(spec.folder == folder.path());
   write_file(folder.path() / "file", "x");
   CHECK(contains(refusal((folder.path() / "file").string()), "is a file"));
@@ -127,7 +128,7 @@ TEST_CASE("hub ids are looked up in the local caches") {
        {home.path() / ".cache/huggingface/hub", hf_home.path() / "hub", hub_cache.path()}) {
     const fs::path snapshot = make_cache(cache);
     const ModelSpec spec = resolve_model("Org/Name-1.5");
-    CHECK(spec.kind == ModelSpec::Kind::kFolder);
+    CHECK(spec.row == nullptr);
     CHECK(spec.folder == snapshot);
     CHECK(spec.name == "Org/Name-1.5");
     CHECK(load_model(spec, 0).name == "Org/Name-1.5");
@@ -181,7 +182,7 @@ TEST_CASE("views outlive the loader as long as a copy of the weights lives") {
     const TemporaryFolder folder;
     write_micro_model(folder.path());
     copy = load_folder(folder.path(), "micro");
-  }  // the file's name is gone, its bytes are not
+  }  // the file has no name any more; the mapping keeps its bytes
   CHECK(hash_weights(copy) == copy.sha256);
 }
 

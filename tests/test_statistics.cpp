@@ -92,11 +92,45 @@ TEST_CASE("BCa shifts to the long tail of skewed values and repeats with its see
   CHECK((same->low == 2 && same->high == 2));
 }
 
+TEST_CASE(
+    "BCa's ends are the percentiles that Efron's formula names, whichever way the tail points") {
+  const double z95 = 1.959964;
+  for (const double sign : {1.0, -1.0}) {
+    std::vector<double> values = {1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.9, 2.3, 3, 4.5, 7, 12};
+    double mean = 0, squares = 0, cubes = 0;
+    for (double& v : values) mean += (v *= sign) / 12;
+    for (const double v : values) squares += std::pow(v - mean, 2), cubes += std::pow(v - mean, 3);
+    const double a = cubes / (6 * std::pow(squares, 1.5));
+    std::mt19937_64 random(3);
+    std::vector<double> means(100000);
+    for (double& m : means) {
+      double sum = 0;
+      for (size_t i = 0; i < values.size(); ++i) sum += values[random() % values.size()];
+      m = sum / 12;
+    }
+    std::sort(means.begin(), means.end());
+    const auto normal = [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); };
+    const auto below = std::lower_bound(means.begin(), means.end(), mean) - means.begin();
+    double z0 = -1;  // normal(z0) is the share of means below the mean
+    while (normal(z0) * 1e5 < static_cast<double>(below)) z0 += 1e-4;
+    const auto at = [&](double z) {
+      return means[static_cast<size_t>(1e5 * normal(z0 + (z0 + z) / (1 - a * (z0 + z))))];
+    };
+    const auto bca = bca_interval(values, 0.95, 7, 100000);
+    REQUIRE(bca);
+    CHECK(std::abs(a) > 0.08);  // without a tail there would be nothing to see
+    CHECK(bca->low == Approx(at(-z95)).margin(0.05));
+    CHECK(bca->high == Approx(at(z95)).margin(0.05));
+  }
+}
+
 TEST_CASE("percentiles are withheld where too few values support them") {
   std::vector<double> values(99);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
   CHECK_FALSE(percentile(values, 99));
+  CHECK_FALSE(percentile(values, 1));
   values.push_back(99);
+  CHECK(percentile(values, 1));
   REQUIRE(percentile(values, 99));
   CHECK(*percentile(values, 99) == Approx(98.01));
   CHECK(*percentile(values, 50) == Approx(49.5));
@@ -129,12 +163,16 @@ TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes 
   CHECK(inverse.speedup == Approx(1 / s.speedup));
   CHECK(inverse.ci->low == Approx(1 / s.ci->high));
 
+  slow.resize(8), fast.resize(8);
+  CHECK(paired_speedup(slow, fast, 0.95, 1).ci);
   slow.resize(7);
   CHECK_THROWS_AS(paired_speedup(slow, fast, 0.95, 1), Error);
   fast.resize(7);
   CHECK_FALSE(paired_speedup(slow, fast, 0.95, 1).ci);  // below 8 blocks
-  fast[3] = 0;
-  CHECK_THROWS_AS(paired_speedup(slow, fast, 0.95, 1), Error);
+  CHECK_THROWS_AS(paired_speedup(std::vector<double>{0, 1}, std::vector<double>{1, 1}, 0.95, 1),
+                  Error);
+  CHECK_THROWS_AS(paired_speedup(std::vector<double>{1, 1}, std::vector<double>{1, 0}, 0.95, 1),
+                  Error);
 }
 
 TEST_CASE("tok/s is all tokens over all time, not a mean of rates") {
@@ -180,6 +218,8 @@ TEST_CASE("clocks must agree within 1 % and 20 us") {
   t.host_ms = 0.030;
   t.device_ms = 0.011;  // far apart, yet under 20 us
   CHECK(clock_disagreement(t).empty());
+  t.device_ms = -0.001;  // near the host's, and no time
+  CHECK(clock_disagreement(t) == "clock device reads -0.001 ms");
   t.device_ms = std::nan("");
   CHECK_FALSE(clock_disagreement(t).empty());
 }
@@ -195,5 +235,9 @@ TEST_CASE("roofline share counts weights and the mean context's KV") {
   CHECK_FALSE(tiny.applies);
   CHECK_THAT(tiny.reason, ContainsText("4 x L2"));
   CHECK(roofline_share(kQwen3_0_6B, 0, 1, false, 0, 0).reason == "no GPU");
-  CHECK_FALSE(roofline_share(kQwen3_0_6B, 0, 1, true, 0, 50'000'000).applies);
+  for (const double ceiling : {0.0, std::nan(""), HUGE_VAL}) {
+    const RooflineShare none = roofline_share(kQwen3_0_6B, 0, 1, true, ceiling, 50'000'000);
+    CHECK_FALSE(none.applies);
+    CHECK(none.reason == "no read bandwidth was measured");
+  }
 }

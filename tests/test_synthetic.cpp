@@ -23,7 +23,7 @@ nlohmann::json committed() {
   return nlohmann::json::parse(file);
 }
 
-// bit 0 of L^i s, by definition.
+// Bit i of a codeword by its definition: bit 0 of L^i s.
 int code_bit(uint32_t s, int i) {
   for (; i > 0; --i) s = lfsr_step(s);
   return static_cast<int>(s & 1);
@@ -99,7 +99,7 @@ TEST_CASE("the LFSR step is linear and invertible, so codewords multiply and shi
       CHECK((code_bit(a, k) ^ code_bit(b, k)) == code_bit(a ^ b, k));
       agree += code_bit(a, k) == code_bit(b, k);
     }
-    // Nearly orthogonal: far fewer than 480 signs agree.
+    // Codewords are nearly orthogonal: about as many signs agree as differ.
     CHECK(std::abs(2 * agree - kCode) < kCode / 3);
   }
 }
@@ -133,7 +133,7 @@ TEST_CASE("the continuation is the recurrence, from the shortest prompt on") {
 }
 
 TEST_CASE("continuations are the committed ones, which Python computes too") {
-  const nlohmann::json all = committed();  // items() keeps a reference
+  const nlohmann::json all = committed();  // named, because items() keeps a reference to it
   for (const auto& [set, known] : all.at("continuations").items()) {
     INFO(set);
     const int depth = known.at("depth");
@@ -161,7 +161,7 @@ TEST_CASE("bytes do not depend on the number of threads; a cut ends with the shi
   const ModelWeights three = make_synthetic("early", 3, 2);
   CHECK(one.layers.size() == 2);
   CHECK(one.config.shape.layers == 2);
-  // early plants layer 1, which is the last one of this cut.
+  // The set `early` plants layer 1, which is the last layer of this cut.
   CHECK(one.sha256 == three.sha256);
   CHECK(three.name == "synthetic:early");
   CHECK(three.lagset == "early");

@@ -1,5 +1,5 @@
-// The bytes of every other lag set (test_synthetic has `short`): about two seconds and 1.2 GB a
-// set.
+// The bytes of every lag set but `short`, which test_synthetic checks: about two seconds and 1.2 GB
+// a set.
 #include <fstream>
 #include <nlohmann/json.hpp>
 

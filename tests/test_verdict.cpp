@@ -14,13 +14,13 @@ TEST_CASE("every verdict has one row, one name and the exit code of its class") 
   for (size_t i = 0; i < table.size(); ++i) {
     CHECK(static_cast<size_t>(table[i].verdict) == i);
     CHECK(names.insert(std::string(table[i].name)).second);
-    CHECK(mkbench::verdict_from_name(table[i].name) == table[i].verdict);
+    CHECK(mkbench::enum_from_text(mkbench::Tag<Verdict>(), table[i].name) == table[i].verdict);
     CHECK(mkbench::exit_code(table[i].verdict) == table[i].exit_code);
     // 77 would turn a failed gate into a skipped test.
     CHECK(table[i].exit_code != 77);
   }
-  CHECK_FALSE(mkbench::verdict_from_name("pass").has_value());
-  CHECK_FALSE(mkbench::verdict_from_name("").has_value());
+  CHECK_FALSE(mkbench::enum_from_text(mkbench::Tag<Verdict>(), "pass").has_value());
+  CHECK_FALSE(mkbench::enum_from_text(mkbench::Tag<Verdict>(), "").has_value());
 }
 
 TEST_CASE("exit codes are the documented ones") {
@@ -78,5 +78,6 @@ TEST_CASE("every kind of error has a verdict that is not a pass") {
   CHECK(mkbench::verdict_of(ErrorKind::kUnsupportedDevice) == Verdict::kUnsupportedDevice);
   CHECK(mkbench::verdict_of(ErrorKind::kCuda) == Verdict::kCudaError);
   CHECK(mkbench::verdict_of(ErrorKind::kHang) == Verdict::kHang);
+  CHECK(mkbench::verdict_of(ErrorKind::kIntegrity) == Verdict::kIntegrity);
   CHECK(mkbench::verdict_of(ErrorKind::kRuntime) == Verdict::kRuntimeError);
 }

@@ -1,4 +1,4 @@
-// The one list of tensors, and the hashes over it.
+// The list of a model's tensors, and the hashes over it.
 #include <cstring>
 
 #include "references/base/error.h"
@@ -32,7 +32,7 @@ struct InMemory {
       tensor_of(weights, t) = {storage.back().data(), t.rows, t.cols};
     }
   }
-  // The hash by its definition: all bytes in a row.
+  // The hash by its definition, over the bytes of all tensors one after the other.
   std::string hash_of_first(size_t tensors) const {
     std::string bytes;
     for (size_t i = 0; i < tensors; ++i)
@@ -52,7 +52,7 @@ TEST_CASE("SHA-256 of the standard's examples") {
   CHECK(hash.hex() == million_a);
 
   const TemporaryFolder folder;
-  write_file(folder.path() / "a", std::string(1'000'000, 'a'));  // no multiple of the read size
+  write_file(folder.path() / "a", std::string(1'000'000, 'a'));  // not a multiple of the read size
   CHECK(sha256_file(folder.path() / "a") == million_a);
   CHECK_THROWS_AS(sha256_file(folder.path() / "b"), Error);
   CHECK_THROWS_AS(sha256_file(folder.path()), Error);
@@ -100,7 +100,7 @@ TEST_CASE("the hash runs over the table, the head only when it is untied") {
   CHECK(hash_weights(untied.weights) == untied.hash_of_first(25));
   InMemory tied(true);
   CHECK(hash_weights(tied.weights) == tied.hash_of_first(24));
-  // Two tensors of one shape under each other's names: no shape check sees that.
+  // Two tensors of one shape swap names, which no check of shapes can see.
   std::swap(tied.weights.layers[0].k_proj, tied.weights.layers[0].v_proj);
   CHECK(hash_weights(tied.weights) != tied.hash_of_first(24));
 }

@@ -1,5 +1,5 @@
-// One thread streams memory by bulk copies into a ring in shared memory that nobody reads: the
-// measure of what this way of reading can reach, and the load under which other things are timed.
+// One thread streams memory by bulk copies into a ring in shared memory that no thread reads: the
+// measure of what this way of reading can reach.
 #pragma once
 
 #include "harness/device/bulk_copy.cuh"
@@ -9,14 +9,12 @@
 
 namespace mkbench {
 
-// Streams up to `limit` copies: block b takes copies b, b + grid, .. of the buffer, over and over,
-// so that neighbours read adjacent memory. stop(issued) is asked before each issue; true ends the
-// stream. Called by one thread; `ring` holds plan.ring_bytes(), `full` plan.stages barriers.
-// Returns the copies issued once all have arrived; -1 when one never does.
-template <typename Stop>
-__device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copies_in_buffer,
-                                               uint32_t limit, BulkPlan plan, char* ring,
-                                               uint64_t* full, Stop stop) {
+// Streams `limit` copies: block b takes copies b, b + grid, .. of the buffer, over and over, so that
+// neighbours read adjacent memory. Called by one thread; `ring` holds plan.ring_bytes(), `full`
+// plan.stages barriers. False when a copy never arrives.
+__device__ __forceinline__ bool stream_bulk(const char* buffer, uint32_t copies_in_buffer,
+                                            uint32_t limit, BulkPlan plan, char* ring,
+                                            uint64_t* full) {
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t issued = 0, source = blockIdx.x, issue_slot = 0, wait_slot = 0, parity = 0;
@@ -24,10 +22,6 @@ __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copi
   for (uint32_t done = 0; done < limit; ++done) {
     // Keeps `stages` copies in flight, paced: the memory system serves an even stream best.
     while (issued < limit && issued - done < plan.stages) {
-      if (stop(issued)) {
-        limit = issued;
-        break;
-      }
       if (clock64() - next_issue > plan.gap_cycles) next_issue = clock64();
       while (clock64() < next_issue) {
       }
@@ -41,14 +35,13 @@ __device__ __forceinline__ int64_t stream_bulk(const char* buffer, uint32_t copi
       source += gridDim.x;
       if (source >= copies_in_buffer) source -= copies_in_buffer;
     }
-    if (done == limit) break;
-    if (!barrier_wait_bounded(&full[wait_slot], parity)) return -1;
+    if (!barrier_wait_bounded(&full[wait_slot], parity)) return false;
     if (++wait_slot == plan.stages) {
       wait_slot = 0;
       parity ^= 1;
     }
   }
-  return issued;
+  return true;
 }
 
 }  // namespace mkbench

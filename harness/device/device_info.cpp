@@ -33,15 +33,14 @@ bool read_device(int index, DeviceInfo& device) {
   device.sm_minor = properties.minor;
   device.sm_count = properties.multiProcessorCount;
   device.l2_bytes = properties.l2CacheSize;
-  device.shared_bytes_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  device.cooperative_launch = properties.cooperativeLaunch != 0;
   std::array<char, 32> bus{};
   if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index) == cudaSuccess) {
     device.pci_bus_id = bus.data();
     device.state = read_gpu_state(device.pci_bus_id);
   }
-  // NVML speaks of the whole card; of a MIG slice, or without NVML, only a context can tell.
+  // NVML reports the memory of the whole card. The memory of a MIG slice, and any memory where NVML
+  // is missing, can be read through a CUDA context only.
   const bool whole_card = device.state.free_bytes && !device.state.mig.value_or(false);
   if (whole_card) {
     device.free_bytes = *device.state.free_bytes;
@@ -54,7 +53,7 @@ bool read_device(int index, DeviceInfo& device) {
   return true;
 }
 
-// The oldest Linux driver of a CUDA major version (minor versions are compatible among themselves).
+// The oldest Linux driver of a CUDA major version; minor versions are compatible with each other.
 std::string_view oldest_driver(int cuda_version) {
   return cuda_version >= 13000 ? "580" : "525.60.13";
 }
@@ -148,7 +147,7 @@ DeviceList list_devices() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     list.error = cudaGetErrorString(status);
-    cudaGetLastError();  // or the next call of somebody else reports it
+    cudaGetLastError();  // clears the error, which a later call would report as its own
     return list;
   }
   for (int i = 0; i < count; ++i) {

@@ -19,13 +19,10 @@ struct DeviceInfo {
   int sm_major = 0, sm_minor = 0;  // compute capability
   int sm_count = 0;
   int64_t l2_bytes = 0;
-  int64_t shared_bytes_per_block = 0;  // the opt-in limit
   int64_t total_bytes = 0, free_bytes = 0;
-  bool cooperative_launch = false;
   GpuState state;
 
   bool has_bf16() const { return sm_major >= 8; }
-  bool has_bulk_copy() const { return sm_major >= 9; }  // cp.async.bulk and its barriers
 };
 
 // CUDA versions are the toolkit's integers: 13000 is 13.0.

@@ -17,7 +17,7 @@ struct Symbol {
   explicit operator bool() const { return call != nullptr; }
 };
 
-// The library with all functions that we use. Loaded once, never unloaded.
+// The library with all functions that mkbench uses. Loaded once, never unloaded.
 class Nvml {
  public:
   static const Nvml* get() {
@@ -31,7 +31,7 @@ class Nvml {
   Symbol<decltype(nvmlDeviceGetClockInfo)> clock, max_clock;
   Symbol<decltype(nvmlDeviceGetTemperature)> temperature;
   Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit;
-  Symbol<decltype(nvmlDeviceGetTotalEnergyConsumption)> energy, throttle_reasons;
+  Symbol<decltype(nvmlDeviceGetCurrentClocksEventReasons)> throttle_reasons;
   Symbol<decltype(nvmlDeviceGetEccMode)> ecc;
   Symbol<decltype(nvmlDeviceGetMigMode)> mig;
   Symbol<decltype(nvmlDeviceGetMemoryInfo)> memory;
@@ -52,9 +52,8 @@ class Nvml {
     bind(temperature, "nvmlDeviceGetTemperature");
     bind(power, "nvmlDeviceGetPowerUsage");
     bind(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
-    bind(energy, "nvmlDeviceGetTotalEnergyConsumption");
     bind(throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
-    // The name that drivers before 535 have for the same function.
+    // Drivers before 535 have the function under its older name.
     if (!throttle_reasons) bind(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
     bind(ecc, "nvmlDeviceGetEccMode");
     bind(mig, "nvmlDeviceGetMigMode");
@@ -72,7 +71,7 @@ class Nvml {
   bool ready_ = false;
 };
 
-// The value that one of NVML's getters writes, divided by `unit`; empty when it refuses.
+// The value that one of NVML's getters writes, divided by `unit`; empty when the getter fails.
 template <typename Out, typename Raw, typename Function, typename... Args>
 std::optional<Out> ask(const Symbol<Function>& symbol, double unit, Args... args) {
   Raw raw{};
@@ -85,8 +84,9 @@ std::vector<GpuProcess> read_processes(const Nvml& nvml, nvmlDevice_t device) {
   if (!nvml.processes) return found;
   unsigned int count = 0;
   if (nvml.processes.call(device, &count, nullptr) != NVML_ERROR_INSUFFICIENT_SIZE) return found;
-  // Others may start meanwhile: ask for a few more than there were.
-  std::vector<nvmlProcessInfo_t> infos(count + 8);
+  // Further processes may start between the two calls.
+  constexpr unsigned int kSpare = 8;
+  std::vector<nvmlProcessInfo_t> infos(count + kSpare);
   count = static_cast<unsigned int>(infos.size());
   if (nvml.processes.call(device, &count, infos.data()) != NVML_SUCCESS) return found;
   infos.resize(count);
@@ -170,7 +170,6 @@ GpuState read_gpu_state(const std::string& pci_bus_id) {
   state.temperature_c = ask<int, unsigned int>(nvml->temperature, 1, device, NVML_TEMPERATURE_GPU);
   state.power_w = ask<double, unsigned int>(nvml->power, 1e3, device);
   state.power_limit_w = ask<double, unsigned int>(nvml->power_limit, 1e3, device);
-  state.energy_j = ask<double, unsigned long long>(nvml->energy, 1e3, device);
   state.throttle_reasons = ask<uint64_t, unsigned long long>(nvml->throttle_reasons, 1, device);
   if (state.throttle_reasons) state.throttle_text = throttle_text(*state.throttle_reasons);
 
@@ -184,7 +183,6 @@ GpuState read_gpu_state(const std::string& pci_bus_id) {
   }
   nvmlMemory_t memory{};
   if (nvml->memory && nvml->memory.call(device, &memory) == NVML_SUCCESS) {
-    state.total_bytes = static_cast<int64_t>(memory.total);
     state.free_bytes = static_cast<int64_t>(memory.free);
   }
   state.processes = read_processes(*nvml, device);

@@ -22,13 +22,13 @@ struct GpuState {
   std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
   std::optional<int> temperature_c;
   std::optional<double> power_w, power_limit_w;
-  std::optional<double> energy_j;            // since the driver was loaded; differences of it count
   std::optional<uint64_t> throttle_reasons;  // NVML's bits
   std::string throttle_text;                 // "none", or names joined by ", "
   std::optional<bool> ecc, mig;
-  std::optional<int64_t> total_bytes, free_bytes;
-  std::vector<GpuProcess>
-      processes;  // computing on the card, this process left out where its number is known
+  std::optional<int64_t> free_bytes;
+  // Processes that compute on the card. This process is left out where the driver counts pids as
+  // this process does (in a container it may not).
+  std::vector<GpuProcess> processes;
 };
 
 // pci_bus_id as cudaDeviceGetPCIBusId() writes it. All fields empty without NVML.

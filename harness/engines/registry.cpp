@@ -57,6 +57,11 @@ const EngineRow* find_engine(std::string_view name) {
   return found == std::end(kRows) ? nullptr : found;
 }
 
+bool rounds_logits(std::string_view name) {
+  const EngineRow* row = find_engine(name);
+  return row != nullptr && row->precision == kBf16;
+}
+
 std::vector<std::string> engine_names(Role role) {
   std::vector<std::string> names;
   for (const EngineRow& row : kRows) {
@@ -69,6 +74,8 @@ std::string resolve_engine(const std::string& name, bool ring_runs) {
   if (name != kMegakernel) return name;
   return ring_runs ? "ring" : "plain";
 }
+
+std::string default_engine(bool cuda) { return cuda ? kMegakernel : "host-twin"; }
 
 std::string engine_of_run(const std::string& name) {
   return name == kTruthName || name == kHeadFp32Name ? kJudgeName : name;

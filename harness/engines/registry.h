@@ -42,6 +42,8 @@ struct EngineRow {
 std::span<const EngineRow> engine_rows();
 // Null for a name that no row has.
 const EngineRow* find_engine(std::string_view name);
+// Whether an engine's logits are rounded to bf16. Plugins are taken to keep fp32.
+bool rounds_logits(std::string_view name);
 // Names of the rows with this role, in the table's order.
 std::vector<std::string> engine_names(Role role);
 
@@ -57,6 +59,9 @@ inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
 // names stand for themselves.
 inline constexpr char kMegakernel[] = "megakernel";
 std::string resolve_engine(const std::string& name, bool ring_runs);
+
+// The candidate of a run that names none.
+std::string default_engine(bool cuda);
 
 // Which engine a run of this name belongs to: T and B' are runs of the judge.
 std::string engine_of_run(const std::string& name);

@@ -229,12 +229,7 @@ class BlockRunner {
   }
 
   void finish(Contestant& c, const Sample& sample, Verdict verdict) {
-    sink_.send({{"type", "sample"},
-                {"engine", c.name},
-                {"sample", sample_to_json(sample)},
-                {"ids", sample.ids},
-                {"launches", launches_[c.name]},
-                {"throttle", services_.throttle()}});
+    sink_.send(SampleTaken{c.name, sample, launches_[c.name], services_.throttle()});
     if (verdict != Verdict::kPass) {
       fail_engine(sink_, c, verdict,
                   fmt::format("block {}: {}", sample.block, sample.invalid_reason));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/engines/plugin_file.h"
 #include "harness/host/blocks.h"
 #include "harness/host/contestant.h"
 #include "harness/host/gate.h"
@@ -17,9 +18,9 @@
 #include "harness/host/watch.h"
 #include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
-#include "harness/plugin/engine.h"
 #include "harness/report/report.h"
 #include "references/base/sha256.h"
+#include "references/model_row.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -41,21 +42,14 @@ class CaseFlow {
  public:
   CaseFlow(const CaseJob& job, const FlowServices& services, MessageSink& sink)
       : job_(job), services_(services), sink_(sink), watch_(sink) {
-    for (const bool baseline : {true, false}) {
-      for (const std::string& name : baseline ? job.baselines : job.candidates) {
-        Contestant c;
-        c.name = name;
-        c.baseline = baseline;
-        contestants_.push_back(std::move(c));
-      }
-    }
+    for (const CaseEngine& engine : job.engines) contestants_.emplace_back(engine);
   }
 
   void run() {
     const ModelConfig planned = services_.config(job_.model);
     check_positions(planned);
     state_memory(planned);
-    const CaseReferences references = job_.judged.is_object() ? take_judged() : judge();
+    const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
     if (timed_engines().empty() || !make_timed_engines(references)) return;
     const TimedTruth truth = find_truth(references);
@@ -66,32 +60,33 @@ class CaseFlow {
   }
 
   // Ids and logits of the repeated prompts by every candidate, as a process that has done nothing
-  // else gives them: {"engine": sha256}.
-  nlohmann::json hash_repeats() {
+  // else gives them.
+  RepeatsAnswer hash_repeats() {
     load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
     choose_context(references);
     const ModelShape& shape = weights_.config.shape;
-    nlohmann::json hashes = nlohmann::json::object();
+    RepeatsAnswer answer;
     for (Contestant& c : contestants_) {
-      if (c.baseline) continue;
+      if (!c.candidate) continue;
       make_engine(c);
       watch_.begin("repeats", c.name, c.engine.get());
       Findings findings;
-      hashes[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
-                                 shape.vocab, findings);
+      answer.hashes[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
+                                        shape.vocab, findings);
       watch_.end();
       c.engine.reset();
     }
-    return hashes;
+    return answer;
   }
 
  private:
   int tokens() const { return timed_tokens(job_); }
 
   std::string timing_model() const {
-    if (job_.model != "synthetic") return job_.model;
-    return "synthetic:" + std::string(synthetic_lagset_for_depth(first_depth(job_)));
+    const ModelRow* row = find_model(job_.model);
+    if (!is_analytic(row) || !row->lagset.empty()) return job_.model;
+    return fmt::format("{}:{}", row->name, synthetic_lagset_for_depth(first_depth(job_)));
   }
 
   void check_stop() const {
@@ -111,7 +106,7 @@ class CaseFlow {
   // Says what the case will take and what there is, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
-    sink_.send({{"type", "facts"}, {"bytes_needed", memory.needed}, {"bytes_free", memory.free}});
+    sink_.send(MemoryStated{memory.needed, memory.free});
     if (memory.free > 0 && memory.needed > memory.free) {
       throw Error(ErrorKind::kEnvUnfit,
                   fmt::format("memory of {}: {} needed, {} free", job_.device,
@@ -125,60 +120,44 @@ class CaseFlow {
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
     loaded_ = model;
-    sink_.send({{"type", "facts"},
-                {"model_id", weights_.name},
-                {"weights_sha256", weights_.sha256},
-                {"lagset", weights_.lagset}});
-    const ModelShape& s = weights_.config.shape;
-    sink_.send({{"type", "shape"},
-                {"hidden", s.hidden},
-                {"intermediate", s.intermediate},
-                {"layers", s.layers},
-                {"heads", s.heads},
-                {"kv_heads", s.kv_heads},
-                {"head_dim", s.head_dim},
-                {"vocab", s.vocab}});
+    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.config.shape});
   }
 
-  void send_reference_facts(const CaseReferences& references) {
-    std::string names, hashes, versions;
+  void send_references(const CaseReferences& references) {
+    ReferencesFound found;
     const auto append = [](std::string& list, const std::string& item) {
       if (!item.empty() && list.find(item) == std::string::npos)
         list += (list.empty() ? "" : ", ") + item;
     };
-    if (references.live) append(names, "live");
+    if (references.live) append(found.reference, "live");
     for (const GreedyReference& reference : references.all) {
-      append(names, reference.path.filename().string());
-      append(hashes, reference.sha256);
-      append(versions, reference.versions);
+      append(found.reference, reference.path.filename().string());
+      append(found.reference_sha256, reference.sha256);
+      append(found.reference_versions, reference.versions);
     }
-    sink_.send({{"type", "facts"},
-                {"reference", names},
-                {"reference_sha256", hashes},
-                {"reference_versions", versions}});
+    sink_.send(found);
   }
 
   void make_engine(Contestant& c) {
     check_stop();
     watch_.begin("upload", c.name, nullptr);
     const RangeGuard range = services_.range("upload");
-    const auto fault = c.baseline ? PlantedFault::kNone : static_cast<PlantedFault>(job_.fault);
-    c.engine =
-        services_.make_engine({.name = c.name, .max_context = context_, .fault = fault}, weights_);
-    sink_.send({{"type", "engine"},
-                {"engine", c.name},
-                {"resolved", is_plugin(c.name) ? c.engine->capabilities().name : c.name},
-                {"device", c.engine->capabilities().device},
-                {"settings", services_.settings(c.name)}});
+    c.engine = services_.make_engine(
+        {.name = c.name, .max_context = context_, .fault = fault_of(job_, c.name)}, weights_);
+    const EngineCapabilities capabilities = c.engine->capabilities();
+    sink_.send(EngineMade{c.name,
+                          {.resolved_name = is_plugin(c.name) ? capabilities.name : c.name,
+                           .device = capabilities.device,
+                           .settings = services_.settings(c.name)}});
   }
 
-  // B first, and K only after B: nobody is left alive when B fails.
+  // The judge first: where it fails, no other engine is judged.
   void gate(CaseReferences& references) {
     Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
     for (Contestant& c : contestants_) {
-      if (!c.baseline) continue;
+      if (!c.judges) continue;
       guard_engine(sink_, c, [&] { make_engine(c); });
-      if (c.alive && the_gate.pass_baseline(c)) continue;
+      if (c.alive && the_gate.pass_judge(c)) continue;
       const Verdict of_others =
           c.verdict == Verdict::kInvalidReference ? Verdict::kNotJudged : Verdict::kSkipped;
       for (Contestant& other : contestants_) {
@@ -190,19 +169,19 @@ class CaseFlow {
       return;
     }
     for (Contestant& c : contestants_) {
-      if (c.baseline) continue;
+      if (c.judges) continue;
       guard_engine(sink_, c, [&] { make_engine(c); });
-      if (c.alive) the_gate.judge_candidate(c);
+      if (c.alive) the_gate.judge_engine(c);
       if (!c.alive) c.engine.reset();
     }
   }
 
   // Parity of every engine on the weights that the references were made of.
-  CaseReferences judge() {
+  CaseReferences judge_all() {
     load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
-    send_reference_facts(references);
+    send_references(references);
     choose_context(references);
     gate(references);
     return references;
@@ -220,17 +199,17 @@ class CaseFlow {
     load(timing_model(), first_depth(job_));
     check_positions(weights_.config);
     context_ = timed_context();
-    sink_.send(job_.judged.at("facts"));
+    sink_.send(job_.judged->references);
     for (Contestant& c : contestants_) {
-      for (const nlohmann::json& message : job_.judged.at("engines").at(c.name)) {
-        sink_.send(message);
-      }
+      const JudgedEngine& judged = job_.judged->engines.at(c.name);
+      sink_.send(EngineMade{c.name, judged.facts});
+      sink_.send(ParityJudged{c.name, judged.parity});
       c.verdict = Verdict::kPass;
       send_verdict(sink_, c.name, c.verdict, "");
     }
     // The closed form needs no reference.
-    return is_synthetic(job_.model) ? CaseReferences{}
-                                    : find_case_references(job_, services_, weights_);
+    return is_analytic(find_model(job_.model)) ? CaseReferences{}
+                                               : find_case_references(job_, services_, weights_);
   }
 
   int timed_context() const {
@@ -238,7 +217,7 @@ class CaseFlow {
   }
 
   // The engines on the timed weights: other lags for the timed depth are the same shapes with other
-  // planted layers. False when the baseline could not be made again: without it nothing is timed.
+  // planted layers. False when the judge could not be made again: without it nothing is timed.
   bool make_timed_engines(const CaseReferences& references) {
     if (loaded_ != timing_model()) {
       watch_.end();
@@ -246,14 +225,13 @@ class CaseFlow {
       weights_ = ModelWeights{};
       load(timing_model(), first_depth(job_));
     }
-    // A baseline that is not timed still helps to find a truth that is not known.
-    const bool needs_baseline =
-        job_.time_baselines || !known_truth(job_, weights_, references.all, tokens());
+    // A judge that is not timed still helps to find a truth that is not known.
+    const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
     for (Contestant& c : contestants_) {
-      if (c.alive && !c.engine && (!c.baseline || needs_baseline))
+      if (c.alive && !c.engine && (c.timed() || !known))
         guard_engine(sink_, c, [&] { make_engine(c); });
     }
-    if (!contestants_.front().baseline || contestants_.front().alive) return true;
+    if (judge().alive) return true;
     for (Contestant& c : contestants_) {
       if (c.alive) fail_engine(sink_, c, Verdict::kSkipped, "the baseline could not be made again");
     }
@@ -262,11 +240,15 @@ class CaseFlow {
 
   // Their memory, and the card's attention, belong to the engines that are timed.
   void drop_untimed_engines() {
-    if (job_.time_baselines) return;
     watch_.end();
     for (Contestant& c : contestants_) {
-      if (c.baseline) c.engine.reset();
+      if (!c.timed()) c.engine.reset();
     }
+  }
+
+  Contestant& judge() {
+    return *std::find_if(contestants_.begin(), contestants_.end(),
+                         [](const Contestant& c) { return c.judges; });
   }
 
   template <typename Want>
@@ -278,10 +260,10 @@ class CaseFlow {
     return found;
   }
   std::vector<Contestant*> living_candidates() {
-    return living([](const Contestant& c) { return !c.baseline; });
+    return living([](const Contestant& c) { return c.candidate; });
   }
   std::vector<Contestant*> timed_engines() {
-    return living([this](const Contestant& c) { return !c.baseline || job_.time_baselines; });
+    return living([](const Contestant& c) { return c.timed(); });
   }
 
   TimedTruth find_truth(const CaseReferences& references) {
@@ -290,46 +272,44 @@ class CaseFlow {
     const std::vector<Contestant*> timed = timed_engines();
     const Contestant* first = timed.empty() ? nullptr : timed.front();
     const std::vector<int32_t>& generated = first ? truth.expected_of(first->name) : truth.expected;
-    sink_.send(
-        {{"type", "facts"},
-         {"timed_check", truth.check},
-         {"ids_sha256", sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t))},
-         {"generated_text", sequence_text(weights_.config.shape, generated)}});
+    sink_.send(TimedCheckChosen{
+        .timed_check = truth.check,
+        .ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)),
+        .generated_text = sequence_text(weights_.config.shape, generated)});
     return truth;
   }
 
-  // T's own path, and for an engine that leaves it at a near tie the engine's path once T has
-  // confirmed every id of it.
+  // The truth's own path; for an engine that leaves it at a near tie, the engine's path once the
+  // truth has confirmed every id of it.
   TimedTruth live_truth() {
     check_stop();
     const int vocab = weights_.config.shape.vocab;
     TimedTruth truth;
     truth.check = "live";
     truth.prompt = timed_prompt(job_, weights_.config.shape);
-    Contestant* baseline = &contestants_.front();
     watch_.begin("live check", kTruthName, nullptr);
-    const std::unique_ptr<Engine> t =
+    const std::unique_ptr<Engine> fp32 =
         services_.make_engine({.name = kTruthName, .max_context = context_}, weights_);
     const WatchEnd end(watch_);
     double pairwise_d = 0;
     {
       const std::unique_ptr<Engine> head =
           services_.make_engine({.name = kHeadFp32Name, .max_context = context_}, weights_);
-      watch_.begin("live check", kTruthName, t.get());
+      watch_.begin("live check", kTruthName, fp32.get());
       const GreedyReference path =
-          capture_live(*t, *baseline->engine, *head, vocab, {truth.prompt}, tokens());
+          capture_live(*fp32, *judge().engine, *head, vocab, {truth.prompt}, tokens());
       pairwise_d = path.pairwise_d;
       for (const ReferenceStep& step : path.prompts.front().steps)
         truth.expected.push_back(step.token);
     }
     for (Contestant* c : timed_engines()) {
       check_stop();
-      guard_engine(sink_, *c, [&] { confirm(*c, *t, pairwise_d, truth); });
+      guard_engine(sink_, *c, [&] { confirm(*c, *fp32, pairwise_d, truth); });
     }
     return truth;
   }
 
-  void confirm(Contestant& c, Engine& t, double pairwise_d, TimedTruth& truth) {
+  void confirm(Contestant& c, Engine& fp32, double pairwise_d, TimedTruth& truth) {
     watch_.begin("live check", c.name, c.engine.get());
     c.engine->reset();
     c.engine->poison();
@@ -342,11 +322,11 @@ class CaseFlow {
           fmt::format("timed prompt: {} ids, wanted {}", path.size(), truth.expected.size()));
       return;
     }
-    watch_.begin("live check", kTruthName, &t);
-    t.reset();
-    t.prefill(truth.prompt);
+    watch_.begin("live check", kTruthName, &fp32);
+    fp32.reset();
+    fp32.prefill(truth.prompt);
     const std::string wrong =
-        confirm_path(t, path, weights_.config.shape.vocab, pairwise_d, c.baseline);
+        confirm_path(fp32, path, weights_.config.shape.vocab, pairwise_d, rounds_logits(c.name));
     if (wrong.empty()) {
       truth.by_engine[c.name] = path;
     } else {
@@ -369,47 +349,48 @@ class CaseFlow {
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
                        const ModelConfig& config) {
   int positions = first_depth(job) + timed_tokens(job) + 1;
-  if (!job.judged.is_object())
+  if (!job.judged)
     positions = std::max(positions, planned_parity_positions(job, services, config.shape));
   const int context = context_for(positions, config.max_positions);
   CaseMemory memory;
   const auto add = [&](const std::string& name) {
     memory.needed += services.bytes({.name = name, .max_context = context}, config);
   };
-  // B' (and T, where no reference is committed) live beside the engines for a while.
-  const bool judges = !job.judged.is_object() || !is_synthetic(job.model);
-  for (const std::string& name : job.baselines) {
-    if (judges || job.time_baselines) add(name);
+  // The judge's run with an fp32 head (and the truth, where no reference is committed) lives beside
+  // the engines for a while.
+  const ModelRow* row = find_model(job.model);
+  const bool judges = !job.judged || !is_analytic(row);
+  for (const CaseEngine& engine : job.engines) {
+    if (judges || engine.timed()) add(engine.name);
   }
-  for (const std::string& name : job.candidates) add(name);
   if (judges) add(kHeadFp32Name);
-  if (!is_ours(job.model)) add(kTruthName);
+  if (!has_committed_truth(row)) add(kTruthName);
   memory.free = services.free_bytes();
   return memory;
 }
 
-nlohmann::json hash_case_repeats(const CaseJob& job, const FlowServices& services,
-                                 MessageSink& sink) {
+RepeatsAnswer hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                MessageSink& sink) {
   return CaseFlow(job, services, sink).hash_repeats();
 }
 
 void run_case(const CaseJob& job, const FlowServices& services, MessageSink& sink) {
   try {
     CaseFlow(job, services, sink).run();
-    sink.send({{"type", "done"}});
+    sink.send(Done{});
   } catch (const Interrupted&) {
-    sink.send({{"type", "interrupted"}});
+    sink.send(CaseInterrupted{});
   } catch (const CaseOver&) {
-    sink.send({{"type", "done"}});
+    sink.send(Done{});
   } catch (const Error& error) {
     send_case_verdict(sink, verdict_of(error.kind()), error.what());
-    sink.send({{"type", "done"}});
+    sink.send(Done{});
   } catch (const std::bad_alloc&) {
     send_case_verdict(sink, Verdict::kEnvUnfit, "out of host memory");
-    sink.send({{"type", "done"}});
+    sink.send(Done{});
   } catch (const std::exception& error) {
     send_case_verdict(sink, Verdict::kRuntimeError, error.what());
-    sink.send({{"type", "done"}});
+    sink.send(Done{});
   }
 }
 

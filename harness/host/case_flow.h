@@ -1,6 +1,5 @@
-// One case from loading to the last sample: memory, weights, references, the gates of the baseline
-// and of each candidate, and then the clock. Results leave as messages; nothing here knows a report
-// or a pipe.
+// One case from loading to the last sample: memory, weights, references, the gates of the judge and of
+// each other engine, and then the clock. Results leave as messages, whatever carries them.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +19,9 @@ struct CaseMemory {
 // planned one.
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
 
-// What a fresh process says of the repeated prompts: sha256 of ids and logits by candidate. Engine
-// errors pass through.
-nlohmann::json hash_case_repeats(const CaseJob& job, const FlowServices& services,
-                                 MessageSink& sink);
+// What a fresh process says of the repeated prompts. Engine errors pass through.
+RepeatsAnswer hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                MessageSink& sink);
 
 // Runs the case. Every failure becomes a message (a verdict on an engine or on the whole case);
 // after Ctrl-C the last message says "interrupted", else "done".

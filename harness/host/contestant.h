@@ -9,14 +9,15 @@
 #include "harness/report/verdict.h"
 #include "harness/wire/channel.h"
 #include "harness/wire/interrupt.h"
+#include "harness/wire/job.h"
 #include "references/base/error.h"
 #include "references/engine.h"
 
 namespace mkbench {
 
-struct Contestant {
-  std::string name;  // resolved
-  bool baseline = false;
+struct Contestant : CaseEngine {
+  explicit Contestant(const CaseEngine& roles) : CaseEngine(roles) {}
+
   std::unique_ptr<Engine> engine;
   Verdict verdict = Verdict::kSkipped;
   bool alive = true;  // no failure so far
@@ -25,16 +26,11 @@ struct Contestant {
 
 inline void send_verdict(MessageSink& sink, const std::string& engine, Verdict verdict,
                          const std::string& reason) {
-  sink.send({{"type", "verdict"},
-             {"engine", engine},
-             {"verdict", std::string(verdict_name(verdict))},
-             {"reason", reason}});
+  sink.send(VerdictGiven{engine, verdict, reason});
 }
 
 inline void send_case_verdict(MessageSink& sink, Verdict verdict, const std::string& reason) {
-  sink.send({{"type", "case_verdict"},
-             {"verdict", std::string(verdict_name(verdict))},
-             {"reason", reason}});
+  sink.send(VerdictGiven{"", verdict, reason});
 }
 
 // The engine is out of the case.
@@ -58,7 +54,7 @@ void guard_engine(MessageSink& sink, Contestant& c, const Work& work) {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInvalidReference) throw;
     fail_engine(sink, c, verdict_of(error.kind()), error.what());
-    // After a failed launch or an aborted wait the context may not serve anybody any more.
+    // A failed launch or an aborted wait may leave the CUDA context poisoned for every engine.
     const bool on_gpu = c.engine && c.engine->capabilities().device.starts_with("cuda");
     if (on_gpu && (error.kind() == ErrorKind::kCuda || error.kind() == ErrorKind::kHang))
       throw CaseOver{};

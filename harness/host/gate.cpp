@@ -3,34 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "harness/host/text.h"
 #include "harness/host/timed_truth.h"
 #include "harness/host/trials.h"
 #include "harness/judge/findings.h"
 #include "harness/report/report.h"
-#include "references/snapshot.h"
+#include "references/model_row.h"
 
 namespace mkbench {
 namespace {
 
-constexpr char kPublishedModel[] = "Qwen3-0.6B";
-
-std::string last_component(const std::string& model) {
-  std::filesystem::path path(model);
-  if (!path.has_filename()) path = path.parent_path();  // a trailing slash
-  return path.filename().string();
-}
-
 // What find_references() calls the model.
 std::string reference_name(const std::string& model, const ModelShape& shape) {
-  if (is_synthetic(model)) return parity_model(model);
-  if (is_ours(model)) return model;
-  const std::string name = last_component(model);
-  const bool published = name == kPublishedModel && shape == kQwen3_0_6B;
-  return published ? "qwen3-0.6b" : name;
+  const ModelRow* row = find_model(model, shape);
+  return row != nullptr ? std::string(row->parity_set) : model_folder_name(model);
 }
+
+// The lag set whose closed form the references of an analytic model must follow.
+std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
 
 [[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
   const std::string folder =
@@ -41,35 +32,27 @@ std::string reference_name(const std::string& model, const ModelShape& shape) {
                           job.model, name, folder, parity_model(job.model)));
 }
 
-void check_weights(const GreedyReference& reference, const ModelWeights& weights) {
-  if (reference.weights_sha256.empty() || reference.weights_sha256 == weights.sha256) return;
-  throw Error(
-      ErrorKind::kInvalidReference,
-      fmt::format("reference {}: weights_sha256: found {}, wanted {} of the loaded {}; weights of "
-                  "your own need a folder of another name, or --reference DIR",
-                  reference.path.string(), reference.weights_sha256, weights.sha256, weights.name));
-}
-
 }  // namespace
 
 CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
                                     const ModelWeights& weights) {
+  const ModelRow* row = find_model(job.model);
   const std::string name = reference_name(job.model, weights.config.shape);
   CaseReferences result;
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
     if (reference.token_only) {
       // Published ids of the real weights: nobody published a hash of the tensors with them.
-      if (!reference.weights_sha256.empty()) check_weights(reference, weights);
+      check_reference_weights(reference, weights);
       token_only.push_back(std::move(reference));
       continue;
     }
-    check_weights(reference, weights);
-    if (is_synthetic(job.model)) check_closed_form(reference, parity_lagset(job.model));
+    check_reference_weights(reference, weights);
+    if (is_analytic(row)) check_closed_form(reference, std::string(parity_lagset(*row)));
     result.all.push_back(std::move(reference));
   }
   if (result.all.empty()) {
-    if (is_ours(job.model) || (job.require_reference && token_only.empty()))
+    if (has_committed_truth(row) || (job.require_reference && token_only.empty()))
       no_reference(job, name);
     // Published ids alone decide no margin: the truth of these weights is computed besides, unless
     // only committed references may judge.
@@ -104,62 +87,28 @@ int planned_parity_positions(const CaseJob& job, const FlowServices& services,
     return 0;
   }
   references.live =
-      !is_ours(job.model) && !job.require_reference &&
+      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
       std::all_of(references.all.begin(), references.all.end(),
                   [](const GreedyReference& reference) { return reference.token_only; });
   return parity_positions(references, job, shape);
 }
 
-ParityReport join_parity(const std::vector<ParityReport>& reports) {
-  ParityReport all = reports.front();
-  std::vector<Verdict> verdicts = {all.verdict};
-  for (size_t i = 1; i < reports.size(); ++i) {
-    const ParityReport& r = reports[i];
-    verdicts.push_back(r.verdict);
-    if (!r.reason.empty()) all.reason += (all.reason.empty() ? "" : "; ") + r.reason;
-    all.reference += ", " + r.reference;
-    if (!r.reference_sha256.empty()) {
-      all.reference_sha256 += (all.reference_sha256.empty() ? "" : ", ") + r.reference_sha256;
-    }
-    if (!all.first_divergence && r.first_divergence) {
-      all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
-    }
-    if (exit_code(all.verdict) == 0 && exit_code(r.verdict) != 0) {
-      all.suspect_prompt = r.suspect_prompt;
-      all.suspect_position = r.suspect_position;
-      all.verdict = r.verdict;
-    }
-    all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());
-    for (const CheckResult& check : r.checks) merge_check(all.checks, check);
-    for (int ParityReport::*count :
-         {&ParityReport::prompts, &ParityReport::steps, &ParityReport::strict_steps,
-          &ParityReport::strict_matched, &ParityReport::decided_steps, &ParityReport::exact,
-          &ParityReport::ties, &ParityReport::drifts, &ParityReport::wrong, &ParityReport::flips,
-          &ParityReport::flips_allowed, &ParityReport::self_inconsistent,
-          &ParityReport::non_finite}) {
-      all.*count += r.*count;
-    }
-    if (r.r_rms && (!all.r_rms || *r.r_rms > *all.r_rms)) {
-      all.r_rms = r.r_rms;
-      all.r_rms_limit = r.r_rms_limit;
-    }
-  }
-  all.verdict = worst(verdicts);
-  return all;
+std::string parity_model(const std::string& model) {
+  const ModelRow* row = find_model(model);
+  return is_analytic(row) ? std::string(row->parity_set) : model;
 }
 
 std::unique_ptr<Engine> Gate::make(const std::string& name) {
   return services_.make_engine({.name = name, .max_context = max_context_}, weights_);
 }
 
-ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseline,
-                         bool logits_bf16) {
+ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_judge, bool logits_bf16) {
   const WatchEnd end(watch_);
   watch_.begin("parity", name, &engine);
   const RangeGuard range = services_.range("parity");
   ParityOptions options;
   options.vocab = weights_.config.shape.vocab;
-  options.is_baseline = is_baseline;
+  options.is_baseline = is_judge;
   options.logits_bf16 = logits_bf16;
   options.layers = weights_.config.shape.layers;
   options.every_row = job_.whole_parity;
@@ -170,9 +119,9 @@ ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_baseli
   };
   std::vector<ParityReport> reports;
   for (const GreedyReference& reference : references_.all) {
-    if (!is_baseline) set_ratchet(engine, reference, options);
+    if (!is_judge) set_ratchet(engine, reference, options);
     reports.push_back(
-        judge_parity(engine, is_baseline ? baseline_part(reference) : reference, options));
+        judge_parity(engine, is_judge ? baseline_part(reference) : reference, options));
   }
   engine.audit();
   return join_parity(reports);
@@ -193,31 +142,32 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
 }
 
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
-  sink_.send({{"type", "parity"}, {"engine", engine}, {"parity", parity_to_json(report)}});
+  sink_.send(ParityJudged{engine, report});
 }
 
-void Gate::add_live_reference(Engine& baseline) {
+void Gate::add_live_reference(Engine& judge) {
   watch_.begin("live reference", kTruthName, nullptr);
   const std::unique_ptr<Engine> truth = make(kTruthName), head_fp32 = make(kHeadFp32Name);
   const WatchEnd end(watch_);
   watch_.begin("live reference", kTruthName, truth.get());
   const ModelShape& shape = weights_.config.shape;
   GreedyReference live =
-      capture_live(*truth, baseline, *head_fp32, shape.vocab,
+      capture_live(*truth, judge, *head_fp32, shape.vocab,
                    live_parity_prompts(job_, shape, references_.all), kLiveSteps);
   live.weights_sha256 = weights_.sha256;
   references_.all.insert(references_.all.begin(), std::move(live));
 }
 
-bool Gate::pass_baseline(Contestant& baseline) {
+bool Gate::pass_judge(Contestant& contestant) {
   ParityReport report;
-  guard_engine(sink_, baseline, [&] {
-    if (references_.live) add_live_reference(*baseline.engine);
-    report = judge(*baseline.engine, baseline.name, true, true);
+  guard_engine(sink_, contestant, [&] {
+    if (references_.live) add_live_reference(*contestant.engine);
+    report = judge(*contestant.engine, contestant.name, true, true);
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
                                         [](const GreedyReference& r) { return !r.token_only; });
     if (has_logits) {
-      // B' is B with its last matmul in fp32: the run whose error against T may be a ratio.
+      // The judge's own logits are rounded to bf16, so its error against the truth is no ratio; the
+      // run with the last matmul in fp32 has one.
       const std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
       const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
       report.r_rms = ratios.r_rms;
@@ -229,27 +179,27 @@ bool Gate::pass_baseline(Contestant& baseline) {
                          ("with the last matmul in fp32: " + ratios.reason);
       }
     }
-    send_parity(baseline.name, report);
+    send_parity(contestant.name, report);
   });
-  if (!baseline.alive) return false;
+  if (!contestant.alive) return false;
   if (!times_allowed(report.verdict)) {
-    fail_engine(sink_, baseline, Verdict::kInvalidReference,
+    fail_engine(sink_, contestant, Verdict::kInvalidReference,
                 fmt::format("the baseline fails the reference: {}: {}",
                             verdict_name(report.verdict), report.reason));
     return false;
   }
-  baseline_ = baseline.engine.get();
-  baseline.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
-  send_verdict(sink_, baseline.name, baseline.verdict, "");
+  judge_ = contestant.engine.get();
+  contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
+  send_verdict(sink_, contestant.name, contestant.verdict, "");
   return true;
 }
 
 // What the prompts have shown stands, whatever the trials end with: it is sent before they begin,
 // and an engine that has failed already is not excused by an error that follows from its fault.
-void Gate::run_trials(Trials& trials, Contestant& candidate, ParityReport& report) {
-  send_parity(candidate.name, report);
+void Gate::run_trials(Trials& trials, Contestant& contestant, ParityReport& report) {
+  send_parity(contestant.name, report);
   try {
-    trials.run(*candidate.engine, candidate.name,
+    trials.run(*contestant.engine, contestant.name,
                repeated_prompts(job_, weights_.config.shape, references_.all), report);
   } catch (const Error& error) {
     const bool fit = error.kind() != ErrorKind::kCuda && error.kind() != ErrorKind::kHang;
@@ -259,22 +209,23 @@ void Gate::run_trials(Trials& trials, Contestant& candidate, ParityReport& repor
   }
 }
 
-void Gate::judge_candidate(Contestant& candidate) {
-  guard_engine(sink_, candidate, [&] {
-    ParityReport report = judge(*candidate.engine, candidate.name, false, false);
+void Gate::judge_engine(Contestant& contestant) {
+  guard_engine(sink_, contestant, [&] {
+    ParityReport report =
+        judge(*contestant.engine, contestant.name, false, rounds_logits(contestant.name));
     Trials trials(job_, services_, weights_, max_context_, watch_);
-    if (job_.whole_parity) run_trials(trials, candidate, report);
-    if (baseline_ != nullptr) {
-      trials.localise_failure(*candidate.engine, candidate.name, *baseline_, references_.all,
+    if (job_.whole_parity) run_trials(trials, contestant, report);
+    if (judge_ != nullptr) {
+      trials.localise_failure(*contestant.engine, contestant.name, *judge_, references_.all,
                               report);
     }
-    send_parity(candidate.name, report);
+    send_parity(contestant.name, report);
     if (!times_allowed(report.verdict)) {
-      fail_engine(sink_, candidate, report.verdict, report.reason);
+      fail_engine(sink_, contestant, report.verdict, report.reason);
       return;
     }
-    candidate.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
-    send_verdict(sink_, candidate.name, candidate.verdict, "");
+    contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
+    send_verdict(sink_, contestant.name, contestant.verdict, "");
   });
 }
 

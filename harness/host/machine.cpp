@@ -1,9 +1,11 @@
 #include "harness/host/machine.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -40,11 +42,11 @@ Json describe_cpu() {
 
 // Why ring cannot run each model; empty where it can. A model that does not exist is refused later,
 // with all that is wrong about it.
-Json ring_obstacles(int gpu, const std::vector<std::string>& models) {
-  Json result = Json::object();
-  for (const std::string& model : models) {
+std::map<std::string, std::string> ring_obstacles(const ProbeJob& job) {
+  std::map<std::string, std::string> result;
+  for (const std::string& model : job.models) {
     try {
-      result[model] = ring_obstacle(model_config(model), gpu);
+      result[model] = ring_obstacle(model_config(model), job.gpu);
     } catch (const std::exception& error) {
       result[model] = error.what();
     }
@@ -52,45 +54,54 @@ Json ring_obstacles(int gpu, const std::vector<std::string>& models) {
   return result;
 }
 
+// Whether GPU `job.gpu` can be used by the kernels and by libtorch.
+void judge_usability(const ProbeJob& job, const DeviceList& list, const TorchFacts& torch,
+                     ProbeAnswer& answer) {
+  const Usability usability = judge_device(list, job.gpu, plain_architectures());
+  answer.usable = usability.usable() && torch.cuda_available;
+  answer.reason = usability.reason;
+  answer.what_to_do = usability.what_to_do;
+  if (usability.usable() && !torch.cuda_available) {
+    answer.reason = "libtorch " + torch.version + " cannot use the GPU (built for CUDA " +
+                    (torch.cuda_version.empty() ? "none" : torch.cuda_version) + ")";
+    answer.what_to_do = "install a torch wheel that fits the driver";
+  }
+  if (answer.usable) answer.ring_obstacles = ring_obstacles(job);
+}
+
 }  // namespace
 
-Json probe_machine(int gpu, const std::vector<std::string>& models) {
+ProbeAnswer probe_machine(const ProbeJob& job) {
   const DeviceList list = list_devices();
-  const std::string architectures = plain_architectures();
-  const Usability usability = judge_device(list, gpu, architectures);
   const TorchFacts torch = torch_facts();
-  Json result = {{"type", "probe"},
-                 {"usable", usability.usable() && torch.cuda_available},
-                 {"reason", usability.reason},
-                 {"what_to_do", usability.what_to_do},
-                 {"devices", Json::array()}};
-  if (usability.usable() && !torch.cuda_available) {
-    result["reason"] = "libtorch " + torch.version + " cannot use the GPU (built for CUDA " +
-                       (torch.cuda_version.empty() ? "none" : torch.cuda_version) + ")";
-    result["what_to_do"] = "install a torch wheel that fits the driver";
+  ProbeAnswer answer;
+  judge_usability(job, list, torch, answer);
+  for (const DeviceInfo& device : list.devices) {
+    answer.devices.push_back({.index = device.index,
+                              .name = device.name,
+                              .sm = fmt::format("{}.{}", device.sm_major, device.sm_minor),
+                              .free_bytes = device.free_bytes,
+                              .total_bytes = device.total_bytes});
   }
-  if (result["usable"]) result["ring_obstacles"] = ring_obstacles(gpu, models);
-  for (const DeviceInfo& device : list.devices) result["devices"].push_back(to_json(device));
-  Json environment = {{"cpu", describe_cpu()},
-                      {"libtorch",
-                       {{"version", torch.version},
-                        {"cuda", torch.cuda_version},
-                        {"architectures", torch.architectures}}},
-                      {"architectures", architectures},
-                      {"eager_settings", eager_settings()}};
-  if (gpu < static_cast<int>(list.devices.size())) {
-    const DeviceInfo& device = list.devices[static_cast<size_t>(gpu)];
+  answer.environment = {{"cpu", describe_cpu()},
+                        {"libtorch",
+                         {{"version", torch.version},
+                          {"cuda", torch.cuda_version},
+                          {"architectures", torch.architectures}}},
+                        {"architectures", plain_architectures()},
+                        {"eager_settings", eager_settings()}};
+  if (job.gpu < static_cast<int>(list.devices.size())) {
+    const DeviceInfo& device = list.devices[static_cast<size_t>(job.gpu)];
     Json card = to_json(device);
     card["driver"] = list.driver_version;
     card["driver_cuda"] = cuda_version_text(list.driver_cuda_version);
     card["cuda_runtime"] = cuda_version_text(list.runtime_cuda_version);
-    environment["gpu"] = std::move(card);
-    result["l2_bytes"] = device.l2_bytes;
-    result["other_processes"] = device.state.processes.size();
-    result["device"] = "cuda:" + std::to_string(gpu) + " " + device.name;
+    answer.environment["gpu"] = std::move(card);
+    answer.l2_bytes = device.l2_bytes;
+    answer.other_processes = static_cast<int>(device.state.processes.size());
+    answer.device = fmt::format("cuda:{} {}", job.gpu, device.name);
   }
-  result["environment"] = std::move(environment);
-  return result;
+  return answer;
 }
 
 int64_t host_free_bytes() {

@@ -1,18 +1,16 @@
-// What a worker can say of its machine: the `environment` of reports, memory, and whether a GPU is
+// What a host can say of its machine: the `environment` of reports, memory, and whether a GPU is
 // usable.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+
+#include "harness/wire/job.h"
 
 namespace mkbench {
 
-// {"usable", "reason", "what_to_do", "devices": [...], "environment": {...}} for the GPU asked for;
-// on a usable one also "ring_obstacles": why the ring megakernel cannot run each of `models`, empty
-// where it can. Touches CUDA and libtorch, so only a worker calls it.
-nlohmann::json probe_machine(int gpu, const std::vector<std::string>& models);
+// The machine and the GPU asked for. Touches CUDA and libtorch, so only a host calls it.
+ProbeAnswer probe_machine(const ProbeJob& job);
 
 // MemAvailable of /proc/meminfo, in bytes; 0 where it cannot be read.
 int64_t host_free_bytes();

@@ -63,7 +63,7 @@ std::string profile_engine(const CaseJob& job, const FlowServices& services, Con
 void run_profile(const CaseJob& job, const FlowServices& services,
                  const std::vector<Contestant*>& candidates, ProgressWatch& watch,
                  MessageSink& sink) {
-  std::string lost;  // why the card serves nobody any more
+  std::string lost;  // set once a failure may have poisoned the CUDA context
   for (Contestant* c : candidates) {
     ProfileReport profile;
     std::string reason = lost;
@@ -78,10 +78,7 @@ void run_profile(const CaseJob& job, const FlowServices& services,
         lost = "after a failure in the diagnostics of " + c->name;
       }
     }
-    sink.send({{"type", "profile"},
-               {"engine", c->name},
-               {"profile", reason.empty() ? profile_to_json(profile) : nlohmann::json()},
-               {"reason", reason}});
+    sink.send(ProfileTaken{c->name, reason, profile});
   }
 }
 

@@ -13,25 +13,19 @@
 namespace mkbench {
 namespace {
 
-using Json = nlohmann::json;
-
 // True when further lanes of this process can run.
 bool run_lane(size_t index, LaneRunner& runner, MessageSink& sink) {
-  sink.send({{"type", "lane_started"}, {"lane", index}});
-  Json message = {{"type", "lane"}, {"lane", index}};
+  sink.send(LaneStarted{index});
+  LaneDone message{.lane = index, .failing = {"error"}, .r_rms = {}, .note = ""};
   bool sound = true;
   try {
-    const LaneOutcome outcome = runner.run(fault_lanes()[index]);
-    message["failing"] = outcome.failing;
-    message["note"] = outcome.note;
-    if (outcome.r_rms) message["r_rms"] = *outcome.r_rms;
+    const LaneOutcome outcome = runner.run(fault_lanes().at(index));
+    message = {index, outcome.failing, outcome.r_rms, outcome.note};
   } catch (const Error& error) {
-    message["failing"] = {"error"};
-    message["note"] = error.what();
+    message.note = error.what();
     sound = error.kind() != ErrorKind::kCuda;
   } catch (const std::exception& error) {
-    message["failing"] = {"error"};
-    message["note"] = error.what();
+    message.note = error.what();
   }
   sink.send(message);
   return sound;
@@ -39,11 +33,10 @@ bool run_lane(size_t index, LaneRunner& runner, MessageSink& sink) {
 
 }  // namespace
 
-void run_selftest(const Json& job, MessageSink& sink) {
-  LaneRunner runner(cuda_engine_maker(job.value("gpu", 0)));
+void run_selftest(const SelftestJob& job, MessageSink& sink) {
+  LaneRunner runner(cuda_engine_maker(job.gpu));
   std::vector<size_t> host, cuda;
-  for (const Json& item : job.at("lanes")) {
-    const auto index = item.get<size_t>();
+  for (const size_t index : job.lanes) {
     (lane_info(fault_lanes().at(index).lane).cuda ? cuda : host).push_back(index);
   }
   std::atomic<size_t> next{0};

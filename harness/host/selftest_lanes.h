@@ -1,14 +1,13 @@
-// The worker's part of `mkbench selftest`.
+// The host's part of `mkbench selftest`.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "harness/wire/channel.h"
+#include "harness/wire/job.h"
 
 namespace mkbench {
 
-// Runs the lanes that `job` lists ("lanes": indices into fault_lanes(); "gpu") and sends what each
-// showed. Ends early after an error of CUDA: the context serves nobody any more.
-void run_selftest(const nlohmann::json& job, MessageSink& sink);
+// Runs the lanes of `job` and sends what each showed. Ends early after a CUDA error, which poisons the
+// context for all later lanes.
+void run_selftest(const SelftestJob& job, MessageSink& sink);
 
 }  // namespace mkbench

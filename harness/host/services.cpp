@@ -2,152 +2,116 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
-#include "baselines/eager.h"
 #include "harness/device/gpu_state.h"
 #include "harness/device/l2_flush.h"
 #include "harness/device/nvtx.h"
-#include "harness/host/gate.h"
+#include "harness/engines/plugin_file.h"
 #include "harness/host/machine.h"
+#include "harness/host/makers.h"
 #include "harness/plugin/engine.h"
 #include "harness/selftest/faulty_engine.h"
 #include "harness/wire/interrupt.h"
-#include "kernels/host_twin/host_twin.h"
-#include "kernels/plain/megakernel.h"
-#include "kernels/ring/megakernel.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
 
-bool is_eager(const std::string& name) { return engine_of_run(name) == kJudgeName; }
-
-// Below this many parameters an op is shorter than the barrier that ends it, and a second CPU
-// thread is only waited for: on two busy cores the main job on tiny ran into its 300 s deadline
-// with two threads, with one it took 25 s (2026-11).
-constexpr int64_t kParametersWorthThreads = 10'000'000;
-
-EagerOptions eager_options(const CaseJob& job, const EngineRequest& request,
-                           const ModelConfig& config) {
-  EagerOptions options;
-  const int64_t parameters = config.shape.parameters(config.tie_word_embeddings);
-  options.threads = parameters < kParametersWorthThreads ? 1 : 0;
-  options.cuda = job.device == "cuda";
-  options.gpu = job.gpu;
-  options.fp32 = request.name == kTruthName;
-  options.head_fp32 = request.name == kHeadFp32Name;
-  options.max_context = request.max_context;
-  options.fault = request.fault;
-  return options;
+// The maker of a named engine, or of a run of the judge; null for plugins and unknown names.
+const EngineMaker* find_maker(const std::string& run) {
+  const std::string name = engine_of_run(run);
+  for (const EngineMaker* maker : engine_makers()) {
+    if (maker->name == name) return maker;
+  }
+  return nullptr;
 }
 
-PlainOptions plain_options(const CaseJob& job, const EngineRequest& request) {
-  PlainOptions options;
-  options.gpu = job.gpu;
-  options.max_context = request.max_context;
-  options.spin_scale = job.spin_scale;
-  options.fault = request.fault;
-  return options;
+// What the caller asks for, on the job's device.
+EngineRequest on_device_of(const CaseJob& job, EngineRequest request) {
+  using Precision = EngineRequest::Precision;
+  request.cuda = job.cuda();
+  request.gpu = job.gpu;
+  request.spin_scale = job.spin_scale;
+  request.precision = request.name == kTruthName      ? Precision::kFp32
+                      : request.name == kHeadFp32Name ? Precision::kHeadFp32
+                                                      : Precision::kOwn;
+  return request;
 }
 
-RingOptions ring_options(const CaseJob& job, const EngineRequest& request) {
-  RingOptions options;
-  options.gpu = job.gpu;
-  options.max_context = request.max_context;
-  options.spin_scale = job.spin_scale;
-  options.fault = request.fault;
-  return options;
+// Whether the registry says that an engine runs on the request's device. A plugin says so itself.
+bool runs_there(const EngineRequest& request) {
+  const EngineRow* row = find_engine(engine_of_run(request.name));
+  return row == nullptr || row->runs_on(request.cuda);
 }
 
 std::string ablate_engine(const std::string& name, Engine& engine, Ablation ablation) {
-  if (name != "ring") return name + " has no ablations; ring has";
-  RingOptions options;
-  options.ablation = ablation == Ablation::kNoWaits   ? RingAblation::kNoWaits
-                     : ablation == Ablation::kNoLoads ? RingAblation::kNoLoads
-                                                      : RingAblation::kNone;
-  retune_ring(engine, options);
-  return "";
+  const EngineMaker* maker = find_maker(name);
+  if (maker != nullptr && maker->ablate != nullptr) {
+    maker->ablate(engine, ablation);
+    return "";
+  }
+  std::string able;
+  for (const EngineMaker* other : engine_makers()) {
+    if (other->ablate != nullptr) able += (able.empty() ? "" : ", ") + std::string(other->name);
+  }
+  return fmt::format("{} has no ablations; {} has", name, able);
 }
 
-std::unique_ptr<Engine> load_engine(const CaseJob& job, const EngineRequest& request,
-                                    const ModelWeights& weights) {
+std::unique_ptr<Engine> make_plugin_engine(const EngineRequest& request,
+                                           const ModelWeights& weights) {
   if (request.fault != PlantedFault::kNone) {
     throw Error(ErrorKind::kBadInput,
                 fmt::format("engine {}: a fault cannot be planted in it", request.name));
   }
   return make_plugin(weights, {.path = request.name,
-                               .cuda = job.device == "cuda",
-                               .gpu = job.gpu,
+                               .cuda = request.cuda,
+                               .gpu = request.gpu,
                                .max_context = request.max_context});
 }
 
-// A fault inside a kernel is in the host twin alone; CUDA engines take those of their host side.
-void require_plantable(const std::string& engine, PlantedFault fault) {
-  if (fault == PlantedFault::kNone || engine == "host-twin") return;
-  if (planted_fault_site(fault) != FaultSite::kKernel) return;
+// Faults inside a kernel need an engine that has hooks for them; those of the host side do not.
+void require_plantable(const EngineRequest& request, const EngineMaker& maker) {
+  if (request.fault == PlantedFault::kNone || maker.takes_kernel_faults) return;
+  if (planted_fault_site(request.fault) != FaultSite::kKernel) return;
   throw Error(ErrorKind::kBadInput,
               fmt::format("--plant-fault {}: {} has no hook for it; host-twin has",
-                          planted_fault_name(fault), engine));
+                          planted_fault_name(request.fault), request.name));
 }
 
-std::unique_ptr<Engine> make_sound_engine(const CaseJob& job, const EngineRequest& request,
+std::unique_ptr<Engine> make_sound_engine(const EngineRequest& request,
                                           const ModelWeights& weights) {
-  if (is_eager(request.name))
-    return make_eager(weights, eager_options(job, request, weights.config));
-  if (is_plugin(request.name)) return load_engine(job, request, weights);
-  const bool cuda = job.device == "cuda";
-  if (request.name == "plain" || request.name == "ring") {
-    if (!cuda) {
-      throw Error(
-          ErrorKind::kUnsupportedDevice,
-          request.name + " is a CUDA kernel and --device is cpu; host-twin is its twin on a CPU");
-    }
-    return request.name == "ring" ? make_ring(weights, ring_options(job, request))
-                                  : make_plain(weights, plain_options(job, request));
-  }
-  if (request.name == "host-twin") {
-    if (cuda) {
-      throw Error(ErrorKind::kUnsupportedDevice,
-                  "host-twin runs on a CPU and --device is cuda; use --device cpu");
-    }
-    HostTwinOptions options;
-    options.max_context = request.max_context;
-    options.fault = request.fault;
-    return make_host_twin(weights, options);
-  }
-  throw Error(ErrorKind::kBadInput, fmt::format("engine '{}' is unknown", request.name));
+  if (is_plugin(request.name)) return make_plugin_engine(request, weights);
+  const EngineMaker* maker = find_maker(request.name);
+  if (maker == nullptr)
+    throw Error(ErrorKind::kBadInput, fmt::format("engine '{}' is unknown", request.name));
+  require_plantable(request, *maker);
+  if (runs_there(request)) return maker->make(weights, request);
+  throw Error(ErrorKind::kUnsupportedDevice,
+              request.name + (request.cuda ? " runs on a CPU and --device is cuda; use --device cpu"
+                                           : " is a CUDA kernel and --device is cpu; host-twin is "
+                                             "its twin on a CPU"));
 }
 
-std::unique_ptr<Engine> make_engine(const CaseJob& job, const EngineRequest& request,
-                                    const ModelWeights& weights) {
-  require_plantable(request.name, request.fault);
-  return with_fault_around(
-      make_sound_engine(job, request, with_planted_fault(weights, request.fault)), request.fault);
+std::unique_ptr<Engine> make_engine(const EngineRequest& request, const ModelWeights& weights) {
+  return with_fault_around(make_sound_engine(request, with_planted_fault(weights, request.fault)),
+                           request.fault);
 }
 
-int64_t engine_bytes(const CaseJob& job, const EngineRequest& request, const ModelConfig& config) {
-  const bool cuda = job.device == "cuda";
-  if (is_eager(request.name)) return eager_bytes(config, eager_options(job, request, config));
+int64_t engine_bytes(const EngineRequest& request, const ModelConfig& config) {
   if (is_plugin(request.name)) return plugin_bytes(config, request.max_context);
-  if (request.name == "plain")
-    return cuda ? plain_device_bytes(config, plain_options(job, request)) : 0;
-  // Another layer shape is refused where the engine is made, with every dimension that differs.
-  if (request.name == "ring")
-    return cuda ? ring_device_bytes(config, ring_options(job, request)) : 0;
-  // The twin reads the loaded weights in place and keeps a bf16 cache.
-  return cuda ? 0 : config.shape.kv_bytes_per_position() * request.max_context;
+  const EngineMaker* maker = find_maker(request.name);
+  return maker != nullptr && runs_there(request) ? maker->bytes(config, request) : 0;
 }
 
 }  // namespace
 
 ModelConfig model_config(const std::string& model) {
   const ModelSpec spec = resolve_model(model);
-  if (spec.kind != ModelSpec::Kind::kSynthetic) return read_config(spec.folder / "config.json");
+  if (!is_analytic(spec.row)) return read_config(spec.folder / "config.json");
   ModelConfig config;  // the rest is known when the weights are made
-  config.shape = kQwen3_0_6B;
-  config.tie_word_embeddings = true;
+  config.shape = spec.row->shape;
+  config.tie_word_embeddings = spec.row->tied;
   return config;
 }
 
@@ -173,7 +137,7 @@ FlowServices make_services(const CaseJob& job) {
   };
   services.references = [job](const std::string& name) { return read_references(job, name); };
   services.make_engine = [job](const EngineRequest& request, const ModelWeights& weights) {
-    return make_engine(job, request, weights);
+    return make_engine(on_device_of(job, request), weights);
   };
   services.ablate = ablate_engine;
   services.ratchet = [](const RatchetKey& key) {
@@ -181,22 +145,23 @@ FlowServices make_services(const CaseJob& job) {
                         key);
   };
   services.bytes = [job](const EngineRequest& request, const ModelConfig& config) {
-    return engine_bytes(job, request, config);
+    return engine_bytes(on_device_of(job, request), config);
   };
   services.free_bytes = [job] {
-    return job.device == "cuda" ? device_free_bytes(job.gpu) : host_free_bytes();
+    return job.cuda() ? device_free_bytes(job.gpu) : host_free_bytes();
   };
-  services.settings = [](const std::string& engine) {
-    return is_eager(engine) ? eager_settings() : std::string();
+  services.settings = [](const std::string& engine) -> std::string {
+    const EngineMaker* maker = find_maker(engine);
+    return maker != nullptr && maker->settings != nullptr ? maker->settings() : "";
   };
   services.flush_l2 = [job, flush = std::shared_ptr<L2Flush>()]() mutable {
-    if (job.device != "cuda") return;
+    if (!job.cuda()) return;
     if (flush == nullptr) flush = std::make_shared<L2Flush>(job.gpu);
     flush->run();
   };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, bus = std::string()]() mutable -> std::string {
-    if (job.device != "cuda") return "";
+    if (!job.cuda()) return "";
     if (bus.empty()) bus = device_bus_id(job.gpu);
     return read_gpu_state(bus).throttle_text;
   };

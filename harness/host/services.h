@@ -7,31 +7,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
 #include "harness/judge/ratchet.h"
 #include "harness/wire/job.h"
-#include "references/engine.h"
+#include "references/engine_maker.h"
 #include "references/greedy_reference.h"
-#include "references/weights.h"
 
 namespace mkbench {
-
-// What a diagnostic run of an engine leaves out.
-enum class Ablation { kNone, kNoWaits, kNoLoads };
-
-// Which engine to make. Besides the resolved names of candidates there are the three runs of the
-// baseline.
-struct EngineRequest {
-  // "eager" (B), "eager-fp32" (T), "eager-head-fp32" (B'), "ring", "plain", "host-twin", a path
-  // that ends in .so
-  std::string name;
-  int max_context = 0;
-  PlantedFault fault = PlantedFault::kNone;
-};
 
 // A named time range that a profiler shows; ends with the object.
 using RangeGuard = std::shared_ptr<void>;
@@ -42,13 +26,14 @@ struct FlowServices {
   std::function<ModelWeights(const std::string& model, int depth)> load;
   // All references of a model by name, checked; empty if there is none.
   std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
+  // Name, max_context and fault of the request are the caller's; the service fills in the rest.
   std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
   // Switches an engine to an ablation and back; its weights stay. Returns why it has none, or an
   // empty string.
   std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
   // R_rms that reports/ratchet.json commits; nothing where it has no such entry.
   std::function<std::optional<double>(const RatchetKey&)> ratchet;
-  // Bytes of the job's device that the engine will take.
+  // Bytes of the job's device that the engine will take; as with make_engine.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t()> free_bytes;                             // of the job's device
   std::function<std::string(const std::string& engine)> settings;  // pinned library settings
@@ -66,7 +51,7 @@ struct FlowServices {
 // it. Throws Error(kBadInput).
 ModelConfig model_config(const std::string& model);
 
-// The services of a real worker: libtorch, the kernels, this machine.
+// The services of a real host: libtorch, the kernels, this machine.
 FlowServices make_services(const CaseJob& job);
 
 }  // namespace mkbench

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "references/model_row.h"
+
 namespace mkbench {
 
 std::string token_text(const ModelShape& shape, int32_t id) {
-  if (shape.vocab != kTiny.vocab) return std::to_string(id);
+  if (!is_byte_level(shape)) return std::to_string(id);
   if (id == '\n') return "\\n";
   if (id == '\\') return "\\\\";
   if (id >= 0x20 && id < 0x7f) return std::string(1, static_cast<char>(id));
@@ -14,7 +16,7 @@ std::string token_text(const ModelShape& shape, int32_t id) {
 }
 
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids) {
-  const bool bytes = shape.vocab == kTiny.vocab;
+  const bool bytes = is_byte_level(shape);
   std::string text;
   for (const int32_t id : ids) {
     if (!bytes && !text.empty()) text += ' ';

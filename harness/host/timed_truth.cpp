@@ -8,6 +8,7 @@
 
 #include "harness/judge/findings.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/oracle.h"
 #include "references/synthetic.h"
 
@@ -38,7 +39,7 @@ const ReferencePrompt* continued_prompt(const CaseJob& job,
 
 std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shape) {
   // Byte-level vocabularies: printable text, which is what the tiny checkpoints were trained on.
-  const bool bytes = shape.vocab == kTiny.vocab;
+  const bool bytes = is_byte_level(shape);
   const uint64_t low = bytes ? 0x20 : 0, range = bytes ? 0x5f : static_cast<uint64_t>(shape.vocab);
   std::vector<int32_t> ids;
   for (int i = 0; i < count; ++i) {

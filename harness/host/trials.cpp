@@ -12,6 +12,7 @@
 #include "harness/judge/sweep.h"
 #include "harness/wire/interrupt.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -79,11 +80,8 @@ ParityOptions Trials::options() const {
 std::unique_ptr<Engine> Trials::make(const std::string& name, int context,
                                      const ModelWeights& weights) {
   check_stop();
-  const bool candidate =
-      engine_of_run(name) == name &&
-      std::find(job_.candidates.begin(), job_.candidates.end(), name) != job_.candidates.end();
-  const auto fault = candidate ? static_cast<PlantedFault>(job_.fault) : PlantedFault::kNone;
-  return services_.make_engine({.name = name, .max_context = context, .fault = fault}, weights);
+  return services_.make_engine(
+      {.name = name, .max_context = context, .fault = fault_of(job_, name)}, weights);
 }
 
 void Trials::run(Engine& engine, const std::string& name,
@@ -107,15 +105,16 @@ void Trials::run(Engine& engine, const std::string& name,
 // The longest cache that memory and patience allow.
 int Trials::longest_sweep() const {
   const ModelConfig& config = weights_.config;
-  const bool slow = job_.device == "cpu" &&
-                    config.shape.parameters(config.tie_word_embeddings) > kParametersOfQuickSweep;
+  const bool slow =
+      !job_.cuda() && config.shape.parameters(config.tie_word_embeddings) > kParametersOfQuickSweep;
   if (slow) return kShortSweep;
   int longest = config.max_positions;
   const auto fits = [&](int context) {
     int64_t needed = 0;
-    for (const std::string& name : job_.candidates) {
-      needed = std::max(needed,
-                        services_.bytes({.name = name, .max_context = context}, weights_.config));
+    for (const CaseEngine& engine : job_.engines) {
+      if (!engine.candidate) continue;
+      needed = std::max(
+          needed, services_.bytes({.name = engine.name, .max_context = context}, weights_.config));
     }
     for (const char* name : {kTruthName, kHeadFp32Name})
       needed += services_.bytes({.name = name, .max_context = context}, weights_.config);
@@ -127,16 +126,15 @@ int Trials::longest_sweep() const {
 }
 
 int Trials::stepped_lengths() const {
-  return job_.device == "cpu" ? kSteppedLengthsOnCpu : kSteppedLengths;
+  return !job_.cuda() ? kSteppedLengthsOnCpu : kSteppedLengths;
 }
 
 void Trials::sweep(const std::string& name, Findings& findings) {
   covered_.clear();
   if (weights_.lagset.empty()) {
     sweep_live(name, findings);
-  } else if (job_.model != "synthetic") {
-    const std::string lagset = job_.model.substr(job_.model.find(':') + 1);
-    if (lagset == weights_.lagset) {
+  } else if (const ModelRow* row = find_model(job_.model); row && !row->lagset.empty()) {
+    if (row->lagset == weights_.lagset) {
       sweep_closed_form(name, weights_, findings);
     } else {
       sweep_closed_form(name, services_.load(job_.model, 0), findings);

@@ -17,8 +17,6 @@
 namespace mkbench {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int kEver = std::numeric_limits<int>::max();
 
 // Depths that stand for a range of positions, and where that range ends.
@@ -54,7 +52,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
 }
 
 // The longest depth of the sweep that fits into free memory, with room for the rest.
-int deepest(const CaseJob& job, const ModelConfig& config) {
+int deepest(const TuneJob& job, const ModelConfig& config) {
   int most = 0;
   for (const DepthRange& range : kDepths) {
     RingOptions options;
@@ -67,9 +65,11 @@ int deepest(const CaseJob& job, const ModelConfig& config) {
   return most;
 }
 
-const Json& quickest(const Json& rows) {
-  return *std::min_element(rows.begin(), rows.end(),
-                           [](const Json& a, const Json& b) { return a["us"] < b["us"]; });
+using Times = std::vector<TunedTime>;
+
+const TunedTime& quickest(const Times& times) {
+  return *std::min_element(times.begin(), times.end(),
+                           [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
 // One ring engine, timed at paces and splits.
@@ -95,74 +95,71 @@ struct Sweep {
     return 1000 * us * engine.last_times().sm_ghz / copies;
   }
 
-  void add_pace(Json& rows, int depth, int in_flight, double gap) {
+  void add_pace(Times& times, int depth, int in_flight, double gap) {
     options.pace = {in_flight, static_cast<int>(gap)};
-    rows.push_back({{"in_flight", in_flight},
-                    {"gap", options.pace.gap_cycles},
-                    {"us", time_at(depth, kTokens)}});
+    times.push_back(
+        {.in_flight = in_flight, .gap = options.pace.gap_cycles, .us = time_at(depth, kTokens)});
   }
 
-  Json paces(int depth) {
-    Json rows = Json::array();
+  Times paces(int depth) {
+    Times times;
     const double cycles = cycles_a_copy(depth) / 100;
     for (const int in_flight : kInFlight) {
       if (in_flight > most_in_flight) break;
       for (const int hundredths : kGapHundredths)
-        add_pace(rows, depth, in_flight, cycles * hundredths);
+        add_pace(times, depth, in_flight, cycles * hundredths);
     }
-    const Json best = quickest(rows);
+    const TunedTime best = quickest(times);
     for (const int hundredths : kFinerHundredths) {
-      const double gap = best["gap"].get<int>() + cycles * hundredths;
-      if (best["gap"] != 0) add_pace(rows, depth, best["in_flight"], gap);
+      if (best.gap != 0) add_pace(times, depth, best.in_flight, best.gap + cycles * hundredths);
     }
-    return rows;
+    return times;
   }
 
-  Json head_paces(const Json& layers) {
-    options.pace = {layers["in_flight"], layers["gap"]};
-    Json rows = Json::array();
+  Times head_paces(const TunedTime& layers) {
+    options.pace = {layers.in_flight, layers.gap};
+    Times times;
     for (const int in_flight : kInFlight) {
       if (in_flight > most_head_in_flight) break;
       options.head_pace = {in_flight, 0};
-      rows.push_back({{"in_flight", in_flight}, {"us", time_at(0, kTokens)}});
+      times.push_back({.in_flight = in_flight, .us = time_at(0, kTokens)});
     }
     options.head_pace = {};
-    return rows;
+    return times;
   }
 
-  Json splits(const Json& layers) {
-    options.pace = {layers["in_flight"], layers["gap"]};
-    Json rows = Json::array();
+  Times splits(const TunedTime& layers) {
+    options.pace = {layers.in_flight, layers.gap};
+    Times times;
     for (const int split : kSplits) {
       options.split_from = split;
-      rows.push_back({{"split_from", split}, {"us", time_at(kSplitDepth, kSplitTokens)}});
+      times.push_back({.split_from = split, .us = time_at(kSplitDepth, kSplitTokens)});
     }
     options.split_from = -1;
-    return rows;
+    return times;
   }
 };
 
 // What is pasted into the table: the quickest pace of each range and of the LM head, and the
 // quickest split.
-std::string table_row(const Json& result, int compute_major) {
-  const std::string card = result["gpu"];
+std::string table_row(const TuneAnswer& result, int compute_major) {
   ring::Tuning tuning;
-  tuning.card = card;
+  tuning.card = result.gpu;
   tuning.compute_major = compute_major;
   int ranges = 0;
-  for (const Json& sweep : result["sweeps"]) {
-    const Json& best = quickest(sweep["rows"]);
-    tuning.paces[ranges++] = {sweep["until"], {best["in_flight"], best["gap"]}};
+  for (const TuneSweep& sweep : result.sweeps) {
+    const TunedTime& best = quickest(sweep.times);
+    tuning.paces[ranges++] = {sweep.until, {best.in_flight, best.gap}};
   }
-  tuning.head_pace = {quickest(result["head"])["in_flight"], 0};
-  tuning.split_from = quickest(result["splits"])["split_from"];
+  tuning.head_pace = {quickest(result.head).in_flight, 0};
+  tuning.split_from = quickest(result.splits).split_from;
   tuning.chosen_by = "mkbench tune";
   return ring::tuning_row(tuning);
 }
 
 }  // namespace
 
-void tune_ring(const CaseJob& job, MessageSink& sink) {
+TuneAnswer tune_ring(const TuneJob& job, MessageSink& sink) {
   const DeviceList found = list_devices();
   const Usability usability = judge_device(found, job.gpu, plain_architectures());
   if (!usability.usable()) {
@@ -172,7 +169,7 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
                     "a CPU; mkbench doctor says what is missing",
                     usability.reason));
   }
-  const ModelConfig config = model_config(job.model);
+  const ModelConfig config = model_config("synthetic");
   const std::string obstacle = ring_obstacle(config, job.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
   const DeviceInfo& device = found.devices.at(static_cast<size_t>(job.gpu));
@@ -184,32 +181,32 @@ void tune_ring(const CaseJob& job, MessageSink& sink) {
   Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
               ring::most_head_copies_in_flight(device.sm_major), options};
   const auto say = [&sink](const std::string& stage) {
-    sink.send({{"type", "progress"}, {"stage", stage}, {"engine", ""}});
+    sink.send(StageProgress{.stage = stage, .engine = ""});
   };
-  Json sweeps = Json::array();
+  TuneAnswer result{.gpu = device.name,
+                    .table_row = "",
+                    .tokens = kTokens,
+                    .launches = kLaunches,
+                    .split_depth = kSplitDepth,
+                    .split_tokens = kSplitTokens,
+                    .sweeps = {},
+                    .head = {},
+                    .splits = {}};
   for (const DepthRange& range : kDepths) {
     if (range.depth > most) break;
     say(fmt::format("depth {}", range.depth));
-    sweeps.push_back(
-        {{"depth", range.depth}, {"until", range.until}, {"rows", sweep.paces(range.depth)}});
+    result.sweeps.push_back({range.depth, range.until, sweep.paces(range.depth)});
   }
   // The last range that was measured holds for all positions beyond.
-  sweeps.back()["until"] = kEver;
+  result.sweeps.back().until = kEver;
   // The pace of the positions at which the split is chosen, where they were swept.
-  const size_t around_split = std::min<size_t>(1, sweeps.size() - 1);
+  const size_t around_split = std::min<size_t>(1, result.sweeps.size() - 1);
   static_assert(kDepths[1].depth <= kSplitDepth && kSplitDepth < kDepths[1].until);
   say("LM head and split");
-  Json result = {{"type", "tune"},
-                 {"gpu", device.name},
-                 {"tokens", kTokens},
-                 {"launches", kLaunches},
-                 {"split_depth", kSplitDepth},
-                 {"split_tokens", kSplitTokens},
-                 {"head", sweep.head_paces(quickest(sweeps.at(0)["rows"]))},
-                 {"splits", sweep.splits(quickest(sweeps.at(around_split)["rows"]))},
-                 {"sweeps", sweeps}};
-  result["table_row"] = table_row(result, device.sm_major);
-  sink.send(result);
+  result.head = sweep.head_paces(quickest(result.sweeps.front().times));
+  result.splits = sweep.splits(quickest(result.sweeps.at(around_split).times));
+  result.table_row = table_row(result, device.sm_major);
+  return result;
 }
 
 }  // namespace mkbench

@@ -1,4 +1,4 @@
-// The worker's part of `mkbench tune`.
+// The host's part of `mkbench tune`.
 #pragma once
 
 #include "harness/wire/channel.h"
@@ -6,8 +6,8 @@
 
 namespace mkbench {
 
-// Times the ring megakernel at several depths, paces and splits, and sends each row. Throws
+// Times the ring megakernel at several depths, paces and splits; progress goes to `sink`. Throws
 // Error(kUnsupportedDevice) where ring cannot run.
-void tune_ring(const CaseJob& job, MessageSink& sink);
+TuneAnswer tune_ring(const TuneJob& job, MessageSink& sink);
 
 }  // namespace mkbench

@@ -30,14 +30,14 @@ void ProgressWatch::count(int done, int total) {
 }
 
 void ProgressWatch::send_locked() {
-  nlohmann::json message = {{"type", "progress"}, {"stage", stage_}, {"engine", engine_name_}};
+  StageProgress message{.stage = stage_, .engine = engine_name_};
   if (total_ > 0) {
-    message["done"] = done_;
-    message["total"] = total_;
+    message.done = done_;
+    message.total = total_;
   }
-  if (last_.position >= 0) message["position"] = last_.position;
-  if (last_.layer >= 0) message["layer"] = last_.layer;
-  if (!last_.phase.empty()) message["phase"] = std::string(last_.phase);
+  if (last_.position >= 0) message.position = last_.position;
+  if (last_.layer >= 0) message.layer = last_.layer;
+  message.phase = last_.phase;
   sink_.send(message);
 }
 

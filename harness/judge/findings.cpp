@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace mkbench {
 namespace {
 
-// A check that fails on every step has said enough before that.
+// A check may fail on every step; the first few reasons are enough to find the cause.
 constexpr int kMostReasons = 3;
 
-// From the cause to its effects.
+// Place of a verdict in the order from causes to their effects.
 int depth_of_cause(Verdict v) {
   constexpr std::array<Verdict, 5> kOrder = {Verdict::kIntegrity, Verdict::kFailSelf,
                                              Verdict::kFailToken, Verdict::kFailFidelity,
@@ -179,11 +178,6 @@ std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt
     ids.push_back(checked_decode(engine, 1, nullptr, row, prompt.name, findings)[0]);
   }
   return ids;
-}
-
-double bf16_step(double x) {
-  // 8 significant bits: the spacing at 2^e is 2^(e - 7).
-  return x > 0 ? std::ldexp(1.0, std::ilogb(x) - 7) : 0;
 }
 
 bool within_tau(const ReferenceStep& step, int32_t id, double tau) {

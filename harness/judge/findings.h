@@ -1,5 +1,5 @@
-// What the judges of parity share: failures found so far, decodes that prove they ran, and the
-// rules for one token.
+// Shared by the judges of parity: failures found so far, decodes that prove they ran, and the rules
+// for one token.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace mkbench {
 
-// What the checks of one engine found, in the order found; one verdict and one line come of it.
+// What the checks of one engine found, in the order found; concluded as one verdict and one line.
 class Findings {
  public:
-  // The check ran. It passes unless something fails it.
+  // The check ran. It passes unless fail() is called for it.
   void ran(Check check) { result_of(check); }
-  // The check is a number; the largest one stands. Not judged by this: fail() does.
+  // The check is a number; the largest one is kept. Only fail() makes the check fail.
   void measured(Check check, double value, std::optional<double> limit);
-  // What a passed check covered, or was measured against; ends as its detail.
+  // What a passed check covered, or was measured against: its detail in the report.
   void note(Check check, std::string detail);
   // The check cannot run here. A check that ran elsewhere (another reference) keeps its result.
   void rule_out(Check check, std::string why);
@@ -27,9 +27,9 @@ class Findings {
   bool failed() const { return !failures_.empty(); }
   bool failed(Check check) const;
 
-  // Adds all of it to a report, which may hold results already. The most telling failure names the
-  // verdict: a broken run explains bad logits, NaN explains wrong ids, a broken argmax explains
-  // wrong tokens. The line holds all of them, the telling one first.
+  // Adds all results to a report, which may hold results already. The verdict is that of the failure
+  // that explains most others: a broken run explains bad logits, NaN explains wrong ids, a broken
+  // argmax explains wrong tokens. The line holds all failures, the explaining one first.
   void conclude(ParityReport& report) const;
 
  private:
@@ -45,32 +45,29 @@ class Findings {
   std::map<Check, int> untold_;    // how many more there were
 };
 
-// Adds a result to a list that is in the order of check_table(): of one check, the worse status
-// and the larger value stand, with both details where the statuses are equal.
+// Adds a result to a list that is in the order of check_table(). Two results of one check become
+// one: the worse status and the larger value, with both details where the statuses are equal.
 void merge_check(std::vector<CheckResult>& checks, const CheckResult& result);
 
 // Most steps that one call of decode() takes with logits: bounds the buffer to 64 x vocab floats.
 inline constexpr int kMaxLogitSteps = 64;
 
-// Empties the engine, fills whatever it could reuse with NaN / -1, and runs the prompt on the
-// engine's own prefill.
+// Resets the engine, poisons whatever it could reuse with NaN / -1, and prefills the prompt.
 void start_prompt(Engine& engine, const ReferencePrompt& prompt);
 
 // decode() with proof that it ran: the launch counter must move (by one where a decode is one
-// launch), and n ids come back; missing ones fail the check and read as -1.
+// launch) and n ids must come back. Missing ids fail the check and read as -1.
 std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced, float* logits,
                                     const std::string& prompt, Findings& findings);
 
-// Teacher-forced steps [first, first + count) of a prompt whose steps before have run: ids, and
-// logits [count, vocab] where asked for. An engine that takes no forced ids runs each step on a
-// prefill of its own.
+// Teacher-forced steps [first, first + count) of a prompt whose earlier steps have run: ids, and
+// logits [count, vocab] where `logits` is not null. An engine that takes no forced ids runs each
+// step on a prefill of its own.
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
 
-// Spacing of bf16 numbers at |x|: what one rounding of a logit can move it by.
-double bf16_step(double x);
-
-// True where T ranks `id` within `tau` of its top; ids outside T's top 32 never are.
+// True where the truth's logit of `id` is within `tau` of the truth's largest; false for every id
+// outside the truth's top 32.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 
 // A row of the table with texts filled in; its verdict stays EXACT.

@@ -20,7 +20,7 @@ class Isolation {
     expect(run(a), alone, fmt::format("prompt '{}' after '{}'", a.name, b.name));
   }
 
-  // restore() compares the checksum of the prefix's rows with that of save().
+  // restore() compares the checksum of the prefix's KV rows with the checksum that save() took.
   void prefix(const ReferencePrompt& a) {
     stop_();
     start_prompt(engine_, a);
@@ -39,7 +39,7 @@ class Isolation {
            fmt::format("prompt '{}' from its snapshot again", a.name));
   }
 
-  // Steps of one decode each: what two sequences take turns in.
+  // The two sequences take turns after every step, so each step is a decode of its own.
   void interleaved(Engine& other, const ReferencePrompt& a, const ReferencePrompt& b) {
     stop_();
     const RunBits a_alone = step_by_step(engine_, a), b_alone = step_by_step(other, b);
@@ -74,7 +74,7 @@ class Isolation {
   }
 
   void append(Engine& engine, const ReferencePrompt& prompt, RunBits& bits, int steps = 1) {
-    // A sequence that ended without a token has no next one.
+    // After a missing id there is nothing to continue from.
     if (!bits.ids.empty() && bits.ids.back() < 0) return;
     const size_t before = bits.logits.size();
     if (engine.capabilities().logits) {
@@ -111,13 +111,13 @@ void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePr
   isolation.sequences(a, b);
   std::string left_out;
   if (engine.capabilities().snapshots) {
-    // The longer one: the first prompt of a set may be a single id, which has no prefix.
+    // The longer prompt: the first one of a set may be a single id, which has no prefix.
     isolation.prefix(a.ids.size() > b.ids.size() ? a : b);
   } else {
     left_out = "without the prefix's checksum: this engine takes no snapshots";
   }
   std::unique_ptr<Engine> second;
-  std::string why = "nobody makes a second engine";
+  std::string why = "no second engine is made here";
   try {
     if (make_second) second = make_second();
   } catch (const Error& error) {

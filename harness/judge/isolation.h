@@ -1,4 +1,4 @@
-// Sequences must not reach each other, nor rows that are not theirs.
+// Sequences must not influence each other, nor change KV rows that belong to another.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace mkbench {
 
-// Makes a second engine like the first; null where that is not wanted, may throw
-// Error(kEnvUnfit).
+// Makes a second engine like the first, or null where none is wanted. May throw Error(kEnvUnfit).
 using EngineFactory = std::function<std::unique_ptr<Engine>()>;
 
-// A, B, A equals A, to the bit; decoding leaves the rows of the prefix as they were, and from a
-// snapshot goes the same way again; two engines that take turns decode what each decodes alone.
+// Checks that prompt a decodes to the same bits before and after prompt b; that decoding leaves the
+// KV rows of the prefix unchanged and gives the same bits again from a snapshot; and that two
+// engines that take turns decode what each decodes alone.
 void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
                      const EngineFactory& make_second, const std::function<void()>& stop,
                      Findings& findings);

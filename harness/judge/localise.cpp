@@ -14,24 +14,24 @@ namespace {
 
 using State = std::optional<std::vector<float>>;
 
-// |x - t|^2 / |t|^2; NaN where any value is.
-double nmse(const std::vector<float>& x, const std::vector<float>& t) {
+// |x - truth|^2 / |truth|^2; NaN where any value is NaN.
+double nmse(const std::vector<float>& x, const std::vector<float>& truth) {
   double error = 0, power = 0;
-  for (size_t i = 0; i < std::min(x.size(), t.size()); ++i) {
-    const double difference = double{x[i]} - double{t[i]};
+  for (size_t i = 0; i < std::min(x.size(), truth.size()); ++i) {
+    const double difference = double{x[i]} - double{truth[i]};
     error += difference * difference;
-    power += double{t[i]} * double{t[i]};
+    power += double{truth[i]} * double{truth[i]};
   }
   return error / std::max(power, std::numeric_limits<double>::min());
 }
 
 // NaN is out of every band.
-bool out_of_band(double of_candidate, double of_baseline) {
-  return !(of_candidate <= kBandFactor * of_baseline);
+bool out_of_band(double candidate, double baseline) {
+  return !(candidate <= kBandFactor * baseline);
 }
 
 void walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step) {
-  Findings ignored;  // whoever judges has said it
+  Findings ignored;  // the judge has reported these failures already
   start_prompt(engine, prompt);
   std::vector<float> logits;
   for (int first = 0; first <= step; first += kMaxLogitSteps) {
@@ -43,18 +43,18 @@ void walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step) {
   }
 }
 
-// "; the first hidden state..." or what kept it from being said.
+// "layer 3 is the first whose hidden state ...", or why no layer can be named.
 std::string first_layer(const LocaliseEngines& e, int layers) {
   for (int layer = 0; layer < layers; ++layer) {
-    const State k = e.candidate.hidden(layer), t = e.truth.hidden(layer),
-                b = e.baseline.hidden(layer);
-    if (!k || !t || !b) return "no hidden states are shown";
-    const double of_k = nmse(*k, *t), of_b = nmse(*b, *t);
-    if (!out_of_band(of_k, of_b)) continue;
+    const State candidate = e.candidate.hidden(layer), truth = e.truth.hidden(layer),
+                baseline = e.baseline.hidden(layer);
+    if (!candidate || !truth || !baseline) return "no hidden states are shown";
+    const double found = nmse(*candidate, *truth), band = nmse(*baseline, *truth);
+    if (!out_of_band(found, band)) continue;
     return fmt::format(
         "layer {} is the first whose hidden state leaves the band (NMSE {:.2g}, the "
         "baseline's {:.2g})",
-        layer, of_k, of_b);
+        layer, found, band);
   }
   return "every hidden state is in its band, so the fault lies behind the last layer";
 }
@@ -62,17 +62,17 @@ std::string first_layer(const LocaliseEngines& e, int layers) {
 std::string first_row(const LocaliseEngines& e, int layers) {
   const int rows = std::min(e.candidate.position(), e.truth.position());
   for (int layer = 0; layer < layers; ++layer) {
-    std::vector<double> of_k;
+    std::vector<double> errors;
     double band = 0;
     for (int row = 0; row < rows; ++row) {
-      const State k = e.candidate.kv_row(layer, row), t = e.truth.kv_row(layer, row),
-                  b = e.baseline.kv_row(layer, row);
-      if (!k || !t || !b) return "no KV rows are shown";
-      of_k.push_back(nmse(*k, *t));
-      band = std::max(band, nmse(*b, *t));
+      const State candidate = e.candidate.kv_row(layer, row), truth = e.truth.kv_row(layer, row),
+                  baseline = e.baseline.kv_row(layer, row);
+      if (!candidate || !truth || !baseline) return "no KV rows are shown";
+      errors.push_back(nmse(*candidate, *truth));
+      band = std::max(band, nmse(*baseline, *truth));
     }
     for (int row = 0; row < rows; ++row) {
-      const double found = of_k[static_cast<size_t>(row)];
+      const double found = errors[static_cast<size_t>(row)];
       if (!out_of_band(found, band)) continue;
       return fmt::format(
           "the first KV row out of band is layer {}, position {} (NMSE {:.2g}, the "

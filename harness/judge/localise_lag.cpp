@@ -8,13 +8,14 @@
 namespace mkbench {
 namespace {
 
-constexpr int kFarthestShift = 64;  // positions beside the right one that are tried
+constexpr int kFarthestShift = 64;  // positions on either side of the right lag that are tried
 constexpr size_t kMostNamed = 3;
 
 struct Planted {
   int layer = 0, lag = 0;
 };
 
+// The closed form of the analytic checkpoint, with every layer's intermediate states kept.
 class Recurrence {
  public:
   Recurrence(std::string_view lagset, const std::vector<int32_t>& ids) {
@@ -34,8 +35,8 @@ class Recurrence {
   const std::vector<Planted>& planted() const { return planted_; }
   int last() const { return static_cast<int>(rows_[0].size()) - 1; }
 
-  // The token when planted layer `k` misses its contribution (lag < 0) or takes it `lag` positions
-  // back: at every position, or at the last one alone.
+  // The token that results when planted layer `k` misses its contribution (lag < 0) or takes it from
+  // `lag` positions back: at every position, or at the last position alone.
   int32_t token_with(size_t k, int lag, bool everywhere) const {
     std::vector<uint32_t> row = layer_of(rows_[k], lag, lag >= 0);
     if (!everywhere) {
@@ -58,7 +59,8 @@ class Recurrence {
   }
 
   std::vector<Planted> planted_;
-  std::vector<std::vector<uint32_t>> rows_;  // states, then what each planted layer makes of them
+  std::vector<std::vector<uint32_t>>
+      rows_;  // the ids' states, then the output of each planted layer
   bool has_states_ = true;
 };
 

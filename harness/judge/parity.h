@@ -48,6 +48,9 @@ inline constexpr int kBaselineSteps = 384;
 ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
                           const ParityOptions& options);
 
+// One report of several references: counts add up, the worst verdict and the largest ratio stand.
+ParityReport join_parity(const std::vector<ParityReport>& reports);
+
 // Token receipts of a timed sample: emitted ids against the expected ones, all of them.
 struct ReceiptCheck {
   int checked = 0, wrong = 0;
@@ -60,6 +63,10 @@ ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const in
 // alternatives of each other. Throws Error(kInvalidReference) for none, for references with logits,
 // and for different weights.
 GreedyReference merge_token_only(const std::vector<GreedyReference>& references);
+
+// Throws Error(kInvalidReference) naming both hashes where the reference was made from other
+// weights. A reference without a hash (published ids) passes with all weights.
+void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
 
 // Throws Error(kInvalidReference) naming prompt and position where the tokens of the reference's
 // strict set are not the closed form of the analytic checkpoint `lagset`, or where a prompt is too

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "harness/judge/findings.h"
-#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
@@ -131,29 +130,6 @@ GreedyReference merge_token_only(const std::vector<GreedyReference>& references)
                           references[i].prompts.end());
   }
   return merged;
-}
-
-void check_closed_form(const GreedyReference& reference, std::string_view lagset) {
-  for (const ReferencePrompt& prompt : reference.prompts) {
-    // Near ties come from prompts without a closed form: ids that stand for no state, or too few.
-    if (prompt.set != "strict") continue;
-    const auto fail = [&](const std::string& what) {
-      throw Error(
-          ErrorKind::kInvalidReference,
-          fmt::format("reference {}: prompt '{}': {}", reference.path.string(), prompt.name, what));
-    };
-    if (static_cast<int>(prompt.ids.size()) <= synthetic_min_depth(lagset)) {
-      fail(fmt::format("{} ids, wanted over {} for the closed form of '{}'", prompt.ids.size(),
-                       synthetic_min_depth(lagset), lagset));
-    }
-    const std::vector<int32_t> expected =
-        synthetic_continuation(prompt.ids, lagset, static_cast<int>(prompt.steps.size()));
-    for (size_t t = 0; t < prompt.steps.size(); ++t) {
-      if (prompt.steps[t].token == expected[t]) continue;
-      fail(fmt::format("position {}: token {}, but the closed form of '{}' is {}",
-                       prompt.steps[t].position, prompt.steps[t].token, lagset, expected[t]));
-    }
-  }
 }
 
 }  // namespace mkbench

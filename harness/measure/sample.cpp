@@ -9,8 +9,7 @@
 namespace mkbench {
 namespace {
 
-// Two clocks around the same work differ by call overhead and by their own granularity, not by
-// more.
+// Two clocks around one decode may differ by the overhead of the call and by their granularity.
 constexpr double kClockShare = 0.01, kClockFloorMs = 0.020;
 
 // Below this multiple of L2 a step may be served from cache, and a DRAM floor means nothing.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "references/base/fields.h"
 #include "references/engine.h"
 #include "references/qwen3.h"
 
@@ -26,6 +27,34 @@ struct Sample {
   double ms_per_token() const { return tokens > 0 ? times.host_ms / tokens : 0; }
 };
 
+constexpr std::string_view struct_name(Tag<DecodeTimes>) { return "decode_times"; }
+template <typename V>
+void describe_fields(V& v, Tag<DecodeTimes>) {
+  v.field("host_ms", &DecodeTimes::host_ms, "steady clock around the synchronised call");
+  v.field("event_ms", &DecodeTimes::event_ms, "CUDA events; 0 where the engine has none");
+  v.field("device_ms", &DecodeTimes::device_ms,
+          "%globaltimer in the kernel; 0 where there is none");
+  v.field("sm_ghz", &DecodeTimes::sm_ghz, "mean SM clock seen by the kernel; 0 where not taken");
+  v.field("per_token_ms", &DecodeTimes::per_token_ms, "device time of each token, where taken");
+}
+
+constexpr std::string_view struct_name(Tag<Sample>) { return "sample"; }
+template <typename V>
+void describe_fields(V& v, Tag<Sample>) {
+  v.field("engine", &Sample::engine, "name of the engine");
+  v.field("block", &Sample::block, "paired block that the sample belongs to");
+  v.field("order", &Sample::order, "place inside the block");
+  v.field("tokens", &Sample::tokens, "tokens decoded");
+  v.field("start_ms", &Sample::start_ms, "start since the case began, host clock; 0 if not taken");
+  v.field("times", &Sample::times, "the decode by three clocks");
+  v.field("ids", &Sample::ids, "token receipts");
+  v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
+  v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from it");
+  v.field("valid", &Sample::valid, "counts for the statistics");
+  v.field("repeats", &Sample::repeats, "runs dropped before this one: clocks disagreed");
+  v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
+}
+
 // Host, event and device clocks must agree within 1 % + 20 us (clocks that an engine lacks are 0
 // and left out). Returns the reason for disagreement, or an empty string.
 std::string clock_disagreement(const DecodeTimes& times);
@@ -40,6 +69,18 @@ struct RooflineShare {
   bool applies = false;
   std::string reason;  // why not, when it does not apply ("weights and KV are under 4 x L2")
 };
+
+constexpr std::string_view struct_name(Tag<RooflineShare>) { return "roofline"; }
+template <typename V>
+void describe_fields(V& v, Tag<RooflineShare>) {
+  using R = RooflineShare;
+  v.field("bytes_per_token", &R::bytes_per_token, "weights and KV read at the mean context");
+  v.field("ceiling_gb_per_s", &R::ceiling_gb_per_s, "read bandwidth measured in the same run");
+  v.field("floor_ms", &R::floor_ms, "bytes over ceiling");
+  v.field("fraction", &R::fraction, "floor over median ms per token; 0 where unknown");
+  v.field("applies", &R::applies, "whether the roofline binds here");
+  v.field("reason", &R::reason, "why it does not");
+}
 
 // Bytes per token and floor of n decode steps from `depth` KV rows on, over a measured ceiling; the
 // fraction stays 0 until a median is known. Does not apply without a GPU, without a ceiling, or

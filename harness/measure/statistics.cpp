@@ -26,14 +26,19 @@ double deviation_of(std::span<const double> values, double mean) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-// Continued fraction of the incomplete beta function, evaluated by Lentz's method.
+// Bisections that shrink any interval of doubles to neighbours: a double has 64 bits.
+constexpr int kHalvings = 200;
+
+// Continued fraction of the incomplete beta function, evaluated by Lentz's method. It converges in
+// far fewer than kMostTerms terms on the side of the mean that incomplete_beta() asks for.
 double beta_fraction(double a, double b, double x) {
+  constexpr int kMostTerms = 500;
   constexpr double kTiny = 1e-300, kPrecision = 1e-15;
   const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
   double c = 1;
   double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
   double result = d;
-  for (int m = 1; m <= 500; ++m) {
+  for (int m = 1; m <= kMostTerms; ++m) {
     const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
     d = 1 / away_from_zero(1 + even * d);
     c = away_from_zero(1 + even / c);
@@ -53,7 +58,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x >= 1) return 1;
   const double log_front =
       std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x);
-  // The fraction converges quickly on one side of the mean only; symmetry serves the other.
+  // The fraction converges quickly on one side of the mean only; the other follows by symmetry.
   if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * beta_fraction(a, b, x) / a;
   return 1 - std::exp(log_front) * beta_fraction(b, a, 1 - x) / b;
 }
@@ -65,10 +70,10 @@ double t_central_probability(double t, double df) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-// By bisection: 200 halvings of [-40, 40] end at the resolution of a double.
+// By bisection. Beyond 40 standard deviations erfc() is 0 in a double.
 double normal_quantile(double p) {
   double low = -40, high = 40;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < kHalvings; ++i) {
     const double middle = 0.5 * (low + high);
     (normal_cdf(middle) < p ? low : high) = middle;
   }
@@ -97,8 +102,8 @@ void check_confidence(double confidence) {
 }
 
 // Uniform below `bound` from 64 random bits. std::uniform_int_distribution differs between standard
-// libraries; a seed in a report must give the same numbers everywhere. The bias (bound / 2^32) is
-// nil.
+// libraries, and a seed in a report must give the same numbers everywhere. The bias of at most
+// bound / 2^32 is negligible for counts of blocks.
 size_t random_below(std::mt19937_64& random, size_t bound) {
   return static_cast<size_t>(((random() >> 32) * static_cast<uint64_t>(bound)) >> 32);
 }
@@ -123,7 +128,7 @@ double t_quantile(double confidence, int degrees_of_freedom) {
   }
   double low = 0, high = 1;
   while (t_central_probability(high, degrees_of_freedom) < confidence && high < 1e300) high *= 2;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < kHalvings; ++i) {
     const double middle = 0.5 * (low + high);
     (t_central_probability(middle, degrees_of_freedom) < confidence ? low : high) = middle;
   }
@@ -144,7 +149,7 @@ Summary summarize(std::span<const double> values, double confidence) {
   const double deviation = deviation_of(values, s.mean);
   s.rel_sd = s.mean != 0 ? deviation / std::abs(s.mean) : 0;
   const double half = t_quantile(confidence, s.count - 1) * deviation / std::sqrt(s.count);
-  // A time below zero is no time: so few values, so far apart, give no interval.
+  // An interval of times that reaches below zero means too few values, too far apart.
   if (s.min > 0 && s.mean - half <= 0) return s;
   s.ci = Interval{s.mean - half, s.mean + half};
   return s;
@@ -165,8 +170,9 @@ std::optional<Interval> bca_interval(std::span<const double> values, double conf
   std::sort(means.begin(), means.end());
   if (means.front() == means.back()) return Interval{means.front(), means.back()};
 
-  // Bias correction: how far the resampled means' median lies from the mean. Equal ones count half;
-  // the half step at both ends keeps the quantile finite when all lie on one side.
+  // Bias correction: how far the median of the resampled means lies from the mean. A resampled mean
+  // that equals the mean counts half; the half step at both ends keeps the quantile finite when all
+  // resampled means lie on one side.
   const auto [first, last] = std::equal_range(means.begin(), means.end(), mean);
   const double count = static_cast<double>(resamples);
   const double share =
@@ -188,8 +194,8 @@ std::optional<double> percentile(std::span<const double> values, double p) {
                 "percentile: found " + std::to_string(p) + ", wanted 0 to 100");
   }
   if (values.empty()) return std::nullopt;
-  // At least one value is wanted beyond the percentile: 100 for p99, 10 for p90. The ends are
-  // always known.
+  // A percentile needs at least one value beyond it: 100 values for p99, 10 for p90. The smallest
+  // and the largest value are always known. 1e-9 absorbs the rounding of p / 100.
   const double tail = std::min(p, 100 - p) / 100 * static_cast<double>(values.size());
   if (tail > 0 && tail < 1 - 1e-9) return std::nullopt;
   return quantile_of_sorted(sorted_copy(values), p / 100);

@@ -6,11 +6,20 @@
 #include <span>
 #include <vector>
 
+#include "references/base/fields.h"
+
 namespace mkbench {
 
 struct Interval {
   double low = 0, high = 0;
 };
+
+constexpr std::string_view struct_name(Tag<Interval>) { return "interval"; }
+template <typename V>
+void describe_fields(V& v, Tag<Interval>) {
+  v.field("low", &Interval::low, "lower end");
+  v.field("high", &Interval::high, "upper end");
+}
 
 // Of per-block ms/token values.
 struct Summary {
@@ -19,6 +28,18 @@ struct Summary {
   std::optional<Interval> ci;  // of the mean, t distribution; absent below 2 values, or where it
                                // would reach below zero for positive values
 };
+
+constexpr std::string_view struct_name(Tag<Summary>) { return "summary"; }
+template <typename V>
+void describe_fields(V& v, Tag<Summary>) {
+  v.field("count", &Summary::count, "blocks");
+  v.field("mean", &Summary::mean, "mean over blocks");
+  v.field("median", &Summary::median, "median over blocks");
+  v.field("min", &Summary::min, "smallest block");
+  v.field("max", &Summary::max, "largest block");
+  v.field("rel_sd", &Summary::rel_sd, "sample standard deviation over the mean");
+  v.field("ci", &Summary::ci, "t interval of the mean; null below 2 blocks");
+}
 Summary summarize(std::span<const double> values, double confidence);
 
 // Quantile of the t distribution, two-sided: P(|T_df| <= t) = confidence.

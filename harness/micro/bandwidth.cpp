@@ -1,4 +1,4 @@
-// Read bandwidth: the two ways of reading memory, and the patterns of bulk copies to choose from.
+// Read bandwidth by plain loads, and by bulk copies in several patterns.
 #include <benchmark/benchmark.h>
 
 #include "harness/micro/bench.h"
@@ -10,13 +10,14 @@ namespace {
 struct Pattern {
   uint32_t stages, kib;
 };
-// Bytes in flight from 32 to 96 KiB a multiprocessor, in copies of three sizes.
+// From 32 to 96 KiB in flight a multiprocessor, in copies of three sizes.
 constexpr Pattern kPatterns[] = {{2, 16}, {3, 16}, {4, 16}, {6, 16}, {4, 8}, {12, 4}};
 constexpr uint32_t kGapCycles[] = {0, 700};
 
-// One iteration is one launch that reads probe.bytes_per_launch(); sample() gives its time.
+// One iteration is one launch that reads probe.bytes_per_launch(); sample() runs it and returns
+// milliseconds.
 void run_samples(benchmark::State& state, ReadProbe& probe, const std::function<double()>& sample) {
-  sample();  // a cold start would be the only iteration of a short run
+  sample();  // warm-up: a short run has one iteration only, which would be a cold start
   std::vector<double> rates;
   for (auto _ : state) {
     const double ms = sample();

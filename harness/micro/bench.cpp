@@ -11,7 +11,7 @@ namespace mkbench::micro {
 
 Bench::Bench() {
   const DeviceList list = list_devices();
-  // All device code of this binary is built for the same architectures.
+  // All device code of this binary is built for the architectures of plain.
   const Usability usability = judge_device(list, 0, plain_architectures());
   if (!usability.usable()) {
     obstacle_ = "no usable GPU: " + usability.reason;

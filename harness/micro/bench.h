@@ -1,5 +1,5 @@
-// What all microbenchmarks share: the GPU, the probe of its memory, and how a benchmark that cannot
-// run says so.
+// What all microbenchmarks share: the GPU, the probe of its memory, and the registration, which
+// reports a benchmark that cannot run as skipped.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,25 @@ namespace mkbench::micro {
 
 using Body = std::function<void(benchmark::State&)>;
 
-// Must outlive the run: registered benchmarks keep a reference.
+// Must outlive the run, because registered benchmarks keep a reference to it.
 class Bench {
  public:
-  // Looks for GPU 0 (CUDA_VISIBLE_DEVICES chooses another); takes no memory of it. Never throws.
+  // Looks for GPU 0 (CUDA_VISIBLE_DEVICES chooses another) and allocates nothing on it. Never
+  // throws.
   Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Registers a benchmark with manual time. Without a usable GPU it is reported as skipped, with
-  // the reason; so is one that throws Error(kUnsupportedDevice) or Error(kEnvUnfit). Any other
+  // Registers a benchmark with manual time. It is reported as skipped, with the reason, when there
+  // is no usable GPU and when it throws Error(kUnsupportedDevice) or Error(kEnvUnfit). Any other
   // exception is reported, and counted as a failure.
   void add(const std::string& name, const Body& body);
 
-  // Why nothing can be measured here; empty where it can.
+  // Why no benchmark can run on this machine; empty when they can.
   const std::string& obstacle() const { return obstacle_; }
   const DeviceInfo& gpu() const { return gpu_; }  // only without an obstacle
   int failures() const { return failures_; }
-  // Made when first asked for. Throws what its constructor does.
+  // Made by the first call, which throws what the constructor of ReadProbe throws.
   ReadProbe& probe();
 
  private:
@@ -45,12 +46,11 @@ class Bench {
   int failures_ = 0;
 };
 
-// Of at least one value; sorts a copy.
+// The median of one value or more.
 double median(std::vector<double> values);
 
-// One function a topic, each in a file of that name.
+// Each registers the benchmarks of the file of its name.
 void add_bandwidth(Bench& bench);
-void add_exchanges(Bench& bench);
 void add_phases(Bench& bench);
 void add_ring(Bench& bench);
 

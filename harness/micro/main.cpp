@@ -1,5 +1,5 @@
-// mkbench_micro: what the parts cost alone. Google Benchmark's command line (--benchmark_filter,
-// --benchmark_min_time, --benchmark_out); times are the GPU's.
+// mkbench_micro: microbenchmarks of single parts, with Google Benchmark's command line
+// (--benchmark_filter, --benchmark_min_time, --benchmark_out). Times are measured on the GPU.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -16,7 +16,6 @@ int run(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kUsage;
   mkbench::micro::Bench bench;
   mkbench::micro::add_bandwidth(bench);
-  mkbench::micro::add_exchanges(bench);
   mkbench::micro::add_phases(bench);
   mkbench::micro::add_ring(bench);
   benchmark::AddCustomContext("gpu", bench.obstacle().empty() ? bench.gpu().name : "none");
@@ -26,7 +25,7 @@ int run(int argc, char** argv) {
   }
   const size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  if (matched == 0) return kUsage;  // the filter; the library has said so
+  if (matched == 0) return kUsage;  // no name matches the filter; the library has printed that
   return bench.failures() == 0 ? 0 : kFailed;
 }
 

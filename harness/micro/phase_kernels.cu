@@ -1,5 +1,5 @@
-// Device translation unit of the phase microbenchmarks: the plain megakernel's phase functions,
-// each in a kernel of its own.
+// The device translation unit of the phase microbenchmarks: each phase function of the plain
+// megakernel in a kernel of its own.
 #include "harness/micro/phase_kernels.h"
 #include "kernels/cuda_check.h"
 #include "kernels/plain/kernel.cuh"
@@ -14,7 +14,7 @@ struct FullShape {
 template <Phase kPhase>
 __device__ __forceinline__ bool run_once(const plain::LaunchParams& p, plain::Shared<FullShape>& s,
                                          const plain::GridExchange& x, int layer) {
-  constexpr int kStep = 0;  // of the phase's view: nothing advances
+  constexpr int kStep = 0;  // always, so that position and input stay the same
   if constexpr (kPhase == Phase::kQkv) return phase_qkv<FullShape>(p, s, x, kStep, layer);
   if constexpr (kPhase == Phase::kAttention)
     return phase_attention<FullShape>(p, s, x, kStep, layer);

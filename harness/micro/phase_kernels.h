@@ -1,4 +1,4 @@
-// Host's view of the device translation unit of the phase microbenchmarks.
+// What the host sees of phase_kernels.cu.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace mkbench::micro {
 
-// A kernel that runs one phase of the plain megakernel, in Qwen3-0.6B's shape, and no other: in
-// each of its steps over all layers, or once where the phase is no layer's. Takes
-// plain::LaunchParams; position and input of step 0 hold in every step. Null for kEmbed, which is
-// part of kQkv.
+// A kernel that runs one phase of the plain megakernel alone, in Qwen3-0.6B's shape: in each step
+// once for every layer, or once where the phase stands outside of the layers (LM head). Its
+// argument is plain::LaunchParams; every step has the position and input of step 0. Null for
+// kEmbed, which is part of kQkv.
 const void* phase_kernel(Phase phase);
 
-// Fills device memory on the default stream with distinct values in [-scale, scale].
+// Fills device memory with varied values in [-scale, scale], on the default stream.
 void fill_bf16(unsigned short* to, size_t count, float scale);
 void fill_fp32(float* to, size_t count, float scale);
 

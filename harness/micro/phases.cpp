@@ -1,5 +1,5 @@
-// Each phase of the plain megakernel alone: what share of the memory's rate its loop reaches when
-// nothing but the exchange with itself stands between two executions.
+// Each phase of the plain megakernel alone: the rate at which its loop reads memory, with one
+// exchange between two executions and no other phase.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,16 +21,18 @@ namespace {
 constexpr ModelShape kShape = kQwen3_0_6B;
 constexpr int kContexts[] = {1024, 4096, 16384};
 constexpr int kMostRows = kContexts[std::size(kContexts) - 1] + 1;
-constexpr int64_t kBytesPerLaunch = 8'000'000'000;  // milliseconds, beside which a start is nothing
+// A launch takes milliseconds, so that its start does not count.
+constexpr int64_t kBytesPerLaunch = 8'000'000'000;
 constexpr unsigned long long kSpinLimitNs = 500'000'000;
 
-// As many layers as make a loop over the phase miss L2: 4 times its size.
+// The number of layers whose data is 4 times the size of L2, so that a loop over them misses it.
 int layers_for(Phase phase, int context, int64_t l2_bytes) {
   const int64_t bytes = phase_bytes(phase, kShape, context);
   return static_cast<int>((4 * l2_bytes + bytes - 1) / bytes);
 }
 
-// Room for the loops over the layers at every context, given what one layer takes.
+// The most elements that a loop over the layers takes, of all phases and contexts; per_layer()
+// gives the elements of one layer.
 template <typename PerLayer>
 size_t largest(int64_t l2_bytes, PerLayer per_layer) {
   size_t most = 0;
@@ -48,7 +50,7 @@ size_t slab_elements(int64_t l2_bytes) {
   return largest(l2_bytes, [](Phase, size_t) { return layer_layout(kShape).stride; });
 }
 
-// Of K, and of V.
+// Elements of the K cache; the V cache has as many.
 size_t cache_elements(int64_t l2_bytes) {
   return largest(l2_bytes, [](Phase phase, size_t context) {
     return phase == Phase::kAttention ? (context + 1) * static_cast<size_t>(kShape.kv_width()) : 0;
@@ -77,7 +79,7 @@ class PhaseRig {
                                    &scratch_.attention_acc, &scratch_.swiglu}) {
       fill_fp32(b->get(), b->size(), 1.0f);
     }
-    // A divisor: 0.747 everywhere.
+    // The sums are divisors: 0.747 in every element.
     MKBENCH_CUDA(cudaMemset(scratch_.attention_sum.get(), 0x3f, scratch_.attention_sum.bytes()));
     MKBENCH_CUDA(cudaMemset(input_.get(), 0, input_.bytes()));
     MKBENCH_CUDA(cudaDeviceSynchronize());
@@ -149,15 +151,15 @@ class PhaseRig {
   Event start_, stop_;
 };
 
-// One iteration is one execution of the phase, with the exchange that it waits for.
+// One iteration is one execution of the phase, with the exchange before it.
 void run_phase(benchmark::State& state, PhaseRig& rig, const DeviceInfo& gpu, Phase phase,
                int context) {
   const int64_t bytes = phase_bytes(phase, kShape, context);
   const bool per_layer = kPhases[static_cast<int>(phase)].per_layer;
   const int layers = per_layer ? layers_for(phase, context, gpu.l2_bytes) : 1;
   const int steps = static_cast<int>(kBytesPerLaunch / (bytes * layers) + 1);
-  rig.run_ms(phase, context, layers,
-             steps);  // a cold start would be the only launch of a short run
+  // Warm-up: a short run has one launch only, which would be a cold start.
+  rig.run_ms(phase, context, layers, steps);
   std::vector<double> rates;
   while (state.KeepRunningBatch(int64_t{layers} * steps)) {
     const double ms = rig.run_ms(phase, context, layers, steps);
@@ -172,7 +174,7 @@ void run_phase(benchmark::State& state, PhaseRig& rig, const DeviceInfo& gpu, Ph
 }  // namespace
 
 void add_phases(Bench& bench) {
-  // Made by the first benchmark that runs, shared by all.
+  // Made by the first benchmark that runs, and shared by all.
   auto rig = std::make_shared<std::unique_ptr<PhaseRig>>();
   const auto add = [&](Phase phase, int context, const std::string& name) {
     bench.add(name, [&bench, rig, phase, context](benchmark::State& state) {
@@ -181,7 +183,7 @@ void add_phases(Bench& bench) {
     });
   };
   for (const PhaseInfo& info : kPhases) {
-    if (phase_kernel(info.phase) == nullptr) continue;  // embed: part of qkv
+    if (phase_kernel(info.phase) == nullptr) continue;  // embed, which is part of qkv
     const std::string name = "phase/" + std::string(info.name);
     if (info.phase != Phase::kAttention) {
       add(info.phase, kContexts[0], name);

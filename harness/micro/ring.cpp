@@ -1,6 +1,7 @@
-// The ring megakernel's layers without its LM head, and the LM head without the layers: models of
-// the full shape with random weights, in which the other of the two is next to nothing. A token's
-// end (an LM head of one slot a block, choice of the token, embedding) is in the layers' time.
+// The layers of the ring megakernel without its LM head, and the LM head without the layers. The
+// models have the full shape and random weights, but for the layers a vocabulary of one row a
+// block, and for the LM head two layers. The layers' time contains the end of a token: this small
+// LM head, the choice of the token and its embedding.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace mkbench::micro {
 namespace {
 
 constexpr int kContexts[] = {0, 512, 4096};
-constexpr int kTokens = 64;                      // of one launch
-constexpr int kSmallVocabulary = ring::kBlocks;  // a row of the LM head for each block
+constexpr int kTokens = 64;                      // in one launch
+constexpr int kSmallVocabulary = ring::kBlocks;  // one row of the LM head for each block
 constexpr int kLeastLayers = 2;
 
 struct NamedAblation {
@@ -27,7 +28,8 @@ constexpr NamedAblation kAblations[] = {{RingAblation::kNone, ""},
                                         {RingAblation::kNoWaits, "/no_waits"},
                                         {RingAblation::kNoLoads, "/no_loads"}};
 
-// Random weights; all tensors begin at the same bytes, which no kernel can know.
+// Random weights. All tensors share one array of values; no kernel can profit from that, because
+// each tensor is uploaded to memory of its own.
 ModelWeights random_weights(int layers, int vocab) {
   ModelWeights w;
   w.name = "random";
@@ -70,7 +72,7 @@ double launch_ms(Engine& engine, int context) {
   return times.event_ms;
 }
 
-// What kTokens steps from `context` rows on must read in `layers` layers.
+// Bytes that kTokens steps from `context` rows on must read in `layers` layers.
 int64_t layer_bytes(int context, int layers) {
   int64_t bytes = 0;
   for (int t = 0; t < kTokens; ++t) {
@@ -95,7 +97,7 @@ void run_layers(benchmark::State& state, Engine& engine, RingAblation ablation, 
   }
 }
 
-// The difference between two models that differ in the LM head alone, launched in turns.
+// The time difference of two models that differ in their LM head only, launched in turn.
 void run_head(benchmark::State& state, Engine& with, Engine& without) {
   launch_ms(with, 0);
   launch_ms(without, 0);
@@ -111,7 +113,7 @@ void run_head(benchmark::State& state, Engine& with, Engine& without) {
   state.counters["GB/s"] = static_cast<double>(bytes) / (1e6 * median(ms));
 }
 
-// Engines, made by the first benchmark that needs them.
+// Each engine is made by the first benchmark that needs it.
 struct Engines {
   std::unique_ptr<Engine> layers, head, neither;
 };

@@ -3,53 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <variant>
 
 #include "harness/engines/registry.h"
 
 namespace mkbench {
-namespace {
-
-using Json = nlohmann::json;
-
-// Facts of a case, by the names that messages use.
-struct TextFact {
-  const char* name;
-  std::string CaseReport::*field;
-};
-constexpr TextFact kTextFacts[] = {{"model_id", &CaseReport::model_id},
-                                   {"weights_sha256", &CaseReport::weights_sha256},
-                                   {"lagset", &CaseReport::lagset},
-                                   {"reference", &CaseReport::reference},
-                                   {"reference_sha256", &CaseReport::reference_sha256},
-                                   {"reference_versions", &CaseReport::reference_versions},
-                                   {"timed_check", &CaseReport::timed_check},
-                                   {"ids_sha256", &CaseReport::ids_sha256},
-                                   {"generated_text", &CaseReport::generated_text}};
-
-Verdict verdict_in(const Json& message) {
-  return verdict_from_name(message.at("verdict").get<std::string>())
-      .value_or(Verdict::kRuntimeError);
-}
-
-void take_facts(const Json& message, CaseReport& report) {
-  for (const TextFact& fact : kTextFacts) {
-    if (message.contains(fact.name)) report.*fact.field = message[fact.name].get<std::string>();
-  }
-  if (message.contains("bytes_needed")) report.bytes_needed = message["bytes_needed"];
-  if (message.contains("bytes_free")) report.bytes_free = message["bytes_free"];
-}
-
-ModelShape shape_in(const Json& m) {
-  return {.hidden = m.at("hidden"),
-          .intermediate = m.at("intermediate"),
-          .layers = m.at("layers"),
-          .heads = m.at("heads"),
-          .kv_heads = m.at("kv_heads"),
-          .head_dim = m.at("head_dim"),
-          .vocab = m.at("vocab")};
-}
-
-}  // namespace
 
 CaseCollector::CaseCollector(const CaseJob& job) {
   report_.name = case_name(job);
@@ -57,21 +15,17 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   report_.depth = job.n_prompt > 0 ? 0 : first_depth(job);
   report_.n_gen = job.n_prompt > 0 ? 0 : job.n_gen;
   report_.n_prompt = job.n_prompt;
-  size_t asked = 0;
-  for (const bool baseline : {true, false}) {
-    for (const std::string& name : baseline ? job.baselines : job.candidates) {
-      EngineReport e;
-      e.resolved_name = e.worker_name = name;
-      e.name = asked < job.asked_names.size() ? job.asked_names[asked] : name;
-      ++asked;
-      e.role = baseline ? "baseline" : "candidate";
-      e.timed = !baseline || job.time_baselines;
-      e.profile_reason = baseline      ? "only candidates are profiled"
-                         : job.profile ? "not reached"
-                                       : kProfileNotAsked;
-      e.device = job.device;
-      report_.engines.push_back(std::move(e));
-    }
+  for (const CaseEngine& engine : job.engines) {
+    EngineReport e;
+    e.resolved_name = e.worker_name = engine.name;
+    e.name = engine.asked.empty() ? engine.name : engine.asked;
+    e.role = engine.candidate ? "candidate" : "baseline";
+    e.timed = engine.timed();
+    e.profile_reason = !engine.candidate ? "only candidates are profiled"
+                       : job.profile     ? "not reached"
+                                         : kProfileNotAsked;
+    e.device = job.device;
+    report_.engines.push_back(std::move(e));
   }
 }
 
@@ -81,91 +35,92 @@ EngineReport* CaseCollector::engine(const std::string& worker_name) {
   return at == report_.engines.end() ? nullptr : &*at;
 }
 
-void CaseCollector::take_sample(const Json& message) {
-  EngineReport* e = engine(message.at("engine").get<std::string>());
+void CaseCollector::take(const FromHost& message) {
+  std::visit([this](const auto& m) { take_one(m); }, message);
+}
+
+void CaseCollector::take_one(const MemoryStated& m) {
+  report_.bytes_needed = m.bytes_needed;
+  report_.bytes_free = m.bytes_free;
+}
+
+void CaseCollector::take_one(const ModelLoaded& m) {
+  report_.model_id = m.model_id;
+  report_.weights_sha256 = m.weights_sha256;
+  report_.lagset = m.lagset;
+  shape_ = m.shape;
+}
+
+void CaseCollector::take_one(const ReferencesFound& m) {
+  report_.reference = m.reference;
+  report_.reference_sha256 = m.reference_sha256;
+  report_.reference_versions = m.reference_versions;
+}
+
+void CaseCollector::take_one(const TimedCheckChosen& m) {
+  report_.timed_check = m.timed_check;
+  report_.ids_sha256 = m.ids_sha256;
+  report_.generated_text = m.generated_text;
+}
+
+void CaseCollector::take_one(const EngineMade& m) {
+  if (EngineReport* e = engine(m.engine)) static_cast<EngineFacts&>(*e) = m.facts;
+}
+
+void CaseCollector::take_one(const ParityJudged& m) {
+  if (EngineReport* e = engine(m.engine)) e->parity = m.parity;
+}
+
+void CaseCollector::take_one(const ProfileTaken& m) {
+  EngineReport* e = engine(m.engine);
   if (e == nullptr) return;
-  Sample sample = sample_from_json(message.at("sample"));
-  sample.ids = message.at("ids").get<std::vector<int32_t>>();
-  e->launches = message.at("launches");
-  const std::string throttle = message.value("throttle", "");
+  e->profile_reason = m.reason;
+  if (m.reason.empty()) e->profile = m.profile;
+}
+
+void CaseCollector::take_one(const SampleTaken& m) {
+  EngineReport* e = engine(m.engine);
+  if (e == nullptr) return;
+  e->launches = m.launches;
   std::vector<std::string>& known = e->throttle_reasons;
-  if (!throttle.empty() && throttle != "none" &&
-      std::find(known.begin(), known.end(), throttle) == known.end()) {
-    known.push_back(throttle);
+  if (!m.throttle.empty() && m.throttle != "none" &&
+      std::find(known.begin(), known.end(), m.throttle) == known.end()) {
+    known.push_back(m.throttle);
   }
-  e->samples.push_back(std::move(sample));
+  e->samples.push_back(m.sample);
 }
 
-void CaseCollector::take(const Json& message) {
-  try {
-    take_known(message);
-  } catch (const std::exception&
-               error) {  // a worker that writes nonsense must not take the parent with it
-    report_.reasons.push_back(
-        fmt::format("message not understood: {}: {}", error.what(), message.dump().substr(0, 200)));
-  }
+void CaseCollector::take_one(const VerdictGiven& m) {
+  if (m.engine.empty()) return strike(nullptr, m.verdict, m.reason);
+  EngineReport* e = engine(m.engine);
+  if (e == nullptr) return;
+  e->verdict = m.verdict;
+  if (!m.reason.empty()) e->reasons.push_back(m.reason);
 }
 
-void CaseCollector::take_known(const Json& message) {
-  const std::string type = message.value("type", "");
-  if (type == "progress") {
-    progress_ = message;
-  } else if (type == "facts") {
-    take_facts(message, report_);
-  } else if (type == "shape") {
-    shape_ = shape_in(message);
-  } else if (type == "engine") {
-    if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
-      e->resolved_name = message.at("resolved");
-      e->device = message.at("device");
-      e->settings = message.at("settings");
-    }
-  } else if (type == "parity") {
-    if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
-      e->parity = parity_from_json(message.at("parity"));
-    }
-  } else if (type == "profile") {
-    if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
-      e->profile_reason = message.at("reason");
-      if (e->profile_reason.empty()) e->profile = profile_from_json(message.at("profile"));
-    }
-  } else if (type == "sample") {
-    take_sample(message);
-  } else if (type == "verdict") {
-    if (EngineReport* e = engine(message.at("engine").get<std::string>())) {
-      e->verdict = verdict_in(message);
-      const std::string reason = message.at("reason");
-      if (!reason.empty()) e->reasons.push_back(reason);
-    }
-  } else if (type == "case_verdict") {
-    strike(nullptr, verdict_in(message), message.at("reason"));
-  } else if (type == "interrupted") {
-    interrupted_ = true;
-  } else if (type == "done") {
-    done_ = true;
-  } else {
-    report_.reasons.push_back(
-        fmt::format("message of unknown type '{}': {}", type, message.dump().substr(0, 200)));
-  }
+void CaseCollector::take_one(const Garbage& m) {
+  report_.reasons.push_back(fmt::format("message not understood: {}: {}", m.problem, m.text));
+}
+
+template <typename Other>
+void CaseCollector::take_one(const Other&) {
+  report_.reasons.push_back(fmt::format("message of type '{}' in a case", Other::kType));
 }
 
 // "during timing of host-twin, position 12, layer 3, phase o_proj"
 std::string CaseCollector::where() const {
-  if (!progress_.is_object()) return "before it reported anything";
-  std::string text = "during " + progress_.value("stage", "?");
-  const std::string engine_name = progress_.value("engine", "");
-  if (!engine_name.empty()) text += " of " + engine_name;
-  if (progress_.contains("position"))
-    text += fmt::format(", position {}", progress_["position"].get<int>());
-  if (progress_.contains("layer")) text += fmt::format(", layer {}", progress_["layer"].get<int>());
-  if (progress_.contains("phase")) text += ", phase " + progress_["phase"].get<std::string>();
+  if (!progress_) return "before it reported anything";
+  std::string text = "during " + progress_->stage;
+  if (!progress_->engine.empty()) text += " of " + progress_->engine;
+  if (progress_->position) text += fmt::format(", position {}", *progress_->position);
+  if (progress_->layer) text += fmt::format(", layer {}", *progress_->layer);
+  if (!progress_->phase.empty()) text += ", phase " + progress_->phase;
   return text;
 }
 
 // The engine that the last progress message named.
 EngineReport* CaseCollector::running_engine() {
-  const std::string name = progress_.is_object() ? progress_.value("engine", "") : "";
-  return engine(engine_of_run(name));
+  return progress_ ? engine(engine_of_run(progress_->engine)) : nullptr;
 }
 
 // A blow to one engine, or to the whole case where `guilty` is null. Engines that were not judged
@@ -193,12 +148,11 @@ void CaseCollector::strike(EngineReport* guilty, Verdict verdict, const std::str
   }
 }
 
-// The end of a worker strikes the engine that was running, but for one that was only diagnosed: it
-// has passed, and lacks a profile.
+// A host's end strikes the engine that was running. Where that engine was only profiled it has
+// passed already, and lacks a profile.
 void CaseCollector::blame(Verdict verdict, const std::string& reason) {
   EngineReport* running = running_engine();
-  const std::string stage = progress_.is_object() ? progress_.value("stage", "") : "";
-  if (running != nullptr && stage.starts_with(kProfileStage)) {
+  if (running != nullptr && progress_->stage.starts_with(kProfileStage)) {
     running->profile_reason = fmt::format("{}: {}", verdict_name(verdict), reason);
   } else {
     strike(running, verdict, reason);
@@ -237,29 +191,18 @@ void CaseCollector::finish_in_process(bool interrupted) {
   }
 }
 
-Json parity_memo(const CaseReport& c) {
-  Json engines = Json::object();
+std::optional<JudgedCase> parity_memo(const CaseReport& c) {
+  JudgedCase memo{{c.reference, c.reference_sha256, c.reference_versions}, {}};
   for (const EngineReport& e : c.engines) {
     if (!e.parity || e.parity->verdict != Verdict::kPass || e.parity->reference_sha256.empty())
-      return nullptr;
-    ParityReport parity = *e.parity;
-    if (parity.judged_in.empty()) parity.judged_in = c.name;
-    parity.rows.clear();  // the table stands where it was judged
-    parity.first_divergence.reset();
-    engines[e.worker_name] = {
-        {{"type", "engine"},
-         {"engine", e.worker_name},
-         {"resolved", e.resolved_name},
-         {"device", e.device},
-         {"settings", e.settings}},
-        {{"type", "parity"}, {"engine", e.worker_name}, {"parity", parity_to_json(parity)}}};
+      return std::nullopt;
+    JudgedEngine& judged = memo.engines[e.worker_name];
+    judged = {e, *e.parity};
+    if (judged.parity.judged_in.empty()) judged.parity.judged_in = c.name;
+    judged.parity.rows.clear();  // the table stands where it was judged
+    judged.parity.first_divergence.reset();
   }
-  return {{"facts",
-           {{"type", "facts"},
-            {"reference", c.reference},
-            {"reference_sha256", c.reference_sha256},
-            {"reference_versions", c.reference_versions}}},
-          {"engines", std::move(engines)}};
+  return memo;
 }
 
 }  // namespace mkbench

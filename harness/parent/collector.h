@@ -1,15 +1,12 @@
-// The parent's picture of a case: put together from a worker's messages, complete at any moment.
+// The parent's picture of a case: put together from a host's messages, complete at any moment.
 #pragma once
 
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "harness/parent/supervisor.h"
 #include "harness/report/report.h"
 #include "harness/wire/job.h"
-#include "references/qwen3.h"
 
 namespace mkbench {
 
@@ -17,13 +14,13 @@ class CaseCollector {
  public:
   explicit CaseCollector(const CaseJob& job);
 
-  // Takes one message. Unknown and malformed ones are told among the case's reasons.
-  void take(const nlohmann::json& message);
+  // Takes one message. What is no message of a case is told among the case's reasons.
+  void take(const FromHost& message);
 
-  // Turns the way the worker ended into verdicts: a death or a deadline strikes the engine that was
+  // Turns the way the host ended into verdicts: a death or a deadline strikes the engine that was
   // running.
   void finish(const WorkerEnd& end, double deadline_s);
-  // The same for a job done in this process.
+  // The end of a job that was done in this process.
   void finish_in_process(bool interrupted);
 
   CaseReport& report() { return report_; }
@@ -32,22 +29,37 @@ class CaseCollector {
 
  private:
   EngineReport* engine(const std::string& worker_name);
-  void take_known(const nlohmann::json& message);
   EngineReport* running_engine();
   void strike(EngineReport* guilty, Verdict verdict, const std::string& reason);
-  void take_sample(const nlohmann::json& message);
   void blame(Verdict verdict, const std::string& reason);
   std::string where() const;
 
+  // One for each message of a case; the last one for all others.
+  void take_one(const StageProgress& m) { progress_ = m; }
+  void take_one(const MemoryStated& m);
+  void take_one(const ModelLoaded& m);
+  void take_one(const ReferencesFound& m);
+  void take_one(const TimedCheckChosen& m);
+  void take_one(const EngineMade& m);
+  void take_one(const ParityJudged& m);
+  void take_one(const ProfileTaken& m);
+  void take_one(const SampleTaken& m);
+  void take_one(const VerdictGiven& m);
+  void take_one(const CaseInterrupted&) { interrupted_ = true; }
+  void take_one(const Done&) { done_ = true; }
+  void take_one(const Garbage& m);
+  template <typename Other>
+  void take_one(const Other&);
+
   CaseReport report_;
   std::optional<ModelShape> shape_;
-  nlohmann::json progress_;  // the last message of that type
+  std::optional<StageProgress> progress_;  // the last one
   bool done_ = false, interrupted_ = false;
 };
 
-// What a finished case has found about the parity of its engines, without the table, for
-// CaseJob::judged of later cases of the same model in the same run; null unless every engine passed
-// against committed references.
-nlohmann::json parity_memo(const CaseReport& c);
+// What a finished case has found about the parity of its engines, for CaseJob::judged of later cases
+// of the same model in the same run; nothing unless every engine passed against committed
+// references.
+std::optional<JudgedCase> parity_memo(const CaseReport& c);
 
 }  // namespace mkbench

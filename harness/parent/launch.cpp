@@ -8,18 +8,15 @@
 
 namespace mkbench {
 
-WorkerAnswer ask_worker(const CaseJob& job, const std::string& type, double deadline_s,
-                        DoJob in_process) {
-  WorkerAnswer answer;
-  const auto take = [&](const nlohmann::json& message) {
-    const std::string found = message.value("type", "");
-    if (found == type) {
-      answer.ok = true;
+WorkerAnswer<FromHost> run_small_job(const ToHost& job, double deadline_s, DoJob in_process,
+                                     bool (*is_answer)(const FromHost&)) {
+  WorkerAnswer<FromHost> answer;
+  const auto take = [&](const FromHost& message) {
+    if (is_answer(message)) {
       answer.message = message;
-    } else if (found == "error") {
-      answer.problem = message.value("message", "");
-      answer.kind =
-          static_cast<ErrorKind>(message.value("kind", static_cast<int>(ErrorKind::kRuntime)));
+    } else if (const auto* failure = std::get_if<JobFailed>(&message)) {
+      answer.problem = failure->message;
+      answer.kind = failure->kind;
     }
   };
   if (in_process != nullptr) {
@@ -32,7 +29,7 @@ WorkerAnswer ask_worker(const CaseJob& job, const std::string& type, double dead
   using How = WorkerEnd::How;
   answer.interrupted = end.how == How::kInterrupted;
   answer.hung = end.how == How::kHung || end.how == How::kTimedOut;
-  if (answer.ok || !answer.problem.empty()) return answer;
+  if (answer.ok() || !answer.problem.empty()) return answer;
   answer.problem = answer.hung          ? fmt::format("no answer within {:g} s", deadline_s)
                    : answer.interrupted ? "interrupted"
                    : end.how == How::kSignalled

@@ -3,40 +3,45 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <limits>
 
+#include "harness/engines/plugin_file.h"
+#include "harness/engines/registry.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 
 namespace mkbench {
 namespace {
 
-// Words that later versions will know: refused with a reason, never taken silently.
-void refuse_later(std::string_view flag, const std::vector<std::string>& words,
-                  const std::vector<std::string>& known, const std::vector<std::string>& later) {
+// Refuses words that are not among `known`; `also` ends the list of these.
+void check_words(std::string_view flag, const std::vector<std::string>& words,
+                 const std::vector<std::string>& known, std::string_view also = "") {
   for (const std::string& word : words) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    if (flag == "engine" && word.ends_with(".so")) continue;  // a plugin's file
-    if (std::find(later.begin(), later.end(), word) != later.end()) {
-      bad_usage(fmt::format("--{}: '{}' is not available in this version", flag, word));
-    }
     const std::string nearest = nearest_word(word, known);
     bad_usage(fmt::format("--{}: '{}' is unknown{}; known: {}{}", flag, word,
                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                          fmt::join(known, ", "),
-                          flag == "engine" ? ", a path that ends in .so" : ""));
+                          fmt::join(known, ", "), also));
   }
 }
 
 std::vector<std::string> parse_engines(const std::string& text) {
+  std::vector<std::string> known = engine_names(kCandidate);
+  known.insert(known.begin(), kMegakernel);
   const std::vector<std::string> words = parse_word_list("engine", text);
-  refuse_later("engine", words, {"megakernel", "ring", "plain", "host-twin"}, {});
+  std::vector<std::string> named;
+  std::copy_if(words.begin(), words.end(), std::back_inserter(named),
+               [](const std::string& word) { return !is_plugin(word); });
+  check_words("engine", named, known, ", a path that ends in .so");
   return words;
 }
 
 std::vector<std::string> parse_baselines(const std::string& text) {
+  std::vector<std::string> known = engine_names(kYardstick);
+  known.emplace_back(kNoBaseline);
   const std::vector<std::string> words = parse_word_list("compare", text);
-  refuse_later("compare", words, {"eager", kNoBaseline}, {"graph", "compiled"});
+  check_words("compare", words, known);
   if (words.size() > 1 && std::find(words.begin(), words.end(), kNoBaseline) != words.end()) {
     bad_usage(fmt::format("--compare: '{}' stands alone", kNoBaseline));
   }
@@ -79,18 +84,6 @@ std::string parse_test_worker(const std::string& text) {
   return text;
 }
 
-void set_parity(Options&, const std::string& text) {
-  if (text == "all") bad_usage("--parity: 'all' is not available in this version; 'prompt' is");
-  parse_choice<int>("parity", text, {{"prompt", 0}});
-}
-
-constexpr unsigned bit(Command c) { return command_bit(c); }
-constexpr unsigned kRunOnly = bit(Command::kRun);
-constexpr unsigned kJudging = kRunOnly | bit(Command::kParity);
-constexpr unsigned kRunAndDoctor = kJudging | bit(Command::kDoctor);
-constexpr unsigned kOnMachine = kRunAndDoctor | bit(Command::kTune) | bit(Command::kSelftest);
-constexpr unsigned kAll = kOnMachine | bit(Command::kPlot) | bit(Command::kList);
-
 }  // namespace
 
 std::string Flag::env() const {
@@ -106,109 +99,112 @@ const std::vector<Flag>& flag_table() {
   using S = const std::string&;
   static const std::vector<Flag> table = {
       {"compare", 0, "LIST", "eager",
-       "baselines: eager; none = it judges parity and is not timed, so no speed-up", kRunOnly,
-       false, [](O& o, S t) { o.compare = parse_baselines(t); }},
+       "baselines (mkbench list engines); none = nothing is compared with: eager only judges "
+       "parity",
+       kMeasureFlags, false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
        "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin, a path "
        "that ends in .so (references/engine_abi.h) [megakernel; host-twin on cpu]",
-       kJudging, false, [](O& o, S t) { o.engines = parse_engines(t); }},
+       kJudgeFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
        "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "
        "each is a case "
        "[synthetic; tiny,tiny-untied on cpu]",
-       kJudging, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+       kJudgeFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
-       "auto = cuda where a usable GPU is, else cpu; cuda never falls back",
-       kRunAndDoctor | bit(Command::kSelftest), false,
+       "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kDeviceFlags, false,
        [](O& o, S t) {
          o.device = parse_choice<DeviceChoice>("device", t,
                                                {{"auto", DeviceChoice::kAuto},
                                                 {"cuda", DeviceChoice::kCuda},
                                                 {"cpu", DeviceChoice::kCpu}});
        }},
-      {"gpu", 0, "N", "0", "which card", kOnMachine, false,
+      {"gpu", 0, "N", "0", "which card", kCardFlags, false,
        [](O& o, S t) { o.gpu = parse_int("gpu", t, 0); }},
-      {"n-prompt", 'p', "L", "0", "prefill tests of so many ids (ppN); 0 = none", kRunOnly, false,
-       [](O& o, S t) { o.n_prompt = parse_int_list("n-prompt", t, 0); }},
-      {"n-gen", 'n', "L", "128", "timed tokens (tgN)", kRunOnly, false,
+      {"n-prompt", 'p', "L", "0", "prefill tests of so many ids (ppN); 0 = none", kMeasureFlags,
+       false, [](O& o, S t) { o.n_prompt = parse_int_list("n-prompt", t, 0); }},
+      {"n-gen", 'n', "L", "128", "timed tokens (tgN)", kMeasureFlags, false,
        [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
-      {"n-depth", 'd', "L", "0", "KV rows before the first timed step", kRunOnly, false,
+      {"n-depth", 'd', "L", "0", "KV rows before the first timed step", kMeasureFlags, false,
        [](O& o, S t) { o.n_depth = parse_int_list("n-depth", t, 0); }},
-      {"ids", 0, "LIST", "", "prompt ids instead of the reference's", kRunOnly, false,
+      {"ids", 0, "LIST", "", "prompt ids instead of the reference's", kMeasureFlags, false,
        [](O& o, S t) { o.ids = parse_ids(t); }},
-      {"blocks", 0, "N", "10", "paired blocks", kRunOnly, false,
+      {"blocks", 0, "N", "10", "paired blocks", kMeasureFlags, false,
        [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
-      {"max-blocks", 0, "N", "30", "most blocks that --target-rel-ci may take", kRunOnly, false,
-       [](O& o, S t) { o.max_blocks = parse_int("max-blocks", t, 1); }},
+      {"max-blocks", 0, "N", "30", "most blocks that --target-rel-ci may take", kMeasureFlags,
+       false, [](O& o, S t) { o.max_blocks = parse_int("max-blocks", t, 1); }},
       {"target-rel-ci", 0, "X", "off",
-       "add blocks until the confidence interval's half-width is below this share", kRunOnly, false,
-       [](O& o, S t) { o.target_rel_ci = parse_relative("target-rel-ci", t); }},
-      {"warmup", 0, "N", "1", "untimed runs of each engine before the blocks", kRunOnly, false,
+       "add blocks until the confidence interval's half-width is below this share", kMeasureFlags,
+       false, [](O& o, S t) { o.target_rel_ci = parse_relative("target-rel-ci", t); }},
+      {"warmup", 0, "N", "1", "untimed runs of each engine before the blocks", kMeasureFlags, false,
        [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},
-      {"order", 0, "abba|random", "abba", "order of the engines inside the blocks", kRunOnly, false,
+      {"order", 0, "abba|random", "abba", "order of the engines inside the blocks", kMeasureFlags,
+       false,
        [](O& o, S t) {
          o.random_order = parse_choice<bool>("order", t, {{"abba", false}, {"random", true}});
        }},
-      {"seed", 0, "S", "1", "of prompts, orders and bootstraps", kJudging, false,
+      {"seed", 0, "S", "1", "of prompts, orders and bootstraps", kJudgeFlags, false,
        [](O& o, S t) {
          o.seed = parse_number<uint64_t>("seed", t, 0, std::numeric_limits<uint64_t>::max(),
                                          "a whole number of at least 0");
        }},
-      {"confidence", 0, "C", "0.95", "of intervals", kRunOnly, false,
+      {"confidence", 0, "C", "0.95", "of intervals", kMeasureFlags, false,
        [](O& o, S t) { o.confidence = parse_confidence(t); }},
-      {"parity", 0, "prompt", "prompt", "parity is never off", kRunOnly, false, set_parity},
-      {"parity-table", 0, "", "", "print the parity table also when parity passes", kJudging, false,
-       [](O& o, S t) { o.parity_table = parse_switch("parity-table", t); }},
+      {"parity", 0, "prompt", "prompt", "parity is never off", kMeasureFlags, false,
+       [](Options&, S t) {
+         parse_choice<int>("parity", t, {{"prompt", 0}});
+       }},
+      {"parity-table", 0, "", "", "print the parity table also when parity passes", kJudgeFlags,
+       false, [](O& o, S t) { o.parity_table = parse_switch("parity-table", t); }},
       {"reference", 0, "DIR", "",
-       "references (DIR/<model>/reference*.json) instead of the committed ones", kJudging, false,
+       "references (DIR/<model>/reference*.json) instead of the committed ones", kJudgeFlags, false,
        [](O& o, S t) { o.reference = t; }},
       {"require-reference", 0, "", "", "a model without a committed reference is INVALID_REFERENCE",
-       kJudging, false,
+       kJudgeFlags, false,
        [](O& o, S t) { o.require_reference = parse_switch("require-reference", t); }},
       {"output", 'o', "md|json|jsonl|csv|sql", "md", "format of stdout; files are always written",
-       kJudging, false,
+       kJudgeFlags, false,
        [](O& o, S t) {
          parse_choice<int>("output", t,
                            {{"md", 0}, {"json", 0}, {"jsonl", 0}, {"csv", 0}, {"sql", 0}});
          o.format = t;
        }},
-      {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]",
-       kJudging | bit(Command::kPlot), false, [](O& o, S t) { o.out = t; }},
-      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudging, false,
+      {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]", kOutFlags,
+       false, [](O& o, S t) { o.out = t; }},
+      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,
        [](O& o, S t) { o.junit = t; }},
-      {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kRunOnly, false,
+      {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kMeasureFlags, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
-      {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kRunOnly, false,
+      {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kMeasureFlags, false,
        [](O& o, S t) {
-         if (t == "token") bad_usage("--nvtx: 'token' is not available in this version");
          o.nvtx = parse_choice<NvtxMode>("nvtx", t,
                                          {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}});
        }},
-      {"timeout", 0, "S", "300", "seconds for a case; then HANG or TIMEOUT", kOnMachine, false,
+      {"timeout", 0, "S", "300", "seconds for a case; then HANG or TIMEOUT", kCardFlags, false,
        [](O& o, S t) { o.timeout_s = parse_seconds(t); }},
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
-       kRunOnly, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+       kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
       {"faults", 0, "", "",
-       "plant every fault of the table: each must fail its checks, controls none",
-       bit(Command::kSelftest), false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
-      {"rows", 0, "LIST", "", "rows of the fault table instead of all", bit(Command::kSelftest),
-       true, [](O& o, S t) { o.rows = parse_word_list("rows", t); }},
+       "plant every fault of the table: each must fail its checks, controls none", kSelftestFlags,
+       false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
+      {"rows", 0, "LIST", "", "rows of the fault table instead of all", kSelftestFlags, true,
+       [](O& o, S t) { o.rows = parse_word_list("rows", t); }},
       {"in-process", 0, "", "",
-       "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudging, false,
-       [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
-      {"list-devices", 0, "", "", "print the devices and end", kRunOnly, false,
+       "no worker process and no deadline: for debuggers, ncu, compute-sanitizer", kJudgeFlags,
+       false, [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
+      {"list-devices", 0, "", "", "print the devices and end", kMeasureFlags, false,
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
-       kJudging, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
-      {"quiet", 'q', "", "", "no progress", kAll, false,
+       kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
+      {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
-      {"verbose", 'v', "", "", "more progress", kAll, false,
+      {"verbose", 'v', "", "", "more progress", kTalkFlags, false,
        [](O& o, S t) { o.verbose = parse_switch("verbose", t); }},
-      {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see", kJudging,
-       true, [](O& o, S t) { o.fault = parse_fault(t); }},
+      {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see",
+       kJudgeFlags, true, [](O& o, S t) { o.fault = parse_fault(t); }},
       {"test-worker", 0, "MODE:ENGINE", "",
-       "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudging, true,
+       "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudgeFlags, true,
        [](O& o, S t) { o.test_worker = parse_test_worker(t); }},
   };
   return table;

@@ -14,70 +14,52 @@
 namespace mkbench {
 namespace {
 
-// Commands and flags of later versions, so that a script written for one of them fails with a clear
-// message.
-const std::vector<std::string> kLaterCommands = {"soak", "gate", "verify"};
-const std::vector<std::string> kLaterFlags = {"save-baseline", "baseline", "max-regress",
-                                              "fail-on"};
-// "profile" is a run with --profile.
-constexpr char kProfileCommand[] = "profile";
-const std::vector<std::pair<std::string, Command>> kCommands = {
-    {"run", Command::kRun},   {"parity", Command::kParity},    {"doctor", Command::kDoctor},
-    {"plot", Command::kPlot}, {"list", Command::kList},        {kProfileCommand, Command::kRun},
-    {"tune", Command::kTune}, {"selftest", Command::kSelftest}};
-
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
     "MKBENCH_DATA_DIR",      "MKBENCH_PYTHON", "MKBENCH_SPIN_SCALE",
     "MKBENCH_VENV",          "MKBENCH_PRESET", "MKBENCH_CUDA_ARCHITECTURES",
     "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
 
-std::vector<std::string> visible_names(unsigned mask) {
+std::vector<std::string> visible_names(unsigned groups) {
   std::vector<std::string> names;
   for (const Flag& flag : flag_table()) {
-    if (!flag.hidden && (flag.commands & mask) != 0) names.emplace_back(flag.name);
+    if (!flag.hidden && (flag.group & groups) != 0) names.emplace_back(flag.name);
   }
   return names;
 }
 
-[[noreturn]] void refuse_extra(const std::string& extra, Command command,
-                               std::string_view command_name) {
+[[noreturn]] void refuse_extra(const std::string& extra, const CommandRow& command) {
   if (extra.size() > 1 && extra[0] == '-') {
     const std::string name = extra.substr(extra.find_first_not_of('-'));
     const std::string bare = name.substr(0, name.find('='));
-    if (std::find(kLaterFlags.begin(), kLaterFlags.end(), bare) != kLaterFlags.end()) {
-      bad_usage(fmt::format("--{} is not available in this version", bare));
-    }
-    const std::string nearest = nearest_word(bare, visible_names(command_bit(command)));
+    const std::string nearest = nearest_word(bare, visible_names(command.flags));
     bad_usage(fmt::format("unknown flag '{}' of 'mkbench {}'{}; --help lists all", extra,
-                          command_name,
+                          command.name,
                           nearest.empty() ? "" : fmt::format("; did you mean '--{}'?", nearest)));
   }
-  bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command_name));
+  bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command.name));
 }
 
-// Takes the command off the arguments: a first word that is no flag.
-std::pair<std::string, Command> take_command(std::vector<std::string>& args) {
-  if (args.empty() || args[0].empty() || args[0][0] == '-') return {"run", Command::kRun};
+// Takes the command off the arguments: a first word that is no flag. Without one it is the first
+// row's.
+const CommandRow& take_command(std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];
-  for (const auto& [name, command] : kCommands) {
-    if (name == word) {
-      args.erase(args.begin());
-      return {name, command};
-    }
-  }
-  if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
-    bad_usage(fmt::format("command '{}' is not available in this version", word));
-  }
   std::vector<std::string> names;
-  for (const auto& entry : kCommands) names.push_back(entry.first);
+  for (const CommandRow& row : command_rows()) {
+    if (row.name == word) {
+      args.erase(args.begin());
+      return row;
+    }
+    names.emplace_back(row.name);
+  }
   const std::string nearest = nearest_word(word, names);
   bad_usage(fmt::format("unknown command '{}'{}; commands: {}", word,
                         nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
                         fmt::join(names, ", ")));
 }
 
-// Checks that concern several flags, or a command's positional arguments.
+// Checks that concern several flags.
 void check_together(Options& options) {
   const auto given = [&](std::string_view name) {
     const auto at = std::find_if(options.values.begin(), options.values.end(),
@@ -96,15 +78,6 @@ void check_together(Options& options) {
   }
   if (!options.ids.empty() && given("n-prompt"))
     bad_usage("--ids and --n-prompt exclude each other");
-  if (options.command == Command::kPlot && options.arguments.empty()) {
-    bad_usage("mkbench plot: name at least one report.json or report folder");
-  }
-  if (options.command == Command::kList) {
-    for (const std::string& word : options.arguments) {
-      if (word != "engines" && word != "models" && word != "devices")
-        bad_usage(fmt::format("mkbench list: '{}' is not one of engines, models, devices", word));
-    }
-  }
 }
 
 struct CliApp {
@@ -114,15 +87,27 @@ struct CliApp {
   std::vector<std::string> arguments;
 };
 
-void build_app(CliApp& cli, const std::string& command_name, Command command) {
+std::string commands_text() {
+  std::string text;
+  for (const CommandRow& row : command_rows()) {
+    text += fmt::format(
+        "\n  {:<32} {}",
+        fmt::format("{}{}{}", row.name, row.arguments.empty() ? "" : " ", row.arguments), row.help);
+  }
+  return text;
+}
+
+void build_app(CliApp& cli, const CommandRow& command) {
   const std::vector<Flag>& table = flag_table();
   cli.given.resize(table.size());
   cli.handles.assign(table.size(), nullptr);
-  cli.app.name(command == Command::kRun ? "mkbench [run]" : "mkbench " + command_name);
+  const bool is_default = &command == &command_rows().front();
+  cli.app.name(is_default ? fmt::format("mkbench [{}]", command.name)
+                          : fmt::format("mkbench {}", command.name));
   cli.app.description(
       "mkbench: is a single-kernel LLM decoder right, how fast is it, and where does the time go?\n"
-      "Commands: run (default), parity, profile (run --profile), tune, selftest, doctor, "
-      "plot REPORT..., list [engines|models|devices]");
+      "Commands:" +
+      commands_text());
   cli.app.footer(
       "Every flag has an environment variable: MKBENCH_ and its name in upper case, - as _ "
       "(MKBENCH_N_GEN).\n"
@@ -131,7 +116,7 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
   cli.app.allow_extras();
   for (size_t i = 0; i < table.size(); ++i) {
     const Flag& flag = table[i];
-    if ((flag.commands & command_bit(command)) == 0) continue;
+    if ((flag.group & command.flags) == 0) continue;
     std::string names = fmt::format("--{}", flag.name);
     if (flag.letter != 0) names = fmt::format("-{},{}", flag.letter, names);
     std::string help(flag.help);
@@ -148,10 +133,8 @@ void build_app(CliApp& cli, const std::string& command_name, Command command) {
     }
     if (flag.hidden) cli.handles[i]->group("");
   }
-  if (command == Command::kPlot || command == Command::kList) {
-    cli.app.add_option("arguments", cli.arguments,
-                       command == Command::kPlot ? "reports to plot" : "what to list");
-  }
+  if (!command.arguments.empty())
+    cli.app.add_option("arguments", cli.arguments, std::string(command.arguments));
 }
 
 }  // namespace
@@ -161,15 +144,15 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
                                      const std::vector<std::string>& environment_names) {
   ParsedCommandLine parsed;
   std::vector<std::string> rest = args;
-  const auto [command_name, command] = take_command(rest);
+  const CommandRow& command = take_command(rest);
   Options& options = parsed.options;
-  options.command = command;
+  options.command = &command;
   if (std::find(rest.begin(), rest.end(), "--version") != rest.end()) {
     parsed.early_exit = EarlyExit{0, version_text() + "\n"};
     return parsed;
   }
   CliApp cli;
-  build_app(cli, command_name, command);
+  build_app(cli, command);
   try {
     std::vector<std::string> reversed(rest.rbegin(),
                                       rest.rend());  // CLI11 takes them from the back
@@ -182,7 +165,7 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
     bad_usage(error.what());
   }
   if (const std::vector<std::string> extras = cli.app.remaining(); !extras.empty()) {
-    refuse_extra(extras.front(), command, command_name);
+    refuse_extra(extras.front(), command);
   }
   const std::vector<Flag>& table = flag_table();
   std::vector<std::string> known = kOtherVariables;
@@ -195,7 +178,7 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
       value.text = cli.given[i];
       value.source = "command line";
       if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), '\n', ',');
-    } else if (command_name == kProfileCommand && flag.name == "profile") {
+    } else if (flag.name == command.implies) {
       value.text = "on";
       value.source = "command line";
     } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
@@ -214,6 +197,7 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
   }
   options.arguments = cli.arguments;
   check_together(options);
+  if (command.prepare != nullptr) command.prepare(options);
   for (const std::string& name : environment_names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = nearest_word(name, known);

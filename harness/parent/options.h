@@ -6,18 +6,19 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "harness/engines/registry.h"
-#include "references/engine.h"
+#include "harness/parent/launch.h"
+#include "harness/wire/job.h"
 
 namespace mkbench {
 
-enum class Command { kRun, kDoctor, kPlot, kList, kTune, kParity, kSelftest };
+struct CommandRow;
+
 enum class DeviceChoice { kAuto, kCuda, kCpu };
-enum class NvtxMode { kOff, kBlock };
 
 // One flag's value as it was given; what meta.options of a report holds.
 struct OptionValue {
@@ -27,8 +28,9 @@ struct OptionValue {
 };
 
 struct Options {
-  Command command = Command::kRun;
-  std::vector<std::string> arguments;  // positional ones, of plot and list
+  const CommandRow* command = nullptr;
+  std::vector<std::string> arguments;  // positional ones
+  bool whole_parity = false;           // every check of parity, and no clock
 
   std::vector<std::string> compare;
   std::vector<std::string> engines;  // empty: the device's default
@@ -83,7 +85,16 @@ struct ParsedCommandLine {
 // The value of an environment variable, or nothing.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-constexpr unsigned command_bit(Command c) { return 1u << static_cast<unsigned>(c); }
+// Commands take flags by groups.
+enum FlagGroup : unsigned {
+  kMeasureFlags = 1,  // what is timed, and how
+  kJudgeFlags = 2,    // what is judged, and the report of it
+  kDeviceFlags = 4,   // cpu or cuda
+  kCardFlags = 8,     // which card, and for how long
+  kOutFlags = 16,     // where files go
+  kSelftestFlags = 32,
+  kTalkFlags = 64,  // every command has these
+};
 
 struct Flag {
   std::string_view name;          // without dashes
@@ -91,8 +102,8 @@ struct Flag {
   std::string_view value;         // what --help calls its value; empty for a switch
   std::string_view default_text;  // parsed like a given value; empty = none
   std::string_view help;
-  unsigned commands;  // of command_bit()
-  bool hidden;        // works, but is for tests: not in --help
+  FlagGroup group;
+  bool hidden;  // works, but is for tests: not in --help
   void (*apply)(Options&, const std::string& text);
 
   bool is_switch() const { return value.empty(); }
@@ -103,6 +114,26 @@ struct Flag {
 };
 
 const std::vector<Flag>& flag_table();
+
+// How mkbench was called, beside its options.
+struct Invocation {
+  const std::vector<std::string>& argv;
+  DoJob do_job;  // does a job in this process: --in-process
+};
+
+// A subcommand; the table is in commands/table.cpp.
+struct CommandRow {
+  std::string_view name;
+  std::string_view help;       // one line
+  std::string_view arguments;  // positional ones, as --help shows them; empty: there are none
+  unsigned flags;              // of FlagGroup
+  std::string_view implies;    // a switch that the command turns on; empty: none
+  // Refuses wrong arguments, and sets what the command means. Null: nothing of the kind.
+  void (*prepare)(Options&);
+  // Returns the process's exit code.
+  int (*run)(const Options&, const Invocation&);
+};
+std::span<const CommandRow> command_rows();
 
 // Parses `args` (without the program's name): command line > environment > default.
 // `environment_names` are those of all MKBENCH_* variables that exist, to warn about unknown ones.

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include "harness/parent/commands/commands.h"
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/interrupt.h"
@@ -25,22 +24,7 @@ int run_command_line(const std::vector<std::string>& argv, DoJob do_job) {
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "mkbench: warning: {}\n", warning);
   install_interrupt_handlers();
-  switch (options.command) {
-    case Command::kRun:
-    case Command::kParity:
-      return run_command(options, argv, do_job);
-    case Command::kDoctor:
-      return doctor_command(options);
-    case Command::kPlot:
-      return plot_command(options);
-    case Command::kTune:
-      return tune_command(options);
-    case Command::kSelftest:
-      return selftest_command(options);
-    case Command::kList:
-      return list_command(options);
-  }
-  return 0;
+  return options.command->run(options, {argv, do_job});
 }
 
 }  // namespace

@@ -7,34 +7,34 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
-#include "harness/parent/collector.h"
 #include "references/base/error.h"
 #include "references/config.h"
+#include "references/model_row.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
 
-void choose_device(const Options& options, const nlohmann::json& probe, const std::string& problem,
+using Probe = std::optional<ProbeAnswer>;
+
+void choose_device(const Options& options, const Probe& probe, const std::string& problem,
                    RunPlan& plan) {
   plan.device_text = "cpu";
   if (options.device == DeviceChoice::kCpu) return;
-  std::string why = problem.empty() ? "" : "the machine could not be examined: " + problem;
-  std::string what_to_do;
-  if (probe.is_object()) {
-    plan.cuda = probe.value("usable", false);
-    why = probe.value("reason", "");
-    what_to_do = probe.value("what_to_do", "");
-  }
+  plan.cuda = probe && probe->usable;
   if (plan.cuda) {
-    plan.device_text = probe.value("device", "cuda");
-    if (probe.value("other_processes", 0) > 0) {
+    plan.device_text = probe->device;
+    if (probe->other_processes > 0) {
       plan.warnings.push_back(
           fmt::format("GPU {} is in use by {} other process(es): times will be noisy", options.gpu,
-                      probe.value("other_processes", 0)));
+                      probe->other_processes));
     }
     return;
   }
+  std::string why = probe             ? probe->reason
+                    : problem.empty() ? ""
+                                      : "the machine could not be examined: " + problem;
+  std::string what_to_do = probe ? probe->what_to_do : "";
   while (!why.empty() && why.back() == '.') why.pop_back();
   if (options.device == DeviceChoice::kCuda) {
     if (what_to_do.find("--device cpu") == std::string::npos) {
@@ -48,49 +48,54 @@ void choose_device(const Options& options, const nlohmann::json& probe, const st
 }
 
 // Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
-std::string ring_obstacle_of(const nlohmann::json& probe, const std::string& model) {
-  if (!probe.is_object() || !probe.contains("ring_obstacles")) return "there is no usable GPU";
-  return probe["ring_obstacles"].value(model, "it was not asked for this model");
+std::string ring_obstacle_of(const Probe& probe, const std::string& model) {
+  if (!probe || !probe->usable) return "there is no usable GPU";
+  const auto found = probe->ring_obstacles.find(model);
+  return found != probe->ring_obstacles.end() ? found->second : "it was not asked for this model";
+}
+
+// The judge, then the yardsticks: parity needs the judge also where nobody is compared with.
+void choose_yardsticks(const Options& options, CaseJob& job) {
+  job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
+  if (job.whole_parity) return;
+  for (const std::string& name : options.compare) {
+    if (name == kNoBaseline) continue;
+    const auto known = std::find_if(job.engines.begin(), job.engines.end(),
+                                    [&](const CaseEngine& e) { return e.name == name; });
+    if (known != job.engines.end()) {
+      known->yardstick = true;
+    } else {
+      job.engines.push_back({.name = name, .asked = name, .yardstick = true});
+    }
+  }
 }
 
 // Resolved names, each once: megakernel is ring or plain, whichever can run the job's model.
-void choose_engines(const Options& options, const nlohmann::json& probe, RunPlan& plan,
-                    CaseJob& job) {
-  job.baselines.clear();
-  job.candidates.clear();
-  job.asked_names.clear();
-  // Somebody has to judge parity, also where nobody is compared with.
-  job.time_baselines =
-      !job.whole_parity && options.compare != std::vector<std::string>{kNoBaseline};
-  for (const std::string& name :
-       job.time_baselines ? options.compare : std::vector<std::string>{"eager"}) {
-    if (std::find(job.baselines.begin(), job.baselines.end(), name) != job.baselines.end())
-      continue;
-    job.baselines.push_back(name);
-    job.asked_names.push_back(name);
-  }
+void choose_candidates(const Options& options, const Probe& probe, RunPlan& plan, CaseJob& job) {
   std::vector<std::string> engines = options.engines;
-  if (engines.empty()) engines = {plan.cuda ? "megakernel" : "host-twin"};
+  if (engines.empty()) engines = {default_engine(plan.cuda)};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
     if (is_plugin(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
-    if (plan.cuda && name != resolved && resolved != "ring") {
+    if (plan.cuda && name == kMegakernel && !obstacle.empty()) {
       plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
     }
-    if (std::find(job.candidates.begin(), job.candidates.end(), resolved) != job.candidates.end()) {
+    const bool again =
+        std::any_of(job.engines.begin(), job.engines.end(),
+                    [&](const CaseEngine& e) { return e.candidate && e.name == resolved; });
+    if (again) {
       plan.warnings.push_back(
           fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model));
       continue;
     }
-    job.candidates.push_back(resolved);
-    job.asked_names.push_back(name);
+    job.engines.push_back({.name = resolved, .asked = name, .candidate = true});
   }
 }
 
 // Where a config says how far a model goes, a longer case is refused before anything is measured.
 void check_positions(const CaseJob& job, const ModelSpec& spec) {
-  if (spec.kind == ModelSpec::Kind::kSynthetic) return;  // its worker checks
+  if (is_analytic(spec.row)) return;  // the host checks, once it has made the weights
   const ModelConfig config = read_config(spec.folder / "config.json");
   const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   const int64_t needed = first_depth(job) + tokens;
@@ -124,12 +129,15 @@ double spin_scale(const Options& options) {
 
 std::vector<std::string> models_of(const Options& options, bool cuda) {
   if (!options.models.empty()) return options.models;
-  return cuda ? std::vector<std::string>{"synthetic"}
-              : std::vector<std::string>{"tiny", "tiny-untied"};
+  const ModelSource source = cuda ? ModelSource::kAnalytic : ModelSource::kCommitted;
+  std::vector<std::string> names;
+  for (const ModelRow& row : model_rows()) {
+    if (row.source == source && row.lagset.empty()) names.emplace_back(row.name);
+  }
+  return names;
 }
 
-RunPlan plan_run(const Options& options, const nlohmann::json& probe,
-                 const std::string& probe_problem) {
+RunPlan plan_run(const Options& options, const Probe& probe, const std::string& probe_problem) {
   RunPlan plan;
   choose_device(options, probe, probe_problem, plan);
   CaseJob job;
@@ -145,12 +153,12 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
   job.confidence = options.confidence;
   job.reference_dir = options.reference;
   job.require_reference = options.require_reference;
-  job.fault = static_cast<int>(options.fault);
-  job.nvtx = static_cast<int>(options.nvtx);
+  job.fault = options.fault;
+  job.nvtx = options.nvtx;
   job.spin_scale = spin_scale(options);
   job.test_worker = options.test_worker;
   job.profile = options.profile;
-  job.whole_parity = options.command == Command::kParity;
+  job.whole_parity = options.whole_parity;
 
   const std::vector<std::string> models = models_of(options, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {
@@ -162,7 +170,8 @@ RunPlan plan_run(const Options& options, const nlohmann::json& probe,
     }
     const ModelSpec spec = resolve_model(model);
     job.model = model;
-    choose_engines(options, probe, plan, job);
+    choose_yardsticks(options, job);
+    choose_candidates(options, probe, plan, job);
     if (job.whole_parity) plan.jobs.push_back(job);
     for (const int n_prompt : options.n_prompt) {
       job.n_prompt = n_prompt;

@@ -1,7 +1,7 @@
 // From options to jobs: which device, which engines, which cases.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,11 +23,11 @@ struct RunPlan {
 // The models of a run on a GPU, or on a CPU: those asked for, else the device's default.
 std::vector<std::string> models_of(const Options& options, bool cuda);
 
-// Plans a run for the machine that `probe` describes (machine.h), or for a CPU when the probe
-// failed: then it is empty and `probe_problem` says why. Throws Error(kUnsupportedDevice) naming
+// Plans a run for the machine that `probe` describes, or for a CPU when the probe failed: then it is
+// empty and `probe_problem` says why. Throws Error(kUnsupportedDevice) naming
 // --device cpu when cuda was asked for and is not there, Error(kBadInput) for models that do not
 // exist and for contexts longer than a model's config allows.
-RunPlan plan_run(const Options& options, const nlohmann::json& probe,
+RunPlan plan_run(const Options& options, const std::optional<ProbeAnswer>& probe,
                  const std::string& probe_problem);
 
 }  // namespace mkbench

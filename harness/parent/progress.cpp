@@ -27,29 +27,26 @@ void ProgressDisplay::start_case(const std::string& name, int number, int total)
   last_stage_.clear();
 }
 
-void ProgressDisplay::show(const nlohmann::json& message) {
+void ProgressDisplay::show(const StageProgress& now) {
   if (quiet_) return;
-  const std::string engine = message.value("engine", "");
-  const std::string stage = message.value("stage", "") + (engine.empty() ? "" : " " + engine);
+  const std::string stage = now.stage + (now.engine.empty() ? "" : " " + now.engine);
   std::string text = fmt::format("{}: {}", case_, stage);
-  const int done = message.value("done", 0), total = message.value("total", 0);
   if (terminal_) {
-    if (total > 0) text += " " + bar(done, total);
-    if (message.contains("position"))
-      text += fmt::format(" position {}", message["position"].get<int>());
+    if (now.total) text += " " + bar(now.done.value_or(0), *now.total);
+    if (now.position) text += fmt::format(" position {}", *now.position);
     fmt::print(stderr, "\r\033[K{}", text);
     std::fflush(stderr);
     bar_shown_ = true;
     return;
   }
-  const auto now = std::chrono::steady_clock::now();
+  const auto clock = std::chrono::steady_clock::now();
   const bool new_stage = stage != last_stage_;
-  const bool due = now - last_line_ > kQuietBetweenLines;
+  const bool due = clock - last_line_ > kQuietBetweenLines;
   if (!(verbose_ && new_stage) && !due) return;
-  if (total > 0) text += fmt::format(" {}/{}", done, total);
+  if (now.total) text += fmt::format(" {}/{}", now.done.value_or(0), *now.total);
   fmt::print(stderr, "mkbench: {}\n", text);
   last_stage_ = stage;
-  last_line_ = now;
+  last_line_ = clock;
 }
 
 void ProgressDisplay::clear() {

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "harness/wire/messages.h"
 
 namespace mkbench {
 
@@ -13,7 +14,7 @@ class ProgressDisplay {
   ~ProgressDisplay() { clear(); }
 
   void start_case(const std::string& name, int number, int total);
-  void show(const nlohmann::json& progress_message);
+  void show(const StageProgress& now);
   // Takes the bar away before other text.
   void clear();
 

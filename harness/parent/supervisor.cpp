@@ -15,9 +15,7 @@
 #include <cstring>
 #include <thread>
 
-#include "harness/wire/channel.h"
 #include "harness/wire/interrupt.h"
-#include "harness/wire/job.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -83,8 +81,7 @@ pid_t start_worker(const SupervisorOptions& options, const Pipe& job, const Pipe
 // Watches one running worker.
 class Watch {
  public:
-  Watch(pid_t worker, const SupervisorOptions& options,
-        const std::function<void(const nlohmann::json&)>& on_message)
+  Watch(pid_t worker, const SupervisorOptions& options, const TakeMessage& on_message)
       : worker_(worker), options_(options), on_message_(on_message) {}
 
   WorkerEnd run(int message_fd) {
@@ -163,7 +160,7 @@ class Watch {
 
   pid_t worker_;
   const SupervisorOptions& options_;
-  const std::function<void(const nlohmann::json&)>& on_message_;
+  const TakeMessage& on_message_;
   LineReader reader_;
   Clock::time_point start_ = Clock::now(), last_message_ = start_, interrupted_at_ = start_,
                     killed_at_ = start_;
@@ -180,14 +177,14 @@ std::string signal_text(int signal) {
   return fmt::format("signal {} ({})", signal, strsignal(signal));
 }
 
-WorkerEnd run_worker(const nlohmann::json& job, const SupervisorOptions& options,
-                     const std::function<void(const nlohmann::json&)>& on_message) {
+WorkerEnd run_worker(const ToHost& job, const SupervisorOptions& options,
+                     const TakeMessage& on_message) {
   Pipe job_pipe, message_pipe;
   const pid_t worker = start_worker(options, job_pipe, message_pipe);
   job_pipe.close_end(0);
   message_pipe.close_end(1);
   // A worker that dies before it has read its job shows in its exit status.
-  write_all(job_pipe.fd[1], job.dump());
+  write_all(job_pipe.fd[1], to_json(job).dump());
   job_pipe.close_end(1);
   return Watch(worker, options, on_message).run(message_pipe.fd[0]);
 }

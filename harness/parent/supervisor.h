@@ -2,9 +2,10 @@
 // its time is up.
 #pragma once
 
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "harness/wire/channel.h"
+#include "harness/wire/job.h"
 
 namespace mkbench {
 
@@ -34,8 +35,8 @@ struct SupervisorOptions {
 // terminal's Ctrl-C comes through the parent), writes `job` to its job pipe and calls `on_message`
 // for each line of its message pipe. Its stdout goes to stderr. Throws Error(kRuntime) with errno's
 // text when the worker cannot be started.
-WorkerEnd run_worker(const nlohmann::json& job, const SupervisorOptions& options,
-                     const std::function<void(const nlohmann::json&)>& on_message);
+WorkerEnd run_worker(const ToHost& job, const SupervisorOptions& options,
+                     const TakeMessage& on_message);
 
 // A worker silent for this part of its deadline, at most ten seconds, counts as hung, not slow.
 double hang_silence_s(double deadline_s);

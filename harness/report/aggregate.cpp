@@ -94,7 +94,7 @@ void withhold(EngineReport& e, const std::string& reason) {
   e.ms_per_tok.reset();
   for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
                     &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
-                    &e.sm_ghz, &e.energy_j, &e.roofline_fraction}) {
+                    &e.sm_ghz, &e.roofline_fraction}) {
     *n = {std::nullopt, reason};
   }
   e.roofline.fraction = 0;
@@ -132,7 +132,6 @@ void fill_times(EngineReport& e, double confidence) {
                                "engine takes no per-token times");
   e.sm_ghz = median_or(collect(e, [](const Sample& s) { return s.times.sm_ghz; }),
                        "engine does not read the SM clock");
-  if (!e.energy_j.value && e.energy_j.reason.empty()) e.energy_j.reason = "not measured";
 }
 
 void fill_roofline(EngineReport& e) {

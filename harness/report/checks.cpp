@@ -1,7 +1,5 @@
 #include "harness/report/checks.h"
 
-#include <algorithm>
-
 namespace mkbench {
 
 const std::vector<CheckInfo>& check_table() {
@@ -31,17 +29,9 @@ const std::vector<CheckInfo>& check_table() {
 
 std::string_view check_name(Check c) { return check_table()[static_cast<size_t>(c)].name; }
 
-std::optional<Check> check_from_name(std::string_view name) {
-  const auto& table = check_table();
-  const auto found =
-      std::find_if(table.begin(), table.end(), [&](const CheckInfo& i) { return i.name == name; });
-  if (found == table.end()) return std::nullopt;
-  return found->check;
-}
-
-const std::vector<CheckStatus>& check_statuses() {
-  static const std::vector<CheckStatus> all = {CheckStatus::kPassed, CheckStatus::kFailed,
-                                               CheckStatus::kNotApplicable};
+std::vector<Check> enum_values(Tag<Check>) {
+  std::vector<Check> all;
+  for (const CheckInfo& info : check_table()) all.push_back(info.check);
   return all;
 }
 
@@ -57,11 +47,8 @@ std::string_view check_status_name(CheckStatus s) {
   return "failed";
 }
 
-std::optional<CheckStatus> check_status_from_name(std::string_view name) {
-  for (const CheckStatus s : check_statuses()) {
-    if (name == check_status_name(s)) return s;
-  }
-  return std::nullopt;
+std::vector<CheckStatus> enum_values(Tag<CheckStatus>) {
+  return {CheckStatus::kPassed, CheckStatus::kFailed, CheckStatus::kNotApplicable};
 }
 
 }  // namespace mkbench

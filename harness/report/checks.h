@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "references/base/fields.h"
+
 namespace mkbench {
 
 enum class Check {
@@ -42,11 +44,16 @@ struct CheckInfo {
 // In the order of the enum.
 const std::vector<CheckInfo>& check_table();
 std::string_view check_name(Check c);
-std::optional<Check> check_from_name(std::string_view name);
 // "passed", "failed", "not_applicable".
-const std::vector<CheckStatus>& check_statuses();
 std::string_view check_status_name(CheckStatus s);
-std::optional<CheckStatus> check_status_from_name(std::string_view name);
+
+constexpr std::string_view struct_name(Tag<Check>) { return "check_name"; }
+inline std::string_view enum_text(Check c) { return check_name(c); }
+std::vector<Check> enum_values(Tag<Check>);
+
+constexpr std::string_view struct_name(Tag<CheckStatus>) { return "check_status_name"; }
+inline std::string_view enum_text(CheckStatus s) { return check_status_name(s); }
+std::vector<CheckStatus> enum_values(Tag<CheckStatus>);
 
 // What one check said about one engine.
 struct CheckResult {
@@ -55,5 +62,15 @@ struct CheckResult {
   std::optional<double> value{}, limit{};  // where the check is a number
   std::string detail{};                    // why it failed, or does not apply; else empty
 };
+
+constexpr std::string_view struct_name(Tag<CheckResult>) { return "check"; }
+template <typename V>
+void describe_fields(V& v, Tag<CheckResult>) {
+  v.field("name", &CheckResult::check, "which check");
+  v.field("status", &CheckResult::status, "passed, failed or not_applicable");
+  v.field("value", &CheckResult::value, "what was found, where the check is a number");
+  v.field("limit", &CheckResult::limit, "largest value that passes; null where none is judged");
+  v.field("detail", &CheckResult::detail, "why it failed or does not apply; else empty");
+}
 
 }  // namespace mkbench

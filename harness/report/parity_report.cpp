@@ -18,6 +18,10 @@ std::string_view step_verdict_name(StepVerdict v) {
   return "WRONG";
 }
 
+std::vector<StepVerdict> enum_values(Tag<StepVerdict>) {
+  return {StepVerdict::kExact, StepVerdict::kTie, StepVerdict::kDrift, StepVerdict::kWrong};
+}
+
 const CheckResult* find_check(const ParityReport& report, Check check) {
   const auto found = std::find_if(report.checks.begin(), report.checks.end(),
                                   [check](const CheckResult& c) { return c.check == check; });

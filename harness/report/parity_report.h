@@ -18,6 +18,10 @@ namespace mkbench {
 enum class StepVerdict { kExact, kTie, kDrift, kWrong };
 std::string_view step_verdict_name(StepVerdict v);
 
+constexpr std::string_view struct_name(Tag<StepVerdict>) { return "step_verdict_name"; }
+inline std::string_view enum_text(StepVerdict v) { return step_verdict_name(v); }
+std::vector<StepVerdict> enum_values(Tag<StepVerdict>);
+
 // One row of the parity table: pos / ref_id / mk_id / ref_text / mk_text / match.
 struct ParityRow {
   std::string prompt;
@@ -28,6 +32,20 @@ struct ParityRow {
   StepVerdict verdict = StepVerdict::kExact;
   double margin = 0;  // of T; 0 in token-only references
 };
+
+constexpr std::string_view struct_name(Tag<ParityRow>) { return "parity_row"; }
+template <typename V>
+void describe_fields(V& v, Tag<ParityRow>) {
+  v.field("prompt", &ParityRow::prompt, "name of the prompt");
+  v.field("set", &ParityRow::set, "strict, near-tie or closed-form");
+  v.field("pos", &ParityRow::position, "KV rows before the step");
+  v.field("ref_id", &ParityRow::reference_id, "the reference's token");
+  v.field("mk_id", &ParityRow::engine_id, "the engine's token");
+  v.field("ref_text", &ParityRow::reference_text, "the reference's token as text");
+  v.field("mk_text", &ParityRow::engine_text, "the engine's token as text");
+  v.field("match", &ParityRow::verdict, "verdict of the step");
+  v.field("margin", &ParityRow::margin, "top-1 minus top-2 logit of T; 0 in token-only references");
+}
 
 struct ParityReport {
   Verdict verdict = Verdict::kPass;
@@ -62,6 +80,41 @@ struct ParityReport {
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::vector<ParityRow> rows;
 };
+
+constexpr std::string_view struct_name(Tag<ParityReport>) { return "parity"; }
+template <typename V>
+void describe_fields(V& v, Tag<ParityReport>) {
+  using P = ParityReport;
+  v.field("verdict", &P::verdict, "verdict of parity alone");
+  v.field("reason", &P::reason, "empty when passed");
+  v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
+  v.field("reference_sha256", &P::reference_sha256, "of the file; empty when live");
+  v.field("judged_in", &P::judged_in,
+          "earlier case of this run that judged it; empty when this case did");
+  v.field("prompts", &P::prompts, "prompts judged");
+  v.field("steps", &P::steps, "steps judged");
+  v.field("strict_steps", &P::strict_steps, "free-running steps of the strict set");
+  v.field("strict_matched", &P::strict_matched, "of these, equal to the reference");
+  v.field("decided_steps", &P::decided_steps, "steps with a margin over tau");
+  v.field("exact", &P::exact, "rows that are EXACT");
+  v.field("ties", &P::ties, "rows that are TIE");
+  v.field("drifts", &P::drifts, "rows that are DRIFT");
+  v.field("wrong", &P::wrong, "rows that are WRONG");
+  v.field("flips", &P::flips, "teacher-forced steps whose token is not T's");
+  v.field("flips_allowed", &P::flips_allowed, "most flips that pass");
+  v.field("self_inconsistent", &P::self_inconsistent,
+          "tokens that are not the argmax of own logits");
+  v.field("non_finite", &P::non_finite, "logits that are NaN or Inf");
+  v.field("r_rms", &P::r_rms, "logit error over B's, root mean square; null without logits");
+  v.field("r_rms_limit", &P::r_rms_limit, "largest ratio that passes; 0 where it is not judged");
+  v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
+  v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
+  v.field("repeats_sha256", &P::repeats_sha256,
+          "of ids and logits of the repeated prompts; empty where none were repeated");
+  v.field("localised", &P::localised,
+          "where a failure begins: layer, KV row or lag; empty when nothing failed");
+  v.field("rows", &P::rows, "the parity table");
+}
 
 // The result of one check; null where the report has none of it.
 const CheckResult* find_check(const ParityReport& report, Check check);

@@ -1,5 +1,5 @@
-// report.json as structs: the writer, the reader, the Markdown and the JSON Schema all come from
-// the field lists in report.cpp.
+// report.json as structs, each with the list of its fields (references/base/fields.h): the writer,
+// the JSON Schema and the messages between processes walk these lists.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.2.0";
-
-// A number that may be withheld, with the reason; JSON null plus "<field>_reason".
-struct Number {
-  std::optional<double> value;
-  std::string reason;
-};
+inline constexpr char kReportSchemaVersion[] = "1.3.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -35,16 +29,42 @@ struct ProfileReport {
   std::string binds;         // "memory", "chain", "both"; empty where unknown
 };
 
+constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
+template <typename V>
+void describe_fields(V& v, Tag<ProfileReport>) {
+  using P = ProfileReport;
+  v.field("full_us", &P::full_us, "microseconds per token of the samples, median");
+  v.field("no_waits_us", &P::no_waits_us, "when no block waits for another, median");
+  v.field("no_loads_us", &P::no_loads_us, "when nothing is read from memory, median");
+  v.field("binds", &P::binds, "memory, chain, or both: whose time alone explains the full one");
+  v.field("no_waits_fraction", &P::no_waits_fraction,
+          "share of the roofline that the run without waits reaches");
+  v.field("no_waits_runs_us", &P::no_waits_runs_us, "every run without waits, as taken");
+  v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
+}
+
 // profile_reason of an engine where no profile was asked for.
 inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
 
-struct EngineReport {
-  std::string name;           // as asked for
-  std::string resolved_name;  // "plain"; of a plugin "its-name@file.so" once it is loaded
-  std::string worker_name;    // what messages call it; not written
-  std::string role;           // "baseline" or "candidate"
+// What an engine says of itself once it is made.
+struct EngineFacts {
+  std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
   std::string device;
-  bool timed = true;  // false: a baseline that only judges
+  std::string settings;  // pinned library settings of a baseline
+};
+
+template <typename V>
+void describe_fields(V& v, Tag<EngineFacts>) {
+  v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
+  v.field("device", &EngineFacts::device, "where it ran");
+  v.field("settings", &EngineFacts::settings, "pinned library settings");
+}
+
+struct EngineReport : EngineFacts {
+  std::string name;         // as asked for
+  std::string worker_name;  // what messages call it; not written
+  std::string role;         // "baseline" or "candidate"
+  bool timed = true;        // false: a baseline that only judges
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;
@@ -58,7 +78,6 @@ struct EngineReport {
   Number host_ms, gpu_ms,
       first_token_ms;  // medians over samples, of a whole decode / of its first token
   Number sm_ghz;
-  Number energy_j;
   std::vector<std::string> throttle_reasons;
   Number roofline_fraction;
   RooflineShare
@@ -67,9 +86,43 @@ struct EngineReport {
   std::string profile_reason;  // why there is none
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
-  std::string settings;  // pinned library settings of a baseline
   std::vector<Sample> samples;
 };
+
+constexpr std::string_view struct_name(Tag<EngineReport>) { return "engine"; }
+template <typename V>
+void describe_fields(V& v, Tag<EngineReport>) {
+  using E = EngineReport;
+  v.field("name", &E::name, "as asked for");
+  describe_fields(v, Tag<EngineFacts>());
+  v.field("role", &E::role, "baseline or candidate");
+  v.field("timed", &E::timed, "false for a baseline that only judged parity (--compare none)");
+  v.field("verdict", &E::verdict, "verdict on this engine in this case");
+  v.field("reasons", &E::reasons, "what led to it");
+  v.field("parity", &E::parity, "parity against the reference; null if not judged");
+  v.field("times_withheld", &E::times_withheld,
+          "why all times are null; empty when they are shown");
+  v.field("ms_per_tok", &E::ms_per_tok, "milliseconds per token over blocks; null when withheld");
+  v.field("tok_per_s", &E::tok_per_s, "all tokens over all time");
+  v.field("tok_per_s_ci_low", &E::tok_per_s_ci_low, "from the interval of ms_per_tok");
+  v.field("tok_per_s_ci_high", &E::tok_per_s_ci_high, "from the interval of ms_per_tok");
+  v.field("itl_p50_ms", &E::itl_p50_ms, "inter-token latency, median");
+  v.field("itl_p90_ms", &E::itl_p90_ms, "inter-token latency, 90th percentile");
+  v.field("itl_p99_ms", &E::itl_p99_ms, "inter-token latency, 99th percentile");
+  v.field("host_ms", &E::host_ms, "a whole decode, host clock, median over samples");
+  v.field("gpu_ms", &E::gpu_ms, "a whole decode, CUDA events, median over samples");
+  v.field("first_token_ms", &E::first_token_ms, "its first token, median over samples");
+  v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
+  v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
+  v.field("roofline_fraction", &E::roofline_fraction, "share of the roofline that was reached");
+  v.field("roofline", &E::roofline, "what that share was computed from");
+  v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
+  v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
+  v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
+  v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from it");
+  v.field("launches", &E::launches, "kernel launches in all");
+  v.field("samples", &E::samples, "every timed sample, as taken");
+}
 
 struct ComparisonReport {
   std::string baseline, candidate;
@@ -80,6 +133,21 @@ struct ComparisonReport {
   int blocks = 0;
   std::string verdict;  // FASTER SLOWER SAME INCONCLUSIVE
 };
+
+constexpr std::string_view struct_name(Tag<ComparisonReport>) { return "comparison"; }
+template <typename V>
+void describe_fields(V& v, Tag<ComparisonReport>) {
+  using C = ComparisonReport;
+  v.field("baseline", &C::baseline, "engine that is compared with");
+  v.field("candidate", &C::candidate, "engine that is compared");
+  v.field("speedup", &C::speedup, "exp of the mean log ratio of paired blocks");
+  v.field("ci", &C::ci, "t interval on log ratios; null below 8 blocks");
+  v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same; null below 8 blocks");
+  v.field("confidence", &C::confidence, "of both intervals");
+  v.field("design", &C::design, "how blocks were ordered");
+  v.field("blocks", &C::blocks, "pairs that count");
+  v.field("verdict", &C::verdict, "FASTER, SLOWER, SAME or INCONCLUSIVE");
+}
 
 struct CaseReport {
   std::string name;  // "synthetic d=512 n=128"
@@ -95,6 +163,39 @@ struct CaseReport {
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;
 };
+
+constexpr std::string_view struct_name(Tag<CaseReport>) { return "case"; }
+template <typename V>
+void describe_fields(V& v, Tag<CaseReport>) {
+  using C = CaseReport;
+  v.field("name", &C::name, "model and axes");
+  v.group("model", "the weights", [](auto& g) {
+    g.field("name", &C::model, "as asked for");
+    g.field("id", &C::model_id, "what it resolved to");
+    g.field("dtype", &C::dtype, "of the weights");
+    g.field("weights_sha256", &C::weights_sha256, "over all tensors' bytes");
+    g.field("lagset", &C::lagset, "of the analytic checkpoint; else empty");
+  });
+  v.group("axes", "what varies between cases", [](auto& g) {
+    g.field("n_prompt", &C::n_prompt, "timed prefill ids");
+    g.field("n_gen", &C::n_gen, "timed tokens a block");
+    g.field("depth", &C::depth, "KV rows before the first timed step");
+  });
+  v.group("reference", "what decides parity", [](auto& g) {
+    g.field("file", &C::reference, "file name, 'live' or 'closed form'");
+    g.field("sha256", &C::reference_sha256, "of the file; empty when live");
+    g.field("versions", &C::reference_versions, "libraries that made it");
+    g.field("timed_check", &C::timed_check, "what timed tokens are compared with");
+  });
+  v.field("ids_sha256", &C::ids_sha256, "of the timed prompt's ids");
+  v.field("generated_text", &C::generated_text, "the candidate's timed tokens as text");
+  v.field("bytes_needed", &C::bytes_needed, "device or host memory, computed before loading");
+  v.field("bytes_free", &C::bytes_free, "free at that time");
+  v.field("verdict", &C::verdict, "worst of its engines'");
+  v.field("reasons", &C::reasons, "what led to it");
+  v.field("engines", &C::engines, "every engine of the case");
+  v.field("comparisons", &C::comparisons, "every candidate against every baseline");
+}
 
 // What the renderers read of the three free objects, where it is there: meta.version, meta.seed,
 // meta.output (the folder that a person is told), meta.git_sha; environment.device ("cpu" or
@@ -113,18 +214,22 @@ struct Report {
   bool interrupted = false;
 };
 
-nlohmann::json to_json(const Report& report);
-// Throws Error(kBadInput) naming field, found, wanted; refuses other schema ids and major versions.
-Report report_from_json(const nlohmann::json& j);
-nlohmann::json parity_to_json(const ParityReport& p);
-ParityReport parity_from_json(const nlohmann::json& j);
-nlohmann::json sample_to_json(const Sample& s);
-Sample sample_from_json(const nlohmann::json& j);
-nlohmann::json profile_to_json(const ProfileReport& p);
-ProfileReport profile_from_json(const nlohmann::json& j);
-nlohmann::json engine_to_json(const EngineReport& e);
-EngineReport engine_from_json(const nlohmann::json& j);
+constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
+template <typename V>
+void describe_fields(V& v, Tag<Report>) {
+  v.field("meta", &Report::meta, "command line, times, tool version, source state, seed");
+  v.field("env", &Report::environment, "device, driver, libraries, processor");
+  v.field("calibration", &Report::calibration, "read bandwidth measured in this run; null on cpu");
+  v.field("cases", &Report::cases, "one entry for each model and depth");
+  v.group("verdict", "of the whole run", [](auto& g) {
+    g.field("status", &Report::verdict, "worst of all cases");
+    g.field("exit_code", &Report::exit_code, "of the program");
+    g.field("reasons", &Report::reasons, "what led to it");
+    g.field("interrupted", &Report::interrupted, "stopped by Ctrl-C: the report is partial");
+  });
+}
 
+nlohmann::json to_json(const Report& report);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
 // reports/report.schema.json.
 nlohmann::json report_schema();

@@ -1,6 +1,7 @@
 #include <type_traits>
 
-#include "harness/report/field_lists.h"
+#include "harness/report/report.h"
+#include "references/base/json_fields.h"
 
 namespace mkbench {
 namespace {
@@ -14,15 +15,6 @@ json reference_to(std::string_view definition) {
 json nullable(json schema) {
   return {{"anyOf", json::array({std::move(schema), {{"type", "null"}}})}};
 }
-
-template <typename T>
-inline constexpr bool kIsVector = false;
-template <typename T>
-inline constexpr bool kIsVector<std::vector<T>> = true;
-template <typename T>
-inline constexpr bool kIsOptional = false;
-template <typename T>
-inline constexpr bool kIsOptional<std::optional<T>> = true;
 
 template <typename T>
 void define(json& definitions);
@@ -41,13 +33,13 @@ json schema_of(json& definitions) {
     return {{"type", {"number", "null"}}};
   } else if constexpr (std::is_same_v<M, std::string>) {
     return {{"type", "string"}};
-  } else if constexpr (std::is_same_v<M, Verdict> || std::is_same_v<M, StepVerdict>) {
-    return reference_to(std::is_same_v<M, Verdict> ? "verdict_name" : "step_verdict_name");
-  } else if constexpr (std::is_same_v<M, Check> || std::is_same_v<M, CheckStatus>) {
-    return reference_to(std::is_same_v<M, Check> ? "check_name" : "check_status_name");
-  } else if constexpr (kIsOptional<M>) {
+  } else if constexpr (std::is_enum_v<M>) {
+    json& words = definitions[std::string(struct_name(Tag<M>()))]["enum"] = json::array();
+    for (const M value : enum_values(Tag<M>())) words.push_back(std::string(enum_text(value)));
+    return reference_to(struct_name(Tag<M>()));
+  } else if constexpr (json_fields::kIsOptional<M>) {
     return nullable(schema_of<typename M::value_type>(definitions));
-  } else if constexpr (kIsVector<M>) {
+  } else if constexpr (json_fields::kIsVector<M>) {
     return {{"type", "array"}, {"items", schema_of<typename M::value_type>(definitions)}};
   } else {
     define<M>(definitions);
@@ -67,8 +59,8 @@ class Describer {
  public:
   Describer(json& definitions, json& object) : definitions_(definitions), object_(object) {}
 
-  template <typename M>
-  void field(const char* name, M T::*, const char* doc) {
+  template <typename M, typename Owner>
+  void field(const char* name, M Owner::*, const char* doc) {
     json schema = schema_of<M>(definitions_);
     schema["description"] = doc;
     add(name, std::move(schema));
@@ -124,22 +116,6 @@ void define(json& definitions) {
 
 json report_schema() {
   json definitions = json::object();
-  json verdicts = json::array(), steps = json::array();
-  json checks = json::array(), statuses = json::array();
-  for (const CheckInfo& c : check_table()) checks.push_back(std::string(c.name));
-  for (const CheckStatus s : check_statuses()) {
-    statuses.push_back(std::string(check_status_name(s)));
-  }
-  for (const VerdictInfo& v : verdict_table()) verdicts.push_back(std::string(v.name));
-  for (const StepVerdict s :
-       {StepVerdict::kExact, StepVerdict::kTie, StepVerdict::kDrift, StepVerdict::kWrong}) {
-    steps.push_back(std::string(step_verdict_name(s)));
-  }
-  definitions["verdict_name"] = {{"enum", verdicts}};
-  definitions["step_verdict_name"] = {{"enum", steps}};
-  definitions["check_name"] = {{"enum", checks}};
-  definitions["check_status_name"] = {{"enum", statuses}};
-
   json schema = describe_object<Report>(definitions);
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   schema["$id"] = kReportSchemaId;

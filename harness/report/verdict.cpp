@@ -73,11 +73,10 @@ const std::vector<VerdictInfo>& verdict_table() {
 
 std::string_view verdict_name(Verdict v) { return info_of(v).name; }
 
-std::optional<Verdict> verdict_from_name(std::string_view name) {
-  for (const VerdictInfo& info : verdict_table()) {
-    if (info.name == name) return info.verdict;
-  }
-  return std::nullopt;
+std::vector<Verdict> enum_values(Tag<Verdict>) {
+  std::vector<Verdict> all;
+  for (const VerdictInfo& info : verdict_table()) all.push_back(info.verdict);
+  return all;
 }
 
 int exit_code(Verdict v) { return info_of(v).exit_code; }

@@ -1,11 +1,11 @@
 // Verdicts and exit codes: the one table that reports, JUnit, messages and main() read.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "references/base/error.h"
+#include "references/base/fields.h"
 
 namespace mkbench {
 
@@ -41,12 +41,15 @@ struct VerdictInfo {
 
 const std::vector<VerdictInfo>& verdict_table();
 std::string_view verdict_name(Verdict v);
-std::optional<Verdict> verdict_from_name(std::string_view name);
 int exit_code(Verdict v);
 // The worst of several, in the order 130 > 2 > 7 > 8 > 3 > 6 > 1 > 4 > 5 > 0; kPass for none.
 Verdict worst(const std::vector<Verdict>& verdicts);
 // True for the two verdicts whose times may be shown.
 bool times_allowed(Verdict v);
 Verdict verdict_of(ErrorKind kind);
+
+constexpr std::string_view struct_name(Tag<Verdict>) { return "verdict_name"; }
+inline std::string_view enum_text(Verdict v) { return verdict_name(v); }
+std::vector<Verdict> enum_values(Tag<Verdict>);
 
 }  // namespace mkbench

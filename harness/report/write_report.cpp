@@ -8,6 +8,7 @@
 
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
+#include "references/base/json_fields.h"
 #include "references/base/sha256.h"
 
 namespace mkbench {
@@ -76,7 +77,7 @@ std::string samples_text(const Report& report) {
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {
       for (const Sample& s : e.samples) {
-        json line = sample_to_json(s);
+        json line = json_fields::write(s);
         line["case"] = c.name;
         text += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
       }

@@ -18,30 +18,29 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
-void PipeSink::send(const nlohmann::json& message) {
-  // Texts of other libraries may hold bytes that are no UTF-8; a message about a failure must not
+void PipeSink::send(const FromHost& message) {
+  // Texts of other libraries may hold bytes that are not UTF-8; a message about a failure must not
   // fail itself.
   const std::string line =
-      message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      to_json(message).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::lock_guard lock(mutex_);
   if (!write_all(fd_, line)) _exit(1);
 }
 
-void CallbackSink::send(const nlohmann::json& message) {
+void CallbackSink::send(const FromHost& message) {
   const std::lock_guard lock(mutex_);
   take_(message);
 }
 
-void LineReader::feed(const char* data, size_t bytes,
-                      const std::function<void(const nlohmann::json&)>& take) {
+void LineReader::feed(const char* data, size_t bytes, const TakeMessage& take) {
   rest_.append(data, bytes);
   size_t begin = 0;
   for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
     const std::string line = rest_.substr(begin, end - begin);
     begin = end + 1;
-    nlohmann::json message = nlohmann::json::parse(line, nullptr, false);
-    if (!message.is_object()) message = {{"type", "garbage"}, {"text", line.substr(0, 200)}};
-    take(message);
+    const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+    take(j.is_object() ? message_from_json(j)
+                       : FromHost(Garbage{line.substr(0, 200), "found no JSON object"}));
   }
   rest_.erase(0, begin);
 }

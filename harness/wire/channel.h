@@ -1,25 +1,28 @@
-// Messages from a worker to its parent: one JSON object a line, over a pipe of their own.
+// Messages from a host to its parent: one JSON object a line, over a pipe of their own.
 #pragma once
 
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "harness/wire/messages.h"
 
 namespace mkbench {
 
-// Where a worker's messages go. send() may be called from several threads.
+using TakeMessage = std::function<void(const FromHost&)>;
+
+// Where a host's messages go. send() may be called from several threads.
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
-  virtual void send(const nlohmann::json& message) = 0;
+  virtual void send(const FromHost& message) = 0;
 };
 
-// Writes lines to a pipe. A parent that is gone ends the worker: there is nobody to work for.
+// Writes lines to a pipe. Where the parent is gone the process ends.
 class PipeSink : public MessageSink {
  public:
   explicit PipeSink(int fd) : fd_(fd) {}
-  void send(const nlohmann::json& message) override;
+  void send(const FromHost& message) override;
 
  private:
   int fd_;
@@ -29,19 +32,19 @@ class PipeSink : public MessageSink {
 // Hands messages to a function of the same process (--in-process, tests).
 class CallbackSink : public MessageSink {
  public:
-  explicit CallbackSink(std::function<void(const nlohmann::json&)> take) : take_(std::move(take)) {}
-  void send(const nlohmann::json& message) override;
+  explicit CallbackSink(TakeMessage take) : take_(std::move(take)) {}
+  void send(const FromHost& message) override;
 
  private:
-  std::function<void(const nlohmann::json&)> take_;
+  TakeMessage take_;
   std::mutex mutex_;
 };
 
-// Puts bytes of a pipe together into lines. A line that is no JSON object becomes a "garbage"
-// message.
+// Puts bytes of a pipe together into lines and hands on the message of each; Garbage for a line that
+// is none.
 class LineReader {
  public:
-  void feed(const char* data, size_t bytes, const std::function<void(const nlohmann::json&)>& take);
+  void feed(const char* data, size_t bytes, const TakeMessage& take);
 
  private:
   std::string rest_;

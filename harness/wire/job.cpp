@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "references/base/json_fields.h"
+
 namespace mkbench {
+
+nlohmann::json to_json(const ToHost& job) { return json_fields::write(job); }
+
+ToHost job_from_json(const nlohmann::json& j) { return json_fields::read_as<ToHost>(j, "job"); }
 
 std::string case_name(const CaseJob& job) {
   if (job.whole_parity) return fmt::format("{} parity", job.model);

@@ -37,8 +37,8 @@ Exchange::Wait Exchange::arrive(int block) {
   }
   word.epoch.store(epoch, std::memory_order_relaxed);
   word.wanted.store(epoch * static_cast<uint64_t>(blocks_), std::memory_order_relaxed);
-  // Release publishes this block's results; acquire makes the last arriver see everybody's without
-  // another load.
+  // Release publishes the results of this block. Acquire: the block that arrives last sees the
+  // results of all others without another load.
   arrivals_.fetch_add(1, std::memory_order_acq_rel);
   return {*this, block};
 }

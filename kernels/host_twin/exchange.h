@@ -1,5 +1,5 @@
-// The grid-wide exchange of the host twin: one arrival counter and epochs that only grow, as in the
-// plain megakernel.
+// The grid-wide exchange of the host twin: one arrival counter that only grows, as in the plain
+// megakernel.
 #pragma once
 
 #include <atomic>
@@ -13,40 +13,41 @@
 
 namespace mkbench::host_twin {
 
-// Where a block is: published at the start of every phase, read by watchdog and progress().
+// Where a block is: written at the start of every phase, read by watchdog and progress().
 struct Location {
   Phase phase = Phase::kEmbed;
   int layer = -1;  // -1 outside of the layers
   int position = -1;
 };
 
-// What the watchdog found: the first block that is furthest behind, and the epoch that the others
-// wait for.
+// A launch that stands still: the block with the fewest arrivals (the first of several), and the
+// epoch for which the others wait.
 struct Fault {
   int block = -1;
   Location at;
   uint64_t epoch_expected = 0;
   uint64_t epoch_seen = 0;  // last epoch at which `block` arrived
-  int waiting = 0;          // blocks that did arrive at epoch_expected
+  int waiting = 0;          // number of blocks that have arrived at epoch_expected
 };
 
 // "block 3 did not arrive after phase attention, layer 2, position 17 (epoch expected 13, seen 12;
 // ...)".
 std::string to_string(const Fault& fault);
 
-// All blocks arrive, then all go on. A block's n-th arrival is its epoch n, and it passes once
-// `blocks * n` arrivals were counted. Nothing is zeroed while a launch runs: a word that is reset
-// inside a launch can lose an arrival (hang) or let a block through on a stale count.
+// All blocks arrive, then all go on. The n-th arrival of a block is its epoch n, and the block
+// passes once `blocks * n` arrivals have been counted. Nothing is zeroed while a launch runs: a
+// word that is reset inside a launch can lose an arrival (a hang) or let a block pass on a stale
+// count.
 class Exchange {
  public:
   explicit Exchange(int blocks);
 
-  // Suspends the calling block until every block has arrived as often as it has.
+  // Suspends the calling block until every block has arrived as often as the calling one.
   class Wait {
    public:
     Wait(const Exchange& exchange, int block) : exchange_(exchange), block_(block) {}
     bool await_ready() const noexcept { return exchange_.passed(block_); }
-    // The scheduler polls passed(); nothing needs to be queued.
+    // The scheduler polls passed(), so there is no queue of waiting blocks.
     void await_suspend(std::coroutine_handle<>) const noexcept {}
     void await_resume() const noexcept {}
 
@@ -55,12 +56,12 @@ class Exchange {
     int block_;
   };
 
-  // Publishes everything that `block` wrote and returns what to co_await before reading the others'
-  // results.
+  // Publishes all that `block` has written. The block must co_await the result before it reads what
+  // other blocks have written.
   Wait arrive(int block);
 
-  // True when the exchange at which `block` waits is complete (or when it has not arrived anywhere
-  // yet). Acquires what all blocks wrote before they arrived.
+  // True when the exchange at which `block` waits is complete, and before its first arrival.
+  // Acquires what all blocks wrote before they arrived.
   bool passed(int block) const {
     const uint64_t wanted = words_[block].wanted.load(std::memory_order_relaxed);
     return arrivals_.load(std::memory_order_acquire) >= wanted;
@@ -70,21 +71,21 @@ class Exchange {
 
   void enter(int block, Location at);
   Location location(int block) const;
-  // Names the block that the others wait for. Called while the launch stands still.
+  // The block for which the others wait. Only while the launch stands still.
   Fault find_fault() const;
 
-  // Test hook, set between launches: `block` never makes the `nth` arrival of the next launch.
+  // For tests, between launches: `block` never makes the `nth` arrival of the next launch.
   void stall(int block, int nth);
-  // Re-initialises counter, epochs and hook together: only between launches, after an aborted one.
+  // Sets counter and epochs to zero and ends stall(). Only between launches, after an aborted one.
   void restart();
 
  private:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
-  // One cache line a block: whoever runs the block writes it in every phase.
+  // One cache line a block: the thread that runs the block writes it in every phase.
   struct alignas(64) Word {
     std::atomic<uint64_t> epoch{0};     // arrivals that this block has made
-    std::atomic<uint64_t> wanted{0};    // total arrivals that it waits for
+    std::atomic<uint64_t> wanted{0};    // count of all arrivals for which this block waits
     std::atomic<uint64_t> location{0};  // packed Location
   };
 

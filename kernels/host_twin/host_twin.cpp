@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/host_twin/exchange.h"
+#include "kernels/host_twin/faults.h"
 #include "kernels/host_twin/phases.h"
 #include "kernels/host_twin/scheduler.h"
 #include "kernels/host_twin/workspace.h"
@@ -23,20 +24,10 @@ constexpr int kMaxBlocks = 1024;
 constexpr int kMaxDefaultThreads = 8;
 constexpr int kExchangesPerLayer = 5;
 
-// Arguments of one launch: `steps` tokens from `position` on.
-struct Launch {
-  int position = 0;
-  int steps = 0;
-  int32_t first_id = -1;
-  const int32_t* inputs = nullptr;  // null, or ids of steps 1 .. steps - 1 (inputs[0] is not read)
-  bool lm_head = true;              // prefill leaves it out
-  float* logits_out = nullptr;      // null, or [steps, vocab]
-  int32_t* tokens_out = nullptr;    // [steps], with lm_head only
-  Clock::time_point* step_ends = nullptr;  // [steps]
-};
-
-// The megakernel's body, run by every block: each line is a phase, each co_await an exchange.
-BlockTask decode_kernel(const Launch& launch, Block& b, Exchange& exchange) {
+// The body of the megakernel, run by every block: a phase in each line, an exchange in each
+// co_await.
+BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
+  const Launch& launch = *b.launch;
   const int layers = b.model->shape().layers;
   int32_t id = launch.first_id;
   for (int t = 0; t < launch.steps; ++t) {
@@ -47,37 +38,38 @@ BlockTask decode_kernel(const Launch& launch, Block& b, Exchange& exchange) {
     if (t > 0 && launch.inputs) id = launch.inputs[t];
 
     enter(Phase::kEmbed, -1);
-    phase_embed(b, id);
+    qwen3.phase_embed(b, id);
     for (int layer = 0; layer < layers; ++layer) {
       enter(Phase::kQkv, layer);
-      phase_qkv(b, layer);
+      qwen3.phase_qkv(b, layer);
       co_await exchange.arrive(b.index);
       enter(Phase::kAttention, layer);
-      phase_attention(b, layer, position);
+      qwen3.phase_attention(b, layer, position);
       co_await exchange.arrive(b.index);
       enter(Phase::kOProj, layer);
-      phase_o_proj(b, layer, position);
+      qwen3.phase_o_proj(b, layer, position);
       co_await exchange.arrive(b.index);
       enter(Phase::kGateUp, layer);
-      phase_gate_up(b, layer);
+      qwen3.phase_gate_up(b, layer);
       co_await exchange.arrive(b.index);
       enter(Phase::kDown, layer);
-      phase_down(b, layer);
+      qwen3.phase_down(b, layer);
       co_await exchange.arrive(b.index);
     }
     if (launch.lm_head) {
       enter(Phase::kLmHead, -1);
       const size_t row = static_cast<size_t>(t) * b.model->shape().vocab;
-      phase_lm_head(b, launch.logits_out ? launch.logits_out + row : nullptr);
+      qwen3.phase_lm_head(b, launch.logits_out ? launch.logits_out + row : nullptr);
       co_await exchange.arrive(b.index);
-      id = block_reduce_best(b);
+      id = qwen3.block_reduce_best(b);
       if (b.index == 0) launch.tokens_out[t] = id;
     }
     if (b.index == 0) launch.step_ends[t] = Clock::now();
   }
 }
 
-// The hook stalls the last layer's attention of a launch's first step.
+// The number of the arrival that a stalled block does not make: after attention in the last layer
+// of the launch's first step.
 int stalled_arrival(int layers) {
   return kExchangesPerLayer * (layers - 1) + static_cast<int>(Phase::kAttention);
 }
@@ -105,7 +97,7 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   return o;
 }
 
-// Each engine has a cache of its own; with the fault all share one, as with a static buffer.
+// A cache for one engine. With the fault all engines share one, as if it were a static buffer.
 std::shared_ptr<KvCache> make_cache(const ModelShape& shape, const HostTwinOptions& options) {
   const auto made = [&] { return std::make_shared<KvCache>(shape, options.max_context); };
   if (options.fault != PlantedFault::kSharedCache) return made();
@@ -121,7 +113,8 @@ class HostTwin final : public Engine {
  public:
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
       : options_(options),
-        model_{.weights = std::move(weights), .fault = options.fault, .ops = &vector_ops()},
+        model_{.weights = std::move(weights), .ops = &vector_ops()},
+        qwen3_(make_phases(options.fault, options.blocks)),
         rope_(model_.shape().head_dim,
               effective_theta(model_.weights.config.rope_theta, options.fault), options.fault),
         kv_(make_cache(model_.shape(), options)),
@@ -133,7 +126,6 @@ class HostTwin final : public Engine {
     for (int b = 0; b < options.blocks; ++b) {
       blocks_.push_back({.index = b,
                          .blocks = options.blocks,
-                         .max_context = options.max_context,
                          .model = &model_,
                          .rope = &rope_,
                          .kv = kv_.get(),
@@ -151,8 +143,7 @@ class HostTwin final : public Engine {
   }
 
   void reset() override {
-    // What a reset that rounds to a page would leave.
-    constexpr int kRowsKept = 8;
+    constexpr int kRowsKept = 8;  // with the fault: as if a reset went back by whole pages
     const bool keeps = options_.fault == PlantedFault::kResetKeepsRows;
     position_ = keeps ? std::min(position_, kRowsKept) : 0;
     pending_ = -1;
@@ -173,7 +164,7 @@ class HostTwin final : public Engine {
   void prefill(std::span<const int32_t> ids) override {
     require_sound();
     if (ids.empty()) bad_input("prefill: no ids");
-    // The pending id, if any, comes before the given ones; of all these the last stays pending.
+    // The pending id, if there is one, comes first. The last id of all becomes pending.
     std::vector<int32_t> inputs;
     if (pending_ >= 0) inputs.push_back(pending_);
     for (const int32_t id : ids) inputs.push_back(checked_id("prefill", id));
@@ -285,13 +276,13 @@ class HostTwin final : public Engine {
               std::to_string(options_.max_context));
   }
 
-  // Runs all blocks to the end of `work` and moves the position; throws Error(kHang) with the fault
-  // word.
+  // Runs all blocks to the end of `work` and moves the position. Throws Error(kHang), which names
+  // the block that the others wait for.
   void launch(Launch work) {
     std::vector<Clock::time_point> step_ends(static_cast<size_t>(work.steps));
     work.step_ends = step_ends.data();
-    rope_.extend(work.position + work.steps + 1);  // one more for faults
-    for (Block& b : blocks_) b.decoding = work.lm_head;
+    rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the position after
+    for (Block& b : blocks_) b.launch = &work;
     reported_block_.store(0, std::memory_order_relaxed);
     if (options_.stall_block >= 0 &&
         (options_.stall_launch < 0 || options_.stall_launch == launches_)) {
@@ -299,11 +290,11 @@ class HostTwin final : public Engine {
     }
     ++launches_;
     stepped_ = false;
-    faulted_ = true;  // until the launch has come back whole
+    faulted_ = true;  // until all blocks have come to their end
     const auto begin = Clock::now();
     std::vector<BlockTask> tasks;
     tasks.reserve(blocks_.size());
-    for (Block& b : blocks_) tasks.push_back(decode_kernel(work, b, exchange_));
+    for (Block& b : blocks_) tasks.push_back(decode_kernel(*qwen3_, b, exchange_));
     if (const auto fault = scheduler_.run(tasks, exchange_, options_.stall_ms)) {
       reported_block_.store(fault->block, std::memory_order_relaxed);
       throw Error(ErrorKind::kHang, "host-twin: no progress for " +
@@ -327,6 +318,7 @@ class HostTwin final : public Engine {
 
   const HostTwinOptions options_;
   Model model_;
+  const std::unique_ptr<Qwen3> qwen3_;
   RopeTable rope_;
   std::shared_ptr<KvCache> kv_;
   SharedScratch shared_;
@@ -336,12 +328,12 @@ class HostTwin final : public Engine {
 
   int position_ = 0;
   int32_t pending_ = -1;
-  bool stepped_ = false;  // shared_.hidden is of a step of this sequence
+  bool stepped_ = false;  // shared_.hidden holds the last step of this sequence
   bool faulted_ = false;
   int64_t launches_ = 0;
   std::vector<int32_t> tokens_;
   DecodeTimes times_;
-  std::atomic<int> reported_block_{0};  // whose location progress() tells
+  std::atomic<int> reported_block_{0};  // progress() returns the location of this block
 };
 
 }  // namespace
@@ -350,6 +342,9 @@ class HostTwin final : public Engine {
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options) {
   const HostTwinOptions usable = host_twin::checked(options, weights);
   check_shapes(weights, "host-twin");
+  if (options.fault == PlantedFault::kSwapGateUp) {
+    for (LayerWeights& layer : weights.layers) std::swap(layer.gate_proj, layer.up_proj);
+  }
   return std::make_unique<host_twin::HostTwin>(std::move(weights), usable);
 }
 

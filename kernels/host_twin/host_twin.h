@@ -1,5 +1,6 @@
-// The host twin: plain's phases, partition and exchange protocol as tasks on CPU threads. It tests
-// schedule, watchdog and gates without a GPU; it is not fast.
+// The host twin: the phases, partition and exchange protocol of the plain megakernel as tasks on
+// CPU threads. With it schedule, watchdog and gates are tested without a GPU; it is not made to be
+// fast.
 #pragma once
 
 #include <memory>
@@ -11,11 +12,11 @@ namespace mkbench {
 
 struct HostTwinOptions {
   int max_context = 4096;
-  int blocks = 8;         // logical blocks; each runs until it waits
+  int blocks = 8;         // logical blocks, which take the place of CUDA's
   int threads = 0;        // 0 = min(cores, 8)
-  int stall_ms = 10000;   // a wait in which no block makes progress for this long is a fault
-  int stall_block = -1;   // test hook: this block never arrives (the watchdog must see it)
-  int stall_launch = -1;  // test hook: the launch_count() before that launch; -1 = every launch
+  int stall_ms = 10000;   // Error(kHang) when no block has arrived anywhere for this long
+  int stall_block = -1;   // for tests of the watchdog: this block never arrives at an exchange
+  int stall_launch = -1;  // in which launch: launch_count() before it; -1 = every launch
   PlantedFault fault = PlantedFault::kNone;
 };
 

@@ -4,16 +4,28 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/host_twin/faults.h"
-#include "kernels/partition.h"
-
 namespace mkbench::host_twin {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// out[c] = x[c] / rms(x) * weight[c]. `x` and `out` may be the same.
-void rms_norm(const float* x, const Matrix& weight, float eps, float* out) {
+// The part of [begin, begin + size) that lies in `range`, counted from begin.
+Range overlap(Range range, int begin, int size) {
+  const int from = std::clamp(range.begin - begin, 0, size);
+  return {from, std::clamp(range.end - begin, from, size)};
+}
+
+}  // namespace
+
+void Qwen3::matvec(const Block& b, const Bf16* w, int rows, int cols, const float* x, float* y) {
+  b.model->ops->matvec(w, rows, cols, x, y);
+}
+
+void Qwen3::project(const Block& b, const Matrix& w, Range range, const float* x, float* y) {
+  matvec(b, w.row(range.begin).data(), range.size(), w.cols, x, y);
+}
+
+void Qwen3::rms_norm(const Block& b, const float* x, const Matrix& weight, float* out) {
   // Every block repeats this sum, so its latency counts: eight chains of additions instead of one.
   constexpr int kChains = 8;
   float squares[kChains] = {};
@@ -24,25 +36,14 @@ void rms_norm(const float* x, const Matrix& weight, float eps, float* out) {
   for (; c < weight.cols; ++c) squares[0] += x[c] * x[c];
   float sum = 0;
   for (const float part : squares) sum += part;
-  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(weight.cols) + eps);
+  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(weight.cols) + b.model->eps);
   for (c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * to_float(weight.data[c]);
 }
 
-// Rows [range) of w times x, to y[0 ..).
-void rows_times(const Block& b, const Matrix& w, Range range, const float* x, float* y) {
-  matvec(b, w.row(range.begin).data(), range.size(), w.cols, x, y);
-  round_as_hf(b, y, range.size());
-}
-
-// The part of [begin, begin + size) that lies in `range`, counted from begin.
-Range overlap(Range range, int begin, int size) {
-  const int from = std::clamp(range.begin - begin, 0, size);
-  return {from, std::clamp(range.end - begin, from, size)};
-}
-
-// Rotates the pairs (i, i + head_dim / 2) of one head by the angles of a position.
-void rotate(float* head, int head_dim, const float* cosines, const float* sines) {
-  const int half = head_dim / 2;
+void Qwen3::rotate(const Block& b, int position, float* head) {
+  const int half = b.model->shape().head_dim / 2;
+  const float* cosines = b.rope->cosines(position);
+  const float* sines = b.rope->sines(position);
   for (int i = 0; i < half; ++i) {
     const float low = head[i], high = head[i + half];
     head[i] = low * cosines[i] - high * sines[i];
@@ -50,50 +51,46 @@ void rotate(float* head, int head_dim, const float* cosines, const float* sines)
   }
 }
 
-// QK-norm and RoPE of one query or key head at a position.
-void prepare_head(const Block& b, const float* raw, const Matrix& norm, bool is_query, int position,
-                  float* out) {
-  const int head_dim = b.model->shape().head_dim;
-  const int angle = rotary_position(b, position, is_query);
-  const auto turn = [&] { rotate(out, head_dim, b.rope->cosines(angle), b.rope->sines(angle)); };
-  const PlantedFault skip = is_query ? PlantedFault::kSkipQNorm : PlantedFault::kSkipKNorm;
-  const bool rotated_first = planted(b, PlantedFault::kNormAfterRope);
-  if (rotated_first || planted(b, skip)) {
-    std::copy_n(raw, head_dim, out);
-  } else {
-    rms_norm(raw, norm, b.model->eps, out);
-    round_as_hf(b, out, head_dim);
-  }
-  turn();
-  if (rotated_first) rms_norm(out, norm, b.model->eps, out);
-  round_as_hf(b, out, head_dim);
+void Qwen3::prepare_head(const Block& b, Head kind, const float* raw, int layer, int position,
+                         float* out) {
+  const LayerWeights& w = b.model->weights.layers[layer];
+  rms_norm(b, raw, kind == Head::kQuery ? w.q_norm : w.k_norm, out);
+  rotate(b, position, out);
 }
 
-// This position's K and V of one kv head, to the cache.
-void write_kv_row(Block& b, int layer, int kv_head, int position) {
+void Qwen3::write_kv_row(Block& b, int layer, int kv_head, int position) {
   const ModelShape& s = b.model->shape();
-  const LayerWeights& w = b.model->weights.layers[layer];
   const float* k_raw = b.shared->qkv.data() + s.q_width() + kv_head * s.head_dim;
   const float* v_raw = k_raw + s.kv_width();
-  const int row = written_row(b, position);
-  if (row < 0) return;
-  prepare_head(b, k_raw, w.k_norm, false, position, b.local.k.data());
-  Bf16* k = b.kv->k(layer, kv_head, row);
-  Bf16* v = b.kv->v(layer, kv_head, row);
-  for (int d = 0; d < s.head_dim; ++d) k[d] = stored(b, b.local.k[d]);
-  if (planted(b, PlantedFault::kValueNormed)) {
-    rms_norm(v_raw, w.k_norm, b.model->eps, b.local.k.data());
-    v_raw = b.local.k.data();
-  }
-  for (int d = 0; d < s.head_dim; ++d) v[d] = stored(b, v_raw[d]);
-  if (planted(b, PlantedFault::kPrefixModified) && position >= 3) {
-    b.kv->v(layer, kv_head, position - 3)[0].bits ^= 1;  // the last bit of what stands there
-  }
+  prepare_head(b, Head::kKey, k_raw, layer, position, b.local.k.data());
+  Bf16* k = b.kv->k(layer, kv_head, position);
+  Bf16* v = b.kv->v(layer, kv_head, position);
+  for (int d = 0; d < s.head_dim; ++d) k[d] = cached(b.local.k[d]);
+  for (int d = 0; d < s.head_dim; ++d) v[d] = cached(v_raw[d]);
 }
 
-// Attention of one query head over positions [range), as a partial: maximum, sum and weighted V, in
-// tiles so that the scratch does not grow with the context.
-void attend(Block& b, int layer, int kv_head, Range range, const float* q, int head, int split) {
+void Qwen3::score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
+                  float* scores) {
+  const int head_dim = b.model->shape().head_dim;
+  b.model->ops->matvec(b.kv->k(layer, kv_head, from), count, head_dim, q, scores);
+}
+
+float Qwen3::running_maximum(float before, const float* scores, int count) {
+  return std::max(before, *std::max_element(scores, scores + count));
+}
+
+void Qwen3::add_values(const Block& b, int layer, int kv_head, int from, int count, float* weights,
+                       float* v_sums) {
+  const int head_dim = b.model->shape().head_dim;
+  b.model->ops->weighted_sum(b.kv->v(layer, kv_head, from), count, head_dim, weights, v_sums);
+}
+
+float Qwen3::exponential(float x) { return std::exp(x); }
+
+// Attention of one query head over positions [range), as a partial. It goes through the positions
+// in tiles, so that the scratch does not grow with the context.
+void Qwen3::attend(Block& b, int layer, int kv_head, Range range, const float* q, int head,
+                   int split) {
   const ModelShape& s = b.model->shape();
   SharedScratch& shared = *b.shared;
   float* scores = b.local.scores.data();
@@ -102,22 +99,18 @@ void attend(Block& b, int layer, int kv_head, Range range, const float* q, int h
   std::fill_n(v_sums, s.head_dim, 0.0f);
   for (int from = range.begin; from < range.end; from += kScoreTile) {
     const int count = std::min(kScoreTile, range.end - from);
-    b.model->ops->matvec(b.kv->k(layer, kv_head, from), count, s.head_dim, q, scores);
-    round_as_hf(b, scores, count);
-    leave_out(b, from, count, scores);
+    score(b, layer, kv_head, from, count, q, scores);
     const float before = largest;
-    largest = std::max(largest, *std::max_element(scores, scores + count));
-    if (planted(b, PlantedFault::kNoSoftmaxMax)) largest = 0;
-    // What was summed against the old maximum is brought to the new one.
-    const float rescale = exponential(b, before - largest);
+    largest = running_maximum(before, scores, count);
+    // The sums so far were taken against the old maximum.
+    const float rescale = exponential(before - largest);
     sum *= rescale;
     for (int d = 0; d < s.head_dim; ++d) v_sums[d] *= rescale;
     for (int i = 0; i < count; ++i) {
-      scores[i] = exponential(b, scores[i] - largest);
+      scores[i] = exponential(scores[i] - largest);
       sum += scores[i];
-      if (planted(b, PlantedFault::kBf16Softmax)) scores[i] = round_to_bf16(scores[i]);
     }
-    b.model->ops->weighted_sum(b.kv->v(layer, kv_head, from), count, s.head_dim, scores, v_sums);
+    add_values(b, layer, kv_head, from, count, scores, v_sums);
   }
   const size_t slot = static_cast<size_t>(head) * kMaxSplits + split;
   shared.partial_max[slot] = largest;
@@ -125,39 +118,30 @@ void attend(Block& b, int layer, int kv_head, Range range, const float* q, int h
   std::copy_n(v_sums, s.head_dim, shared.partial_v.data() + slot * s.head_dim);
 }
 
-// attn = softmax-weighted V of every query head, from the partials of all splits.
-void block_combine(Block& b, int splits) {
-  const ModelShape& s = b.model->shape();
+void Qwen3::combine_head(const Block& b, int head, int splits, float* out) {
+  const int head_dim = b.model->shape().head_dim;
   const SharedScratch& shared = *b.shared;
-  for (int head = 0; head < s.heads; ++head) {
-    const size_t first = static_cast<size_t>(head) * kMaxSplits;
-    const float* maxima = shared.partial_max.data() + first;
-    const float largest = *std::max_element(maxima, maxima + splits);
-    float* out = b.local.attn.data() + head * s.head_dim;
-    std::fill_n(out, s.head_dim, 0.0f);
-    float sum = 0;
-    for (int split = 0; split < splits; ++split) {
-      const float weight = exponential(b, maxima[split] - largest);
-      const float* v_sums = shared.partial_v.data() + (first + split) * s.head_dim;
-      sum += weight * shared.partial_sum[first + split];
-      for (int d = 0; d < s.head_dim; ++d) out[d] += weight * v_sums[d];
-    }
-    for (int d = 0; d < s.head_dim; ++d) out[d] /= sum;
-    round_as_hf(b, out, s.head_dim);
+  const size_t first = static_cast<size_t>(head) * kMaxSplits;
+  const float* maxima = shared.partial_max.data() + first;
+  const float largest = *std::max_element(maxima, maxima + splits);
+  std::fill_n(out, head_dim, 0.0f);
+  float sum = 0;
+  for (int split = 0; split < splits; ++split) {
+    const float weight = exponential(maxima[split] - largest);
+    const float* v_sums = shared.partial_v.data() + (first + split) * head_dim;
+    sum += weight * shared.partial_sum[first + split];
+    for (int d = 0; d < head_dim; ++d) out[d] += weight * v_sums[d];
   }
+  for (int d = 0; d < head_dim; ++d) out[d] /= sum;
 }
 
-// h[rows of this block] += w * x.
-void block_add_to_residual(Block& b, const Matrix& w, const float* x) {
+void Qwen3::block_add_to_residual(Block& b, const Matrix& w, const float* x) {
   const Range mine = partition(w.rows, b.blocks, b.index);
-  rows_times(b, w, mine, x, b.local.rows.data());
+  project(b, w, mine, x, b.local.rows.data());
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] += b.local.rows[r - mine.begin];
-  round_as_hf(b, b.shared->h.data() + mine.begin, mine.size());
 }
 
-}  // namespace
-
-void phase_embed(Block& b, int32_t id) {
+void Qwen3::phase_embed(Block& b, int32_t id) {
   const Matrix& table = b.model->weights.embed_tokens;
   if (id < 0) {
     std::fill(b.local.x.begin(), b.local.x.end(), std::numeric_limits<float>::quiet_NaN());
@@ -168,27 +152,22 @@ void phase_embed(Block& b, int32_t id) {
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] = b.local.x[r];
 }
 
-void phase_qkv(Block& b, int layer) {
-  const ModelShape& s = b.model->shape();
+void Qwen3::phase_qkv(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
-  rms_norm(layer == 0 ? x : b.shared->h.data(), w.input_layernorm, b.model->eps, x);
-  round_as_hf(b, x, s.hidden);
-  const Range mine = partition(s.qkv_width(), b.blocks, b.index);
+  rms_norm(b, layer == 0 ? x : b.shared->h.data(), w.input_layernorm, x);
+  const Range mine = partition(b.model->shape().qkv_width(), b.blocks, b.index);
   int first = 0;
   for (const Matrix* part : {&w.q_proj, &w.k_proj, &w.v_proj}) {
     const Range rows = overlap(mine, first, part->rows);
-    if (rows.size() > 0) {
-      rows_times(b, *part, rows, x, b.shared->qkv.data() + first + rows.begin);
-    }
+    if (rows.size() > 0) project(b, *part, rows, x, b.shared->qkv.data() + first + rows.begin);
     first += part->rows;
   }
 }
 
-void phase_attention(Block& b, int layer, int position) {
+void Qwen3::phase_attention(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
-  const LayerWeights& w = b.model->weights.layers[layer];
-  const int context = context_at(b, position);
+  const int context = attended_positions(b, position);
   const int splits = attention_splits(context, s.kv_heads, b.blocks);
   const float score_scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   for (int item = b.index; item < s.kv_heads * splits; item += b.blocks) {
@@ -197,97 +176,91 @@ void phase_attention(Block& b, int layer, int position) {
     if (split == splits - 1) write_kv_row(b, layer, kv_head, position);
     for (int g = 0; g < s.gqa_group(); ++g) {
       const int head = kv_head * s.gqa_group() + g;
+      const float* raw = b.shared->qkv.data() + head * s.head_dim;
       float* q = b.local.q.data() + g * s.head_dim;
-      prepare_head(b, b.shared->qkv.data() + head * s.head_dim, w.q_norm, true, position, q);
+      prepare_head(b, Head::kQuery, raw, layer, position, q);
       for (int d = 0; d < s.head_dim; ++d) q[d] *= score_scale;
       attend(b, layer, kv_head, partition(context, splits, split), q, head, split);
     }
   }
 }
 
-void phase_o_proj(Block& b, int layer, int position) {
+void Qwen3::phase_o_proj(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
-  block_combine(b, attention_splits(context_at(b, position), s.kv_heads, b.blocks));
-  block_add_to_residual(b, b.model->weights.layers[layer].o_proj, b.local.attn.data());
+  const int splits = attention_splits(attended_positions(b, position), s.kv_heads, b.blocks);
+  float* attn = b.local.attn.data();
+  for (int head = 0; head < s.heads; ++head) {
+    combine_head(b, head, splits, attn + head * s.head_dim);
+  }
+  block_add_to_residual(b, b.model->weights.layers[layer].o_proj, attn);
 }
 
-void phase_gate_up(Block& b, int layer) {
+void Qwen3::phase_gate_up(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
-  rms_norm(b.shared->h.data(), w.post_attention_layernorm, b.model->eps, x);
-  round_as_hf(b, x, b.model->shape().hidden);
-  const bool swapped = planted(b, PlantedFault::kSwapGateUp);
+  rms_norm(b, b.shared->h.data(), w.post_attention_layernorm, x);
   const Range mine = partition(w.gate_proj.rows, b.blocks, b.index);
   float* gate = b.local.rows.data();
   float* up = gate + mine.size();
-  rows_times(b, swapped ? w.up_proj : w.gate_proj, mine, x, gate);
-  rows_times(b, swapped ? w.gate_proj : w.up_proj, mine, x, up);
-  for (int i = 0; i < mine.size(); ++i) {
-    float gated = activation(b, gate[i]);
-    round_as_hf(b, &gated, 1);
-    b.shared->act[mine.begin + i] = gated * up[i];
-  }
-  round_as_hf(b, b.shared->act.data() + mine.begin, mine.size());
+  project(b, w.gate_proj, mine, x, gate);
+  project(b, w.up_proj, mine, x, up);
+  for (int i = 0; i < mine.size(); ++i) b.shared->act[mine.begin + i] = silu(gate[i]) * up[i];
 }
 
-void phase_down(Block& b, int layer) {
+void Qwen3::phase_down(Block& b, int layer) {
   const int hidden = b.model->shape().hidden;
+  block_add_to_residual(b, b.model->weights.layers[layer].down_proj, b.shared->act.data());
   const Range mine = partition(hidden, b.blocks, b.index);
-  const bool is_last = layer + 1 == b.model->shape().layers;
-  if (planted(b, PlantedFault::kMlpResidualDropped) && layer == 1) {
-    std::fill_n(b.shared->h.begin() + mine.begin, mine.size(), 0.0f);
-  }
-  const float* act = b.shared->act.data();
-  if (planted(b, PlantedFault::kRowsLate) && is_last && b.index == b.blocks / 2) {
-    // This block reads what the token before left in its place; the first token has no other.
-    std::vector<float> now = b.shared->act;
-    if (b.local.late.empty()) b.local.late = now;
-    std::swap(b.local.late, now);
-    block_add_to_residual(b, b.model->weights.layers[layer].down_proj, now.data());
-  } else {
-    block_add_to_residual(b, b.model->weights.layers[layer].down_proj, act);
-  }
   float* copy = b.shared->hidden.data() + static_cast<size_t>(layer) * hidden;
   for (int r = mine.begin; r < mine.end; ++r) copy[r] = b.shared->h[r];
 }
 
-void phase_lm_head(Block& b, float* logits_out) {
+Range Qwen3::head_rows(const Block& b) {
+  return partition(b.model->weights.lm_head.rows, b.blocks, b.index);
+}
+
+void Qwen3::head_logits(Block& b, Range rows) {
   const Matrix& head = b.model->weights.lm_head;
-  rms_norm(b.shared->h.data(), b.model->weights.final_norm, b.model->eps, b.local.x.data());
-  round_as_hf(b, b.local.x.data(), b.model->shape().hidden);
-  Range mine = partition(head.rows, b.blocks, b.index);
-  mine = {std::min(mine.begin, scored_rows(b)), std::min(mine.end, scored_rows(b))};
+  const Bf16* first = head.data + static_cast<size_t>(rows.begin) * head.cols;
   float* logits = b.shared->logits.data();
-  matvec(b, head.row(0).data() + static_cast<size_t>(mine.begin) * head.cols, mine.size(),
-         head.cols, b.local.x.data(), logits + mine.begin);
-  if (planted(b, PlantedFault::kBf16Logits)) {
-    for (int r = mine.begin; r < mine.end; ++r) logits[r] = round_to_bf16(logits[r]);
+  matvec(b, first, rows.size(), head.cols, b.local.x.data(), logits + rows.begin);
+}
+
+bool Qwen3::better(Best a, Best other) {
+  return a.logit != other.logit ? a.logit > other.logit : a.id < other.id;
+}
+
+Best Qwen3::best_of(const float* logits, Range rows) {
+  // A block without rows loses every tie.
+  Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
+  bool has_nan = false;
+  for (int r = rows.begin; r < rows.end; ++r) {
+    has_nan = has_nan || std::isnan(logits[r]);
+    if (better({logits[r], r}, best)) best = {logits[r], r};
   }
-  if (planted(b, PlantedFault::kNanLogit) && b.index == 0) {
-    logits[0] = std::numeric_limits<float>::quiet_NaN();
-  }
-  b.shared->best[b.index] = winner(b, logits, mine);
+  if (has_nan) best = {std::numeric_limits<float>::quiet_NaN(), -1};
+  return best;
+}
+
+void Qwen3::phase_lm_head(Block& b, float* logits_out) {
+  rms_norm(b, b.shared->h.data(), b.model->weights.final_norm, b.local.x.data());
+  const Range mine = head_rows(b);
+  head_logits(b, mine);
+  const float* logits = b.shared->logits.data();
+  b.shared->best[b.index] = best_of(logits, mine);
   if (logits_out) std::copy(logits + mine.begin, logits + mine.end, logits_out + mine.begin);
 }
 
-int32_t block_reduce_best(Block& b) {
-  const std::vector<Best>& words = b.shared->best;
-  Best late = words[0];
-  const bool reads_early = planted(b, PlantedFault::kArgmaxEarly);
-  if (reads_early) {
-    // One block's word is still that of the step before, or of nobody.
-    const Best now = words[static_cast<size_t>(early_block(b))];
-    late = b.local.early.value_or(Best{-kInfinity, now.id});
-    b.local.early = now;
-  }
+int32_t Qwen3::greedy_id(std::span<const Best> winners) {
   Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
-  for (int i = 0; i < b.blocks; ++i) {
-    const Best word = reads_early && i == early_block(b) ? late : words[static_cast<size_t>(i)];
+  for (const Best& winner : winners) {
     // Comparisons with NaN are false, so a NaN would lose silently.
-    if (std::isnan(word.logit)) return -1;
-    if (better(b, word, best)) best = word;
+    if (std::isnan(winner.logit)) return -1;
+    if (better(winner, best)) best = winner;
   }
   return best.id;
 }
+
+int32_t Qwen3::block_reduce_best(Block& b) { return greedy_id(b.shared->best); }
 
 }  // namespace mkbench::host_twin

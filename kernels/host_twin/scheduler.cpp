@@ -7,14 +7,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread with nothing to resume: polls at once at first (an exchange takes about a microsecond),
-// then leaves the core to others, then sleeps, so that a hang does not burn a machine while the
-// watchdog's time runs.
+// The pauses of a thread that finds no block to resume. It first polls without a pause (an exchange
+// takes about a microsecond), then yields its core, then sleeps, so that a hang does not keep all
+// cores busy until the watchdog's time is up.
 class IdleTimer {
  public:
   void reset() { polls_ = 0; }
 
-  // Waits a little. Returns true once `arrivals` has not moved for `stall_ms`.
+  // Pauses. Returns true once `arrivals` has not changed for `stall_ms`.
   bool pause(uint64_t arrivals, int stall_ms) {
     if (polls_ == 0 || arrivals != arrivals_) {
       polls_ = 0;
@@ -100,15 +100,17 @@ void Scheduler::helper_loop(int worker) {
   }
 }
 
-// Resumes `block` if nobody else does and its wait is over.
+// Resumes `block` if its wait is over and no other thread has claimed it.
 bool Scheduler::resume_if_ready(size_t block) {
   const int index = static_cast<int>(block);
   if (!exchange_->passed(index)) return false;
-  // The claim hands the coroutine's frame and the block's scratch from its last thread to this one.
+  // The claim's acquire and release order this thread's accesses to the coroutine's frame and to
+  // the block's scratch after those of the thread that ran the block last.
   std::atomic<bool>& taken = claims_[block].taken;
   if (taken.exchange(true, std::memory_order_acquire)) return false;
   BlockTask& task = tasks_[block];
-  // Asked again: the block may have been run on to its next wait, or to its end, before the claim.
+  // Looked at again: before the claim another thread may have run the block to its next wait or its
+  // end.
   const bool ready = !task.done() && exchange_->passed(index);
   if (ready) {
     task.resume();
@@ -123,7 +125,7 @@ bool Scheduler::resume_if_ready(size_t block) {
   return ready;
 }
 
-// One round over all blocks, from this worker's own share on, so that threads meet late.
+// Goes over all blocks once. Each thread starts at a share of its own, so that threads meet late.
 bool Scheduler::resume_ready(int worker) {
   const size_t count = tasks_.size();
   const size_t first = count * static_cast<size_t>(worker) / static_cast<size_t>(threads());
@@ -149,8 +151,8 @@ void Scheduler::work(int worker) {
 
 void Scheduler::raise_fault() {
   std::lock_guard lock(mutex_);
-  // The first watcher writes the fault word; an error that a block threw explains the silence
-  // better.
+  // Only the first thread writes the fault, and none does after a block has thrown: then that error
+  // is the reason.
   if (!abort_.load(std::memory_order_relaxed)) fault_ = exchange_->find_fault();
   abort_.store(true, std::memory_order_relaxed);
 }

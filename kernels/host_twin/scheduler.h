@@ -1,5 +1,5 @@
-// Runs logical blocks as coroutines on a team of threads: a block runs until it waits, then its
-// thread takes the next one that may go on.
+// Runs logical blocks as coroutines on a team of threads: a thread runs a block until the block
+// waits, then takes the next block whose wait is over.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace mkbench::host_twin {
 
-// One block's kernel body: a coroutine that starts suspended, waits at exchanges only, and is
-// destroyed with this object wherever it stands (so an aborted launch leaks nothing).
+// The kernel body of one block: a coroutine that starts suspended and waits at exchanges only. It
+// is destroyed with this object wherever it stands, so an aborted launch leaks nothing.
 class BlockTask {
  public:
   struct promise_type {
@@ -47,11 +47,11 @@ class BlockTask {
   Handle handle_;
 };
 
-// The threads live as long as the scheduler: creating them for every decode() would cost more than
-// a token.
+// The team of threads. It lives as long as the scheduler, because creating the threads for every
+// decode() would take longer than a token.
 class Scheduler {
  public:
-  // `threads` in all: the caller of run() is one of them.
+  // A team of `threads`, of which the caller of run() is one.
   explicit Scheduler(int threads);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -60,15 +60,15 @@ class Scheduler {
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
   // Runs tasks[b] as block b of `exchange` to the end. When no block arrives anywhere for
-  // `stall_ms`, all threads leave and the fault is returned; tasks then stay where they stand.
-  // Rethrows what a task threw.
+  // `stall_ms`, all threads stop, the tasks stay where they stand, and the fault is returned.
+  // Rethrows what a task has thrown.
   std::optional<Fault> run(std::span<BlockTask> tasks, const Exchange& exchange, int stall_ms);
 
  private:
-  // A block is resumed by whoever claims it, never by two threads at once. A thread that the
-  // machine takes away while it idles thus holds nobody up: the others run its blocks. With blocks
-  // bound to threads, a loaded machine (six runnable processes a core) cost a time slice an
-  // exchange.
+  // The thread that claims a block may resume it, so two threads never run one block. Blocks are
+  // not bound to threads: while the machine has taken an idle thread off its core, the other
+  // threads run all blocks. With bound blocks an exchange took a whole time slice on a loaded
+  // machine (six runnable processes a core).
   struct alignas(64) Claim {
     std::atomic<bool> taken{false};
   };
@@ -80,16 +80,16 @@ class Scheduler {
   void raise_fault();
 
   std::span<BlockTask> tasks_;
-  std::unique_ptr<Claim[]> claims_;  // [claim_count_] >= [tasks]
+  std::unique_ptr<Claim[]> claims_;  // [claim_count_], one for each task at least
   size_t claim_count_ = 0;
-  std::atomic<size_t> unfinished_{0};  // tasks that have not come to their end
+  std::atomic<size_t> unfinished_{0};  // number of tasks that have not come to their end
   const Exchange* exchange_ = nullptr;
   int stall_ms_ = 0;
   std::atomic<bool> abort_{false};
   std::optional<Fault> fault_;
   std::exception_ptr error_;
 
-  std::mutex mutex_;  // guards all below, and fault_ and error_ while a launch runs
+  std::mutex mutex_;  // guards all members below, and fault_ and error_ while a launch runs
   std::condition_variable start_, finished_;
   int64_t launch_ = 0;
   int helpers_running_ = 0;

@@ -5,18 +5,19 @@
 namespace mkbench::host_twin {
 namespace {
 
-// GCC vectors: one source for SSE2 (each splits in two), AVX2 and other processors.
+// GCC's vector types: one source for AVX2, for SSE2 (each 32-byte vector becomes two) and for other
+// processors.
 using Half8 = uint16_t __attribute__((vector_size(16)));
 using Word8 = uint32_t __attribute__((vector_size(32)));
 using Float8 = float __attribute__((vector_size(32)));
 constexpr int kLanes = 8;
-constexpr int kAccumulators = 4;  // independent sums hide the latency of an addition
+constexpr int kAccumulators = 4;  // independent sums, which hide the latency of an addition
 
 #define MKBENCH_ALWAYS_INLINE inline __attribute__((always_inline))
 
 MKBENCH_ALWAYS_INLINE void load(const Bf16* from, Float8* to) {
   Half8 half;
-  std::memcpy(&half, from, sizeof half);  // rows may be aligned to 2 bytes only
+  std::memcpy(&half, from, sizeof half);  // a row may be aligned to 2 bytes only
   const Word8 word = __builtin_convertvector(half, Word8) << 16;
   std::memcpy(to, &word, sizeof *to);
 }
@@ -50,7 +51,7 @@ MKBENCH_ALWAYS_INLINE void matvec_body(const Bf16* w, int rows, int cols, const 
 MKBENCH_ALWAYS_INLINE void weighted_sum_body(const Bf16* w, int rows, int cols, const float* p,
                                              float* acc) {
   int c = 0;
-  // A stripe of columns stays in registers while the rows pass.
+  // The sums of a stripe of columns stay in registers over all rows.
   for (; c + kAccumulators * kLanes <= cols; c += kAccumulators * kLanes) {
     Float8 sum[kAccumulators];
     for (int a = 0; a < kAccumulators; ++a) load(acc + c + a * kLanes, &sum[a]);
@@ -77,7 +78,7 @@ void weighted_sum_portable(const Bf16* w, int rows, int cols, const float* p, fl
 }
 
 #if defined(__x86_64__)
-// By hand instead of target_clones: its ifunc resolvers run before a sanitizer has started.
+// Not by target_clones: its ifunc resolvers run before a sanitizer has started.
 __attribute__((target("avx2,fma"))) void matvec_avx2(const Bf16* w, int rows, int cols,
                                                      const float* x, float* y) {
   matvec_body(w, rows, cols, x, y);

@@ -1,5 +1,5 @@
-// The two inner loops of the host twin over bf16 rows, in fp32. Chosen once for the processor that
-// runs them.
+// The two inner loops of the host twin, over bf16 rows in fp32. The implementation is chosen at run
+// time, once, for the processor at hand.
 #pragma once
 
 #include "references/base/bf16.h"
@@ -7,16 +7,16 @@
 namespace mkbench::host_twin {
 
 struct VectorOps {
-  // y[r] = sum over c of w[r][c] * x[c], for w [rows, cols] row-major. A row's result depends on
-  // that row and x alone, never on how rows were split.
+  // y[r] = sum over c of w[r][c] * x[c], for w [rows, cols] row-major. y[r] depends on row r and x
+  // only, so it has the same bits however the rows are split over blocks.
   void (*matvec)(const Bf16* w, int rows, int cols, const float* x, float* y);
   // acc[c] += sum over r of p[r] * w[r][c].
   void (*weighted_sum)(const Bf16* w, int rows, int cols, const float* p, float* acc);
 };
 
-// The fastest that this processor runs.
+// The fastest implementation that this processor can run.
 const VectorOps& vector_ops();
-// What every processor runs.
+// The implementation that every processor can run.
 const VectorOps& portable_vector_ops();
 
 }  // namespace mkbench::host_twin

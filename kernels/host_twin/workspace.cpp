@@ -16,7 +16,7 @@ constexpr Bf16 kNaNBf16{0x7fc0};
 
 void fill_nan(std::vector<float>& v) { std::fill(v.begin(), v.end(), kNaN); }
 
-// A running 64-bit hash of bytes: eight at a time, the rest padded with zeros.
+// Continues a 64-bit hash over bytes, eight at a time; the last eight are padded with zeros.
 uint64_t mix(uint64_t hash, const void* data, size_t bytes) {
   const char* from = static_cast<const char*>(data);
   for (size_t i = 0; i < bytes; i += 8) {
@@ -73,7 +73,7 @@ std::vector<float> KvCache::row(int layer, int position) const {
 
 RopeTable::RopeTable(int head_dim, double theta, PlantedFault fault) : fault_(fault) {
   for (int i = 0; i < head_dim / 2; ++i) {
-    // theta ** (2i / head_dim) first, its reciprocal second, both in fp32: as HF rounds it.
+    // HF rounds twice in fp32: theta ** (2i / head_dim), then its reciprocal.
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
     inv_freq_.push_back(1.0f / std::pow(static_cast<float>(theta), exponent));
   }
@@ -117,7 +117,7 @@ BlockScratch::BlockScratch(const ModelShape& s, int blocks)
       k(s.head_dim),
       v_sums(s.head_dim),
       scores(kScoreTile),
-      // partition() gives its first worker the most rows.
+      // No part of partition() is larger than the first.
       rows(std::max(partition(s.hidden, blocks, 0).size(),
                     2 * partition(s.intermediate, blocks, 0).size())) {
   poison();
@@ -125,8 +125,6 @@ BlockScratch::BlockScratch(const ModelShape& s, int blocks)
 
 void BlockScratch::poison() {
   for (auto* v : {&x, &attn, &q, &k, &v_sums, &scores, &rows}) fill_nan(*v);
-  late.clear();
-  early.reset();
 }
 
 }  // namespace mkbench::host_twin

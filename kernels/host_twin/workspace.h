@@ -1,9 +1,8 @@
-// What the blocks of the host twin read and write: KV cache, rotary table, shared scratch, and each
-// block's own scratch.
+// Memory of the host twin: KV cache, rotary table, scratch that all blocks share, and scratch of
+// one block.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,15 +17,18 @@ class KvCache {
  public:
   KvCache(const ModelShape& shape, int max_context);
 
-  // Rows of one head from `position` on; contiguous over positions.
+  // The rows of one head from `position` on, which lie one behind the other.
   Bf16* k(int layer, int kv_head, int position) { return k_.data() + at(layer, kv_head, position); }
   Bf16* v(int layer, int kv_head, int position) { return v_.data() + at(layer, kv_head, position); }
 
-  // Sets rows [from, max_context) of all layers to NaN: whoever reads an unwritten row shows it.
+  int max_context() const { return static_cast<int>(max_context_); }
+
+  // Sets rows [from, max_context) of all layers to NaN, so that reading an unwritten row shows in
+  // the results.
   void poison(int from);
-  // Over the bytes of rows [0, positions) of all layers, in place order.
+  // A hash of rows [0, positions) of all layers.
   uint64_t checksum(int positions) const;
-  // K then V of one position over all kv heads, fp32 [2 * kv_width].
+  // K, then V, of one position over all kv heads, fp32 [2 * kv_width].
   std::vector<float> row(int layer, int position) const;
 
  private:
@@ -43,7 +45,7 @@ class KvCache {
 class RopeTable {
  public:
   RopeTable(int head_dim, double theta, PlantedFault fault = PlantedFault::kNone);
-  // Between launches only: makes rows [0, positions) available.
+  // Makes rows [0, positions) available. Between launches only.
   void extend(int positions);
   const float* cosines(int position) const { return cos_.data() + row(position); }
   const float* sines(int position) const { return sin_.data() + row(position); }
@@ -55,13 +57,14 @@ class RopeTable {
   std::vector<float> cos_, sin_;
 };
 
-// One block's winner among its rows of the LM head.
+// The best of a block's rows of the LM head.
 struct Best {
   float logit;
   int32_t id;  // -1 with a NaN logit: some logit was NaN
 };
 
-// Written in one phase by the block that owns a range, read by all after the exchange that ends it.
+// Each range is written in one phase by the block that owns it, and read by all blocks after the
+// exchange that ends the phase.
 struct SharedScratch {
   SharedScratch(const ModelShape& shape, int blocks);
   void poison();  // everything to NaN / -1
@@ -70,14 +73,14 @@ struct SharedScratch {
   std::vector<float> qkv;          // [qkv_width]: q, k, v as projected, before norm and RoPE
   std::vector<float> partial_max;  // [heads][kMaxSplits], largest score of a split
   std::vector<float> partial_sum;  // [heads][kMaxSplits], sum of exp(score - partial_max)
-  std::vector<float> partial_v;    // [heads][kMaxSplits][head_dim], the same sum weighted with V
-  std::vector<float> act;          // [intermediate], silu(gate) * up
-  std::vector<float> logits;       // [vocab]
-  std::vector<float> hidden;       // [layers][hidden], h after each layer of the last step
-  std::vector<Best> best;          // [blocks]
+  std::vector<float> partial_v;  // [heads][kMaxSplits][head_dim], sum of exp(score - partial_max) V
+  std::vector<float> act;        // [intermediate], silu(gate) * up
+  std::vector<float> logits;     // [vocab]
+  std::vector<float> hidden;     // [layers][hidden], h after each layer of the last step
+  std::vector<Best> best;        // [blocks]
 };
 
-// What a CUDA block would hold in shared memory.
+// Scratch of one block, which a CUDA block would hold in shared memory.
 struct BlockScratch {
   BlockScratch(const ModelShape& shape, int blocks);
   void poison();
@@ -88,13 +91,10 @@ struct BlockScratch {
   std::vector<float> k;       // [head_dim]
   std::vector<float> v_sums;  // [head_dim], one query head's running numerators
   std::vector<float> scores;  // [kScoreTile]
-  std::vector<float> rows;    // results of the block's own rows; gate's and up's side by side
-  // What planted faults keep of the step before; empty without them.
-  std::vector<float> late;
-  std::optional<Best> early;
+  std::vector<float> rows;    // results of the block's own rows; those of up follow those of gate
 };
 
-// Positions whose scores are held at once.
+// Positions whose scores a block holds at once.
 inline constexpr int kScoreTile = 64;
 
 }  // namespace mkbench::host_twin

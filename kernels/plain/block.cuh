@@ -4,21 +4,23 @@
 #include "kernels/partition.h"
 #include "kernels/plain/params.h"
 #include "kernels/ptx.cuh"
-#include "references/fault_kind.h"
 
 namespace mkbench::plain {
 
 inline constexpr int kWarps = 16;
-inline constexpr int kThreads =
-    kWarps * 32;  // 512 threads leave 128 registers each: a phase's weights fit
+// 512 threads leave 128 registers each, which hold a phase's weights.
+inline constexpr int kThreads = kWarps * 32;
 
-// The maximum of no attention scores: finite, so that differences of maxima stay so.
+// The maximum of an empty set of attention scores: finite, so that differences of maxima stay
+// finite.
 inline constexpr float kNoScore = -1e30f;
 
 MKBENCH_HD constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int max_of(int a, int b) { return a > b ? a : b; }
 
-// S names a shape that is compiled in (kernel.cu); these are its dimensions.
+// S names an instance of the kernel (kernel.cu) and carries its shape. All that depends on the
+// instance takes S, so fault_instance.cu can specialise single functions for an instance of its
+// own.
 template <typename S>
 struct Dims {
   static constexpr ModelShape kShape = S::kShape;
@@ -37,39 +39,27 @@ struct Dims {
   static_assert(kHidden % 8 == 0 && kIntermediate % 16 == 0, "rows are read 16 bytes at a time");
 };
 
-// Whether the phases of S carry `fault`. Never in the instances that ship, whose code does not know
-// of it; fault_instance.cu has one that asks at run time.
-template <typename S>
-__device__ __forceinline__ bool planted(PlantedFault fault) {
-  if constexpr (requires { S::planted(fault); }) {
-    return S::planted(fault);
-  } else {
-    return false;
-  }
-}
-
 // Static shared memory of a block. The phases use it one after the other.
 template <typename S>
 struct Shared {
-  using Shape = S;
   using D = Dims<S>;
-  float4
-      activations[D::kActivations / 4];  // fp32 vector of the running phase, see activation_index()
-  float4 numerators[kWarps][D::kGroup][D::kHeadDim / 4];  // attention, one partial a warp
+  // The fp32 vector of the running phase, in the order of activation_index().
+  float4 activations[D::kActivations / 4];
+  float4 numerators[kWarps][D::kGroup][D::kHeadDim / 4];  // attention: one partial a warp
   float maxima[kWarps][D::kGroup], sums[kWarps][D::kGroup];
   float4 query[D::kGroup][D::kHeadDim / 4];              // after QK-norm, RoPE and scale
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
-  float row_sums[96];         // dot products of a tile's rows (and K segments)
-  float square_sums[kWarps];  // RMSNorm
+  float row_sums[96];         // dot products of a tile's rows, one a segment of a row
+  float square_sums[kWarps];  // RMSNorm: one sum a warp
   unsigned long long best[kWarps];
   int token;
   int wait_ok;
-  unsigned expected;  // thread 0's, see GridExchange
+  unsigned expected;  // arrivals so far, used by thread 0 only (GridExchange)
 };
 
-// Who a thread is. Each phase asks anew through an opaque copy, or the compiler computes every
-// phase's addresses ahead of the layer loop and spills the registers that a phase keeps its weights
-// in (420 bytes a thread on sm_90a).
+// A thread's place in its block. Each phase calls this_thread() anew, whose empty asm hides the
+// index from the compiler. Otherwise the compiler computes every phase's addresses ahead of the
+// layer loop and spills registers that hold a phase's weights (420 bytes a thread on sm_90a).
 struct Thread {
   int index, lane, warp;
 };
@@ -87,15 +77,15 @@ __device__ __forceinline__ float high_bf16(unsigned pair) {
 __device__ __forceinline__ float widen(unsigned short bits) {
   return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
-// Round to nearest even; values here are finite or NaN by fault, and NaN must stay NaN.
+// fp32 to bf16 bits, rounded to nearest even. A NaN stays a NaN.
 __device__ __forceinline__ unsigned narrow(float x) {
   const unsigned u = __float_as_uint(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return (u >> 16) | 0x40u;
   return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
-// Positions that a step attends to: all rows and its own. The planted fault drops the newest, but
-// never the only one.
+// Positions that a step attends to: all rows before it and its own. context_bias is 0 outside of
+// tests; -1 drops the newest row, but never the only one.
 __device__ __forceinline__ int attended_positions(const LaunchParams& p, int position) {
   return max(1, position + 1 + p.context_bias);
 }
@@ -106,17 +96,17 @@ __device__ __forceinline__ float warp_sum(float x) {
   return x;
 }
 
-// Where element e of a vector of `size` elements lies in Shared::activations, in floats. A lane
-// multiplies 8 neighbouring weights; two planes of 4 let a warp read its activations without bank
-// conflicts.
+// Where element e of a vector of `size` elements lies in Shared::activations, counted in floats. A
+// lane multiplies 8 neighbouring weights; the elements lie in two planes, 4 of each 8 in either, so
+// that a warp reads its activations without bank conflicts.
 __device__ __forceinline__ int activation_index(int e, int size) {
   return ((e >> 2) & 1) * (size / 2) + (e >> 3) * 4 + (e & 3);
 }
 
 // Loads a vector, multiplies it by the RMSNorm weight and leaves it in Shared::activations. The
 // caller multiplies its dot products by the returned 1 / rms: normalising afterwards takes the
-// reduction off the critical path. load(e): element e as fp32. The same bits in every block: each
-// sums in the same order.
+// reduction off the critical path. load(e) returns element e as fp32. Every block sums in the same
+// order, so all blocks get the same bits.
 template <typename S, typename Load>
 __device__ __forceinline__ float block_rms_norm(Thread me, Shared<S>& s,
                                                 const unsigned short* weight, float eps,

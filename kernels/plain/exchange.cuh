@@ -1,6 +1,7 @@
-// The exchange between phases: one counter that only grows. A block arrives when its results are
-// written and waits until all blocks of the phase before have arrived. Counting up, never
-// resetting, is what makes a lost or stale arrival impossible.
+// The exchange between phases: one grid-wide counter that only grows. A block arrives when its
+// results are written, and waits until all blocks have arrived after the phase before. The counter
+// is never reset while a launch runs, so no arrival can be lost and no stale count can let a block
+// pass.
 #pragma once
 
 #include "kernels/phase.h"
@@ -8,16 +9,16 @@
 
 namespace mkbench::plain {
 
-// Thread 0's own counter, Shared::expected, holds the arrivals of all phases so far. It wraps and
-// is compared by difference; in shared memory it costs the other threads no register.
+// Thread 0 counts in Shared::expected the arrivals of all phases so far. That count wraps and is
+// compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
   const LaunchParams& p;
 
-  // Called by warp 0 after its stores of the phase's results (all other results of the block must
-  // be ordered before by a block barrier). The release is cumulative: it covers what the other
-  // lanes wrote before the warp barrier.
-  template <typename SharedMemory>
-  __device__ __forceinline__ void warp_arrive(SharedMemory& s) const {
+  // Warp 0 calls this after its stores of the phase's results; a block barrier must stand between
+  // other warps' results and this call. The release is cumulative: it covers what the other lanes
+  // wrote before the warp barrier.
+  template <typename S>
+  __device__ __forceinline__ void warp_arrive(Shared<S>& s) const {
     __syncwarp();
     if (threadIdx.x == 0) {
       s.expected += gridDim.x;
@@ -25,9 +26,9 @@ struct GridExchange {
     }
   }
 
-  // Called by the block. False when the launch must end: a wait ran out here or elsewhere.
-  template <typename SharedMemory>
-  __device__ __forceinline__ bool block_wait(SharedMemory& s, Phase phase, int layer,
+  // The block calls this. False when the launch must end: a wait ran out in this block or another.
+  template <typename S>
+  __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
     if (threadIdx.x == 0) s.wait_ok = poll(p, s.expected, phase, layer, position);
     __syncthreads();
@@ -41,14 +42,14 @@ struct GridExchange {
     return poll_bounded(p, expected, phase, layer, position);
   }
 
-  // Static, so that no frame is needed to hand the object over: a frame would be local memory on
-  // the critical path.
+  // The functions below are static, because handing over `this` would need a stack frame, which is
+  // local memory on the critical path.
   static __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
     return static_cast<int>(seen - expected) >= 0;
   }
 
-  // Looks at clock and abort word every 256 polls only: a poll is an L2 round trip, the timer read
-  // would double it.
+  // Reads timer and abort word every 256 polls only: a poll is an L2 round trip, and reading the
+  // timer each time would double it.
   static __device__ __forceinline__ int poll_bounded(const LaunchParams& p, unsigned expected,
                                                      Phase phase, int layer, int position) {
     const unsigned long long start = ptx::global_ns();
@@ -64,8 +65,8 @@ struct GridExchange {
     }
   }
 
-  // The first block to run out writes the fault word; all leave by a clean return, so the context
-  // stays usable.
+  // The first block whose wait runs out writes the status. All blocks then return in order instead
+  // of trapping, so the CUDA context stays usable.
   static __device__ __forceinline__ void raise(const LaunchParams& p, unsigned expected,
                                                Phase phase, int layer, int position) {
     if (atomicCAS(p.abort, 0u, 1u) != 0) return;

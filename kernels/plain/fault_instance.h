@@ -1,10 +1,10 @@
-// Host's view of the device translation unit with fault hooks.
+// What the host sees of fault_instance.cu.
 #pragma once
 
 namespace mkbench::plain {
 
 const void* faulty_kernel();
-// A device variable of type int that holds the PlantedFault.
+// The device variable of type int that holds the PlantedFault.
 const void* planted_fault_symbol();
 
 }  // namespace mkbench::plain

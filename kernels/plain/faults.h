@@ -1,5 +1,5 @@
-// plain with faults planted inside its kernel: an instance of its own, which nothing that ships
-// runs. For the fault corpus.
+// plain with faults planted inside its kernel, for the fault corpus. The kernel is an instance of
+// its own (fault_instance.cu), which no other engine runs.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,13 @@
 
 namespace mkbench::plain {
 
-// Whether the kernel has a hook for `fault`; others it takes from weights, tables and parameters.
+// Whether `fault` is planted inside the kernel. Other faults are planted in weights, tables and
+// launch parameters, with the kernel that ships.
 bool has_hook(PlantedFault fault);
 
-// make_plain() with options.fault in the kernel. One such engine at a time in a process: the fault
-// is a variable of the device code. Tiny's layer shape only. Throws what make_plain() throws, and
-// Error(kBadInput) for a fault without a hook or another shape.
+// make_plain() with options.fault in the kernel. A process may hold one such engine at a time,
+// because the fault is a variable of the device code. Only Tiny's layer shape is compiled. Throws
+// what make_plain() throws, and Error(kBadInput) for another shape or a fault without has_hook().
 std::unique_ptr<Engine> make_plain_with_hook(const ModelWeights& weights, PlainOptions options);
 
 }  // namespace mkbench::plain

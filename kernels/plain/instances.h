@@ -1,11 +1,12 @@
-// Host's view of the device translation unit.
+// What the host sees of kernel.cu, the device translation unit.
 #pragma once
 
 #include "references/qwen3.h"
 
 namespace mkbench::plain {
 
-// The kernel compiled for a layer shape (layers and vocabulary are run-time values), or null.
+// The kernel compiled for a layer shape, or null. The numbers of layers and of vocabulary rows are
+// run-time values.
 const void* kernel_for(const ModelShape& shape);
 int threads_per_block();
 

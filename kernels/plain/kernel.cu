@@ -1,5 +1,5 @@
-// Device translation unit: the instances of the plain megakernel, and the map from a model's shape
-// to its instance.
+// The device translation unit of the plain megakernel: its instances, and which of them a model's
+// shape takes.
 #include "kernels/plain/kernel.cuh"
 
 namespace mkbench::plain {

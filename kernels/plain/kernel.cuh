@@ -1,5 +1,5 @@
-// The plain megakernel: a token is embed, layers of five phases, LM head and argmax; the kernel is
-// their table of contents.
+// The plain megakernel: a table of contents. A token is embedding, layers of five phases each, LM
+// head and argmax; each phase has a file of its own.
 #pragma once
 
 #include "kernels/plain/phases/attention.cuh"
@@ -11,6 +11,7 @@
 
 namespace mkbench::plain {
 
+// False when the launch must end: a wait ran out, or a logit was NaN.
 template <typename S>
 __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
                                             const GridExchange& x, int step) {

@@ -1,4 +1,5 @@
-// A tile of a matrix-vector product: the block's rows in registers before the activations exist.
+// A tile of a matrix-vector product: the block loads its weight rows into registers before the
+// activations exist.
 #pragma once
 
 #include "kernels/plain/block.cuh"
@@ -6,12 +7,12 @@
 namespace mkbench::plain {
 
 // kTileRows rows of kCols bf16 weights, each row cut in kSplit segments; a warp holds kTileRows *
-// kSplit / kWarps segments. load() is called before the wait of its phase, so that the weights
-// travel while the exchange settles.
+// kSplit / kWarps segments. A phase calls load() before its wait, so that the weights are under way
+// while the exchange completes.
 template <int kCols, int kSplit, int kTileRows>
 struct TileMatvec {
   static constexpr int kGroups = kWarps / kSplit;
-  static constexpr int kRows = kTileRows / kGroups;  // rows a warp holds a segment of
+  static constexpr int kRows = kTileRows / kGroups;  // rows of which a warp holds a segment
   static constexpr int kSegment = kCols / kSplit;
   static constexpr int kChunks = ceil_div(kSegment, 256);  // 32 lanes x 8 weights
   static_assert(kTileRows % kGroups == 0 && kSegment % 8 == 0 && kCols % kSplit == 0);
@@ -26,7 +27,7 @@ struct TileMatvec {
     return kSegment % 256 == 0 || chunk * 256 + me.lane * 8 < kSegment;
   }
 
-  // row(t): first weight of tile row t, or null when the block has no such row.
+  // row(t) returns the first weight of tile row t, or null when the block has no such row.
   template <typename Row>
   __device__ __forceinline__ void load(Row row) {
 #pragma unroll
@@ -41,9 +42,9 @@ struct TileMatvec {
     }
   }
 
-  // Dot products with the fp32 vector in `activations` (kCols elements, activation_index() order),
-  // fp32 FMA; result of (tile row t, segment g) goes to row_sums[t * kSplit + g]. The caller
-  // synchronises.
+  // Dot products by fp32 FMA with the vector in `activations` (kCols fp32 elements, in the order of
+  // activation_index()). The result of tile row t, segment g goes to row_sums[t * kSplit + g]; the
+  // caller must synchronise the block before reading it.
   __device__ __forceinline__ void dot(const float4* activations, float* row_sums) const {
     float sums[kRows] = {};
 #pragma unroll
@@ -73,12 +74,13 @@ struct TileMatvec {
   }
 };
 
-// Runs a phase's work units (rows, or pairs of rows) through tiles of kTileUnits: the first is
-// loaded already; more follow only where the grid is smaller than the shapes were tiled for.
-// row(first, t): first weight of tile row t of the tile that starts at unit `first`, or null.
-// finish(first, count): warp 0 turns row_sums into the results of units [first, first + count).
-template <int kTileUnits, typename Tile, typename SharedMemory, typename Row, typename Finish>
-__device__ __forceinline__ void block_matvec(SharedMemory& s, Tile& tile, int units, Row row,
+// Runs a phase's work units (rows, or pairs of rows) through tiles of kTileUnits. The caller has
+// loaded the first tile; more follow only where the grid has fewer blocks than the tiles were made
+// for. row(first, t) returns the first weight of tile row t of the tile that starts at unit
+// `first`, or null. In finish(first, count) warp 0 turns row_sums into the results of units [first,
+// first + count).
+template <int kTileUnits, typename S, typename Tile, typename Row, typename Finish>
+__device__ __forceinline__ void block_matvec(Shared<S>& s, Tile& tile, int units, Row row,
                                              Finish finish) {
 #pragma unroll 1
   for (int first = 0;; first += kTileUnits) {

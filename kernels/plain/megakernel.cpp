@@ -19,9 +19,10 @@ using plain::ScratchSizes;
 
 const std::string kPrefix = "plain megakernel";
 
-// Of one wait; the longest phase takes well under a millisecond.
+// Upper bound for a single wait; the longest phase takes well under a millisecond.
 constexpr double kSpinLimitMs = 2000;
-// Where memory is told before the GPU is known: no GPU has more multiprocessors.
+// The grid size assumed by plain_device_bytes(), which does not ask the GPU. No GPU has more
+// multiprocessors.
 constexpr int kMostBlocks = 256;
 
 void check_layer_shape(const ModelShape& shape) {
@@ -31,7 +32,7 @@ void check_layer_shape(const ModelShape& shape) {
                                         " add the shape to kernels/plain/kernel.cu and rebuild");
 }
 
-// One block a multiprocessor unless a test asks for fewer.
+// One block a multiprocessor, or what a test sets.
 LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options) {
   int multiprocessors = 0;
   MKBENCH_CUDA(

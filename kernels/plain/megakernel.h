@@ -15,25 +15,23 @@ struct PlainOptions {
   int max_context = 4096;   // positions of KV cache to allocate
   int blocks = 0;           // grid size; 0 = one block per multiprocessor
   double spin_scale = 1.0;  // multiplies the bound of every wait (sanitizers, debuggers)
-  int stall_block =
-      -1;  // test hook: this block never arrives at one exchange (the watchdog must see it)
+  int stall_block = -1;     // for tests of the watchdog: this block never arrives at an exchange
   PlantedFault fault = PlantedFault::kNone;
-  // Another instance of the kernel for these weights' shape (one with fault hooks); null: the one
-  // that ships.
+  // The instance of the kernel to launch, which must be compiled for these weights' shape (faults.h
+  // has one); null for the instance that ships.
   const void* kernel = nullptr;
 };
 
-// Bytes of device memory that make_plain() will take.
+// Bytes of device memory that make_plain() allocates.
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options);
 
-// The architectures that this binary holds code for, e.g. "80 86 89 90a 100a 120a" (from the
-// build).
+// The architectures that this binary was built for, e.g. "80 86 89 90a 100a 120a".
 std::string plain_architectures();
 
-// Uploads the weights. Throws Error(kUnsupportedDevice) without a GPU that this binary has code for
-// or when the grid cannot be co-resident, Error(kBadInput) listing every differing dimension when
-// the shape is not compiled in, Error(kEnvUnfit) when memory does not suffice, Error(kCuda); and
-// Error(kHang) from decode()/prefill().
+// Uploads the weights. Throws Error(kUnsupportedDevice) when there is no GPU that this binary has
+// code for or the grid cannot be co-resident, Error(kBadInput) with every differing dimension when
+// the shape is not compiled in, Error(kEnvUnfit) when memory does not suffice, and Error(kCuda).
+// decode() and prefill() throw Error(kHang) when a wait runs out.
 std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptions& options = {});
 
 }  // namespace mkbench

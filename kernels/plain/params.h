@@ -1,4 +1,4 @@
-// What one launch of the plain megakernel is given. Shared by host and device.
+// Arguments of one launch of the plain megakernel. Shared by host and device.
 #pragma once
 
 #include "kernels/fault.h"
@@ -6,7 +6,7 @@
 
 namespace mkbench::plain {
 
-// All pointers are device memory, but for `status`. bf16 values travel as 16 raw bits.
+// All pointers are device memory, except `status` (host-mapped). bf16 values are 16 raw bits.
 struct LaunchParams {
   const unsigned short* layers;      // slabs of LayerLayout::stride elements
   const unsigned short* embed;       // (vocab, hidden)
@@ -24,16 +24,15 @@ struct LaunchParams {
   float* swiglu;             // (intermediate)
   unsigned long long* best;  // (gridDim.x) best logit and lowest index of each block's rows
 
-  const int*
-      inputs;     // (input_count) ids of the first steps; later steps take the step before's output
-  int* outputs;   // (steps - first_output)
-  float* logits;  // null or (steps - first_output, vocab)
-  float* hidden;  // null or (layers, hidden) of the last step
+  const int* inputs;  // (input_count) ids of the first steps; a later step embeds the last output
+  int* outputs;       // (steps - first_output)
+  float* logits;      // null or (steps - first_output, vocab)
+  float* hidden;      // null or (layers, hidden) of the last step
   unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
-  unsigned long long* cycles;    // (2) block 0's clock at start and end
+  unsigned long long* cycles;    // (2) clock of block 0's multiprocessor at start and end
 
   unsigned* arrivals;  // exchange counter, 0 at launch
-  unsigned* abort;     // 0 at launch; 1 tells every wait to give up
+  unsigned* abort;     // 0 at launch; 1 makes every wait give up
   KernelStatus* status;
 
   int layer_count;
@@ -42,9 +41,9 @@ struct LaunchParams {
   int position;  // KV rows before the first step
   int steps;
   int input_count;
-  int first_output;  // steps before it run without the LM head (prefill)
-  int context_bias;  // 0; -1 plants the fault "newest row dropped", 1 "a row too many"
-  int stall_block;   // -1; a block that never arrives (test of the watchdog)
+  int first_output;  // steps before this one run without the LM head (prefill)
+  int context_bias;  // added to the attended positions; other than 0 in tests only
+  int stall_block;   // a block that never arrives, in tests of the watchdog; otherwise -1
   float eps;
   unsigned long long spin_limit_ns;
 };

@@ -1,4 +1,4 @@
-// Device memory through which the phases of a launch hand results to each other.
+// Device memory for what one phase of a launch writes and a later one reads.
 #pragma once
 
 #include "kernels/device_buffer.h"
@@ -7,7 +7,7 @@
 
 namespace mkbench::plain {
 
-// Elements of each array; shapes in LaunchParams.
+// Number of elements of each array; LaunchParams gives the shapes.
 struct ScratchSizes {
   ScratchSizes(const ModelShape& s, int blocks)
       : residual(size(s.hidden)),
@@ -26,7 +26,8 @@ struct ScratchSizes {
   size_t residual, qkv, attention_max, attention_sum, attention_acc, swiglu, best;
 };
 
-// One buffer an array, so that compute-sanitizer sees an index that leaves its array.
+// Each array has a buffer of its own, so that compute-sanitizer reports an index that leaves its
+// array.
 struct Scratch {
   explicit Scratch(const ScratchSizes& n)
       : residual(n.residual),
@@ -36,7 +37,7 @@ struct Scratch {
         attention_acc(n.attention_acc),
         swiglu(n.swiglu),
         best(n.best) {}
-  // All bits set: NaN as fp32, "a logit was NaN" as a best key.
+  // Sets all bits: NaN in an fp32 array, "a logit was NaN" (kNanKey) in `best`.
   void poison() {
     for (DeviceBuffer<float>* b :
          {&residual, &qkv, &attention_max, &attention_sum, &attention_acc, &swiglu}) {

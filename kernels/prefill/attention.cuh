@@ -1,11 +1,11 @@
-// Prefill attention: out = softmax(q K^T / sqrt(head_dim)) V for 64 rows of one head, causal over
-// the KV cache, which holds the chunk's own rows already.
-// Reads  query (rows, q_width) split, scaled to log2 units; K and V rows of the cache (bf16).
-// Writes out (rows, q_width) split.
-//
-// Eight warps: warp w takes rows 16 (w % 4) .. + 15 and half w / 4 of every 64 positions, with a
-// running maximum of its own; the two halves are merged at the end. The next 64 positions travel
-// through registers while these are computed.
+// Prefill attention, causal over the KV cache, which already holds the chunk's own rows.
+//   out = softmax(q K^T / sqrt(head_dim)) V
+// Reads   query (rows, q_width) as two bf16 planes, scaled to log2 units; K and V rows of the cache
+//         (bf16).
+// Writes  out (rows, q_width) as two bf16 planes.
+// A block takes 64 rows of one head with 8 warps: warp w takes the 16 rows from 16 (w % 4) on and
+// half w / 4 of every 64 positions, with a running maximum of its own. The two halves are merged at
+// the end. The next 64 positions are loaded into registers while the current ones are computed.
 #pragma once
 
 #include "kernels/prefill/kv_view.cuh"
@@ -15,22 +15,22 @@ namespace mkbench::prefill {
 
 inline constexpr int kQueryRows = 64;
 inline constexpr int kQueryBytes = kQueryRows * kHeadDim * 2;
-// Two stages of K and V, and the low plane of q: it would spill beside the high one.
+// Two stages of K and V, and the low plane of q, which would spill if both planes lay in registers.
 inline constexpr int kAttentionShared = 2 * 2 * kTileBytes + kQueryBytes;
-inline constexpr float kMasked = -1e30f;  // finite: differences of maxima stay so
+inline constexpr float kMasked = -1e30f;  // finite, so that differences of maxima are finite
 
-// Positions that a row attends to: all up to its own. The planted fault drops the newest, but never
-// the only one.
+// The number of positions that a row attends to: all up to its own. The planted fault
+// (context_bias) drops the newest one, unless it is the only one.
 __device__ __forceinline__ int attended(const AttentionInput& in, int row) {
   return max(1, in.position + row + 1 + in.context_bias);
 }
 
-// A warp's 16 rows: rows g and g + 8 of lane 4g + j.
+// Attention of a warp's 16 rows; lane 4g + j holds parts of rows g and g + 8.
 struct WarpAttention {
-  uint4 query_high[8];       // A operands, 16 dimensions each
-  float maximum[2], sum[2];  // the sum is of this lane's keys alone
-  float numerators[16][4];   // 8 dimensions each
-  int limit[2];              // positions attended to
+  uint4 query_high[8];       // q's high plane: A operands of 16 dimensions each
+  float maximum[2], sum[2];  // of rows g and g + 8; the sum is over this lane's keys only
+  float numerators[16][4];   // accumulators of 8 dimensions each
+  int limit[2];              // number of positions that each row attends to
 
   __device__ __forceinline__ void start(const AttentionInput& in, int head, int first_row,
                                         int lane) {
@@ -60,8 +60,8 @@ struct WarpAttention {
     }
   }
 
-  // Scores against the 32 keys of `tile` from row `key` on; `low`: q's low plane, from the warp's
-  // first row on.
+  // Scores against 32 keys of `tile` from row `key` on. `low` is the address of q's low plane at
+  // the warp's first row.
   __device__ __forceinline__ void score(unsigned low, unsigned tile, int key, int lane,
                                         float (&scores)[4][4]) const {
 #pragma unroll
@@ -92,7 +92,8 @@ struct WarpAttention {
     }
   }
 
-  // Scores become weights relative to the new maximum; `position` is that of the first key.
+  // Turns scores into exponentials relative to the new maximum and rescales the sums so far to it.
+  // `position` is the first key's position.
   __device__ __forceinline__ void weigh(float (&scores)[4][4], int position, int lane) {
     float rescale[2];
 #pragma unroll
@@ -116,7 +117,8 @@ struct WarpAttention {
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          // A row without keys so far has kMasked as its maximum: weigh by select.
+          // A row without keys so far has kMasked as its maximum, so a masked score minus the
+          // maximum would be 0: a select gives it the weight 0.
           float& x = scores[i][2 * r + e];
           x = x == kMasked ? 0.0f : ptx::exp2_approx(x - top);
           sum[r] += x;
@@ -130,7 +132,7 @@ struct WarpAttention {
     }
   }
 
-  // numerators += weights * V: two neighbouring score tiles are one A operand.
+  // numerators += weights * V. Two neighbouring tiles of scores make one A operand.
   __device__ __forceinline__ void add_values(unsigned tile, int key, int lane,
                                              const float (&weights)[4][4]) {
 #pragma unroll
@@ -153,7 +155,7 @@ struct WarpAttention {
     }
   }
 
-  // Sums of all the lanes of a row.
+  // Adds the sums of a row's four lanes.
   __device__ __forceinline__ void finish_sums() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -163,8 +165,9 @@ struct WarpAttention {
   }
 };
 
-// The second half's warps hand their softmax to those of the first; `shared` holds 68 values of
-// each of 128 threads.
+// The warps of the second half of positions (`gives`) hand their maxima, sums and numerators to
+// those of the first half, which merge and normalise. `shared` holds 68 values of each of 128
+// threads.
 __device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, bool gives) {
   float* slot = shared + threadIdx.x % 128;
   if (gives) {
@@ -195,7 +198,7 @@ __device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, 
   }
 }
 
-// The low plane of the block's queries; rows past the end repeat the last one.
+// Loads the low plane of the block's queries. Rows past the end repeat the last one.
 __device__ __forceinline__ void block_load_query(const AttentionInput& in, int head, int first_row,
                                                  char* tile) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -216,7 +219,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
   const int block_row = static_cast<int>(blockIdx.x) * kQueryRows;
   const int first_row = block_row + warp % 4 * 16;
   const int half = warp / 4 * kHalfKeys;
-  // Where the block's and this warp's last rows end.
+  // Number of positions that the block's last row and this warp's last row attend to.
   const int end = attended(in, min(block_row + kQueryRows, in.rows) - 1);
   const int warp_end = attended(in, min(first_row + 16, in.rows) - 1);
   char* low_query = shared + 4 * kTileBytes;
@@ -232,7 +235,8 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
   state.start(in, head, first_row, lane);
   __syncthreads();
 
-  // Every 8 rows of the tile are permuted alike, so that a warp's rows are a tile of their own.
+  // Every 8 rows of the tile are permuted in the same way, so a warp's 16 rows can be addressed as
+  // a tile of their own.
   const unsigned low = ptx::shared_address(low_query + warp % 4 * (16 * kHeadDim * 2));
   const int stages = (end + kTileKeys - 1) / kTileKeys;
 #pragma unroll 1

@@ -11,7 +11,7 @@ void allow_shared_memory() {
       gemm_kernel<Tile, Finish>, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
 }
 
-// Blocks that share weights are neighbours, so that L2 serves all but the first of them.
+// Blocks that read the same weights are neighbours, so that all but the first find them in L2.
 template <class Tile, class Finish>
 void launch(const GemmInput& in, int columns, const Finish& finish) {
   const dim3 grid(static_cast<unsigned>((in.rows + Tile::kRows - 1) / Tile::kRows),

@@ -1,9 +1,10 @@
-// out = a * weights^T on the tensor cores: a (rows, depth) fp32 as two bf16 planes, weights
-// (columns, depth) bf16 row-major, fp32 sums. Every element is summed in one fixed order, whatever
-// the number of rows.
-//
-// A block computes a tile of rows x columns and walks along the depth in steps that travel through
-// a ring of shared-memory stages; each weight that a warp takes from there meets both planes.
+// Matrix product on the tensor cores, with fp32 sums.
+//   out = a weights^T
+// Reads   a (rows, depth) fp32 as two bf16 planes; weights (columns, depth) bf16 row-major.
+// Writes  what the Finish type makes of out (rows, columns): StoreRows, AddRows, SwiGluRows.
+// A block computes a tile of rows x columns and walks along the depth in stages, which are loaded
+// into a ring in shared memory; a warp multiplies each weight that it loads from there with both
+// planes. Every element is summed in one fixed order, whatever the number of rows.
 #pragma once
 
 #include "kernels/prefill/inputs.h"
@@ -12,16 +13,16 @@
 
 namespace mkbench::prefill {
 
-// A block's tile: kRows x kColumns, kDepth deep a stage. Each warp computes kWarpRows x
-// kWarpColumns; with kGroups = 2 two sets of warps share the depth and add their sums at the end,
-// which doubles the warps where the grid is too small to fill the GPU.
+// A block's tile: kRows x kColumns, in stages that are kDepth deep. Each warp computes kWarpRows x
+// kWarpColumns. With kGroups = 2, two sets of warps take half of each stage's depth and add their
+// sums at the end, which doubles the warps where the grid is too small to fill the GPU.
 template <int kRows_, int kColumns_, int kDepth_, int kWarpRows_, int kWarpColumns_, int kGroups_,
           int kStages_, int kBlocks_>
 struct GemmTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;
   static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr int kGroups = kGroups_, kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // resident on a multiprocessor, at least
+  static constexpr int kBlocks = kBlocks_;  // at least so many resident on a multiprocessor
   static constexpr int kAcross = kColumns / kWarpColumns;
   static constexpr int kGroupWarps = kRows / kWarpRows * kAcross;
   static constexpr int kThreads = 32 * kGroupWarps * kGroups;
@@ -31,7 +32,7 @@ struct GemmTile {
   static constexpr int kStageBytes = 2 * kPlaneBytes + kColumns * kDepth * 2;
   static constexpr int kSharedBytes = kStages * kStageBytes;
   static constexpr int kTilesDown = kWarpRows / 16, kTilesAcross = kWarpColumns / 8;
-  static constexpr int kRowCopies = kRows * kChunks / kThreads;  // of a thread, stage and plane
+  static constexpr int kRowCopies = kRows * kChunks / kThreads;  // a thread's, by stage and plane
   static constexpr int kColumnCopies = kColumns * kChunks / kThreads;
   static_assert(kRows * kChunks % kThreads == 0 && kColumns * kChunks % kThreads == 0);
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0 && kDepth % (16 * kGroups) == 0);
@@ -40,11 +41,12 @@ struct GemmTile {
 
 // 64 x 128: QKV (256 blocks for 512 rows of Qwen3-0.6B) and gate/up (384).
 using WideTile = GemmTile<64, 128, 32, 32, 64, 1, 4, 3>;
-// 64 x 64: the O- and down-projection have only `hidden` columns (128 blocks).
+// 64 x 64: the O- and down-projection, which have only `hidden` columns (128 blocks).
 using NarrowTile = GemmTile<64, 64, 64, 32, 32, 2, 4, 1>;
 
-// What becomes of two neighbouring results of a row, and which row of the weights makes column n.
-struct StoreRows {  // to (rows, width) fp32
+// The Finish types. finish() takes two neighbouring results of a row (with kPaired, two of gate and
+// two of up); weight_row(n) is the row of the weights that makes column n.
+struct StoreRows {  // stores to out (rows, width) fp32
   static constexpr bool kPaired = false;
   float* out;
   int width;
@@ -54,7 +56,7 @@ struct StoreRows {  // to (rows, width) fp32
   }
 };
 
-struct AddRows {  // onto (rows, width) fp32; each element belongs to one thread
+struct AddRows {  // adds to residual (rows, width) fp32; one thread owns each element
   static constexpr bool kPaired = false;
   float* residual;
   int width;
@@ -65,7 +67,7 @@ struct AddRows {  // onto (rows, width) fp32; each element belongs to one thread
   }
 };
 
-struct SwiGluRows {  // silu(gate) * up to (rows, units), split
+struct SwiGluRows {  // stores silu(gate) * up to out (rows, units), as two bf16 planes
   static constexpr bool kPaired = true;
   SplitRows out;
   int units;
@@ -76,12 +78,13 @@ struct SwiGluRows {  // silu(gate) * up to (rows, units), split
   }
 };
 
-// Fills stages. Rows past the end repeat the last one: their sums are not used.
+// A thread's copies into the stages. Rows past the end repeat the last one; their sums are not
+// used.
 template <class Tile>
 struct GemmLoader {
   const unsigned short *high, *low, *weights;
-  int row_offset[Tile::kRowCopies], column_offset[Tile::kColumnCopies];  // elements, at depth 0
-  unsigned row_target[Tile::kRowCopies], column_target[Tile::kColumnCopies];  // in a stage
+  int row_offset[Tile::kRowCopies], column_offset[Tile::kColumnCopies];       // sources, at depth 0
+  unsigned row_target[Tile::kRowCopies], column_target[Tile::kColumnCopies];  // bytes in a stage
 
   template <class Finish>
   __device__ __forceinline__ GemmLoader(const GemmInput& in, const Finish& finish, int first_row,
@@ -120,7 +123,7 @@ struct GemmLoader {
 // A warp's sums and its place in the block.
 template <class Tile>
 struct GemmWarp {
-  int lane, group, row, column;  // first row and column inside the tile
+  int lane, group, row, column;  // row, column: the warp's first ones inside the tile
   float sums[Tile::kTilesDown][Tile::kTilesAcross][4];
 
   __device__ __forceinline__ explicit GemmWarp(int thread) {
@@ -168,7 +171,7 @@ struct GemmWarp {
     }
   }
 
-  // Adds the sums of the second group to those of the first, through shared memory.
+  // Adds the second group's sums to the first group's, through shared memory.
   __device__ __forceinline__ void join_groups(float* shared, int thread) {
     constexpr int kGroupThreads = 32 * Tile::kGroupWarps;
     float* mine = shared + thread % kGroupThreads;
@@ -213,14 +216,14 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       loader.load(base + static_cast<unsigned>(stage % Tile::kStages * Tile::kStageBytes),
                   stage * Tile::kDepth);
     }
-    ptx::commit_copies();  // an empty group keeps the count
+    ptx::commit_copies();  // also without a stage: wait_copies() below counts groups
   };
 #pragma unroll
   for (int stage = 0; stage < Tile::kStages - 1; ++stage) load(stage);
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
     ptx::wait_copies<Tile::kStages - 2>();
-    __syncthreads();  // the stage is there for all, and the one before it is free
+    __syncthreads();  // all threads' copies of this stage are visible; the stage before is free
     load(stage + Tile::kStages - 1);
     warp.multiply(base + static_cast<unsigned>(stage % Tile::kStages * Tile::kStageBytes));
   }

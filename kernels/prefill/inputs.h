@@ -1,4 +1,4 @@
-// What the prefill kernels are given. Shared by host and device.
+// The arguments of the prefill kernels. Shared by host and device.
 #pragma once
 
 #include "kernels/weight_layout.h"
@@ -11,7 +11,7 @@ struct SplitRows {
   unsigned short* low;
 };
 
-// KV cache of the plain megakernel, bf16: (layers, kv_heads, max_context, head_dim) each.
+// KV cache of the plain megakernel: K and V, each (layers, kv_heads, max_context, head_dim) bf16.
 struct PlainKv {
   unsigned short* k;
   unsigned short* v;
@@ -19,10 +19,11 @@ struct PlainKv {
   int max_context;
 };
 
-// KV cache of the ring megakernel: (layers, kv_heads) of ring::kv_head_bytes(max_context).
+// KV cache of the ring megakernel: (layers, kv_heads) pieces of ring::kv_head_bytes(max_context)
+// bytes.
 struct RingKv {
   char* kv;
-  float* key_maxima;  // null, or (layers, kv_heads): raised to the largest |k| of the new rows
+  float* key_maxima;  // null, or (layers, kv_heads): raised to new rows' largest |k|
   int kv_heads;
   int max_context;
 };
@@ -39,16 +40,16 @@ struct HeadsInput {
   const unsigned short* q_norm;  // (head_dim)
   const unsigned short* k_norm;  // (head_dim)
   const RopePair* rope;          // (.., head_dim / 2), from the first row's position on
-  SplitRows query;               // (rows, q_width), out: scaled, log2 units
+  SplitRows query;               // output (rows, q_width), scaled to log2 units
   int rows, heads, kv_heads;
-  int layer, position;  // of the first row
+  int layer, position;  // position: the first row's
   float eps;
 };
 
 struct AttentionInput {
   SplitRows query, out;  // (rows, q_width)
   int rows, heads, kv_heads;
-  int layer, position;  // of the first row
+  int layer, position;  // position: the first row's
   int context_bias;     // 0; -1 and 1 plant the faults "newest row dropped", "one row too many"
 };
 

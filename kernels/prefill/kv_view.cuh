@@ -1,5 +1,6 @@
-// The two KV layouts behind one face: storing a row's elements, and bringing 64 positions of one
-// head into a tile of shared memory, (64, head_dim) row-major in chunk_offset<16>() order.
+// One interface to the two KV layouts, plain's and ring's: store_pair() writes elements of a row,
+// load_share() and store_share() bring 64 positions of one head into a tile of shared memory,
+// (64, head_dim) row-major in chunk_offset<16>() order.
 #pragma once
 
 #include "kernels/prefill/inputs.h"
@@ -16,7 +17,7 @@ inline constexpr int kTileThreads = 256;
 
 enum class KvKind : int { kKey, kValue };
 
-// One thread's share of a tile while it travels.
+// A thread's share of a tile, in registers between load and store.
 struct TileShare {
   uint4 piece[4];
 };
@@ -32,15 +33,14 @@ __device__ __forceinline__ unsigned short* row_of(const PlainKv& kv, int layer, 
   return cache + (slab * kv.max_context + position) * kHeadDim;
 }
 
-// Elements d and d + 1, d even.
+// Stores elements d and d + 1, d even.
 template <KvKind kKind>
 __device__ __forceinline__ void store_pair(const PlainKv& kv, int layer, int head, int position,
                                            int d, unsigned pair) {
   *reinterpret_cast<unsigned*>(row_of<kKind>(kv, layer, head, position) + d) = pair;
 }
 
-// Positions from `end` on are never read; they become zeros, so that poison cannot leak through a
-// zero weight.
+// Positions from `end` on are not read but become zeros: a NaN there would survive a zero weight.
 template <KvKind kKind>
 __device__ __forceinline__ TileShare load_share(const PlainKv& kv, int layer, int head, int first,
                                                 int end, int thread) {
@@ -68,8 +68,9 @@ __device__ __forceinline__ void store_share(const PlainKv&, char* tile, int thre
 }
 
 // --- ring: half tiles of 32 neighbouring positions, in pieces of 16 bytes, see ring::half_index().
-// The four words of a piece of K that begins with (row, d) are the pairs (row, d), (row + 8, d),
-// (row, d + 2), (row + 8, d + 2); of V, rows row + 8 w and row + 8 w + 1 of dimension d.
+// A piece of K that begins with (row, d) has four words: dimensions d and d + 1 of row and of
+// row + 8, then d + 2 and d + 3 of row and of row + 8. Word w of a piece of V that begins with
+// (row, d) is dimension d of rows row + 8 w and row + 8 w + 1.
 
 inline constexpr int kHalfKeys = ring::kHalfTileRows;
 static_assert(kTileKeys == 2 * kHalfKeys && kHeadDim == ring::kHeadDim);
@@ -83,7 +84,8 @@ template <KvKind kKind>
 __device__ __forceinline__ void store_pair(const RingKv& kv, int layer, int head, int position,
                                            int d, unsigned pair) {
   char* to = head_of(kv, layer, head) + ring::kv_offset(position, d, static_cast<int>(kKind));
-  if (kKind == KvKind::kKey) {  // neighbouring dimensions of a key are neighbours, of a value not
+  // Neighbouring dimensions lie side by side in K, but not in V.
+  if (kKind == KvKind::kKey) {
     *reinterpret_cast<unsigned*>(to) = pair;
   } else {
     constexpr int kNextDimension = ring::v_offset(0, 1) - ring::v_offset(0, 0);
@@ -93,13 +95,14 @@ __device__ __forceinline__ void store_pair(const RingKv& kv, int layer, int head
   }
 }
 
-// Pieces of a half tile that a thread takes: of V two with neighbouring dimensions.
+// The i-th piece (0 or 1) of a half tile that a thread takes. In V, its two pieces are neighbouring
+// dimensions.
 template <KvKind kKind>
 __device__ __forceinline__ int ring_piece(int thread, int i) {
   return kKind == KvKind::kKey ? i * kTileThreads + thread : thread / 4 * 8 + i * 4 + thread % 4;
 }
 
-// A piece of V holds 8 positions, and some may lie past the end.
+// Zeroes those of a pair's two positions that lie past the end: a piece of V holds 8 positions.
 __device__ __forceinline__ unsigned keep_before(unsigned pair, int position, int end) {
   const unsigned mask = (position < end ? 0xffffu : 0u) | (position + 1 < end ? 0xffff0000u : 0u);
   return pair & mask;
@@ -119,7 +122,7 @@ __device__ __forceinline__ TileShare load_share(const RingKv& kv, int layer, int
       const int piece = ring_piece<kKind>(thread, i);
       uint4 w = make_uint4(0, 0, 0, 0);
       if (start < end) w = *reinterpret_cast<const uint4*>(from + piece * 16);
-      if (kKind == KvKind::kValue) {  // scores of keys past the end are masked where they are used
+      if (kKind == KvKind::kValue) {  // for K, WarpAttention::weigh() masks the scores instead
         const int row = start + ring::half_index(1, 8 * piece).row;
         w.x = keep_before(w.x, row, end), w.y = keep_before(w.y, row + 8, end);
         w.z = keep_before(w.z, row + 16, end), w.w = keep_before(w.w, row + 24, end);
@@ -150,7 +153,7 @@ __device__ __forceinline__ void store_share(const RingKv&, char* tile, int threa
         *reinterpret_cast<uint2*>(tile + element_offset(key, at.d)) = make_uint2(w.x, w.z);
         *reinterpret_cast<uint2*>(tile + element_offset(key + 8, at.d)) = make_uint2(w.y, w.w);
       }
-    } else {  // a holds dimension d, b dimension d + 1, pairs of positions each: transpose 2 x 2
+    } else {  // a is dimension d and b dimension d + 1, in pairs of positions: 2 x 2 transposes
       const ring::HalfIndex at = ring::half_index(1, 8 * ring_piece<kKind>(thread, 0));
       const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll

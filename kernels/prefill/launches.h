@@ -1,13 +1,14 @@
-// Host's view of the device translation units: one function a kernel, asynchronous on the default
-// stream. Shapes are in the kernels' headers.
+// The host's view of the device translation units: one function for each kernel, asynchronous on
+// the default stream. Shapes are in inputs.h and in the kernels' headers.
 #pragma once
 
 #include "kernels/prefill/inputs.h"
 
 namespace mkbench::prefill {
 
-// Load the kernels, or the first prefill would wait for it, and grant them their shared memory, on
-// the current device. Throw Error(kUnsupportedDevice) when there is no code for it, Error(kCuda).
+// These load the kernels on the current device, so that the first prefill does not wait for it, and
+// grant them their shared memory. They throw Error(kUnsupportedDevice) when the binary has no code
+// for the device, Error(kCuda).
 void load_rows();
 void load_gemm();
 void load_attention();
@@ -20,12 +21,12 @@ void finish_heads(const HeadsInput& in, const RingKv& kv);
 void attend_rows(const AttentionInput& in, const PlainKv& kv);
 void attend_rows(const AttentionInput& in, const RingKv& kv);
 
-// out (rows, columns) = a W^T; columns a multiple of 128, depth of 32.
+// out (rows, columns) = a W^T. `columns` must be a multiple of 128, the depth a multiple of 32.
 void multiply_store(const GemmInput& in, int columns, float* out);
-// residual (rows, columns) += a W^T; columns and depth multiples of 64.
+// residual (rows, columns) += a W^T. `columns` and the depth must be multiples of 64.
 void multiply_add(const GemmInput& in, int columns, float* residual);
-// out (rows, units), split = silu(a G^T) * (a U^T), weights = [G; U]; units a multiple of 64, depth
-// of 32.
+// out (rows, units) = silu(a G^T) * (a U^T) as two bf16 planes, where the weights are [G; U]
+// stacked. `units` must be a multiple of 64, the depth a multiple of 32.
 void multiply_swiglu(const GemmInput& in, int units, SplitRows out);
 
 }  // namespace mkbench::prefill

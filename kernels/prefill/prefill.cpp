@@ -28,8 +28,8 @@ void check(const PrefillModel& model, int kv_heads, int max_context, size_t coun
   }
 }
 
-// One chunk through the model. The last layer ends with its KV rows: nobody reads what it would
-// make of them.
+// One chunk of rows through the model; returns the number of launches. The last layer ends with its
+// KV rows, because what follows them in that layer is not used.
 template <class Kv>
 int64_t run_chunk(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
                   std::span<const int32_t> ids, int position) {
@@ -115,12 +115,9 @@ void PrefillScratch::poison() const {
 }
 
 PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, int context_bias) {
-  const auto bits = [](const DeviceBuffer<Bf16>& b) {
-    return reinterpret_cast<const unsigned short*>(b.get());
-  };
   return {.shape = config.shape,
-          .layers = bits(model.layers),
-          .embed = bits(model.embed),
+          .layers = raw_bits(model.layers),
+          .embed = raw_bits(model.embed),
           .rope = model.rope.get(),
           .eps = static_cast<float>(config.rms_norm_eps),
           .context_bias = context_bias};

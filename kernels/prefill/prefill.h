@@ -1,12 +1,13 @@
-// Batched prefill: the KV rows of many prompt ids at once, by tensor-core kernels of our own. What
-// it computes is what a decode step computes (fp32 activations, residual stream and softmax; only
-// the KV cache is bf16), in another order of summation. sm_80 and later.
+// Batched prefill: computes the KV rows of many prompt ids at once, by tensor-core kernels of this
+// project. It computes what decode steps compute (fp32 activations, residual stream and softmax;
+// only the KV cache is bf16), in another order of summation. It needs sm_80 or later.
 //
-// An fp32 activation x goes through the tensor cores as two bf16 values, high = bf16(x) and
-// low = bf16(x - high): 16 bits of mantissa, twice the products. Weights are bf16 already.
+// An fp32 activation x goes through the tensor cores as two bf16 planes, high = bf16(x) and
+// low = bf16(x - high): this keeps 16 bits of mantissa and doubles the products. Weights are bf16
+// already.
 //
-// A row's bits depend on its ids and its position alone: not on how many rows are computed
-// together, nor on the KV layout.
+// The bits of a row depend only on the ids up to it and on its position: not on how many rows are
+// computed together, nor on the KV layout.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@
 
 namespace mkbench::prefill {
 
-// Rows of one pass over the model: enough for every weight to be read once per 512 ids.
+// Rows of one pass over the model, which reads every weight once.
 inline constexpr int kChunkRows = 512;
-// Fewer rows than this are left to single steps of the persistent kernels.
+// Fewer rows than this are computed by single steps of the megakernel.
 inline constexpr int kLeastRows = 16;
 
-// The model in device memory. bf16 values travel as 16 raw bits.
+// The model in device memory. bf16 values are passed as 16 raw bits.
 struct PrefillModel {
   ModelShape shape;
   const unsigned short* layers;  // slabs, see LayerLayout; linear weights row-major
@@ -33,16 +34,16 @@ struct PrefillModel {
   int context_bias;  // 0; -1 and 1 plant faults, see AttentionInput
 };
 
-// The rows of `model`, which must outlive the result.
+// Pointers into `model`, which must outlive the result.
 PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, int context_bias);
 
-// What the kernels of a pass hand to each other: one allocation; `rows` is kChunkRows.
+// The intermediate arrays of one pass, in one allocation; `rows` is kChunkRows.
 class PrefillScratch {
  public:
   // Also loads the kernels on the current device. Throws Error(kEnvUnfit) when memory does not
   // suffice, Error(kUnsupportedDevice), Error(kCuda).
   explicit PrefillScratch(const ModelShape& shape);
-  // Bytes of device memory that it takes.
+  // Bytes of device memory that the constructor allocates.
   static int64_t bytes(const ModelShape& shape);
   // All bits set: NaN in every format. Asynchronous.
   void poison() const;
@@ -71,14 +72,15 @@ class PrefillScratch {
   DeviceBuffer<char> memory_;
 };
 
-// Whether the kernels' tiles divide this shape: head_dim 128, widths multiples of 64.
+// Whether the kernels' tiles divide this shape: head_dim 128, hidden and intermediate multiples of
+// 64.
 bool supports(const ModelShape& shape);
 
-// Appends the KV rows of `ids` at positions [position, position + ids.size()); rows below must be
-// there. `after_chunk`, if given, hears the position reached each time that a chunk's rows are
-// complete. Synchronous; returns the number of kernel launches. Throws Error(kBadInput) for a shape
-// that is not supported or rows beyond the KV cache's room, Error(kCuda). The caller has checked
-// the ids.
+// Computes the KV rows of `ids` at positions [position, position + ids.size()). The rows below must
+// be complete, and the caller must have checked the ids. `after_chunk`, if given, is called with
+// the position reached each time that a chunk's rows are complete. Synchronous; returns the number
+// of kernel launches. Throws Error(kBadInput) for a shape that is not supported or more rows than
+// the KV cache holds, Error(kCuda).
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,
                      std::span<const int32_t> ids, int position,
                      const std::function<void(int)>& after_chunk = {});

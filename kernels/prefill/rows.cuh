@@ -1,13 +1,14 @@
-// Kernels that treat rows one by one: embedding, RMSNorm, and what becomes of a row's q, k and v.
-// A warp takes a row, or a head of a row.
+// Prefill kernels that work on single rows: embedding, RMSNorm, and QK-norm, RoPE and KV write of a
+// row's q, k and v. A block takes a row of the embedding; else a warp takes a row, or a head of a
+// row.
 #pragma once
 
 #include "kernels/prefill/kv_view.cuh"
 
 namespace mkbench::prefill {
 
-inline constexpr int kRowWarps = 8;   // of a block that takes heads of rows
-inline constexpr int kNormWarps = 4;  // of one that takes whole rows: 128 blocks for 512 rows
+inline constexpr int kRowWarps = 8;   // of a block of heads_kernel
+inline constexpr int kNormWarps = 4;  // of a block of normalize_kernel: 128 blocks for 512 rows
 
 // residual (rows, hidden) fp32 = embed[ids].
 __global__ void embed_kernel(const unsigned short* embed, const int* ids, int hidden,
@@ -21,7 +22,7 @@ __global__ void embed_kernel(const unsigned short* embed, const int* ids, int hi
   }
 }
 
-// out (rows, hidden), split = RMSNorm(residual) * weight. hidden % 64 == 0.
+// out (rows, hidden) = RMSNorm(residual) * weight, as two bf16 planes. hidden % 64 == 0.
 __global__ void normalize_kernel(const float* residual, const unsigned short* weight, float eps,
                                  int rows, int hidden, SplitRows out) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -46,8 +47,8 @@ __global__ void normalize_kernel(const float* residual, const unsigned short* we
   }
 }
 
-// One head of one row as a warp holds it: lane i has elements 2i, 2i + 1 and their RoPE partners
-// 64 further.
+// A lane's part of one head of one row: lane i has elements 2i and 2i + 1 and their RoPE partners,
+// which lie 64 further.
 struct HeadPart {
   float2 near, far;
 };
@@ -57,8 +58,8 @@ __device__ __forceinline__ HeadPart load_part(const float* head, int lane) {
   return {at[0], at[32]};
 }
 
-// Multiply-adds are spelled out here and in attention: every instance of a kernel must give the
-// same bits.
+// Multiply-adds are written as fmaf() here and in attention, so that every instance of a kernel
+// gives the same bits.
 __device__ __forceinline__ float part_squares(HeadPart x) {
   return fmaf(x.near.x, x.near.x,
               fmaf(x.near.y, x.near.y, fmaf(x.far.x, x.far.x, x.far.y * x.far.y)));
@@ -78,8 +79,8 @@ __device__ __forceinline__ HeadPart norm_and_rotate(HeadPart x, const unsigned s
           make_float2(fmaf(b0, turn.x, a0 * turn.y), fmaf(b1, turn.z, a1 * turn.w))};
 }
 
-// Raises the largest |k| that is kept beside the ring's cache. Lengths are not negative, so
-// their bits are ordered; a NaN beats all of them.
+// Raises the largest |k| that is kept beside the ring's cache. Lengths are not negative, so their
+// bits are ordered as integers, with NaN above all others.
 __device__ __forceinline__ void raise_key_maximum(const PlainKv&, int, int, float) {}
 __device__ __forceinline__ void raise_key_maximum(const RingKv& kv, int layer, int head,
                                                   float length) {
@@ -88,8 +89,8 @@ __device__ __forceinline__ void raise_key_maximum(const RingKv& kv, int layer, i
             __float_as_uint(length) & 0x7fffffffu);
 }
 
-// q: QK-norm, RoPE, times log2(e) / sqrt(head_dim), split. k: QK-norm, RoPE, rounded once into the
-// cache. v: rounded once into the cache.
+// q = RoPE(QK-norm(q)) log2(e) / sqrt(head_dim), as two bf16 planes; k = bf16(RoPE(QK-norm(k))) and
+// v = bf16(v) into the cache. A warp takes one head of one row.
 template <class Kv>
 __global__ void heads_kernel(HeadsInput in, Kv kv) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;

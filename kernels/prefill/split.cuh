@@ -1,4 +1,4 @@
-// Device arithmetic that the prefill kernels share: bf16 pairs and sums over a warp.
+// Device functions that the prefill kernels share: bf16 pairs and sums over a warp.
 #pragma once
 
 #include "kernels/prefill/inputs.h"
@@ -14,7 +14,8 @@ __device__ __forceinline__ float widen(unsigned short bits) {
   return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
 
-// Two fp32 values, each as the bf16 nearest to it and the bf16 nearest to what that leaves out.
+// Two fp32 values in two bf16 planes: high is the bf16 nearest to a value, low the bf16 nearest to
+// the difference.
 struct SplitPair {
   unsigned high, low;
 };
@@ -24,14 +25,14 @@ __device__ __forceinline__ SplitPair split_pair(float a, float b) {
   return {high, ptx::bf16_pair(a - low_of(high), b - high_of(high))};
 }
 
-// `at`: index of the first of two neighbouring elements, even.
+// Stores elements `at` and `at` + 1, `at` even.
 __device__ __forceinline__ void store_split(const SplitRows& to, size_t at, float a, float b) {
   const SplitPair s = split_pair(a, b);
   *reinterpret_cast<unsigned*>(to.high + at) = s.high;
   *reinterpret_cast<unsigned*>(to.low + at) = s.low;
 }
 
-// The same bits in every lane.
+// The sum over a warp's lanes, with the same bits in every lane.
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1) x += __shfl_xor_sync(~0u, x, offset);

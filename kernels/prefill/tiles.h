@@ -1,13 +1,14 @@
-// Where the elements of the prefill kernels' tiles lie: pure maps, the same on host and device.
+// Where the elements of the prefill kernels' tiles lie: pure functions of indices, the same on host
+// and device.
 #pragma once
 
 #include "kernels/partition.h"
 
 namespace mkbench::prefill {
 
-// A tile in shared memory is rows of kChunks pieces of 16 bytes (8 bf16). Pieces are permuted
-// inside a row, so that the same piece of 8 neighbouring rows lies in 8 different bank groups: what
-// one ldmatrix phase reads. Bytes from the tile's start.
+// Bytes from a tile's start to piece `chunk` of `row`. A tile in shared memory is rows of kChunks
+// pieces of 16 bytes (8 bf16). Pieces are permuted inside a row, so that piece c of 8 neighbouring
+// rows lies in 8 different bank groups: these are what one ldmatrix phase reads.
 template <int kChunks>
 MKBENCH_HD constexpr int chunk_offset(int row, int chunk) {
   static_assert(kChunks == 4 || kChunks % 8 == 0);
@@ -16,16 +17,18 @@ MKBENCH_HD constexpr int chunk_offset(int row, int chunk) {
   return (row * kChunks + (chunk ^ row / kRowsPerLine % kTurns)) * 16;
 }
 
-// Which piece of a 16 x 16 tile a lane addresses for ldmatrix. As it lies, the four 8 x 8 tiles are
-// the registers of an mma A operand; transposed, two B operands (k by n) of neighbouring columns.
+// Which piece of a 16 x 16 tile a lane addresses for ldmatrix. Loaded directly, the four 8 x 8
+// tiles are the registers of an A operand of mma; loaded transposed, they are two B operands (k by
+// n) of neighbouring columns.
 MKBENCH_HD constexpr int a_row(int lane) { return lane % 16; }
 MKBENCH_HD constexpr int a_chunk(int lane) { return lane / 16; }
-// Of 16 rows of an n-by-k matrix: two B operands of neighbouring columns.
+// Which piece of 16 rows of an n-by-k matrix a lane addresses, for two B operands of neighbouring
+// columns.
 MKBENCH_HD constexpr int b_row(int lane) { return lane / 16 * 8 + lane % 8; }
 MKBENCH_HD constexpr int b_chunk(int lane) { return lane / 8 % 2; }
 
-// Gate and up rows taken in turns of 8, so that one thread holds both results of a SwiGLU unit.
-// Row of the stacked matrix [gate; up] (2 * units rows) behind column n of the interleaved product.
+// The row of the stacked matrix [gate; up] (2 * units rows) that makes column n of the product.
+// Gate and up rows alternate by 8, so that one thread holds both results of a SwiGLU unit.
 MKBENCH_HD constexpr int interleaved_row(int n, int units) {
   return n / 16 * 8 + n % 8 + n / 8 % 2 * units;
 }

@@ -1,5 +1,6 @@
-// A block of the ring megakernel: its warps' roles, its shared memory, its named barriers, and the
-// splitting of activations that lets bf16 tensor cores multiply fp32 vectors.
+// A block of the ring megakernel: the roles of its warps, its shared memory, its named barriers,
+// and the split of activations into two bf16 planes that lets bf16 tensor cores multiply fp32
+// vectors. kernel.cuh shows the roles and barriers in time.
 #pragma once
 
 #include "kernels/ptx.cuh"
@@ -8,8 +9,8 @@
 
 namespace mkbench::ring {
 
-// Roles: warps 0-3 publish, load, keep statistics and idle (a warpgroup, because registers are
-// reallocated by warpgroup); warps 4-19 consume weights.
+// Roles: warp 0 is the publisher, warp 1 the loader, warp 2 the statistics warp; warp 3 idles,
+// because registers are reallocated by warpgroup (4 warps). Warps 4-19 are the consumers.
 inline constexpr int kRoleWarps = 4;
 inline constexpr int kThreads = (kRoleWarps + kConsumerWarps) * 32;
 inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
@@ -18,22 +19,24 @@ inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
 inline constexpr int kTwoRoles = 64;                    // one role warp and another
 
-// Named barriers, each for the same parties every time; kPartials is two barriers, used in turn.
-// One side arrives and the other waits: synccheck would report roles that wait for each other at
-// two places of the code as divergent. The statistics warp may still read a layer's vectors while
-// the consumers write the next layer's: Shared has two sets, so the number of layers must be even.
+// Named barriers: `who arrives -> who waits`, each always between the same roles. kPartials is two
+// barriers, used in turn, one for each set of partial sums. One side arrives and the other waits,
+// because compute-sanitizer's synccheck reports roles as divergent that wait for each other at two
+// places of the code.
+// The statistics warp may still read a layer's vectors while the consumers write the next layer's.
+// Therefore Shared has two sets of them, by layer % 2, and the number of layers must be even.
 enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
   kHeadVectors = 3,   // q, k, v are in shared memory: consumers -> statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers
   kConsumers = 5,     // among consumers
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
-  kPartialsRead = 7,  // partial sums are read and handed on: publisher -> consumers
+  kPartialsRead = 7,  // partial sums are read and published: publisher -> consumers
   kTokenSeen = 8,     // the next token is chosen: publisher -> statistics
 };
 
-// Elements from one vector of a head to the next in shared memory: 128 would put two heads that a
-// warp reads together on the same banks.
+// Distance in elements between two vectors of head_dim = 128 elements in shared memory: at 128, two
+// heads that a warp reads together would lie on the same banks.
 inline constexpr int kHeadStride = 160;
 enum HeadVector : int { kQuery0, kQuery1, kKey, kValue, kHeadVectors_ };
 
@@ -43,53 +46,59 @@ inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
 inline constexpr int kRingSlots = kMostRingSlots;
 #endif
 
-// Parity tells two turns of a slot apart, not more: a warp may look at a slot's barrier only when
-// the copy of the turn before has arrived there. In a ring that holds a whole fetch, warps look
-// ahead and skip slots of the LM head; that holds as long as at most ring_slots - 4 copies are in
-// flight there (tuning.h). In a small ring they take every slot of the LM head in order. The K
-// tiles that a warp skips have arrived before it takes V: kConsumers stands between.
+// A slot's barrier has one parity bit, which tells two successive uses of the slot apart, not more:
+// a warp may look at the barrier only after the copy of the use before has arrived.
+// In a large ring, which holds a whole fetch, a warp looks at several slots ahead and skips slots
+// of the LM head. That is safe as long as at most ring_slots - 4 copies are in flight there
+// (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp). In a small
+// ring every warp takes every slot of the LM head in order. K tiles that a warp skips have arrived
+// before it takes V, because the barrier kConsumers lies between.
 inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
 
-// K and V tiles that a block attends to between two barriers: K of a turn lies in registers.
+// Tiles of K and of V in a turn of attention, i.e. between two barriers. The limit is that K of a
+// whole turn lies in the consumers' registers.
 template <bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing ? 4 : 2;
 static_assert(!kSmallRing || kRingSlots > kTilesPerTurn<true>);
 
-// fp32 vectors as two bf16 planes: x = high + low to 16 bits of mantissa.
+// fp32 vectors of a head as two bf16 planes: x = high + low, to 16 bits of mantissa.
 struct SplitPlane {
   unsigned short high[kHeadVectors_ * kHeadStride];
   unsigned short low[kHeadVectors_ * kHeadStride];
 };
 
 struct Statistics {
-  // By query head: factor from dot product to log2 units, and the exponent's reference.
+  // For query heads 0 and 1: factor from dot product to log2 units, and the reference R of the
+  // exponents.
   float scale0, reference0, scale1, reference1;
-  float current0, current1;  // score of the current position, less the reference
-  int slow;                  // the reference is not safe: find the maximum
+  float current0, current1;  // score of the current position minus the reference
+  int slow;                  // 1: the reference is not safe, attention has to find the maximum
   int pad;
 };
 
 struct Shared {
   alignas(16) float partials[2][kOutRows][20];              // [row][warp], 20: no bank conflicts
-  alignas(16) float squares[2][kConsumerWarps];             // RMSNorm
+  alignas(16) float squares[2][kConsumerWarps];             // [set][warp]: sums of h^2 for RMSNorm
   alignas(16) unsigned activations[kConsumerWarps][2][32];  // a warp's 64 columns, high and low
   union {
-    alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];  // [turn][high, low]: A operands
-    alignas(16) float head_input[kHidden];                          // LM head
+    // A operands of attention's values: [turn % 2][high, low plane][warp][j][register].
+    alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];
+    alignas(16) float head_input[kHidden];  // LM head: h times norm weight
   };
   alignas(16) float denominators[2][kConsumerWarps];
-  alignas(16) float2 maxima[2][kConsumerWarps];  // slow path, heads 0 and 1: [turn][warp]
-  float2 running[2];                             // and of all turns so far: [turn]
-  alignas(16) SplitPlane rotated[2];             // [layer % 2] q, k after RoPE, v
-  alignas(16) SplitPlane raw[2];                 // q, k before norm and RoPE
+  alignas(16) float2 maxima[2][kConsumerWarps];  // slow path, heads 0 and 1: [turn % 2][warp]
+  float2 running[2];                             // slow path: maxima of all turns up to [turn % 2]
+  alignas(16) SplitPlane rotated[2];             // [layer % 2] q, k after norm weight and RoPE, v
+  alignas(16) SplitPlane raw[2];                 // [layer % 2] q, k, v before norm and RoPE
   alignas(16) Statistics statistics;
-  alignas(16) ulonglong2 seen[2][kConsumerThreads];  // exchange: last values of the accumulators
-  float2 residual[kConsumerThreads];                 // two elements a consumer thread
-  float key_maxima[kMaxLayers];                      // largest |k| of this kv head
+  // Last values that this block has seen of the accumulators attention_out and mlp_out.
+  alignas(16) ulonglong2 seen[2][kConsumerThreads];
+  float2 residual[kConsumerThreads];  // residual stream, two elements a consumer thread
+  float key_maxima[kMaxLayers];       // [layer] largest |k| of the group's kv head
   alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots];
   int token;               // next input id; -1 ends the launch
-  volatile int rows_seen;  // KV rows of this many steps are visible to the loader's copies
-  volatile int ended;      // 1: no step follows
+  volatile int rows_seen;  // this many steps' KV rows are visible to the loader's copies
+  volatile int ended;      // 1: no step follows this one
 };
 
 // A block's dynamic shared memory: the ring, then Shared.
@@ -99,7 +108,8 @@ MKBENCH_HD constexpr int shared_bytes(int compute_major) {
 static_assert(shared_bytes(9) <= 227 * 1024, "sm_90, sm_100");
 static_assert(shared_bytes(12) <= 99 * 1024, "sm_120");
 
-// A block's number among all, its group and its place in the group; one register.
+// A block's number in the order of groups, from which its group and its place in the group follow;
+// kept in one register.
 struct Block {
   int index;  // group * kMembers + member
   __device__ __forceinline__ int group() const { return index / kMembers; }
@@ -111,9 +121,10 @@ __device__ __forceinline__ Block this_block() {
   return {group_of(b) * kMembers + member_of(b)};
 }
 
-// Who a thread is among its kind. `row` and `j` are its coordinates in mma's fragments. Asked anew
-// in each phase through an opaque copy, or the compiler computes all phases' addresses ahead of the
-// layer loop and spills them.
+// A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 are the
+// lane's coordinates in the fragments of mma. consumer_lane() is called again in each phase and
+// hides the thread's number from the optimiser: otherwise the compiler computes the addresses of
+// all phases ahead of the layer loop and spills them.
 struct Lane {
   int warp, lane, row, j;
 };
@@ -124,6 +135,7 @@ __device__ __forceinline__ Lane consumer_lane() {
   return {t >> 5, t & 31, (t & 31) >> 2, t & 3};
 }
 
+// A copy of x about which the optimiser can assume nothing.
 template <typename T>
 __device__ __forceinline__ T opaque(T x) {
   asm volatile("" : "+r"(x));
@@ -135,7 +147,7 @@ __device__ __forceinline__ float high_bf16(unsigned pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
-// What `pair` = bf16_pair(a, b) lost, as a pair.
+// The rounding errors of `pair` = bf16_pair(a, b), as a pair: the low plane.
 __device__ __forceinline__ unsigned bf16_rest(float a, float b, unsigned pair) {
   return ptx::bf16_pair(a - low_bf16(pair), b - high_bf16(pair));
 }
@@ -144,16 +156,30 @@ __device__ __forceinline__ float shuffle_xor(float x, int mask) {
   return __shfl_xor_sync(~0u, x, mask);
 }
 
-// One of four values by j, without a runtime-indexed array (that would be local memory).
+// The j-th of four values, without an array: one indexed at run time would lie in local memory.
 __device__ __forceinline__ float select4(int j, float a, float b, float c, float d) {
   const float low = (j & 1) != 0 ? b : a, high = (j & 1) != 0 ? d : c;
   return (j & 2) != 0 ? high : low;
 }
 
-// B operands of a warp's 64 columns: mma's column n takes the high plane where n is even, the low
-// one where it is odd, so that one mma multiplies both and columns 2j and 2j + 1 of the result add
-// up to the fp32 product. Lane j of a row holds 16 neighbouring columns: k step i is {b[i / 2]}'s
-// words 2 * (i % 2) and 2 * (i % 2) + 1.
+// The sum of squares that the 16 consumer warps left in set `turn`.
+__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
+  const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
+  return sum;
+}
+
+// 1 / rms of a vector from its sum of squares: RMSNorm's scale, applied after the dot product.
+__device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
+  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
+}
+
+// B operands of a warp's 64 columns. The spare MMA columns carry the low-order bf16 plane: column n
+// of B is the high plane where n is even and the low plane where n is odd, so one mma multiplies
+// both, and columns 2j and 2j + 1 of its result add up to the fp32 product. A lane holds the 16
+// columns from 16 j on; the operands of k step i are words 2 (i % 2) and 2 (i % 2) + 1 of b[i / 2].
 __device__ __forceinline__ void warp_activations(const Lane& me, Shared& s, float x0, float x1,
                                                  uint4 (&b)[2]) {
   unsigned* high = s.activations[me.warp][0];

@@ -1,4 +1,4 @@
-// What a consumer warp carries from phase to phase.
+// The state that a consumer warp keeps from phase to phase, and functions that several phases use.
 #pragma once
 
 #include "kernels/ring/context_share.cuh"
@@ -13,26 +13,28 @@ struct Consumer {
   const Block block;
   RingReader<kAblation> ring;
   int step = 0;
-  unsigned epoch = 0;  // of the running layer
+  unsigned epoch = 0;  // of the current layer
 
   __device__ __forceinline__ int position() const { return p.position + opaque(step); }
-  // Which of the two sets of partial sums a phase writes: the publisher takes them in turn, 4 a
-  // layer and one a token.
+  // Which of the two sets in Shared::partials a phase writes. The publisher reads the sets in turn:
+  // four phases a layer and one a token, so QKV, gate/up and the LM head write the set `even_turn`,
+  // attention with O and down the set `odd_turn`.
   __device__ __forceinline__ int even_turn() const { return step & 1; }
   __device__ __forceinline__ int odd_turn() const { return (step & 1) ^ 1; }
 };
 
-// A bf16 pair of a vector that no block writes in the launch. Not converted: that would wait for
-// it.
+// A bf16 pair of a vector that no block writes during the launch. It is returned unconverted,
+// because a conversion would wait for the load.
 __device__ __forceinline__ unsigned load_pair(const unsigned short* p) {
   return __ldg(reinterpret_cast<const unsigned*>(p));
 }
 
-// Two elements of the residual: multiplied by the norm weight they are the warp's activations; the
-// sum of their squares is left for the publisher, which scales the dot products by 1 / rms.
+// A phase's input from two elements of the residual a lane. Multiplied by the norm weight they are
+// the warp's activations; their squares go to the publisher, which scales the dot products by
+// 1 / rms.
 struct NormInput {
   uint4 b[2];     // see warp_activations()
-  float squares;  // of lanes lane and lane ^ 16
+  float squares;  // sum over the elements of this lane and of lane ^ 16
 };
 
 __device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared& s, float2 h,
@@ -44,7 +46,7 @@ __device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared& s, 
   return x;
 }
 
-// B operands of k step i of the warp's 64 columns.
+// B operands of k step i (16 of the warp's 64 columns).
 __device__ __forceinline__ unsigned first_operand(const uint4 (&b)[2], int i) {
   return (i & 1) != 0 ? b[i >> 1].z : b[i >> 1].x;
 }
@@ -52,10 +54,11 @@ __device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
   return (i & 1) != 0 ? b[i >> 1].w : b[i >> 1].y;
 }
 
-// Leaves a warp's part of the block's 64 rows of O or down, both planes' columns added up, to the
-// publisher. d[m]: rows 16 m .. 16 m + 15, the same in all even columns and in all odd ones.
+// Hands a warp's part of the block's 64 rows of O or down to the publisher: adds the columns of
+// both planes and writes Shared::partials. d[m] holds rows 16 m .. 16 m + 15; all even columns are
+// equal (high plane), and so are all odd ones (low plane).
 template <RingAblation kAblation>
-__device__ __forceinline__ void leave_out_rows(Consumer<kAblation>& c, const Lane& me,
+__device__ __forceinline__ void hand_over_rows(Consumer<kAblation>& c, const Lane& me,
                                                const float (&d)[4][4]) {
   const int turn = c.odd_turn();
   float(*rows)[20] = c.s.partials[turn];

@@ -1,9 +1,9 @@
-// Which rows of the KV cache a block attends to, in which order: known to loader and consumers from
-// the position alone.
+// Which rows of the KV cache a block attends to, and in which order. Loader and consumers both
+// compute it from the position alone.
 //
 // Two modes. Redundant (short contexts): every block of a group reads all rows, in tiles of two
-// neighbouring halves, and no partial results travel. Split: member m takes its own tile of each
-// round of 1024 positions.
+// neighbouring halves, and no partial results are exchanged. Split: member m takes its own tile of
+// each round of 1024 positions, and the group's blocks exchange partial results.
 #pragma once
 
 #include "kernels/ring/layout.h"
@@ -12,7 +12,7 @@ namespace mkbench::ring {
 
 template <bool kSplit>
 struct ContextShare {
-  int context;  // rows 0 .. context - 1 are attended to, and the current position beside them
+  int context;  // attention covers rows 0 .. context - 1 and the current position
   int member;
 
   MKBENCH_HD constexpr int halves() const {

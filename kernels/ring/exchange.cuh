@@ -1,16 +1,22 @@
-// The exchange between blocks. No fence, no counter, no grid barrier: every word carries its own
-// readiness, so that the store that publishes a value also announces it and the load that sees it
-// also fetches it (0.9-1.0 us among 132 blocks of an H100 against 1.5 for a counter and a read).
+// The exchange of results between blocks, through words in global memory. There is no fence, no
+// counter and no grid barrier: every word carries its own readiness, so the store that publishes a
+// value also announces it, and the load that sees it also fetches it (0.9-1.0 us among 132 blocks
+// of an H100, against 1.5 us for a counter and a read).
 //
-// - Results that 16 blocks read: 32-bit words {24 bits of an fp32, 8-bit epoch}; 16-byte words
-// where
-//   several values belong together.
-// - The residual stream, which all blocks add to and read: fixed_point.h's words.
-// - Epochs count a block's layers; a word is written once in each epoch that uses it, so what a
-//   reader finds is either the value it waits for or an older one. 8 bits suffice for words that
-//   are written in every layer, because they are never more than one epoch behind (partials: 0
-//   until the launch's only switch of modes, then every layer); 0 is the initial state and no
-//   epoch. Words of the token boundary and of the slow path have 32 bits.
+//   word                      size      read by               ready when
+//   qkv, swiglu               4 bytes   the group's 16 blocks epoch equals the layer's (8 bits)
+//   partials                  16 bytes  the group's 16 blocks epoch equals the layer's (8 bits)
+//   score_maxima              16 bytes  the group's 16 blocks epoch equals the layer's (32 bits)
+//   attention_out, mlp_out    8 bytes   all blocks            8 arrivals counted (fixed_point.h)
+//   best                      16 bytes  all blocks            epoch equals the step's (32 bits)
+//   rows_written              4 bytes   the group's 16 blocks it equals the step's epoch (32 bits)
+//
+// An epoch is the number of the layer that a word's value was written for, counted over all steps
+// of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch
+// is written at most once in each, so a reader finds either the value that it waits for or an older
+// one. 8 bits suffice for words that are written in every layer, because such a word is never more
+// than one epoch behind (partials: 0 until the launch's only change to split mode, then every
+// layer). 0 is the initial state and no epoch.
 #pragma once
 
 #include "kernels/phase.h"
@@ -24,13 +30,13 @@ __device__ __forceinline__ unsigned next_epoch(unsigned epoch) {
   return epoch == 255 ? 1 : epoch + 1;
 }
 
-// Where a wait stands, for the fault report.
+// The place of a wait in the token, for the fault report.
 struct Site {
   Phase phase;
   int layer, position;
 };
 
-// The first to raise is the one that is heard; every wait gives up from then on.
+// Raises a fault. Only the first fault of a launch is kept; from then on every wait gives up.
 __device__ __forceinline__ void raise(const LaunchParams& p, int what, const Site& at,
                                       unsigned expected, unsigned seen) {
   atomicCAS(p.fault, FaultWord{0},
@@ -39,17 +45,18 @@ __device__ __forceinline__ void raise(const LaunchParams& p, int what, const Sit
 }
 
 __device__ __forceinline__ bool any_fault(const LaunchParams& p) {
-  return ptx::load_relaxed(reinterpret_cast<const unsigned*>(p.fault) + 1) != 0;  // its upper half
+  return ptx::load_relaxed(reinterpret_cast<const unsigned*>(p.fault) + 1) != 0;  // upper half
 }
 
-// A clock for bounds: 1.024 us a tick, wraps after 73 minutes.
+// The clock that bounds waits: 1.024 us a tick, wraps after 73 minutes.
 __device__ __forceinline__ unsigned clock_ticks() {
   return static_cast<unsigned>(ptx::global_ns() >> 10);
 }
 
-// What every 256th look of a wait does besides: the timer read would double a look. True when the
-// wait is over all the same: the bound has run out, or another block has raised; what follows is
-// garbage then, every later wait gives up too, and the launch ends at the token's end.
+// Whether a wait must end unfulfilled, because its time bound has run out or another block has
+// raised a fault. The values that follow are then garbage, every later wait gives up too, and the
+// launch ends at the token's end. Waits ask at every 256th look only: reading the timer takes as
+// long as a look.
 __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, unsigned expected,
                                         unsigned seen, bool ready, unsigned tries,
                                         unsigned& start) {
@@ -60,10 +67,10 @@ __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, u
   return (late && !ready) || any_fault(p);
 }
 
-// A warp's wait: repeats `poll`, which tells of a lane's own word, until it is true in all lanes.
-// They ask together and leave together: lanes that leave one by one cost the code that follows its
-// convergence, and with it 15 us a token (H200). The first look is outside of the loop: 20 us less
-// on the chain.
+// A warp's wait: repeats `poll`, which looks at a lane's own word, until it is true in all lanes.
+// All lanes leave together: lanes that leave early keep the warp diverged afterwards, +15 us a
+// token (H200). The first look stands outside of the loop, which takes 20 us a token off the
+// dependency chain.
 template <typename Poll>
 __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {
@@ -78,7 +85,7 @@ __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Sit
   }
 }
 
-// One lane's.
+// The wait of a single lane.
 template <typename Poll>
 __device__ __forceinline__ void lane_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {
@@ -89,11 +96,11 @@ __device__ __forceinline__ void lane_wait_until(const LaunchParams& p, const Sit
   }
 }
 
-// A consumer's wait for its own block. All lanes ask for one barrier: 16 warps wait here most of
-// the time, and what they do meanwhile delays the publisher and the loader (lanes with a barrier
-// each and a look at a flag every time cost 20 us a token, H200). No clock of its own: while a
-// block is stuck here all others wait for its results, and the fault that the first of them raises
-// ends this.
+// A consumer's wait for a copy of its own block. All lanes poll one barrier: 16 warps wait here
+// most of the time, and their polling delays the publisher and the loader (a barrier for each lane
+// and a flag checked in every iteration cost 20 us a token, H200). No time bound is needed: while a
+// block is stuck here all others wait for its results, and the first fault that one of them raises
+// ends this wait.
 __device__ __forceinline__ void wait_barrier(const LaunchParams& p, unsigned barrier,
                                              unsigned parity) {
   unsigned tries = 0;
@@ -105,7 +112,8 @@ __device__ __forceinline__ void wait_barrier(const LaunchParams& p, unsigned bar
 
 // --- 32-bit words
 
-// Sign, exponent and 15 bits of mantissa, to nearest; NaN stays NaN.
+// The upper 24 bits of a word: sign, exponent and 15 bits of mantissa, rounded to nearest; NaN
+// stays NaN. The lower 8 bits are the epoch.
 __device__ __forceinline__ unsigned word24(float x) {
   return x != x ? 0x7fc00000u : (__float_as_uint(x) + 0x80u) & 0xffffff00u;
 }
@@ -131,6 +139,7 @@ __device__ __forceinline__ float await_word(const LaunchParams& p, const Site& a
   return word_value(v);
 }
 
+// Two neighbouring words.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site& at,
                                               const unsigned* words, unsigned epoch) {
@@ -144,11 +153,11 @@ __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site&
   return make_float2(word_value(v.x), word_value(v.y));
 }
 
-// --- 16-byte words of attention partials: four numerators of 24 bits, and in their low bytes a
+// --- 16-byte words of attention partials: four numerators of 24 bits; the four low bytes hold a
 // denominator of 24 bits and the epoch
 
 struct Partial {
-  float numerators[4];  // head 0: columns 2j, 2j + 1; head 1: the same
+  float numerators[4];  // head 0: columns 2j, 2j + 1; head 1: columns 2j, 2j + 1
   float denominator;
 };
 
@@ -164,7 +173,7 @@ __device__ __forceinline__ Partial partial_of(uint4 w) {
   return {{word_value(w.x), word_value(w.y), word_value(w.z), word_value(w.w)}, __uint_as_float(d)};
 }
 
-// The sum of two partials, polled together: one round trip.
+// The sum of two partials; both words are polled together, which is one round trip.
 template <RingAblation kAblation>
 __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const Site& at,
                                                   const unsigned* first, const unsigned* second,
@@ -185,7 +194,8 @@ __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const S
 
 // --- the residual stream
 
-// Adds one lane's two rows to all replicas. The check follows the publication: nobody waits for it.
+// Adds one lane's two rows to all replicas. The range check follows the publication, so that it
+// delays no reader.
 template <RingAblation kAblation>
 __device__ __forceinline__ void publish_contribution(const LaunchParams& p, const Site& at,
                                                      FixedWord* accumulator, int row0, float x0,
@@ -203,7 +213,7 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
 }
 
 // Waits for the groups' contributions to this thread's two elements and adds them to its residual.
-// `which` accumulator: 0 attention_out, 1 mlp_out.
+// `which` is the index into Shared::seen: 0 for attention_out, 1 for mlp_out.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_residual(const LaunchParams& p, const Site& at,
                                                  const Lane& me, int block, Shared& s,

@@ -1,6 +1,6 @@
-// A fault of the ring megakernel in one 64-bit word, so that raising it takes a few instructions:
-// the code of waits that run out lies between the code that runs (90 copies of a store a field cost
-// 25 us a token in instruction fetches, H200).
+// A fault of the ring megakernel in one 64-bit word, so that raising it takes few instructions. The
+// code that raises stands in every wait, between the code that runs: with one store for each field,
+// 90 copies of it cost 25 us a token in instruction fetches (H200).
 #pragma once
 
 #include "kernels/fault.h"
@@ -10,11 +10,11 @@ namespace mkbench::ring {
 
 using FaultWord = unsigned long long;  // 0: none
 
-// In place of a layer: a block waited for its own ring.
+// Stands in the layer field where a block waited for its own ring.
 inline constexpr int kOwnRing = 127;
 
-// Fields from the highest bit down: raised 2, phase 4, layer 7, block 8, position 19, expected and
-// seen 12 bits each; what does not fit is cut.
+// Fields from the highest bit down: raised 2, phase 4, layer 7, block 8, position 19, expected 12
+// and seen 12 bits. Higher bits of a value are cut off.
 MKBENCH_HD constexpr FaultWord pack_fault(int raised, int phase, int layer, int block, int position,
                                           unsigned expected, unsigned seen) {
   const FaultWord where =
@@ -24,7 +24,7 @@ MKBENCH_HD constexpr FaultWord pack_fault(int raised, int phase, int layer, int 
          (seen & 0xfffu);
 }
 
-// The fields of `word` into a status, whose progress stays.
+// Writes the fields of `word` into `status`; its progress_position stays.
 inline void unpack_fault(FaultWord word, KernelStatus& status) {
   const auto bits = [word](int from, int count) {
     return static_cast<int>(word >> from & ((1ull << count) - 1));

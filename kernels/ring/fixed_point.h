@@ -1,8 +1,10 @@
-// The residual stream's exchange in integers: what blocks add in any order gives the same bits.
+// The residual stream's exchange in integers, because integer sums have the same bits in whatever
+// order blocks add.
 //
-// A word is 64 bits. Each of kGroups contributors adds one(): 1 in the upper 16 bits counts the
-// arrival, 2^44 keeps the 48-bit sum positive, and the rest is the value in units of 2^-24. Words
-// are never reset: a reader subtracts what it saw last.
+// An accumulator is a word of 64 bits. Each of kGroups contributors adds fixed_contribution(): 1 in
+// the upper 16 bits counts the arrival, and the lower 48 bits get 2^44, which keeps their sum
+// positive, plus the value in units of 2^-24. Accumulators are never reset: a reader subtracts the
+// value that it saw last.
 #pragma once
 
 #include "kernels/ring/layout.h"
@@ -12,23 +14,25 @@ namespace mkbench::ring {
 using FixedWord = unsigned long long;
 
 inline constexpr float kFixedScale = 16777216.0f;  // 2^24
-// Contributions must be smaller in magnitude: 8 of them then leave the count alone.
+// Every contribution must be smaller in magnitude than this: then the sum of 8 cannot carry into
+// the count of arrivals.
 inline constexpr float kFixedLimit = 1048576.0f;  // 2^20
 inline constexpr FixedWord kFixedArrival = (1ull << 48) + (1ull << 44);
 
-// What a contributor adds, from its value rounded to units of 2^-24.
+// What a contributor adds. `units`: its value, rounded to units of 2^-24.
 MKBENCH_HD constexpr FixedWord fixed_contribution(long long units) {
   return kFixedArrival + static_cast<FixedWord>(units);
 }
 
-// Contributions between two readings, given their difference.
+// The number of contributions between two readings, given their difference.
 MKBENCH_HD constexpr unsigned fixed_arrivals(FixedWord difference) {
   return static_cast<unsigned>(difference >> 48);
 }
 
 // The sum of kGroups contributions, given the difference of the readings before and after them.
-// The 48-bit sum less its offset of kGroups * 2^44 = 2^47 is a sign flip of bit 47; the two halves
-// that are converted hold 32 and 16 bits, so the result is rounded once more, to fp32.
+// Subtracting the offset kGroups * 2^44 = 2^47 from the 48-bit sum means flipping bit 47, its sign.
+// The upper 32 and the lower 16 bits are converted apart, so the result is rounded once more, to
+// fp32.
 MKBENCH_HD float fixed_sum(FixedWord difference) {
   static_assert(kGroups == 8, "the offsets add up to 2^47");
   const unsigned high_bits = static_cast<unsigned>(difference >> 16) ^ 0x80000000u;

@@ -1,6 +1,70 @@
-// The ring megakernel: one cooperative launch decodes p.steps tokens. Read weight_ring.cuh and
-// exchange.cuh first; a layer is four phases of the consumers, each summed up and handed on by the
-// publisher.
+// The ring megakernel: one cooperative launch decodes p.steps tokens. Each of its 128 blocks has 20
+// warps: 16 consumers, a loader, a publisher, a statistics warp and one that idles (block.cuh).
+//
+// One block in time, from top to bottom: one layer, then the end of a step. Signs:
+//   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, the one at the head
+//                waits; kConsumers is a barrier among the consumers
+//   ==>          slots of the ring (weight_ring.cuh), with their number: the consumers wait for
+//                `full` and arrive at `empty`; the loader waits for `empty` before it fills a slot
+//   ~name        words in global memory, exchanged with other blocks (exchange.cuh)
+//   [e], [o]     the set of Shared::partials and of kPartials: e = step % 2, o = 1 - e
+//
+//  loader         consumers                                     publisher         statistics
+//  (1 thread)     (16 warps)                                    (1 warp)          (1 warp)
+//  ---------      ------------------------                      ----------------- ---------------
+//                 phase_qkv                 <-- kPartialsRead - after down (1)
+//  QKV 4      ==> fetch weights
+//                 layer 0: embed            <-- kTokenDone ---- after token (2)
+//                 others:  await ~mlp_out
+//                 partial sums [e]          -- kPartials + e -> sum, /rms
+//                                                               publish ~qkv
+//                 phase_attention_out       <-- kPartialsRead -
+//  O 2        ==> fetch weights (3)
+//  K tiles    ==> K of the first turn
+//                 await ~qkv, RoPE
+//                 share q, k, v             -- kHeadVectors --------------------> norms, current
+//                 kConsumers                                                      score, R
+//                 scores of the first turn  <-- kStatistics ---------------------
+//                 exponentials                                                    max|k|, KV write
+//                 kConsumers                                                      by one member
+//  V tiles    ==> values
+//  K, V tiles ==> each further turn: K,
+//                 scores, exponentials,
+//                 kConsumers, values (4)
+//                 publish ~partials (5)
+//  O 2        ==> fetch weights (5)
+//                 await ~partials (5)
+//                 partial sums [o]          -- kPartials + o -> sum
+//                                                               add ~attention_out
+//                 phase_gate_up             <-- kPartialsRead -
+//  gate/up 6  ==> fetch weights
+//                 await ~attention_out
+//                 partial sums [e]          -- kPartials + e -> sum, /rms, SwiGLU
+//                                                               publish ~swiglu
+//                 phase_down                <-- kPartialsRead -
+//  down 3     ==> fetch weights
+//                 await ~swiglu
+//                 partial sums [o]          -- kPartials + o -> sum
+//                                                               add ~mlp_out
+//  ------------------------------- after the last layer of a step -------------------------------
+//                 phase_lm_head             <-- kPartialsRead -                   publish, await
+//                 await ~mlp_out                                                  ~rows_written
+//                 kConsumers                                                      rows_seen (6)
+//  head rows  ==> dot products
+//                 best rows [e]             -- kPartials + e -> publish ~best
+//                                                               await all ~best
+//                 (next step's phase_qkv)   <-- kTokenDone ---- token
+//                                                               -- kTokenSeen ->  next step, or end
+//
+// (1) Not in layer 0. (2) In layer 0 only, from the second step on; weights are fetched before it.
+// (3) Only without a split of the context; the loader then streams O before K and V.
+// (4) On the slow path each turn has one more kConsumers, before its exponentials, and with a split
+//     the blocks of a group exchange ~score_maxima after the last turn.
+// (5) Only with a split: the blocks of a group exchange partial results.
+// (6) Set once ~rows_written has arrived; before K and V of the next step's first layer the loader
+//     waits for Shared::rows_seen.
+// The loader runs ahead of the consumers as far as the ring has room. It leaves when Shared::ended
+// is set or all steps are streamed; the other roles end at Shared::token == -1 or after all steps.
 #pragma once
 
 #include "kernels/ring/phases/down.cuh"
@@ -14,7 +78,7 @@
 
 namespace mkbench::ring {
 
-// False when the launch has ended.
+// The consumers' part of one step's layers. Returns false when the launch has ended.
 template <RingAblation kAblation>
 __device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
 #pragma unroll 1
@@ -41,7 +105,7 @@ __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, 
     if (!consume_layers(c)) return;
     phase_lm_head(c);
   }
-  ptx::named_sync<kOneMore>(kTokenDone);  // the last step's, that no QKV follows
+  ptx::named_sync<kOneMore>(kTokenDone);  // of the last step: no phase_qkv() waits for it
 }
 
 template <RingAblation kAblation>
@@ -58,7 +122,7 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, cha
     s.ended = 0;
     s.token = __ldg(p.inputs);
   }
-  if (kAblation == RingAblation::kNoLoads) {  // what is consumed all the same must be finite
+  if (kAblation == RingAblation::kNoLoads) {  // the consumers read the slots all the same
     for (int i = t; i < kRingSlots * kSlotBytes / 16; i += kThreads) {
       reinterpret_cast<uint4*>(slots)[i] = make_uint4(0, 0, 0, 0);
     }

@@ -9,8 +9,8 @@ constexpr int kThreads = 128;
 constexpr int kHalfElements = kHalfTileRows * kHeadDim;
 constexpr int kHalvesPerRound = kRoundPositions / kHalfTileRows;
 
-// The half tile of kind `kind` that holds positions from `first` (a multiple of 32) on, in bytes
-// from a head's start.
+// Bytes from a head's start to the half tile that holds positions from `first` (a multiple of 32)
+// on; kind 0 = K, 1 = V.
 __device__ size_t half_offset(int first, int kind) {
   return tile_offset(first / kRoundPositions, tile_member(first), kind) +
          static_cast<size_t>(tile_row(first) / kHalfTileRows * kHalfTileBytes);
@@ -18,7 +18,8 @@ __device__ size_t half_offset(int first, int kind) {
 
 unsigned slabs(const KvCache& kv) { return static_cast<unsigned>(kv.layers * kGroups); }
 
-// Grid: half tiles from that of `position` on, heads of all layers.
+// Sets all bits of rows at and above `position`. Grid: half tiles from the one that holds
+// `position` on, heads of all layers.
 __global__ void fill_rows(char* kv, size_t head_bytes, int position) {
   const int first = (position / kHalfTileRows + static_cast<int>(blockIdx.x)) * kHalfTileRows;
   char* head = kv + blockIdx.y * head_bytes;
@@ -38,8 +39,8 @@ __global__ void fill_rows(char* kv, size_t head_bytes, int position) {
   }
 }
 
-// Grid: half tiles that hold rows below `positions`, heads of all layers. Words of 4 elements, in
-// which those of other rows count as zero.
+// Adds up hashes of words of 4 elements; elements of rows at and above `positions` count as zero.
+// Grid: half tiles that hold rows below `positions`, heads of all layers.
 __global__ void sum_rows(const char* kv, size_t head_bytes, int positions,
                          unsigned long long* sum) {
   const int first = static_cast<int>(blockIdx.x) * kHalfTileRows;
@@ -62,7 +63,8 @@ __global__ void sum_rows(const char* kv, size_t head_bytes, int positions,
   if (mine != 0) atomicAdd(sum, mine);
 }
 
-// Grid: kinds, kv heads; a thread an element.
+// One layer's K and V of `position`, widened to fp32. Grid: K or V, kv heads; one thread for each
+// element.
 __global__ void widen_row(const char* layer, size_t head_bytes, int position, float* row) {
   const int kind = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int d = static_cast<int>(threadIdx.x);
@@ -71,7 +73,8 @@ __global__ void widen_row(const char* layer, size_t head_bytes, int position, fl
   row[(kind * kGroups + head) * kHeadDim + d] = __uint_as_float(bits << 16);
 }
 
-// Grid: positions, heads of all layers; a thread an element of K and of V.
+// Row-major rows into the cache. Grid: positions, heads of all layers; one thread for each element
+// of K and of V.
 __global__ void scatter_rows(char* kv, size_t head_bytes, const Bf16* k, const Bf16* v,
                              int source_rows, int first) {
   const int d = static_cast<int>(threadIdx.x), position = static_cast<int>(blockIdx.x);
@@ -81,8 +84,9 @@ __global__ void scatter_rows(char* kv, size_t head_bytes, const Bf16* k, const B
   *reinterpret_cast<Bf16*>(head + kv_offset(first + position, d, 1)) = v[from];
 }
 
-// Grid: parts of the positions, heads of all layers; a warp a row. Bits of floats >= 0 are ordered
-// as integers, NaN above all others.
+// The largest |k|. Grid: 32 parts of the positions, heads of all layers; a warp takes a row at a
+// time. Lengths are compared by their bits: those of floats >= 0 are ordered as integers, with NaN
+// above all others.
 __global__ void find_maxima(const char* kv, size_t head_bytes, int positions, int* maxima) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) / 32;

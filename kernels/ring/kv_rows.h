@@ -1,5 +1,5 @@
-// The ring megakernel's KV cache from outside: reading, writing, filling and summing up rows, for
-// the host. All functions but poison_rows() are synchronous and throw Error(kCuda).
+// Host functions that read, write, poison and checksum rows of the ring megakernel's KV cache. All
+// but poison_rows() are synchronous; all throw Error(kCuda).
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ struct KvCache {
   }
 };
 
-// Fills all that lies at and above `position` with NaN, to the end of the last round.
+// Fills all rows at and above `position` with NaN, to the end of the last round of 1024 positions.
 void poison_rows(const KvCache& kv, int position);
 
-// Of rows [0, positions) of all heads: depends on every element and its place. Only comparable
-// between caches of the same layers and max_context.
+// A checksum of rows [0, positions) of all heads, which depends on every element and its place.
+// Only comparable between caches of the same layers and max_context.
 uint64_t kv_checksum(const KvCache& kv, int positions);
 
 // K then V of one position over all kv heads, [2 * kv_width].
 std::vector<float> read_row(const KvCache& kv, int layer, int position);
 
-// Rows from device memory, (layers, kv_heads, source_rows, head_dim) each, whose first `positions`
-// go to [first, first + positions).
+// Rows in device memory, K and V of shape (layers, kv_heads, source_rows, head_dim). write_rows()
+// copies the first `positions` of them to rows [first, first + positions) of the cache.
 struct RowSource {
   const Bf16* k;
   const Bf16* v;
@@ -39,8 +39,8 @@ struct RowSource {
 };
 void write_rows(const KvCache& kv, const RowSource& from, int first, int positions);
 
-// Largest |k|, the Euclidean length, of rows [0, positions), (layers, kv_heads); 0 without rows.
-// The same bits whatever the order of rows; NaN when a key is.
+// The largest |k| (Euclidean length) of rows [0, positions), shape (layers, kv_heads); 0 without
+// rows. The order of rows does not change a bit; NaN when a key has a NaN.
 std::vector<float> key_maxima(const KvCache& kv, int positions);
 
 }  // namespace mkbench::ring

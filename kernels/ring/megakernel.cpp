@@ -20,12 +20,12 @@ using ring::LaunchParams;
 
 const std::string kPrefix = "ring megakernel";
 
-// Of one wait; the longest takes some tens of microseconds.
+// Upper bound for a single spin-wait; the longest real wait takes some tens of microseconds.
 constexpr double kSpinLimitUs = 2e6;
-// Bulk copies and barriers that count their bytes.
+// The kernel needs bulk copies, and barriers that count the bytes of copies.
 constexpr int kLeastComputeMajor = 9;
 
-// What the layouts do not hold, or nothing.
+// Why the layouts cannot hold this model; empty where they can.
 std::string model_obstacle(const ModelShape& shape) {
   std::string text = layer_shape_differences(shape, ring::kShape);
   if (shape.layers < 2 || shape.layers % 2 != 0 || shape.layers > ring::kMaxLayers) {
@@ -143,8 +143,8 @@ class RingEngine final : public LaunchEngine {
     return ring::read_row(cache(), layer, position);
   }
 
-  // The largest |k| of each layer and kv head: the reference of the exponentials, and so the bits
-  // of what follows, depend on it.
+  // The largest |k| of each layer and kv head. It is part of a snapshot, because the reference of
+  // the exponents, and so the bits of later results, depend on it.
   std::vector<float> derived() const override {
     std::vector<float> maxima(key_maxima_.size());
     MKBENCH_CUDA(
@@ -152,7 +152,8 @@ class RingEngine final : public LaunchEngine {
     return maxima;
   }
 
-  // A snapshot of other hands holds none: the rows tell what they are, to their own rounding.
+  // A snapshot that another engine saved has no derived values: they are computed from the KV rows,
+  // which are rounded to bf16.
   void restore_derived(const std::vector<float>& values, int position) override {
     const std::vector<float> maxima = values.empty() ? ring::key_maxima(cache(), position) : values;
     if (maxima.size() != key_maxima_.size()) {
@@ -166,16 +167,13 @@ class RingEngine final : public LaunchEngine {
 
   void* prepare(const Request& request) override {
     words_.zero();
-    const auto bits = [](const DeviceBuffer<Bf16>& b) {
-      return reinterpret_cast<const unsigned short*>(b.get());
-    };
     LaunchParams& p = params_;
     fill_common(p, request);
     p.stream = streamed_.stream.get();
     p.kv = kv_memory_.get();
-    p.embed = bits(model_.embed);
-    p.norms = bits(streamed_.norms);
-    p.qk_norms = bits(streamed_.qk_norms);
+    p.embed = raw_bits(model_.embed);
+    p.norms = raw_bits(streamed_.norms);
+    p.qk_norms = raw_bits(streamed_.qk_norms);
     p.rope = model_.rope.get();
     p.key_maxima = key_maxima_.get();
     words_.fill(p);
@@ -217,7 +215,7 @@ class RingEngine final : public LaunchEngine {
   RingOptions options_;
   const int compute_major_;
   const ring::Tuning& tuning_;
-  const DeviceModel model_;  // row-major: embeddings, prefill, and what the stream was made from
+  const DeviceModel model_;  // row-major: the stream's source; for embeddings and prefill
   const ring::StreamedModel streamed_;
   DeviceBuffer<char> kv_memory_;
   DeviceBuffer<float> key_maxima_;  // (layers, kv_heads)

@@ -1,6 +1,7 @@
-// The ring megakernel: weights stream through a ring in shared memory and results carry their own
-// readiness, so that memory never waits for the dependency chain. sm_90a and later, Qwen3-0.6B's
-// layer shape, any even number of layers.
+// The ring megakernel as an engine. Weights stream through a ring in shared memory and results
+// carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
+// or later, Qwen3-0.6B's layer shape and an even number of layers, at most 64. The kernel is in
+// kernel.cuh.
 #pragma once
 
 #include <memory>
@@ -14,12 +15,12 @@ namespace mkbench {
 struct RingOptions {
   int gpu = 0;
   int max_context = 4096;   // positions of KV cache to allocate
-  double spin_scale = 1.0;  // multiplies the bound of every wait (sanitizers, debuggers)
+  double spin_scale = 1.0;  // multiplies the time bound of every wait (sanitizers, debuggers)
   int stall_block = -1;  // test hook: this block withholds its q, k, v (the watchdog must see it)
-  int split_from = -1;   // position from which the context is split; -1 = the card's row
-  bool slow_attention = false;  // test hook: the path with a maximum at every step
-  // In place of the card's row of the tuning table; copies_in_flight 0 = the card's, whatever the
-  // gap.
+  int split_from = -1;   // position from which the context is split; -1 = by the tuning table
+  bool slow_attention = false;  // test hook: attention's slow path in every layer
+  // These replace the paces of the tuning table. With copies_in_flight = 0 the table's pace holds,
+  // whatever gap_cycles says.
   ring::StreamPace pace{0, 0};       // of the layers, at all positions
   ring::StreamPace head_pace{0, 0};  // of the LM head
   RingAblation ablation = RingAblation::kNone;
@@ -29,7 +30,7 @@ struct RingOptions {
 // Bytes of device memory that make_ring() will take.
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options);
 
-// Why the ring megakernel cannot run this model on this GPU; empty where it can. Needs no memory.
+// Why the ring megakernel cannot run this model on this GPU; empty where it can. Allocates nothing.
 std::string ring_obstacle(const ModelConfig& config, int gpu);
 
 // Uploads and repacks the weights. Throws Error(kUnsupportedDevice) without a GPU that this binary
@@ -38,8 +39,8 @@ std::string ring_obstacle(const ModelConfig& config, int gpu);
 // Error(kCuda); and Error(kHang) from decode()/prefill().
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
 
-// Switches a ring engine to the paces, split_from, slow_attention and ablation of `options`; its
-// weights and KV rows stay, the other options are not looked at. For diagnostics and tuning. Throws
+// Switches a ring engine to the paces, split_from, slow_attention and ablation of `options` and
+// ignores the other options; weights and KV rows stay. For diagnostics and tuning. Throws
 // Error(kBadInput) for an engine that make_ring() did not make.
 void retune_ring(Engine& engine, const RingOptions& options);
 

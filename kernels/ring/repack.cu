@@ -4,14 +4,14 @@ namespace mkbench::ring {
 namespace {
 
 constexpr LayerLayout kSlab = layer_layout(kShape);
-// Rows of q, k and v are one matrix.
+// The rows of q, k and v are stacked in one matrix; these are the first rows of k and of v.
 constexpr size_t kKeyRows = kShape.q_width(), kValueRows = kKeyRows + kShape.kv_width();
 constexpr size_t kAttentionColumns = kShape.q_width(), kUnitColumns = kShape.intermediate;
-constexpr int kChunkElements = 8;  // of 16 bytes: what a thread writes at once
+constexpr int kChunkElements = 8;  // a chunk is 16 bytes: one store of a thread
 constexpr unsigned kSlotChunks = kSlotBytes / 16;
 constexpr int kThreads = 256;
 
-// The element of a layer's slab that `w` stands for.
+// The index of weight `w` in a layer's slab, in elements.
 __device__ size_t slab_index(const WeightIndex& w) {
   const size_t row = static_cast<size_t>(w.row), column = static_cast<size_t>(w.column);
   switch (w.tensor) {
@@ -32,6 +32,7 @@ __device__ size_t slab_index(const WeightIndex& w) {
   }
 }
 
+// element(first) .. element(first + 7) as one chunk.
 template <typename Element>
 __device__ uint4 gather(int first, Element element) {
   const auto pair = [&](int i) {
@@ -40,7 +41,7 @@ __device__ uint4 gather(int first, Element element) {
   return make_uint4(pair(0), pair(2), pair(4), pair(6));
 }
 
-// Chunk `i` of a run of slots lies in slot i / kSlotChunks / kBlocks of that block.
+// Where chunk `i` of a run of slots lies; `element` is its first in the slot.
 struct Chunk {
   int slot, block, element;
 };
@@ -72,26 +73,22 @@ __global__ void repack_head(const unsigned short* head, int vocab, size_t chunks
   }
 }
 
-const unsigned short* bits(const DeviceBuffer<Bf16>& b) {
-  return reinterpret_cast<const unsigned short*>(b.get());
-}
-
 constexpr size_t slots_bytes(int slots) { return slot_offset(slots, 0); }
 
 void repack_stream(const DeviceModel& model, const ModelShape& shape, char* stream) {
-  constexpr int kGrid = 4096;  // enough to fill any GPU
+  constexpr int kGrid = 4096;  // enough blocks to fill any GPU
   const size_t layers = slots_bytes(shape.layers * kLayerSlots);
   const size_t head = slots_bytes(head_slots(shape.vocab));
-  repack_layers<<<kGrid, kThreads>>>(bits(model.layers), layers / 16,
+  repack_layers<<<kGrid, kThreads>>>(raw_bits(model.layers), layers / 16,
                                      reinterpret_cast<uint4*>(stream));
   MKBENCH_CUDA(cudaGetLastError());
   const DeviceBuffer<Bf16>& table = model.head.size() > 0 ? model.head : model.embed;
-  repack_head<<<kGrid, kThreads>>>(bits(table), shape.vocab, head / 16,
+  repack_head<<<kGrid, kThreads>>>(raw_bits(table), shape.vocab, head / 16,
                                    reinterpret_cast<uint4*>(stream + layers));
   MKBENCH_CUDA(cudaGetLastError());
 }
 
-// `width` elements of every slab from `offset` on, one behind the other.
+// Copies `width` elements from `offset` on of every slab, layer after layer.
 void gather_vectors(const DeviceModel& model, int layers, size_t offset, size_t width, Bf16* to) {
   MKBENCH_CUDA(cudaMemcpy2D(to, 2 * width, model.layers.get() + offset, 2 * kSlab.stride, 2 * width,
                             static_cast<size_t>(layers), cudaMemcpyDeviceToDevice));

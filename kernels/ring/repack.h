@@ -1,4 +1,5 @@
-// The weights as the ring megakernel reads them, made on the device from a DeviceModel.
+// The weights in the order in which the ring megakernel reads them, made on the device from a
+// DeviceModel.
 #pragma once
 
 #include "kernels/device_model.h"
@@ -12,10 +13,10 @@ struct StreamedModel {
   DeviceBuffer<Bf16> qk_norms;  // (layers, 2, head_dim): q, k
 };
 
-// Bytes that repack() takes.
+// Bytes of device memory that repack() allocates.
 int64_t streamed_model_bytes(const ModelShape& shape);
 
-// Of a model with the layer shape that the stream is made for. Synchronous. Throws
+// Repacks a model that has the layer shape of layout.h's kShape. Synchronous. Throws
 // Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
 StreamedModel repack(const DeviceModel& model, const ModelShape& shape);
 

@@ -1,4 +1,4 @@
-// The words through which the blocks of a launch hand results to each other.
+// Device memory of the words through which the blocks of a launch exchange results (exchange.cuh).
 #pragma once
 
 #include "kernels/device_buffer.h"
@@ -6,15 +6,16 @@
 
 namespace mkbench::ring {
 
-// One allocation, because payloads, epochs and what readers saw last must start together: every
-// launch begins with all of it zero. Arrays start on 256 bytes; shapes in LaunchParams.
+// Bytes from the allocation's start to each array. It is one allocation, because values, epochs and
+// fault word must start together: every launch begins with all of it zero. Arrays start at
+// multiples of 256 bytes; their shapes are in LaunchParams.
 struct ExchangeLayout {
   size_t qkv, swiglu, partials, score_maxima, best, rows_written, attention_out, mlp_out, fault,
       bytes;
 };
 
 constexpr ExchangeLayout exchange_layout() {
-  constexpr size_t kWide = 16;  // bytes of a word that carries several values
+  constexpr size_t kWide = 16;  // bytes of a word that holds several values
   size_t end = 0;
   const auto place = [&end](size_t bytes) {
     const size_t at = end;
@@ -40,9 +41,9 @@ class ExchangeWords {
   ExchangeWords() : memory_(kLayout.bytes) {}
   static constexpr int64_t bytes() { return static_cast<int64_t>(kLayout.bytes); }
 
-  // Queues what every launch needs before it.
+  // Queues the zeroing that must precede every launch.
   void zero() { MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, memory_.bytes())); }
-  // Leaves what no launch may find.
+  // Sets all bits: a launch that does not zero the words first fails.
   void poison() { MKBENCH_CUDA(cudaMemset(memory_.get(), 0xff, memory_.bytes())); }
 
   // The fault of the last launch, 0 for none.

@@ -10,10 +10,11 @@ namespace {
 constexpr int kEver = INT_MAX;
 
 constexpr Tuning kTable[] = {
-    // Three copies in flight starve no block and leave the exchanges' latency alone; four where K
-    // and V of a short context come from L2 in between. The gap is widest where a context is
-    // shared but short: there bursts delay the exchanges most. From 12,000 positions on K and V are
-    // most of the stream, and the memory binds. The LM head waits for nobody.
+    // Three copies in flight starve no block and do not lengthen the exchanges; four are better
+    // where K and V of a short context come from L2 in between. The gap is widest where the context
+    // is split but short: there bursts delay the exchanges most. From 12,000 positions on K and V
+    // are most of the stream, and memory is the limit. During the LM head no block waits for
+    // another, so it has no gap.
     {.card = "NVIDIA H200",
      .compute_major = 9,
      .paces = {{48, {3, 740}},
@@ -25,8 +26,9 @@ constexpr Tuning kTable[] = {
      .head_pace = {4, 0},
      .split_from = 96,
      .chosen_by = "sweeps of copies and gaps at twelve depths, 2026-11-22"},
-    // Memory binds nearly everywhere: the gap is what an even stream at full rate takes, and a
-    // little more where the exchanges need their share. Without one it is 0.5 to 8 % slower.
+    // Memory is the limit at nearly every depth. The gap is the time that a copy takes in an even
+    // stream at full rate, and a little more where the exchanges need bandwidth. Without a gap a
+    // token takes 0.5 to 8 % longer.
     {.card = "NVIDIA H100",
      .compute_major = 9,
      .paces = {{32, {4, 1110}},
@@ -40,7 +42,7 @@ constexpr Tuning kTable[] = {
      .head_pace = {3, 0},
      .split_from = 128,
      .chosen_by = "mkbench tune and finer sweeps on two cards, 2026-11-22"},
-    // 99 KiB of shared memory a block hold three slots.
+    // 99 KiB of shared memory hold three slots.
     {.card = "",
      .compute_major = 12,
      .paces = {{kEver, {2, 0}}},

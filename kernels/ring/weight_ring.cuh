@@ -1,18 +1,21 @@
-// The ring: kRingSlots slots of 16 KiB in shared memory that one thread fills by bulk copies, in
-// stream order, through phase, layer and token boundaries, and that 16 warps empty. Memory never
-// waits for the dependency chain as long as the ring has room.
+// The ring: kRingSlots slots of 16 KiB in shared memory. One thread, the loader, fills them by bulk
+// copies in stream order, across phase, layer and token boundaries; 16 consumer warps empty them.
+// As long as the ring has room, memory never waits for the dependency chain.
 //
-// Slot i has two barriers: full (one arrival, and the bytes) and empty (16 arrivals: a warp's share
-// is one, whoever reads more counts more). Loader and consumers each keep slot number and parity.
+// A slot has two mbarriers. `full` completes with one arrival and the copy's bytes, `empty` with 16
+// arrivals: each warp arrives for the share of the slot that it has read. Loader and consumers each
+// keep a slot number and a parity.
 //
-// Bytes in flight are bounded and copies are paced: more in flight stretches the L2 latency tail
-// that every exchange waits for, fewer starves single blocks (tuning.h has the figures).
+// The number of copies in flight is bounded and copies are paced: more in flight lengthens the L2
+// latency that every exchange waits for, fewer starves single blocks (figures: tuning.cpp,
+// reports/perf.md).
 #pragma once
 
 #include "kernels/ring/exchange.cuh"
 
 namespace mkbench::ring {
 
+// A place in the ring: a slot, and the parity of its current use, which changes at each wrap.
 struct RingPosition {
   int slot = 0;
   unsigned parity = 0;
@@ -29,12 +32,12 @@ struct RingPosition {
       parity ^= 1;
     }
   }
-  // Where `slots` before this one lies; its parity is not known.
+  // The slot that lies `slots` before this one. Its parity is not set.
   __device__ __forceinline__ RingPosition behind(int slots) const {
     const int before = slot - slots;
     return {before < 0 ? before + kRingSlots : before, 0};
   }
-  // `slots` ahead of this one.
+  // The position `slots` ahead of this one.
   __device__ __forceinline__ RingPosition ahead(int slots) const {
     RingPosition r = *this;
     r.advance(slots);
@@ -42,7 +45,7 @@ struct RingPosition {
   }
 };
 
-// The consumers' end of the ring.
+// The consumers' side of the ring.
 template <RingAblation kAblation>
 struct RingReader {
   static constexpr bool kLoads = kAblation != RingAblation::kNoLoads;
@@ -57,26 +60,28 @@ struct RingReader {
   __device__ __forceinline__ void await(const RingPosition& r) const {
     if (kLoads) wait_barrier(p, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
-  // After a __syncwarp(): `shares` of the slot's 16 have been read.
+  // Arrives for `shares` of the slot's 16. Called by one lane after a __syncwarp().
   __device__ __forceinline__ void release(const RingPosition& r, unsigned shares) const {
     if (kLoads) ptx::barrier_arrive(ptx::shared_address(s.empty) + 8 * r.slot, shares);
   }
 
-  // Waits for the next `kSlots` slots. One look at all of them, a lane each, is 90 ns a slot faster
-  // than one after the other (H200); but nobody may wait like that, see wait_barrier().
+  // Waits for the next `kSlots` slots. Looking at all of them once, one a lane, is 90 ns a slot
+  // faster than one after the other (H200). When that look fails, the warp polls one barrier at a
+  // time, for the reason given at wait_barrier().
   template <int kSlots>
   __device__ __forceinline__ void await_slots(const Lane& me) const {
-    if (!kLoads || kSmallRing) return;  // there, fetch() waits
+    if (!kLoads || kSmallRing) return;  // in a small ring, fetch() waits
     const RingPosition mine = at.ahead(me.lane < kSlots ? me.lane : 0);
     const unsigned barrier = ptx::shared_address(s.full) + 8 * mine.slot;
     const bool all = __all_sync(~0u, ptx::barrier_test_wait(barrier, mine.parity));
-    __syncwarp();  // what each lane has seen arrive holds for all
+    __syncwarp();  // each lane's slot is now visible to all lanes
     if (all) return;
 #pragma unroll 1
     for (int i = 0; i < kSlots; ++i) await(at.ahead(i));
   }
 
-  // The warp's fragments of the next kFragments / 2 slots, after await_slots(), into registers.
+  // Loads the warp's fragments of the next kFragments / 2 slots into registers, after
+  // await_slots(), and releases the slots.
   template <int kFragments>
   __device__ __forceinline__ void fetch(const Lane& me, uint4 (&w)[kFragments]) {
     constexpr int kSlots = kFragments / 2;
@@ -98,25 +103,26 @@ struct RingReader {
   }
 };
 
-// The loader's end, one thread. It has 900 cycles a slot, shares a scheduler with four consumers,
-// and each of its instructions costs a token what it takes itself: 40 cycles a slot are 13 us
-// (H200). So no value comes back from a wait, where the launch ends the thread does, and the copies
-// in flight are not counted: a copy waits for the one `copies_in_flight` slots before it.
+// The loader's side of the ring, one thread. The loader is on the critical path: it has 900 cycles
+// a slot, shares a scheduler with four consumer warps, and 40 extra cycles a slot cost 13 us a
+// token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
+// ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
+// before it.
 struct RingWriter {
   const LaunchParams& p;
   Shared& s;
   unsigned slots, full, empty;  // addresses
   unsigned long long policy;
   RingPosition at{0, 1};  // next slot to fill
-  // The copy that has to arrive before the next one is issued. Before the first turn barriers that
-  // nobody has used yet stand for it: they pass for the turn before.
+  // The copy that has to arrive before the next one is issued. At first set_pace() makes it a slot
+  // that has not been used yet, whose barrier passes for parity 1.
   RingPosition oldest{0, 0};
   int position = 0;  // of the running step
   StreamPace pace{0, 0};
   unsigned next_issue = 0;
 
-  // More copies in flight than before: the next ones wait for older copies, which have arrived;
-  // fewer: the next one waits for a younger copy.
+  // With more copies in flight than before, the next copies wait for older ones, which have
+  // arrived; with fewer, the next copy waits for a younger one.
   __device__ __forceinline__ void set_pace(const StreamPace& next) {
     int slot = oldest.slot + pace.copies_in_flight - next.copies_in_flight;
     if (slot < 0 || slot >= kRingSlots) {
@@ -127,8 +133,8 @@ struct RingWriter {
     pace = next;
   }
 
-  // No copy may arrive in a block that is gone: all slots, the oldest copy first, which lies where
-  // the next one would.
+  // Ends the loader. It first waits for all slots, because no copy may arrive in a block that has
+  // exited; the oldest copy, whose slot is the next to fill, comes first.
   __device__ __forceinline__ void leave() {
 #pragma unroll 1
     for (int i = 0; i < kRingSlots; ++i, at.advance()) {
@@ -140,8 +146,8 @@ struct RingWriter {
     ptx::exit_thread();
   }
 
-  // Every 256 tries of a wait that began at `start`. Twice the bound of other waits: those know
-  // what they wait for, and are to be heard first.
+  // Called every 256 tries of a wait that began at `start`. Its bound is twice that of other waits:
+  // their fault reports say which result is missing, so they should be raised first.
   __device__ __forceinline__ void consider_leaving(unsigned tries, unsigned& start, bool may_end) {
     const unsigned now = clock_ticks();
     if (tries == 256) start = now;
@@ -150,8 +156,8 @@ struct RingWriter {
     if (late || (may_end && s.ended != 0)) leave();
   }
 
-  // `may_end`: the launch may end meanwhile. Not where a copy is waited for: it arrives by itself,
-  // and consumers still fetch the slots before the end.
+  // `may_end`: the loader may leave because the launch has ended. It is false for waits for a copy:
+  // a copy always arrives, and consumers still fetch the slots before the end.
   __device__ __forceinline__ void wait(unsigned barrier, unsigned parity, bool may_end) {
     unsigned tries = 0, start = 0;
 #pragma unroll 1
@@ -160,7 +166,7 @@ struct RingWriter {
     }
   }
 
-  // Until the KV rows of `steps` steps are visible to this block's copies.
+  // Waits until the KV rows of the first `steps` steps are visible to this block's copies.
   __device__ __forceinline__ void wait_for_rows(int steps) {
     unsigned tries = 0, start = 0;
 #pragma unroll 1
@@ -171,8 +177,8 @@ struct RingWriter {
     ptx::proxy_fence();
   }
 
-  // Room for `bytes` in the next slot; its barrier is armed before the wait for a place among the
-  // copies in flight.
+  // Waits until the next slot is empty and arms its barrier for `bytes`, then waits for a place
+  // among the copies in flight.
   __device__ __forceinline__ void open(unsigned bytes) {
     wait(empty + 8 * at.slot, at.parity, true);
     ptx::barrier_expect(full + 8 * at.slot, bytes);
@@ -186,19 +192,19 @@ struct RingWriter {
     at.advance();
   }
 
-  // One slot from one place, paced: by a schedule that is kept before the waits, so that nothing
-  // stands between a copy's arrival and the next one's issue.
+  // Fills one slot from one place, paced by a schedule. The schedule is kept before the waits, so
+  // that the next copy is issued as soon as an older one arrives.
   __device__ __forceinline__ void load(const char* from, unsigned bytes) {
     if (pace.gap_cycles > 0) {
       const unsigned now = ptx::sm_cycles_low();
       if (next_issue - now > static_cast<unsigned>(pace.gap_cycles)) {
-        next_issue = now;  // late, or the schedule is so old that the clock has wrapped
+        next_issue = now;  // late; also where the clock has wrapped since the last issue
       } else {
 #pragma unroll 1
         while (static_cast<int>(ptx::sm_cycles_low() - next_issue) < 0) {
         }
       }
-      // Half a tile takes half the time.
+      // Half a tile has half the gap.
       next_issue += bytes == kSlotBytes ? pace.gap_cycles : pace.gap_cycles / 2;
     }
     open(bytes);

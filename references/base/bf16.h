@@ -6,8 +6,7 @@
 
 namespace mkbench {
 
-// The upper half of an IEEE binary32; kept as a struct so that bits and integers cannot be mixed
-// up.
+// The upper half of an IEEE binary32, in a struct so that bits and integers cannot be mixed up.
 struct Bf16 {
   uint16_t bits;
 };

@@ -1,5 +1,5 @@
-// The one exception type of mkbench: every failure that a user can cause or must be told about
-// carries its kind.
+// The one exception type of mkbench. Every failure that a user can cause or must be told about has
+// a kind.
 #pragma once
 
 #include <stdexcept>

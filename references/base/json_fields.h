@@ -1,10 +1,10 @@
-// Structs to JSON and back by their field lists (fields.h). Enums with enum_text(E) are written as
-// words and read by enum_from_text(Tag<E>, word), other enums as numbers; a variant is an object
-// whose "type" is the kType of the struct that it holds. Numbers that are not finite become null and
-// a reason beside it.
+// Structs to JSON and back by their field lists (fields.h). Enums that have enum_text(E) are words,
+// other enums are numbers. A variant is an object whose "type" is the kType of the struct that it
+// holds. A number that is not finite becomes null, with the reason in "<field>_reason".
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <limits>
@@ -214,8 +214,9 @@ class Reader {
 template <typename T>
 void read_integer(const json& j, const std::string& path, T& v) {
   // Unsigned JSON integers that do not fit would wrap in get<int64_t>().
-  const bool fits = j.is_number_unsigned() ? std::in_range<T>(j.get<uint64_t>())
-                                           : j.is_number_integer() && std::in_range<T>(j.get<int64_t>());
+  const bool fits = j.is_number_unsigned()
+                        ? std::in_range<T>(j.get<uint64_t>())
+                        : j.is_number_integer() && std::in_range<T>(j.get<int64_t>());
   if (!fits) refuse(path, shown(j), fmt::format("an integer of {} bits", 8 * sizeof(T)));
   v = j.get<T>();
 }
@@ -224,7 +225,7 @@ template <size_t I = 0, typename... T>
 void read_variant(const json& j, const std::string& path, const std::string& type,
                   std::variant<T...>& v) {
   if constexpr (I == sizeof...(T)) {
-    refuse(path + "type", "'" + type + "'", "a known type");
+    refuse(path.empty() ? "type" : path + ".type", "'" + type + "'", "a known type");
   } else {
     using Held = std::variant_alternative_t<I, std::variant<T...>>;
     if (type != Held::kType) return read_variant<I + 1>(j, path, type, v);
@@ -253,7 +254,11 @@ void read(const json& j, const std::string& path, T& v) {
     std::string word;
     read(j, path, word);
     const std::optional<T> found = enum_from_text(Tag<T>(), word);
-    if (!found) refuse(path, shown(j), enum_wanted(Tag<T>()));
+    if (!found) {
+      std::vector<std::string_view> words;
+      for (const T value : enum_values(Tag<T>())) words.push_back(enum_text(value));
+      refuse(path, shown(j), fmt::format("one of {}", fmt::join(words, ", ")));
+    }
     v = *found;
   } else if constexpr (std::is_enum_v<T>) {
     int number = 0;
@@ -281,7 +286,7 @@ void read(const json& j, const std::string& path, T& v) {
   } else if constexpr (kIsVariant<T>) {
     if (!j.is_object()) refuse(path.empty() ? "top" : path, shown(j), "an object");
     std::string type;
-    read(j.value("type", json()), path + "type", type);
+    read(j.value("type", json()), path.empty() ? "type" : path + ".type", type);
     read_variant(j, path, type, v);
   } else {
     Reader<T> reader(j, path, v);

@@ -16,8 +16,8 @@ using nlohmann::json;
   throw Error(ErrorKind::kBadInput, where + ": " + what);
 }
 
-// Builds the document from nlohmann's events, which still show what its own DOM parser drops: the
-// second of two equal keys, and the text of an integer that did not fit.
+// Builds the document from nlohmann's events, which still show what nlohmann's DOM parser drops:
+// the second of two equal keys, and the text of an integer that did not fit.
 class StrictBuilder : public nlohmann::json_sax<json> {
  public:
   StrictBuilder(const std::string& where, const JsonLimits& limits)
@@ -58,7 +58,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const json::exception& error) override {
-    // Keeps the reason, drops the library's tag and line counting ("... column 3: ").
+    // The message keeps the reason and drops the library's tag and line counting ("... column 3:
+    // ").
     std::string_view reason = error.what();
     if (const size_t tag = reason.find("] "); tag != std::string_view::npos)
       reason.remove_prefix(tag + 2);
@@ -78,7 +79,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
     bool has_key = false;
   };
 
-  // " in "a"."b"[3]": where the open containers stand.
+  // " in "a"."b"[3]": the path of the open containers.
   std::string place() const {
     std::string text;
     for (const Level& level : levels_) {
@@ -114,7 +115,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   bool open(json empty) {
     if (static_cast<int>(levels_.size()) >= limits_.depth)
       fail(where_, fmt::format("nested deeper than {} levels", limits_.depth));
-    // A container's address holds while it is open: its parent grows only after it is closed.
+    // The address of a container is stable while it is open: its parent grows only after it is
+    // closed.
     json* container = put(std::move(empty));
     levels_.push_back({container, {}, false});
     return true;
@@ -142,7 +144,7 @@ size_t utf8_sequence(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte.
+  // Overlong forms, surrogates and characters beyond U+10FFFF show in the second byte.
   if (lead == 0xe0 && byte(1) < 0xa0) return 0;
   if (lead == 0xed && byte(1) >= 0xa0) return 0;
   if (lead == 0xf0 && byte(1) < 0x90) return 0;

@@ -1,5 +1,5 @@
-// JSON as nlohmann reads it, minus what a file format must not leave open: duplicate keys, NUL as
-// end, byte order marks, integers that turn into doubles.
+// JSON as nlohmann reads it, without the liberties that a file format must not leave open:
+// duplicate keys, NUL as end, byte order marks, integers that turn into doubles.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace mkbench {
 
-// Bounds on what a document may make us allocate; a hostile one ends in an Error, not in swap.
+// Bounds on what a document may make the reader allocate; a hostile document ends in an Error, not
+// in swap.
 struct JsonLimits {
   size_t bytes = 1 << 20;
   int depth = 32;
@@ -18,10 +19,10 @@ struct JsonLimits {
   size_t values = 1 << 20;  // over the whole document
 };
 
-// Parses `text`; every message starts with `where` (a path, or a path and what part of it).
-// Beyond the grammar it refuses, with the byte offset or the key: a BOM, ill-formed UTF-8, NUL
-// bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and anything over
-// `limits`. Throws Error(kBadInput).
+// Parses `text`; every message starts with `where` (a path, or a path and a part of the file).
+// Besides errors of grammar these are refused, with the byte offset or the key: a BOM, ill-formed
+// UTF-8, NUL bytes, duplicate keys, integers outside 64 bits (never rounded to a double), and
+// anything over `limits`. Throws Error(kBadInput).
 nlohmann::json parse_json_strict(std::string_view text, const std::string& where,
                                  const JsonLimits& limits = {});
 
@@ -29,8 +30,8 @@ nlohmann::json parse_json_strict(std::string_view text, const std::string& where
 // text.
 nlohmann::json read_json_strict(const std::filesystem::path& path, const JsonLimits& limits = {});
 
-// Reads a regular file of at most `max_bytes`; a directory, FIFO or device is refused, never waited
-// for.
+// Reads a regular file of at most `max_bytes`. A directory, FIFO or device is refused without
+// waiting for it.
 std::string read_small_file(const std::filesystem::path& path, size_t max_bytes);
 
 // The first ill-formed byte of `text` as UTF-8 (RFC 3629), or npos.

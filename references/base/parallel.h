@@ -1,5 +1,5 @@
-// A loop over chunks of [0, n) that several threads take in turn; everything runs in the caller
-// when one thread is enough.
+// A loop over [0, n) in chunks that several threads take in turn; with one thread everything runs
+// in the caller.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// Threads to use when `wanted` were asked for: at least one, all cores for 0.
+// The number of threads for a wish of `wanted`: at least one, all cores for 0.
 inline int thread_count(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }

@@ -26,7 +26,7 @@ const char* kind_of(mode_t mode) {
 }  // namespace
 
 RegularFile::RegularFile(const std::filesystem::path& path) : path_(path.string()) {
-  // O_NONBLOCK: opening a FIFO that nobody writes to must not wait for ever.
+  // O_NONBLOCK, because opening a FIFO without a writer would wait for ever.
   descriptor_ = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor_ < 0) fail(path_, fmt::format("cannot open: {}", std::strerror(errno)));
   std::string problem;

@@ -1,5 +1,5 @@
-// A regular file opened for reading: directories, FIFOs and devices are refused instead of waited
-// for.
+// A regular file opened for reading. Directories, FIFOs and devices are refused without waiting for
+// them.
 #pragma once
 
 #include <sys/stat.h>

@@ -53,7 +53,7 @@ std::string sha256_hex(const void* data, size_t bytes) {
 std::string sha256_file(const std::filesystem::path& path) {
   const RegularFile file(path);
   Sha256 hash;
-  // Read, not mapped: a file that shrinks meanwhile is an error instead of a SIGBUS.
+  // The file is read, not mapped: one that shrinks meanwhile is an error instead of a SIGBUS.
   std::vector<unsigned char> buffer(1 << 20);
   for (uint64_t at = 0; at < file.size();) {
     const size_t bytes = static_cast<size_t>(std::min<uint64_t>(buffer.size(), file.size() - at));

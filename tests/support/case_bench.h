@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/report.h"
 #include "harness/host/case_flow.h"
-#include "harness/wire/channel.h"
 #include "harness/parent/collector.h"
+#include "harness/report/report.h"
+#include "harness/wire/channel.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
@@ -17,7 +17,7 @@ namespace mkbench::testing {
 
 inline constexpr int kVocab = 16, kSteps = 12;
 
-// What T would have said: margins far above D, so that every step is decided.
+// A truth with margins far above D, so that every step is decided.
 inline GreedyReference scripted_reference() {
   GreedyReference reference;
   reference.path = "scripted/reference.json";
@@ -45,24 +45,24 @@ inline GreedyReference scripted_reference() {
   return reference;
 }
 
-// One case with scripted engines in place of every real one, and all that it said.
+// One case with scripted engines in place of every real one, and the messages that it sent.
 struct Bench {
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
   CaseJob job;
   FlowServices services;
-  std::vector<nlohmann::json> messages;
+  std::vector<FromHost> messages;
   bool has_ablations = false;
-  std::vector<Ablation> ablations;  // switched to, in order
+  std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int flushes = 0, idle_flushes = 0;  // of L2; those that another call than the timed one followed
+  int flushes = 0;       // flushes of L2
+  int idle_flushes = 0;  // flushes that a call other than the timed one followed
   bool flushed = false;
 
   Bench() {
     job.model = "scripted";
-    job.baselines = {"eager"};
-    job.candidates = {"kernel"};
-    job.asked_names = {"eager", "kernel"};
+    job.engines = {{.name = "eager", .asked = "eager", .judges = true, .yardstick = true},
+                   {.name = "kernel", .asked = "kernel", .candidate = true}};
     job.n_gen = 8;
     job.blocks = job.max_blocks = 3;
     job.ids = {3};
@@ -113,9 +113,9 @@ struct Bench {
   // Runs the case as --in-process does and returns its aggregated report.
   CaseReport run() {
     CaseCollector collector(job);
-    CallbackSink sink([&](const nlohmann::json& message) {
+    CallbackSink sink([&](const FromHost& message) {
       messages.push_back(message);
-      if (message["type"] == "sample") ++samples_seen;
+      if (std::holds_alternative<SampleTaken>(message)) ++samples_seen;
       collector.take(message);
     });
     run_case(job, services, sink);

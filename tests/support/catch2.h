@@ -1,5 +1,5 @@
-// Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04) through one header. Tests include this and nothing of
-// Catch2's own.
+// Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04) through one header. Tests include this header and
+// none of Catch2's.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -16,7 +16,7 @@ using Catch::Approx;
 
 namespace mkbench {
 
-// Matches text that holds `part`, under one name.
+// Matches text that holds `part`; v2 and v3 have different names for it.
 inline auto ContainsText(const std::string& part) {
 #if MKBENCH_CATCH2_MAJOR >= 3
   return Catch::Matchers::ContainsSubstring(part);

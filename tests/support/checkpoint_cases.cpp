@@ -1,4 +1,4 @@
-// Rows S40-S47: what a checkpoint can have wrong with it when every container in it is sound.
+// Rows S40-S47: defects of a checkpoint in which every container is sound.
 #include <algorithm>
 #include <cstdint>
 
@@ -46,7 +46,7 @@ void transpose(FileTensor& tensor) {
   }
 }
 
-// A sharded micro model; every part of it may be bent before it is written.
+// A sharded micro model, any part of which may be changed before it is written.
 struct Shards {
   Tensors first, second;
   std::vector<std::pair<std::string, std::string>> weight_map;
@@ -196,7 +196,7 @@ void add_shape_cases(std::vector<InputCase>& cases) {
                      find_tensor(t, kNorm).shape = {1, 4};
                    }),
                    {kNorm, "shape is [1, 4]", "wanted [4]"}});
-  // Shapes cannot tell these; a manifest does, and parity has to where there is none.
+  // Shapes do not show these defects. A manifest does; without one only parity can.
   const auto square = [](Tensors& t) { transpose(find_tensor(t, kKProj)); };
   const auto swapped = [](Tensors& t) {
     std::swap(find_tensor(t, kKProj).data,

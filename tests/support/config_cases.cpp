@@ -1,4 +1,4 @@
-// Rows C1-C17: what config.json can have wrong with it.
+// Rows C1-C17: defects of config.json.
 #include <sys/stat.h>
 
 #include "tests/support/input_case.h"
@@ -16,7 +16,7 @@ auto text_of(std::string text) {
   return [text = std::move(text)](const fs::path& folder) { write_file(folder / kFile, text); };
 }
 
-// A table of edits to a sound config; every message names the file too.
+// A table of edits to a sound config. Every message must name the file too.
 class Table {
  public:
   void text(const char* row, const std::string& what, const std::string& content, Named named) {
@@ -185,7 +185,7 @@ void add_rope_cases(Table& table) {
   table.legal("C9", {{"partial_rotary_factor", "1.0"}, {"rope_scaling", "{}"}});
 }
 
-// Contradictions between config.json and the tensors; both must be named.
+// Contradictions between config.json and the tensors; the message must name both.
 void add_shape_cases(Table& table) {
   table.edit("C7", {{"head_dim", "2"}},
              {"model.safetensors", "q_proj.weight", "[8, 4]", "wanted [4, 4]", "head_dim 2"});

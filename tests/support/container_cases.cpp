@@ -1,5 +1,4 @@
-// Rows S1-S39: what one safetensors file can have wrong with it before anybody knows which model it
-// is.
+// Rows S1-S39: defects of one safetensors file that show without knowing its model.
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -15,7 +14,7 @@ using Named = std::vector<std::string>;
 
 constexpr const char* kFile = "model.safetensors";
 
-// Replaces the weights file by these bytes.
+// Makes a case that replaces the weights file by `bytes`.
 auto file_of(std::string bytes) {
   return [bytes = std::move(bytes)](const fs::path& folder) { write_file(folder / kFile, bytes); };
 }
@@ -37,7 +36,7 @@ std::string one(const std::string& shape, const std::string& offsets = "[0,4]") 
 }
 const std::string kSoundEntry = entry("a", "\"BF16\"", "[2]", "[0,4]");
 
-// The micro model with one weight of another type; `data` has the bytes that the type wants.
+// The micro model with one weight of type `dtype`, whose data has `bytes` bytes.
 auto with_dtype(const std::string& dtype, size_t bytes) {
   return [=](const fs::path& folder) {
     std::vector<FileTensor> tensors = micro_tensors();

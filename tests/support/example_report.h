@@ -1,5 +1,5 @@
-// A report with every kind of content, made of invented numbers; for tests of what reads and prints
-// reports.
+// Reports with every kind of content, made of invented numbers, for tests of the readers and
+// writers of reports.
 #pragma once
 
 #include <cmath>
@@ -134,8 +134,8 @@ inline Report example_report() {
   return r;
 }
 
-// One of everything that can go wrong: a wrong token, a hang, a model that cannot be loaded (with a
-// message of bytes that no XML holds), a skipped engine.
+// A report with every kind of failure: a wrong token, a hang, a model that cannot be loaded (with a
+// message of bytes that XML cannot hold), a skipped engine.
 inline Report example_failed_report() {
   Report r = example_report();
   EngineReport& wrong = r.cases[0].engines[1];
@@ -168,7 +168,8 @@ inline ProfileReport example_profile(double no_waits_us, double no_loads_us) {
   return profile;
 }
 
-// The same with ablations at depth 0, a baseline that only judges at 512, and a prefill test.
+// example_report() with ablations at depth 0, a baseline that only judges at 512, and a prefill
+// test.
 inline Report example_diagnosed_report() {
   Report r = example_report();
   r.cases[0].engines[1].profile = example_profile(770, 300);
@@ -182,7 +183,7 @@ inline Report example_diagnosed_report() {
   return r;
 }
 
-// The same on a CPU: host twin, no roofline.
+// example_report() on a CPU: host twin, no roofline.
 inline Report example_cpu_report() {
   Report r = example_report();
   r.environment = {

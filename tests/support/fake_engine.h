@@ -1,5 +1,5 @@
-// A decoder of 64 tokens whose logits are a hash of the context: quick, exactly repeatable, with
-// decided steps and near ties where a test wants them, and with one switch for each way in which an
+// A decoder of 64 tokens whose logits are a hash of the context: quick and exactly repeatable, with
+// decided steps and near ties where a test needs them, and with a switch for each way in which an
 // engine can be wrong.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "references/base/bf16.h"
-#include "references/engine.h"
 #include "references/base/error.h"
+#include "references/engine.h"
 #include "references/synthetic.h"
 
 namespace mkbench::testing {
@@ -26,11 +26,12 @@ inline double unit(uint64_t key) {
   return static_cast<double>(splitmix64(key) >> 11) * 0x1p-52 - 1;
 }
 
-// Where an override stands: number of the step since the prompt, KV rows before it, which prompt.
+// The step at which an override is called: its number since the prompt, KV rows before it, the
+// prompt.
 struct At {
   int step;
   int position;
-  int32_t first_id;  // of the prompt
+  int32_t first_id;  // the prompt's first id
   bool with_logits;
   int run = 0;  // prompts that the engine has started, this one included
 };
@@ -38,21 +39,21 @@ struct At {
 struct FakeBehaviour {
   uint64_t noise_seed = 0;
   double noise = 0;           // amplitude of the error on every logit
-  bool round_logits = false;  // to bf16
-  std::optional<double> tie_error =
-      {};  // added to the second of a near tie: flips it when larger than the gap
+  bool round_logits = false;  // logits are rounded to bf16
+  // Added to the second logit of a near tie: flips the tie when larger than the gap.
+  std::optional<double> tie_error = {};
   // Overrides, called on the final logits and the chosen id.
   std::function<void(const At&, std::vector<float>& logits, int32_t& id)> at_step = {};
   bool unwritten_logits = false;  // the last row of a decode is never written
   bool ignores_pending = false;   // set_pending() does nothing
   bool keeps_context = false;     // reset() does not empty the sequence
-  bool stuck_counter = false;     // launches are not counted: something else answered
+  bool stuck_counter = false;     // launches are not counted, as if another engine answered
   int launches_per_decode = 1;
-  int missing_ids = 0;  // short output
+  int missing_ids = 0;  // ids that decode() does not return
   bool has_logits = true;
   bool takes_forced = true, takes_snapshots = true, counts_launches = true;
   bool modified_prefix = false;  // restore() finds other rows than save() did
-  // States that it shows, of the context so far; layers and positions are made up.
+  // Hidden states by the context so far; layers and positions are made up.
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer)> hidden = {};
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer, int row)>
       kv_row = {};
@@ -62,8 +63,8 @@ class FakeEngine : public Engine {
  public:
   explicit FakeEngine(FakeBehaviour behaviour = {}) : behaviour_(std::move(behaviour)) {}
 
-  // Prompts that start with 0 have decided steps only; others meet a near tie at every fourth
-  // context or so.
+  // Prompts that start with 0 have decided steps only; other prompts meet a near tie at about every
+  // fourth context.
   static std::vector<float> true_logits(const std::vector<int32_t>& context) {
     uint64_t hash = 7;
     for (const int32_t id : context) hash = splitmix64(hash ^ static_cast<uint64_t>(id));
@@ -102,7 +103,8 @@ class FakeEngine : public Engine {
     if (!behaviour_.stuck_counter) launches_ += behaviour_.launches_per_decode;
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
-      // The context ends with the pending id; a forced input replaces what the step before emitted.
+      // The context ends with the pending id; a forced input replaces the id that the last step
+      // emitted.
       if (t > 0 && forced != nullptr) context_.back() = forced[t];
       std::vector<float> z = logits_of(context_);
       int32_t id = static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
@@ -149,7 +151,7 @@ class FakeEngine : public Engine {
   std::vector<float> logits_of(const std::vector<int32_t>& context) const {
     std::vector<float> z = true_logits(context);
     const uint64_t key = behaviour_.noise_seed + 1'000'000 * context.size();
-    // The second of a near tie is the one that lies exactly a gap under the top.
+    // The second logit of a near tie lies exactly kTieGap under the top.
     const float top = *std::max_element(z.begin(), z.end());
     for (size_t i = 0; i < z.size(); ++i) {
       const bool is_second = z[i] == top - kTieGap;

@@ -1,5 +1,5 @@
-// The rows of the two input tables (S1-S47: safetensors, C1-C17: config.json) as files to be
-// generated and messages to be seen.
+// The rows of the two input tables, S1-S47 for safetensors and C1-C17 for config.json. Each row
+// makes a file and names what the message must contain.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@ namespace mkbench::testing {
 
 struct InputCase {
   std::string row;   // "S13"
-  std::string what;  // for people
+  std::string what;  // the defect in words
   // Changes a folder that holds a sound micro model.
   std::function<void(const std::filesystem::path& folder)> make;
-  // Each must be part of the one-line message; empty: the row is legal and the folder must load.
+  // Parts of the one-line message. Where there are none the row is legal and the folder must load.
   std::vector<std::string> named;
   std::vector<std::string> options = {};  // for load_probe
 };

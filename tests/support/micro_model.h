@@ -1,5 +1,5 @@
-// A sound model of a few hundred bytes, and the means to damage it: what the input-table tests
-// start from.
+// A sound model of a few hundred bytes, and the means to damage it, for the tests of the input
+// tables.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace mkbench::testing {
 
-// A folder under the system's temporary one; removed with all it holds.
+// A folder in the system's folder of temporary files, removed with its content at the end of its
+// life.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -27,7 +28,7 @@ class TemporaryFolder {
 
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-// A tensor as a file is to hold it; nothing is checked.
+// A tensor as it will be written to a file; nothing is checked.
 struct FileTensor {
   std::string name;
   std::string dtype = "BF16";
@@ -45,8 +46,7 @@ inline constexpr ModelShape kMicro{.hidden = 4,
                                    .head_dim = 4,
                                    .vocab = 6};
 
-// config.json of kMicro, with `edit` = {"key", "value"} pairs replaced or added; an empty value
-// removes the key.
+// An edit of kMicro's config.json: replaces or adds `key`; an empty value removes it.
 struct ConfigEdit {
   std::string key, value;
 };
@@ -58,14 +58,14 @@ FileTensor& find_tensor(std::vector<FileTensor>& tensors, std::string_view name)
 // [rows, cols] of distinct small values.
 FileTensor make_tensor(const std::string& name, std::vector<uint64_t> shape, int seed);
 
-// The bytes of a container: u64 size, `header`, `data`.
+// The bytes of a container: size as u64, `header`, `data`.
 std::string container(std::string_view header, std::string_view data);
 // The container of `tensors`, packed in order; spaces pad the header to N % 8 == `header_residue`.
 std::string safetensors_bytes(const std::vector<FileTensor>& tensors, size_t header_residue = 0);
 
-// config.json and model.safetensors of kMicro.
+// Writes config.json and model.safetensors of kMicro.
 void write_micro_model(const std::filesystem::path& folder);
-// manifest.json of the folder's config.json and model.safetensors as they are now.
+// Writes manifest.json for the folder's config.json and model.safetensors as they are now.
 void write_manifest(const std::filesystem::path& folder);
 
 }  // namespace mkbench::testing

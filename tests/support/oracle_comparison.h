@@ -1,4 +1,4 @@
-// Engines against the fp32 oracle: what all kernels' truth tests share.
+// Comparison of engines with the fp32 oracle, for the truth tests of all kernels.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 namespace mkbench::testing {
 
 struct Limits {
-  double worst;   // of any step
-  double rms;     // over all steps
-  double margin;  // of the oracle, above which tokens must be equal
+  double worst;   // largest relative error of a step
+  double rms;     // of the relative errors of all steps
+  double margin;  // tokens must be equal where the oracle's margin is larger
 };
 inline constexpr Limits kRandomLimits{0.01, 0.002, 0.05};
 inline constexpr Limits kTrainedLimits{0.02, 0.004, 0.1};
 inline constexpr Limits kFirstLayerLimits{0.004, 0.002, 0.05};
 inline constexpr double kHiddenLimit = 0.005;
 
-// |c(a) - c(b)| / |c(b)| with c(z) = z - mean(z): a shift of all logits says nothing.
+// 2-norm of a - b over that of b, each less its mean, because a shift of all logits means nothing.
 inline double relative_error(std::span<const float> a, std::span<const float> b) {
   const double count = static_cast<double>(a.size());
   const double mean_a = std::accumulate(a.begin(), a.end(), 0.0) / count;
@@ -44,7 +44,7 @@ inline double relative_error(std::span<const float> a, std::span<const float> b)
   return std::sqrt(error / size);
 }
 
-// Top-1 minus top-2.
+// The largest logit less the second.
 inline float margin_of(std::vector<float> logits) {
   std::partial_sort(logits.begin(), logits.begin() + 2, logits.end(), std::greater<>());
   return logits[0] - logits[1];
@@ -56,7 +56,7 @@ class Comparison {
   void add(std::span<const float> logits, int32_t token, const std::vector<float>& truth,
            float margin_limit) {
     const double error = relative_error(logits, truth);
-    // A NaN must not vanish in a maximum.
+    // Kept apart, because a maximum would drop a NaN.
     finite_ = finite_ && std::isfinite(error);
     worst_ = std::max(worst_, error);
     squares_ += error * error;
@@ -94,7 +94,8 @@ inline std::vector<int32_t> random_ids(int n, int vocab) {
   return ids;
 }
 
-// Text that the tiny checkpoints know: margins are then as large as in use. Repeated when it ends.
+// The first n ids of the tiny checkpoints' training text, on which margins are as large as in use.
+// The text is repeated where it ends.
 inline std::vector<int32_t> corpus_ids(int n) {
   std::ifstream in(data_dir() / "tiny_corpus.txt", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -106,14 +107,14 @@ inline std::vector<int32_t> corpus_ids(int n) {
   return ids;
 }
 
-// The oracle's logits at every cache length, computed once for several engines.
+// The oracle's logits at every cache length; one computation is enough for several engines.
 inline std::vector<std::vector<float>> truth_of(Oracle& oracle, const std::vector<int32_t>& ids) {
   std::vector<std::vector<float>> logits;
   for (const int32_t id : ids) logits.push_back(oracle.step(id));
   return logits;
 }
 
-// Teacher-forced over all ids in one launch: step t has cache length t + 1.
+// Decodes all ids in one teacher-forced launch: step t has cache length t + 1.
 inline Comparison compare_all(Engine& e, const std::vector<int32_t>& ids,
                               const std::vector<std::vector<float>>& truth, float margin) {
   const size_t vocab = truth[0].size();
@@ -135,10 +136,10 @@ inline void require_hidden_close(Engine& e, const Oracle& oracle) {
   }
 }
 
-// Makes the engine under test; max_context is the model's.
+// Makes the engine under test, with room for all positions of the model.
 using EngineMaker = std::function<std::unique_ptr<Engine>(const ModelWeights&, PlantedFault)>;
 
-// Every cache length from 1 to 1,025 of a trained tiny checkpoint, and the planted faults.
+// Compares every cache length from 1 to 1,025 on a trained tiny checkpoint, and the planted faults.
 inline void require_agreement_to_1025(const std::string& name, const EngineMaker& make) {
   const ModelWeights w = load_folder(data_dir() / name, name);
   const auto ids = corpus_ids(1025);
@@ -149,8 +150,7 @@ inline void require_agreement_to_1025(const std::string& name, const EngineMaker
   require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0.9);
   require_hidden_close(*e, oracle);
 
-  // Each planted fault is far outside of what rounding explains, and changes tokens that are not in
-  // doubt.
+  // Each planted fault causes errors far larger than rounding does, and changes decided tokens.
   for (const PlantedFault fault :
        {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
     const auto faulty = make(w, fault);
@@ -163,8 +163,9 @@ inline void require_agreement_to_1025(const std::string& name, const EngineMaker
   }
 }
 
-// Cache lengths around the powers of two up to the last position, on the first layer alone: the
-// whole context, its splits and the rotary table at a quarter of the oracle's time.
+// Compares cache lengths around the powers of two up to the last position on the first layer alone,
+// which covers the whole context, its splits and the rotary table in a quarter of the oracle's
+// time.
 inline void require_agreement_to_the_end(const std::string& name, const EngineMaker& make) {
   ModelWeights w = load_folder(data_dir() / name, name);
   w.config.shape.layers = 1;
@@ -180,7 +181,7 @@ inline void require_agreement_to_the_end(const std::string& name, const EngineMa
     std::vector<float> truth;
     const int begin = e->position();
     for (int t = begin; t < length; ++t) truth = oracle.step(ids[t], t + 1 == length);
-    // The pending id is the engine's own guess: put the text's in its place.
+    // The pending id is the engine's own token; the text's id takes its place.
     e->set_pending(ids[begin]);
     if (length - begin > 1) e->prefill(std::span(ids).subspan(begin + 1, length - begin - 1));
     const int32_t token = e->decode(1, nullptr, logits.data())[0];

@@ -1,5 +1,5 @@
-// What the tests of plugins share: a small model, engines of it from the built examples, and the
-// oracle's answer.
+// For the tests of plugins: a small model, engines of it from the built examples, and the oracle's
+// answer.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// KV caches of both layouts in device memory, and their rows as a test compares them.
+// KV caches of both layouts in device memory, and their rows on the host for comparison.
 #pragma once
 
 #include <cmath>
@@ -40,7 +40,7 @@ std::vector<T> download(const DeviceBuffer<T>& from) {
   return values;
 }
 
-// The plain megakernel's layout. All bits set at first.
+// A cache in the plain megakernel's layout. All its bits are set at first.
 class PlainCache {
  public:
   PlainCache(const ModelShape& shape, int max_context)
@@ -67,7 +67,7 @@ class PlainCache {
     }
     return out;
   }
-  // Elements at and above `position` that are not as poison() left them.
+  // The number of elements at and above `position` that were written since poison().
   int64_t touched_from(int position) const {
     int64_t count = 0;
     for (const auto& cache : {download(k_), download(v_)}) {
@@ -92,8 +92,8 @@ class PlainCache {
   DeviceBuffer<unsigned short> k_, v_;
 };
 
-// The ring megakernel's layout, Qwen3-0.6B's layer shape only. All bits set at first, and no key
-// seen yet.
+// A cache in the ring megakernel's layout, for Qwen3-0.6B's layer shape only. All its bits are set
+// at first, and the largest |k| are 0.
 class RingCache {
  public:
   RingCache(const ModelShape& shape, int max_context)
@@ -130,7 +130,7 @@ class RingCache {
     }
     return out;
   }
-  // Elements that are not as poison() left them.
+  // The number of elements that were written since poison().
   int64_t touched() const {
     int64_t count = 0;
     const std::vector<char> bytes = download(kv_);
@@ -151,10 +151,10 @@ class RingCache {
   DeviceBuffer<float> key_maxima_;
 };
 
-// How far a layer's rows [0, positions) are from others.
+// The difference of a layer's rows [0, positions) from other rows.
 struct LayerDifference {
-  double relative = 0;  // over all rows, of the other's length
-  double worst_row = 0;
+  double relative = 0;   // length of the difference / length of the other, over all rows
+  double worst_row = 0;  // the largest of a single row
   int worst_position = -1;
   double differing = 0;  // share of elements whose bf16 bits differ
   bool finite = true;

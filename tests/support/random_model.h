@@ -30,9 +30,9 @@ struct RandomModelOptions {
   uint64_t seed = 1;
 };
 
-// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal, the embedding 1: every
-// part of a layer then moves the residual stream by a similar amount, so an error in any of them
-// shows in the logits.
+// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal, the embedding normal
+// with deviation 1. Every part of a layer then moves the residual stream by a similar amount, so an
+// error in any part shows in the logits.
 inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptions& options = {}) {
   ModelWeights w;
   w.name = "random";

@@ -1,5 +1,5 @@
-// Models that the ring megakernel's tests share: random weights of its layer shape, cut to what a
-// test needs.
+// Models for the ring megakernel's tests: random weights of its layer shape, with the layers,
+// vocabulary and edits that a test needs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@
 
 namespace mkbench::testing {
 
-// Random weights, fp32 activations, KV rows in bf16.
+// Limits against the oracle for random weights: the ring has fp32 activations and KV rows in bf16.
 inline constexpr Limits kRingLimits{0.015, 0.005, 0.05};
 
 inline bool no_ring_gpu() {
@@ -26,7 +26,14 @@ inline bool no_ring_gpu() {
          major < 9;
 }
 
-// A copy of `w` whose tensor `member` of every layer is edited; the copy owns the new values.
+// `w`, which owns `storage` besides what it owned already.
+inline ModelWeights owning(ModelWeights w, std::shared_ptr<const void> storage) {
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  w.owner = std::make_shared<Both>(w.owner, std::move(storage));
+  return w;
+}
+
+// A copy of `w` with tensor `member` of every layer edited. The copy owns the new values.
 inline ModelWeights with_layers_edited(ModelWeights w, Matrix LayerWeights::*member,
                                        const std::function<float(int, int, float)>& edit) {
   auto storage = std::make_shared<std::vector<std::vector<Bf16>>>();
@@ -39,38 +46,32 @@ inline ModelWeights with_layers_edited(ModelWeights w, Matrix LayerWeights::*mem
     storage->push_back(std::move(values));
     m.data = storage->back().data();
   }
-  using Both = std::pair<std::shared_ptr<const void>, decltype(storage)>;
-  w.owner = std::make_shared<Both>(w.owner, storage);
-  return w;
+  return owning(std::move(w), storage);
 }
 
-// An untied head of `rows` rows.
+// A copy of `w` with the values `rows` in an untied LM head.
 inline ModelWeights with_head(ModelWeights w, std::vector<Bf16> rows) {
   auto storage = std::make_shared<std::vector<Bf16>>(std::move(rows));
   w.config.tie_word_embeddings = false;
   w.lm_head = {storage->data(), w.config.shape.vocab, w.config.shape.hidden};
-  using Both = std::pair<std::shared_ptr<const void>, decltype(storage)>;
-  w.owner = std::make_shared<Both>(w.owner, storage);
-  return w;
+  return owning(std::move(w), storage);
 }
 
-// Other values in the embedding, which `w` does not share with its head.
+// A copy of `w` with other values in its embedding, which must not be tied to the LM head.
 inline ModelWeights with_embedding(ModelWeights w, std::vector<Bf16> rows) {
   auto storage = std::make_shared<std::vector<Bf16>>(std::move(rows));
   w.embed_tokens.data = storage->data();
-  using Both = std::pair<std::shared_ptr<const void>, decltype(storage)>;
-  w.owner = std::make_shared<Both>(w.owner, storage);
-  return w;
+  return owning(std::move(w), storage);
 }
 
-// The first rows of embedding and head.
+// A copy of `w` with the first `vocab` rows of embedding and LM head.
 inline ModelWeights with_vocab(ModelWeights w, int vocab) {
   w.config.shape.vocab = w.embed_tokens.rows = w.lm_head.rows = vocab;
   return w;
 }
 
-// `vocab` rows of embedding and head, made from those that are there: every further round of them
-// is rotated by one column more, so that no two rows are equal.
+// A copy of `w` with `vocab` rows of embedding and LM head. The rows of `w` are repeated, each time
+// rotated by one column more, so that no two rows are equal.
 inline ModelWeights with_larger_vocab(ModelWeights w, int vocab) {
   const auto grow = [vocab](const Matrix& m) {
     const size_t rows = static_cast<size_t>(m.rows), columns = static_cast<size_t>(m.cols);
@@ -88,15 +89,17 @@ inline ModelWeights with_larger_vocab(ModelWeights w, int vocab) {
   return with_head(w, std::move(head));
 }
 
+// A copy of `w` with its first `layers` layers.
 inline ModelWeights with_layers(ModelWeights w, int layers) {
   w.config.shape.layers = layers;
   w.layers.resize(static_cast<size_t>(layers));
   return w;
 }
 
-// q_norm times `sharpness`, and by halves of the rotated pairs q times and k over `contrast`, or
-// the other way round. Scores are those of contrast 1, but |q| |k| grows with its square: the
-// distance between a score and its bound is made to measure.
+// A copy of `w` with q_norm times `sharpness`. In one half of the RoPE pairs q_norm is multiplied
+// and k_norm divided by `contrast`, in the other half it is the reverse. Scores do not depend on
+// `contrast`, but |q| |k| grows with its square: this sets the distance between scores and their
+// bound.
 inline ModelWeights with_contrast(const ModelWeights& w, float sharpness, float contrast) {
   const auto first = [](int d) { return d % 64 < 32; };
   const ModelWeights q = with_layers_edited(w, &LayerWeights::q_norm, [&](int, int d, float x) {
@@ -107,8 +110,8 @@ inline ModelWeights with_contrast(const ModelWeights& w, float sharpness, float 
   });
 }
 
-// Four layers, 1,000 rows of vocabulary (not divisible by the blocks' shares), untied; attention
-// sharp enough that a lost position shows. Made once a process.
+// Four layers, a vocabulary of 1,000 rows (not divisible by the blocks' shares), untied. Attention
+// is sharp enough that a lost position is noticed. Computed once a process.
 inline const ModelWeights& four_layers() {
   static const ModelWeights weights = [] {
     ModelShape shape = kQwen3_0_6B;
@@ -120,10 +123,11 @@ inline const ModelWeights& four_layers() {
   return weights;
 }
 
-// |q| max|k| exceeds every score by more than 100 in log2 units, but not by 200: the reference of
-// the exponentials is set by the bound.
+// The bound |q| max|k| exceeds every score by more than 100 in log2 units but less than 200: the
+// bound decides the reference R of the exponents (roles/statistics.cuh).
 inline ModelWeights bound_decides(const ModelWeights& w) { return with_contrast(w, 1.0f, 2.3f); }
-// By more than 200: without a maximum, everything would underflow.
+// The bound exceeds every score by more than 200: without the slow path's maximum, all exponentials
+// would underflow.
 inline ModelWeights bound_too_far(const ModelWeights& w) { return with_contrast(w, 1.0f, 8.0f); }
 
 struct Run {
@@ -132,7 +136,7 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// Prompt in, n free-running tokens out, with logits.
+// Resets and poisons the engine, prefills the prompt and decodes n tokens with logits.
 inline Run run(Engine& e, const std::vector<int32_t>& prompt, int n, int vocab) {
   Run r;
   r.logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab));

@@ -1,5 +1,5 @@
-// An engine whose tokens are a rule that integers compute, with faults on demand: tests of what
-// surrounds engines.
+// An engine whose tokens follow a rule on integers, with faults on demand, for tests of the code
+// around engines.
 #pragma once
 
 #include <cmath>
@@ -9,26 +9,27 @@
 #include <string>
 #include <vector>
 
-#include "references/engine.h"
 #include "references/base/error.h"
+#include "references/engine.h"
 
 namespace mkbench::testing {
 
-// What a scripted engine is to get wrong. Decodes are counted from 1, over the engine's life.
+// The faults of a scripted engine. Decodes are counted from 1 over the engine's life.
 struct Script {
   std::string name = "scripted", device = "cpu";
   int vocab = 16;
   bool one_launch = false;
-  std::function<bool(int decode, int position)> wrong;  // the token of this step is another one
+  std::function<bool(int decode, int position)> wrong;  // this step emits a wrong token
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
-  std::function<bool(int decode)> extra_launch;
-  std::function<void(int decode)> before;        // may throw, sleep, raise a signal
-  std::function<void(const char* call)> called;  // of what changes the sequence or runs it
+  std::function<bool(int decode)> extra_launch, no_launch;  // the ids are right all the same
+  std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
+  std::function<void(const char* call)> called;  // by calls that change or run the sequence
   std::function<bool(int decode)> nan_logits;
-  std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
-  std::function<double(int decode)> event_ms;        // of the whole decode; 0 = no such clock
+  std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, by number of prefills
+  std::function<double(int decode)> event_ms;        // time of the decode; 0 = no such clock
   std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token of all ids so far
-  bool skips = false;   // can take a depth without computing it
+  // Makes skip_to() work.
+  bool skips = false;
   float runner_up = 0;  // logit of the second-best id (the best has 10)
 };
 
@@ -66,7 +67,8 @@ class ScriptedEngine : public Engine {
     if (script_.before) script_.before(decodes_);
     if (script_.skip && script_.skip(decodes_))
       return std::vector<int32_t>(static_cast<size_t>(n), -1);
-    launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0);
+    launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0) -
+                 (script_.no_launch && script_.no_launch(decodes_) ? 1 : 0);
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
       if (t > 0 && forced != nullptr) set_pending(forced[t]);
@@ -111,7 +113,7 @@ class ScriptedEngine : public Engine {
   void tell(const char* call) const {
     if (script_.called) script_.called(call);
   }
-  // The emitted id stands on top; the right one is second where they differ.
+  // The emitted id has the largest logit, the right id the second where the two differ.
   void write_logits(float* row, int32_t right, int32_t id) const {
     for (int i = 0; i < script_.vocab; ++i) row[i] = 0.01f * static_cast<float>(i % 16);
     row[(right + 1) % script_.vocab] = script_.runner_up;
@@ -123,7 +125,7 @@ class ScriptedEngine : public Engine {
   Script script_;
   int position_ = 0, decodes_ = 0, prefills_ = 0;
   int32_t pending_ = -1;
-  std::vector<int32_t> history_;  // the last one is pending
+  std::vector<int32_t> history_;  // the last id is pending
   int64_t launches_ = 0;
   DecodeTimes times_;
 };

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
-#include "harness/parent/commands/commands.h"
+#include "harness/engines/registry.h"
 #include "harness/parent/launch.h"
+#include "harness/parent/option_values.h"
+#include "harness/parent/options.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -13,30 +16,41 @@ namespace {
 
 constexpr char kListedModel[] = "synthetic";  // the one for which megakernel is resolved
 
+// "cpu, cuda"
+std::string devices_of(const EngineRow& row) {
+  return fmt::format("{}{}{}", row.cpu ? "cpu" : "", row.cpu && row.cuda ? ", " : "",
+                     row.cuda ? "cuda" : "");
+}
+
+void list_role(Role role) {
+  for (const EngineRow& row : engine_rows()) {
+    if ((row.roles & role) != 0)
+      fmt::print("  {:<12} {} ({})\n", row.name, row.help, devices_of(row));
+  }
+}
+
 void list_engines() {
   fmt::print(
       "engines\n"
-      "  megakernel   the best CUDA kernel that can run here: ring where it can, else plain "
-      "(cuda)\n"
-      "  ring         one launch, weights stream through shared memory (cuda, sm_90 and later,\n"
-      "               Qwen3-0.6B's layer shape)\n"
-      "  plain        one cooperative launch decodes n tokens (cuda, sm_80 and later)\n"
-      "  host-twin    the same schedule as tasks on CPU threads (cpu)\n"
-      "  PATH.so      somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
-      "baselines\n"
-      "  eager        libtorch, op by op (cpu, cuda)\n"
-      "  none         eager judges parity and is not timed\n");
+      "  {:<12} the best CUDA kernel that can run here: ring where it can, else plain (cuda)\n",
+      kMegakernel);
+  list_role(kCandidate);
+  fmt::print(
+      "  {:<12} somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
+      "baselines\n",
+      "PATH.so");
+  list_role(kYardstick);
+  fmt::print("  {:<12} {} judges parity and is not timed\n", kNoBaseline, kJudgeName);
 }
 
 void list_models() {
-  fmt::print(
-      "models\n"
-      "  tiny         trained, 4 layers, byte-level, tied; committed\n"
-      "  tiny-untied  the same with an untied head and another theta; committed\n"
-      "  synthetic    the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set by "
-      "depth\n");
-  for (const char* name : {"none", "short", "deep", "far", "early", "late"}) {
-    fmt::print("    synthetic:{:<6} from {} KV rows on\n", name, synthetic_min_depth(name));
+  fmt::print("models\n");
+  for (const ModelRow& row : model_rows()) {
+    if (!row.help.empty()) {
+      fmt::print("  {:<12} {}\n", row.name, row.help);
+    } else if (!row.lagset.empty()) {
+      fmt::print("    {:<15} from {} KV rows on\n", row.name, synthetic_min_depth(row.lagset));
+    }
   }
   fmt::print(
       "  DIR          a snapshot folder: config.json and safetensors\n"
@@ -44,31 +58,26 @@ void list_models() {
 }
 
 int list_devices_of_machine(const Options& options) {
-  CaseJob job;
-  job.kind = "probe";
-  job.gpu = options.gpu;
-  job.models = {kListedModel};
-  const WorkerAnswer answer = ask_worker(job, "probe", 60);
+  const auto answer =
+      ask_worker<ProbeAnswer>(ProbeJob{options.gpu, {kListedModel}}, kProbeDeadlineS);
   if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-  if (!answer.ok) {
+  if (!answer.ok()) {
     throw Error(answer.hung ? ErrorKind::kHang : ErrorKind::kRuntime,
                 "listing devices: " + answer.problem);
   }
   fmt::print("devices\n");
-  for (const auto& device : answer.message["devices"]) {
-    fmt::print("  cuda:{}  {}, sm {}, {} MiB free of {} MiB\n", device["index"].get<int>(),
-               device["name"].get<std::string>(), device["sm"].get<std::string>(),
-               device["free_bytes"].get<int64_t>() >> 20,
-               device["total_bytes"].get<int64_t>() >> 20);
+  for (const ListedDevice& device : answer.message->devices) {
+    fmt::print("  cuda:{}  {}, sm {}, {} MiB free of {} MiB\n", device.index, device.name,
+               device.sm, device.free_bytes >> 20, device.total_bytes >> 20);
   }
-  const auto& cpu = answer.message["environment"]["cpu"];
+  const nlohmann::json& cpu = answer.message->environment.at("cpu");
   fmt::print("  cpu     {}, {} threads\n", cpu["name"].get<std::string>(),
              cpu["threads"].get<int>());
-  if (!answer.message.value("usable", false)) {
-    fmt::print("no usable GPU: {}\n", answer.message.value("reason", ""));
+  if (!answer.message->usable) {
+    fmt::print("no usable GPU: {}\n", answer.message->reason);
     return 0;
   }
-  const std::string obstacle = answer.message["ring_obstacles"].value(kListedModel, "");
+  const std::string& obstacle = answer.message->ring_obstacles.at(kListedModel);
   fmt::print("megakernel on cuda:{} is {}\n", options.gpu,
              obstacle.empty() ? "ring" : "plain: " + obstacle);
   return 0;
@@ -76,7 +85,14 @@ int list_devices_of_machine(const Options& options) {
 
 }  // namespace
 
-int list_command(const Options& options) {
+void require_list_arguments(Options& options) {
+  for (const std::string& word : options.arguments) {
+    if (word != "engines" && word != "models" && word != "devices")
+      bad_usage(fmt::format("mkbench list: '{}' is not one of engines, models, devices", word));
+  }
+}
+
+int list_command(const Options& options, const Invocation&) {
   const auto wants = [&](const char* word) {
     const auto& words = options.arguments;
     return words.empty() || std::find(words.begin(), words.end(), word) != words.end();

@@ -9,7 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "harness/parent/commands/commands.h"
+#include "harness/parent/option_values.h"
+#include "harness/parent/options.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
@@ -61,7 +62,12 @@ int draw_plots(const std::vector<fs::path>& reports, const fs::path& out, std::s
   return spawn(command, problem);
 }
 
-int plot_command(const Options& options) {
+void require_plot_arguments(Options& options) {
+  if (options.arguments.empty())
+    bad_usage("mkbench plot: name at least one report.json or report folder");
+}
+
+int plot_command(const Options& options, const Invocation&) {
   std::vector<fs::path> reports;
   for (const std::string& argument : options.arguments) {
     const fs::path path =

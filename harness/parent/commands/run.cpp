@@ -13,9 +13,9 @@
 #include "harness/judge/repeats.h"
 #include "harness/parent/build_info.h"
 #include "harness/parent/collector.h"
-#include "harness/parent/commands/commands.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/launch.h"
+#include "harness/parent/options.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/progress.h"
 #include "harness/parent/supervisor.h"
@@ -23,14 +23,13 @@
 #include "harness/report/report.h"
 #include "harness/wire/interrupt.h"
 #include "references/base/error.h"
+#include "references/base/json_fields.h"
 
 namespace mkbench {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-constexpr double kProbeDeadlineS = 60;
 
 std::string utc_now(const char* format) {
   const std::time_t now = std::time(nullptr);
@@ -83,6 +82,8 @@ Json describe_run(const Options& options, const std::vector<std::string>& argv,
           {"options", options_to_json(options)}};
 }
 
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
 class Run {
  public:
   Run(const Options& options, const std::vector<std::string>& argv, DoJob do_job)
@@ -105,7 +106,7 @@ class Run {
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
-    if (plan.cuda && options_.command == Command::kRun) measure_ceiling();
+    if (plan.cuda && !options_.whole_parity) measure_ceiling();
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
       if (interrupted()) break;
@@ -134,17 +135,11 @@ class Run {
   }
 
   void probe() {
-    CaseJob job;
-    job.kind = "probe";
-    job.gpu = options_.gpu;
-    job.models = models_of(options_, true);
-    const WorkerAnswer answer = ask_worker(job, "probe", kProbeDeadlineS, in_process_);
-    if (answer.ok) {
-      probe_ = answer.message;
-      report_.environment = answer.message.value("environment", Json::object());
-    } else {
-      probe_problem_ = answer.problem;
-    }
+    auto answer = ask_worker<ProbeAnswer>(ProbeJob{options_.gpu, models_of(options_, true)},
+                                          kProbeDeadlineS, in_process_);
+    probe_ = std::move(answer.message);
+    probe_problem_ = answer.problem;
+    if (probe_) report_.environment = probe_->environment;
   }
 
   // Refusals of a plan end the run; with --out given they leave a report too.
@@ -170,19 +165,18 @@ class Run {
     fmt::print("device {}\n", plan.device_text);
     double least_s = 0;
     bool fits = true;
-    for (CaseJob job : plan.jobs) {
-      job.kind = "plan";
-      const WorkerAnswer answer = ask_worker(job, "plan", kProbeDeadlineS, in_process_);
+    for (const CaseJob& job : plan.jobs) {
+      const auto answer = ask_worker<PlanAnswer>(PlanJob{job}, kProbeDeadlineS, in_process_);
       if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-      if (!answer.ok) throw Error(ErrorKind::kRuntime, fmt::format("dry run: {}", answer.problem));
-      const double needed = answer.message["bytes_needed"], free = answer.message["bytes_free"];
-      const double seconds = answer.message["least_seconds"];
+      if (!answer.ok())
+        throw Error(ErrorKind::kRuntime, fmt::format("dry run: {}", answer.problem));
+      const auto [needed, free, seconds] = *answer.message;
       least_s += seconds;
       fmt::print(
           "case {}: {:.1f} MB needed, {:.1f} MB free; at least {:.1f} s of reading weights and KV "
           "rows, "
           "at most {:g} s (--timeout)\n",
-          case_name(job), needed / 1e6, free / 1e6, seconds, options_.timeout_s);
+          case_name(job), megabytes(needed), megabytes(free), seconds, options_.timeout_s);
       if (free > 0 && needed > free) {
         say(fmt::format("{}: memory of {} does not suffice", case_name(job), job.device));
         fits = false;
@@ -195,13 +189,10 @@ class Run {
   }
 
   void measure_ceiling() {
-    CaseJob job;
-    job.kind = "ceiling";
-    job.gpu = options_.gpu;
-    const WorkerAnswer answer = ask_worker(job, "ceiling", options_.timeout_s, in_process_);
-    if (answer.ok) {
-      report_.calibration = answer.message;
-      report_.calibration.erase("type");
+    const auto answer =
+        ask_worker<CeilingAnswer>(CeilingJob{options_.gpu}, options_.timeout_s, in_process_);
+    if (answer.ok()) {
+      report_.calibration = json_fields::write(*answer.message);
     } else {
       warn("no ceiling of the roofline: " + answer.problem);
     }
@@ -211,17 +202,15 @@ class Run {
     if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
     CaseCollector collector(job);
     progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
-    bool memory_told = false;
-    const auto take = [&](const Json& message) {
+    const auto take = [&](const FromHost& message) {
       collector.take(message);
-      const std::string type = message.value("type", "");
-      if (type == "progress") progress_.show(message);
-      if (type == "parity") tell_place(message);
-      if (type == "facts" && message.contains("bytes_needed") && !memory_told && !options_.quiet) {
-        memory_told = true;
+      if (const auto* now = std::get_if<StageProgress>(&message)) progress_.show(*now);
+      if (const auto* judged = std::get_if<ParityJudged>(&message)) tell_place(*judged);
+      const auto* memory = std::get_if<MemoryStated>(&message);
+      if (memory != nullptr && !options_.quiet) {
         say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
-                        message["bytes_needed"].get<double>() / 1e6,
-                        message["bytes_free"].get<double>() / 1e6, job.device));
+                        megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
+                        job.device));
       }
     };
     if (in_process_ != nullptr) {
@@ -237,19 +226,18 @@ class Run {
     progress_.clear();
     add_roofline(collector, job, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
-    if (Json memo = parity_memo(collector.report()); memo.is_object())
-      judged_[job.model] = std::move(memo);
+    if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
+      judged_[job.model] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));
   }
 
   // Where a failure begins, while the rest still runs.
-  void tell_place(const Json& message) {
-    const std::string place = message.at("parity").value("localised", "");
-    if (!place.empty()) say(message.value("engine", "") + ": " + place);
+  void tell_place(const ParityJudged& judged) {
+    if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
   }
 
-  // The same prompts in processes of their own: `mkbench parity` wants the same bits there.
-  void repeat_apart(CaseJob job, CaseReport& report) {
+  // Repeats the prompts in processes of their own: `mkbench parity` asks for the same bits there.
+  void repeat_apart(const CaseJob& job, CaseReport& report) {
     const auto waits = [](const EngineReport& e) {
       return e.parity && !e.parity->repeats_sha256.empty();
     };
@@ -258,18 +246,19 @@ class Run {
       warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
       return;
     }
-    job.kind = "repeats";
-    std::vector<WorkerAnswer> answers;
+    std::vector<WorkerAnswer<RepeatsAnswer>> answers;
     for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
-      answers.push_back(ask_worker(job, "repeats", options_.timeout_s));
+      answers.push_back(ask_worker<RepeatsAnswer>(RepeatsJob{job}, options_.timeout_s));
     }
     for (EngineReport& e : report.engines) {
       if (!waits(e)) continue;
       std::vector<FreshRun> runs;
-      for (const WorkerAnswer& a : answers) {
+      for (const auto& a : answers) {
         if (a.interrupted) continue;
-        runs.push_back(a.ok ? FreshRun{a.message["hashes"].value(e.worker_name, ""), ""}
-                            : FreshRun{"", a.problem});
+        FreshRun run{"", a.problem};
+        if (a.ok() && a.message->hashes.count(e.worker_name) > 0)
+          run.sha256 = a.message->hashes.at(e.worker_name);
+        runs.push_back(run);
       }
       const std::string before = e.parity->reason;
       judge_fresh_runs(runs, *e.parity);
@@ -282,7 +271,7 @@ class Run {
   void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {
     const double ceiling =
         report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
-    const int64_t l2 = probe_.is_object() ? probe_.value("l2_bytes", int64_t{0}) : 0;
+    const int64_t l2 = probe_ ? probe_->l2_bytes : 0;
     for (EngineReport& e : collector.report().engines) {
       if (job.n_prompt > 0) {
         e.roofline.reason = "a prefill test does not read the weights once a token";
@@ -316,8 +305,7 @@ class Run {
     return report_.exit_code;
   }
 
-  // Before the run: minutes later is too late to learn of a typo.
-  // What the run is told to read and to write, before it works for minutes.
+  // What the run is told to read and to write: a typo is told before the minutes of work.
   void check_paths() const {
     const fs::path junit = options_.junit;
     if (!options_.junit.empty()) {
@@ -380,10 +368,10 @@ class Run {
   const std::vector<std::string>& argv_;
   const DoJob in_process_;  // null: jobs run in workers
   ProgressDisplay progress_;
-  Json probe_;
+  std::optional<ProbeAnswer> probe_;
   std::string probe_problem_;
   int early_exit_ = -1;
-  std::map<std::string, Json> judged_;  // parity memos by model
+  std::map<std::string, JudgedCase> judged_;  // parity memos by model
   fs::path folder_;
   std::vector<std::string> warnings_;
   Report report_;
@@ -391,13 +379,15 @@ class Run {
 
 }  // namespace
 
-int run_command(const Options& options, const std::vector<std::string>& argv, DoJob do_job) {
+int list_command(const Options& options, const Invocation& invocation);
+
+int run_command(const Options& options, const Invocation& invocation) {
   if (options.list_devices) {
     Options devices = options;
     devices.arguments = {"devices"};
-    return list_command(devices);
+    return list_command(devices, invocation);
   }
-  return Run(options, argv, do_job).execute();
+  return Run(options, invocation.argv, invocation.do_job).execute();
 }
 
 }  // namespace mkbench

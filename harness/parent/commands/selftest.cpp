@@ -1,5 +1,5 @@
 // `mkbench selftest --faults`: plants every fault of the table and shows which check saw it. Lanes
-// run in workers: what crashes or hangs there costs its own lane.
+// run in hosts: what crashes or hangs there costs its own lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "harness/parent/commands/commands.h"
 #include "harness/parent/launch.h"
+#include "harness/parent/options.h"
 #include "harness/parent/supervisor.h"
 #include "harness/report/verdict.h"
 #include "harness/selftest/fault_table.h"
@@ -17,8 +17,6 @@
 
 namespace mkbench {
 namespace {
-
-using Json = nlohmann::json;
 
 // Lanes from one line of progress to the next, without -v.
 constexpr size_t kLanesOfProgress = 10;
@@ -39,16 +37,12 @@ const FaultRow& row_of(const FaultLane& lane) {
 }
 
 bool gpu_usable(const Options& options) {
-  CaseJob job;
-  job.kind = "probe";
-  job.gpu = options.gpu;
-  const WorkerAnswer answer = ask_worker(job, "probe", options.timeout_s);
-  const bool usable = answer.ok && answer.message.value("usable", false);
+  const auto answer = ask_worker<ProbeAnswer>(ProbeJob{options.gpu}, options.timeout_s);
+  const bool usable = answer.ok() && answer.message->usable;
   if (!usable && options.device == DeviceChoice::kCuda) {
-    throw Error(
-        ErrorKind::kUnsupportedDevice,
-        fmt::format("selftest --device cuda: {}",
-                    answer.ok ? answer.message.value("reason", "no usable GPU") : answer.problem));
+    throw Error(ErrorKind::kUnsupportedDevice,
+                fmt::format("selftest --device cuda: {}",
+                            answer.ok() ? answer.message->reason : answer.problem));
   }
   return usable;
 }
@@ -63,11 +57,10 @@ class Lanes {
     const size_t all = pending_.size();
     while (!pending_.empty() && interrupt_count() == 0) {
       const size_t before = pending_.size();
-      Json job = {{"kind", kSelftestJob}, {"gpu", options_.gpu}};
-      job["lanes"] = pending_;
+      const SelftestJob job{options_.gpu, {pending_.begin(), pending_.end()}};
       started_.clear();
       const WorkerEnd end = run_worker(job, {.deadline_s = options_.timeout_s},
-                                       [&](const Json& message) { take(message, all); });
+                                       [&](const FromHost& message) { take(message, all); });
       if (pending_.empty()) return;
       // Whoever was at work when the worker ended is to blame; without anybody, all are.
       std::set<size_t> lost;
@@ -97,14 +90,11 @@ class Lanes {
     pending_.erase(lane);
   }
 
-  void take(const Json& message, size_t all) {
-    const std::string type = message.value("type", "");
-    if (type == "lane_started") started_.insert(message.at("lane").get<size_t>());
-    if (type != "lane") return;
-    LaneOutcome outcome{
-        .failing = message.at("failing"), .r_rms = std::nullopt, .note = message.value("note", "")};
-    if (message.contains("r_rms")) outcome.r_rms = message["r_rms"].get<double>();
-    finish(message.at("lane").get<size_t>(), std::move(outcome));
+  void take(const FromHost& message, size_t all) {
+    if (const auto* started = std::get_if<LaneStarted>(&message)) started_.insert(started->lane);
+    const auto* lane = std::get_if<LaneDone>(&message);
+    if (lane == nullptr) return;
+    finish(lane->lane, {lane->failing, lane->r_rms, lane->note});
     const size_t done = all - pending_.size();
     if (!options_.quiet && (options_.verbose || done % kLanesOfProgress == 0)) {
       fmt::print(stderr, "mkbench: {} of {} lanes\n", done, all);
@@ -148,7 +138,7 @@ void print_elsewhere() {
 
 }  // namespace
 
-int selftest_command(const Options& options) {
+int selftest_command(const Options& options, const Invocation&) {
   if (!options.faults) {
     throw Error(ErrorKind::kBadInput, "mkbench selftest: there is only --faults; give it");
   }

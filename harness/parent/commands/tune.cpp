@@ -7,33 +7,31 @@
 #include <map>
 #include <set>
 
-#include "harness/parent/commands/commands.h"
 #include "harness/parent/launch.h"
+#include "harness/parent/options.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
 namespace mkbench {
 namespace {
 
-using Json = nlohmann::json;
-
-const Json& quickest(const Json& rows) {
-  return *std::min_element(rows.begin(), rows.end(),
-                           [](const Json& a, const Json& b) { return a["us"] < b["us"]; });
+const TunedTime& quickest(const std::vector<TunedTime>& times) {
+  return *std::min_element(times.begin(), times.end(),
+                           [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
 // Gaps differ by the number of copies in flight only where the finer sweep went.
-void print_sweep(const Json& sweep) {
+void print_sweep(const TuneSweep& sweep) {
   std::set<int> gaps;
   std::map<int, std::map<int, double>> by_copies;
-  for (const Json& row : sweep["rows"]) {
-    gaps.insert(row["gap"].get<int>());
-    by_copies[row["in_flight"]][row["gap"]] = row["us"];
+  for (const TunedTime& time : sweep.times) {
+    gaps.insert(time.gap);
+    by_copies[time.in_flight][time.gap] = time.us;
   }
   fmt::print("\ndepth {}: us/token by copies in flight (down) and gap in cycles (across)\n{:>8}",
-             sweep["depth"].get<int>(), "");
+             sweep.depth, "");
   for (const int gap : gaps) fmt::print("{:>9}", gap);
-  const Json& best = quickest(sweep["rows"]);
+  const TunedTime& best = quickest(sweep.times);
   for (const auto& [in_flight, times] : by_copies) {
     fmt::print("\n{:>8}", in_flight);
     for (const int gap : gaps) {
@@ -42,48 +40,41 @@ void print_sweep(const Json& sweep) {
         fmt::print("{:>9}", "");
         continue;
       }
-      const bool is_best = best["in_flight"] == in_flight && best["gap"] == gap;
+      const bool is_best = best.in_flight == in_flight && best.gap == gap;
       fmt::print("{:>8.1f}{}", found->second, is_best ? '*' : ' ');
     }
   }
   fmt::print("\n");
 }
 
-// us/token by `field` of each row.
-void print_rows(std::string_view title, const char* field, const Json& rows) {
+// us/token by one number of the setting.
+void print_times(std::string_view title, int TunedTime::*varied,
+                 const std::vector<TunedTime>& times) {
   fmt::print("\n{}\n", title);
-  const Json& best = quickest(rows);
-  for (const Json& row : rows) {
-    fmt::print("{:>8}{:>9.1f}{}\n", row[field].get<int>(), row["us"].get<double>(),
-               row == best ? "*" : "");
+  const TunedTime* best = &quickest(times);
+  for (const TunedTime& time : times) {
+    fmt::print("{:>8}{:>9.1f}{}\n", time.*varied, time.us, &time == best ? "*" : "");
   }
 }
 
 }  // namespace
 
-int tune_command(const Options& options) {
-  CaseJob job;
-  job.kind = "tune";
-  job.model = "synthetic";
-  job.device = "cuda";
-  job.gpu = options.gpu;
-  const WorkerAnswer answer = ask_worker(job, "tune", options.timeout_s);
+int tune_command(const Options& options, const Invocation&) {
+  const auto answer = ask_worker<TuneAnswer>(TuneJob{options.gpu}, options.timeout_s);
   if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-  if (!answer.ok) {
+  if (!answer.ok()) {
     throw Error(answer.hung ? ErrorKind::kHang : answer.kind, answer.problem);
   }
-  const Json& result = answer.message;
+  const TuneAnswer& result = *answer.message;
   fmt::print("ring on {}: {} tokens a launch, medians of {} launches by CUDA events; * quickest\n",
-             result["gpu"].get<std::string>(), result["tokens"].get<int>(),
-             result["launches"].get<int>());
-  for (const Json& sweep : result["sweeps"]) print_sweep(sweep);
-  print_rows("LM head: us/token at depth 0 by copies in flight", "in_flight", result["head"]);
-  const int split_depth = result["split_depth"], split_tokens = result["split_tokens"];
-  print_rows(fmt::format("split_from: us/token over positions {} to {}", split_depth,
-                         split_depth + split_tokens - 1),
-             "split_from", result["splits"]);
-  fmt::print("\nrow for kernels/ring/tuning.cpp:\n    {}\n",
-             result["table_row"].get<std::string>());
+             result.gpu, result.tokens, result.launches);
+  for (const TuneSweep& sweep : result.sweeps) print_sweep(sweep);
+  print_times("LM head: us/token at depth 0 by copies in flight", &TunedTime::in_flight,
+              result.head);
+  print_times(fmt::format("split_from: us/token over positions {} to {}", result.split_depth,
+                          result.split_depth + result.split_tokens - 1),
+              &TunedTime::split_from, result.splits);
+  fmt::print("\nrow for kernels/ring/tuning.cpp:\n    {}\n", result.table_row);
   return 0;
 }
 

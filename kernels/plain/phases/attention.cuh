@@ -1,10 +1,14 @@
-// Decode attention, split over the context: softmax(q K^T / sqrt(head_dim)) V as partial maximum,
-// sum and numerators. Reads  qkv (qkv_width) fp32; QK-norm weights (head_dim); rope (max_context,
-// head_dim / 2); K and V rows of older positions. Writes the current position's K and V row (bf16);
-// attention_max, _sum (heads, splits), attention_acc (heads, splits, head_dim) fp32. Work item (kv
-// head, split): a block takes the query heads of one GQA group and a range of positions. A half
-// warp takes one position at a time, 8 dimensions a lane, and keeps a running maximum of its own.
-// Older rows are loaded before the wait: they do not depend on this layer.
+// Decode attention: softmax(q K^T / sqrt(head_dim)) V, with QK-norm and RoPE applied to q and k. The
+//        context is split; each split gives its maximum score m, sum(2^(score - m)) and numerators
+//        sum(2^(score - m) V), where scores are in units of log2.
+// Reads  qkv (qkv_width) fp32; QK-norm weights (head_dim) bf16; rope (max_context, head_dim / 2); K
+//        and V rows (context, head_dim) bf16 of older positions.
+// Writes K and V row (head_dim) bf16 of this position; attention_max, _sum (heads, splits),
+//        attention_acc (heads, splits, head_dim) fp32.
+// A work item is (kv head, split): a block takes the query heads of one GQA group and a range of
+// positions. A half warp takes one position at a time, 8 dimensions a lane, and keeps a running
+// maximum of its own. Rows of older positions are loaded before the wait: they do not depend on
+// this layer.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -12,12 +16,12 @@
 namespace mkbench::plain {
 
 inline constexpr int kHalfWarps = 2 * kWarps;
-inline constexpr int kRowsInFlight =
-    3;  // K and V rows a half warp loads at once: 48 KB a block; a fourth spills
+// K and V rows that a half warp loads at once: 48 KB a block. A fourth spills registers.
+inline constexpr int kRowsInFlight = 3;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// One head's 128 raw values as a warp holds them: lane i has elements 2i, 2i+1 and their RoPE
-// partners 64 further.
+// The 128 values of one head as a warp holds them: lane i has elements 2i, 2i+1 and, 64 further,
+// the elements with which RoPE pairs these.
 struct HeadValues {
   float2 low, high;
 };
@@ -38,7 +42,7 @@ __device__ __forceinline__ HeadValues warp_norm(Thread me, HeadValues x, const u
           make_float2(x.high.x * scale * low_bf16(high), x.high.y * scale * high_bf16(high))};
 }
 
-// Half-split pairs (i, i + 64).
+// Rotates the pairs (i, i + 64).
 __device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const RopePair* rope) {
   const float a0 = x.low.x, a1 = x.low.y, b0 = x.high.x, b1 = x.high.y;
   const float4 turn = __ldg(reinterpret_cast<const float4*>(rope) + me.lane);  // cos, sin, cos, sin
@@ -46,38 +50,25 @@ __device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const R
           make_float2(b0 * turn.x + a0 * turn.y, b1 * turn.z + a1 * turn.w)};
 }
 
-// QK-norm over the head, then RoPE.
-template <typename S>
-__device__ __forceinline__ HeadValues warp_norm_rope(Thread me, HeadValues x,
-                                                     const unsigned short* norm,
-                                                     const RopePair* rope, float eps,
-                                                     PlantedFault skip) {
-  if (planted<S>(PlantedFault::kNormAfterRope)) {
-    return warp_norm(me, warp_rope(me, x, rope), norm, eps);
-  }
-  if (planted<S>(skip)) return warp_rope(me, x, rope);
-  return warp_rope(me, warp_norm(me, x, norm, eps), rope);
+// The query or the key of a head, from its raw values: QK-norm over the head, then RoPE by the
+// angles of its position.
+enum class Head { kQuery, kKey };
+template <typename S, Head kHead>
+__device__ __forceinline__ HeadValues warp_norm_rope(Thread me, const LaunchParams& p, HeadValues x,
+                                                     const unsigned short* slab, int position) {
+  using D = Dims<S>;
+  const auto* norm = slab + (kHead == Head::kQuery ? D::kLayout.q_norm : D::kLayout.k_norm);
+  const RopePair* rope = p.rope + static_cast<size_t>(position) * (D::kHeadDim / 2);
+  return warp_rope(me, warp_norm(me, x, norm, p.eps), rope);
 }
 
-// The angles of a step's query (or key): those of its position.
+// A value as the KV cache holds it.
 template <typename S>
-__device__ __forceinline__ const RopePair* angles_of(const LaunchParams& p, int position,
-                                                     bool is_query) {
-  if (planted<S>(PlantedFault::kQueryPosition) && is_query) ++position;
-  if (planted<S>(PlantedFault::kDecodePositions) && p.first_output < p.steps) ++position;
-  return p.rope + static_cast<size_t>(position) * (Dims<S>::kHeadDim / 2);
-}
-
-// As the KV cache holds it.
-template <typename S>
-__device__ __forceinline__ unsigned stored(float x) {
-  if (planted<S>(PlantedFault::kKvThreeBits)) {
-    x = __uint_as_float((__float_as_uint(x) + (1u << 19)) & ~((1u << 20) - 1));
-  }
+__device__ __forceinline__ unsigned cached(float x) {
   return narrow(x);
 }
 
-// Running softmax of one half warp over its positions, for the group's query heads.
+// Running softmax of one half warp over its positions, for each query head of the GQA group.
 template <int kGroup>
 struct PartialSoftmax {
   float maximum[kGroup], sum[kGroup], numerators[kGroup][8];
@@ -92,7 +83,7 @@ struct PartialSoftmax {
     }
   }
 
-  // Takes on another partial of the same heads.
+  // Merges the partial of the lane at `offset`, which holds the same dimensions of other positions.
   __device__ __forceinline__ void merge_lane(int offset) {
 #pragma unroll
     for (int h = 0; h < kGroup; ++h) {
@@ -116,12 +107,12 @@ __device__ __forceinline__ void widen8(uint4 w, float (&out)[8]) {
   out[4] = low_bf16(w.z), out[5] = high_bf16(w.z), out[6] = low_bf16(w.w), out[7] = high_bf16(w.w);
 }
 
-// A work item's positions and where its half warps are in them.
+// The positions of a work item, and which of them a half warp takes.
 struct ContextSlice {
   Thread me;
-  unsigned row;  // index of row 0 of this kv head and layer, in 16-byte units; a row is 16 of them
+  unsigned row;  // index of row 0 of this kv head and layer in units of 16 bytes, 16 units a row
   Range positions;
-  int newest;  // its row comes from shared memory: it is written in this very phase
+  int newest;  // this position's row comes from shared memory, because this phase writes it
 
   __device__ __forceinline__ int position(int pass, int i) const {
     const int half = me.warp * 2 + (me.lane >> 4);
@@ -132,8 +123,8 @@ struct ContextSlice {
 struct KvRows {
   uint4 k[kRowsInFlight], v[kRowsInFlight];
 
-  // Rows that are not there are never read; their slots are masked by select, so poison cannot leak
-  // in.
+  // Positions outside of the slice are never read, and add_rows() masks their slots by select:
+  // unused KV rows are poisoned with NaN, and a NaN would pass through a factor of zero.
   __device__ __forceinline__ void load(const LaunchParams& p, const ContextSlice& slice, int pass) {
 #pragma unroll
     for (int i = 0; i < kRowsInFlight; ++i) {
@@ -148,8 +139,13 @@ struct KvRows {
   }
 };
 
-// Scores of a pass of rows for one query head, the same in all 16 lanes; rows that are not there
-// get kNoScore.
+template <typename S>
+__device__ __forceinline__ bool attends(const ContextSlice& slice, int position) {
+  return position < slice.positions.end;
+}
+
+// Scores of a pass of rows for one query head, equal in all 16 lanes of a half warp. Slots without
+// a position get kNoScore.
 template <typename S>
 __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlice& slice, int pass,
                                            const KvRows& rows, int head,
@@ -172,11 +168,22 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
   }
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
-    if (slice.position(pass, i) >= slice.positions.end) scores[i] = kNoScore;
-    if (planted<S>(PlantedFault::kEvery16thSkipped) && slice.position(pass, i) % 16 == 15) {
-      scores[i] = kNoScore;
-    }
+    if (!attends<S>(slice, slice.position(pass, i))) scores[i] = kNoScore;
   }
+}
+
+// The maximum after a pass, against which weights are taken.
+template <typename S>
+__device__ __forceinline__ float running_maximum(float maximum,
+                                                 const float (&scores)[kRowsInFlight]) {
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) maximum = fmaxf(maximum, scores[i]);
+  return maximum;
+}
+
+template <typename S>
+__device__ __forceinline__ float add_weighted(float sum, float weight, float value) {
+  return fmaf(weight, value, sum);
 }
 
 // Adds a pass of rows to the half warp's softmax.
@@ -185,8 +192,8 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
                                          KvRows& rows, PartialSoftmax<Dims<S>::kGroup>& softmax) {
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
-    // Inside the slice only: elsewhere new_k and new_v hold nothing, and a zero weight would not
-    // stop a NaN.
+    // The newest row is taken inside the slice only: in other work items new_k and new_v are not
+    // set, and a weight of zero would let a NaN through.
     const int at = slice.position(pass, i);
     if (at == slice.newest && at < slice.positions.end) {
       rows.k[i] = s.new_k[slice.me.lane & 15];
@@ -197,10 +204,7 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
   for (int h = 0; h < Dims<S>::kGroup; ++h) {
     float scores[kRowsInFlight];
     score_rows<S>(s, slice, pass, rows, h, scores);
-    float top = softmax.maximum[h];
-#pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) top = fmaxf(top, scores[i]);
-    if (planted<S>(PlantedFault::kNoSoftmaxMax)) top = 0;
+    const float top = running_maximum<S>(softmax.maximum[h], scores);
     const float rescale = ptx::exp2_approx(softmax.maximum[h] - top);
     softmax.maximum[h] = top;
     softmax.sum[h] *= rescale;
@@ -208,23 +212,22 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
     for (int d = 0; d < 8; ++d) softmax.numerators[h][d] *= rescale;
 #pragma unroll
     for (int i = 0; i < kRowsInFlight; ++i) {
-      // A slice without rows for this half warp leaves top at kNoScore: weigh by select, not by the
-      // exponential.
-      float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
+      // A half warp without any position has top = kNoScore, where the exponential would give
+      // weight 1.
+      const float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
       softmax.sum[h] += weight;
-      if (planted<S>(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
       float v[8];
       widen8(rows.v[i], v);
 #pragma unroll
       for (int d = 0; d < 8; ++d) {
-        softmax.numerators[h][d] = fmaf(weight, v[d], softmax.numerators[h][d]);
+        softmax.numerators[h][d] = add_weighted<S>(softmax.numerators[h][d], weight, v[d]);
       }
     }
   }
 }
 
-// Query heads of the group into shared memory; K and V of the current position too, and by one item
-// into the cache.
+// Puts the query heads of the group into shared memory. The item that holds the newest position
+// puts its K and V there too, and into the cache.
 template <typename S>
 __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, Shared<S>& s,
                                               int layer, int kv_head, int position,
@@ -232,14 +235,11 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
   using D = Dims<S>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const int warp = me.warp, lane = me.lane;
-  const int kept = planted<S>(PlantedFault::kKvRowBefore) ? max(position - 1, 0) : position;
   const size_t row =
-      (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + kept) * D::kHeadDim;
+      (static_cast<size_t>(layer * D::kKvHeads + kv_head) * p.max_context + position) * D::kHeadDim;
   if (warp < D::kGroup) {
     const float* raw = p.qkv + (kv_head * D::kGroup + warp) * D::kHeadDim;
-    HeadValues q =
-        warp_norm_rope<S>(me, load_head(me, raw), slab + D::kLayout.q_norm,
-                          angles_of<S>(p, position, true), p.eps, PlantedFault::kSkipQNorm);
+    const HeadValues q = warp_norm_rope<S, Head::kQuery>(me, p, load_head(me, raw), slab, position);
     const float scale = rsqrtf(static_cast<float>(D::kHeadDim)) * kLog2E;  // scores in log2 units
     float2* out = reinterpret_cast<float2*>(s.query[warp]) + lane;
     out[0] = make_float2(q.low.x * scale, q.low.y * scale);
@@ -248,25 +248,19 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
     const bool is_k = warp == D::kGroup;
     const float* raw = p.qkv + D::kQ + (is_k ? 0 : D::kKv) + kv_head * D::kHeadDim;
     HeadValues x = load_head(me, raw);
-    const unsigned short* norm = slab + D::kLayout.k_norm;
-    if (is_k) {
-      x = warp_norm_rope<S>(me, x, norm, angles_of<S>(p, position, false), p.eps,
-                            PlantedFault::kSkipKNorm);
-    }
-    if (planted<S>(PlantedFault::kValueNormed) && !is_k) x = warp_norm(me, x, norm, p.eps);
-    const unsigned low = stored<S>(x.low.x) | stored<S>(x.low.y) << 16;
-    const unsigned high = stored<S>(x.high.x) | stored<S>(x.high.y) << 16;
+    if (is_k) x = warp_norm_rope<S, Head::kKey>(me, p, x, slab, position);
+    const unsigned low = cached<S>(x.low.x) | cached<S>(x.low.y) << 16;
+    const unsigned high = cached<S>(x.high.x) | cached<S>(x.high.y) << 16;
     unsigned* near = reinterpret_cast<unsigned*>(is_k ? s.new_k : s.new_v) + lane;
     unsigned* far = reinterpret_cast<unsigned*>((is_k ? p.k_cache : p.v_cache) + row) + lane;
     near[0] = low;
     near[32] = high;
-    if (planted<S>(PlantedFault::kSlotUnwritten) && position == 16) return;
     far[0] = low;
     far[32] = high;
   }
 }
 
-// Merges the warps' partials; the item's result goes to global memory.
+// Merges the partials of the warps and writes the item's result to global memory.
 template <typename S>
 __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, Shared<S>& s,
                                               int kv_head, int split,
@@ -297,9 +291,8 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
     for (int w = 0; w < kWarps; ++w) {
       const float factor = ptx::exp2_approx(s.maxima[w][h] - top);
       sum = fmaf(s.sums[w][h], factor, sum);
-      // In a short context a half warp has one row, of weight 1 up to here: only now is it rounded.
-      const float weight = planted<S>(PlantedFault::kBf16Softmax) ? widen(narrow(factor)) : factor;
-      numerator = fmaf(reinterpret_cast<const float*>(s.numerators[w][h])[d], weight, numerator);
+      numerator =
+          add_weighted<S>(numerator, factor, reinterpret_cast<const float*>(s.numerators[w][h])[d]);
     }
     const int slot = (kv_head * D::kGroup + h) * kMaxSplits + split;
     p.attention_acc[static_cast<size_t>(slot) * D::kHeadDim + d] = numerator;
@@ -334,12 +327,12 @@ __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>
 #pragma unroll 1
   for (int item = first; item < items; item += blocks) {
     if (item != first) {
-      __syncthreads();  // shared memory of the item before is still being read
+      __syncthreads();  // other warps still read the item before in shared memory
       slice = slice_of(item);
       rows.load(p, slice, 0);
     }
-    // The last split holds the newest position (with the planted fault nobody attends to it, yet it
-    // is kept).
+    // The last split holds the newest position, and writes its K and V even where a context_bias of
+    // -1 takes that position out of the split.
     const bool keeps_newest = item % splits == splits - 1;
     block_prepare<S>(me, p, s, layer, item / splits, position, keeps_newest);
     __syncthreads();

@@ -1,7 +1,8 @@
 // Down: residual += W_down swiglu.
-// Reads  swiglu (intermediate) fp32; W_down (hidden, intermediate) bf16.
-// Writes residual (hidden) fp32, this block's rows only; on request the hidden state of the last
-// step. Two warps share a row.
+// Reads  swiglu (intermediate), residual (hidden) fp32; W_down (hidden, intermediate) bf16.
+// Writes residual (hidden) fp32; in the last step also hidden (layers, hidden) fp32 when asked for.
+// A block takes a contiguous range of rows, and reads and writes the residual of these rows only.
+// Two warps share a row, half of the columns each.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -40,9 +41,7 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
     for (int t = me.lane; t < count; t += 32) {
       const int r = rows.begin + first + t;
-      const bool dropped = planted<S>(PlantedFault::kMlpResidualDropped) && layer == 1;
-      const float before = dropped ? 0.0f : p.residual[r];
-      const float sum = before + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
+      const float sum = p.residual[r] + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
       p.residual[r] = sum;
       if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
     }

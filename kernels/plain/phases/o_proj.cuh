@@ -1,8 +1,11 @@
-// O-projection: residual += W_o attention.
-// Reads  attention_{max,sum,acc} of all heads and splits, fp32; W_o (hidden, q_width) bf16.
-// Writes residual (hidden) fp32, this block's rows only.
-// Every block combines all splits itself: that costs L2 reads but no further exchange. Two warps
-// share a row.
+// O-projection: residual += W_o attention, where attention merges the splits of each head.
+// Reads  attention_max, _sum (heads, splits), attention_acc (heads, splits, head_dim), residual
+//        (hidden) fp32; W_o (hidden, q_width) bf16.
+// Writes residual (hidden) fp32.
+// Every block merges the splits of all heads for itself, which costs L2 reads but no further
+// exchange.
+// A block takes a contiguous range of rows, and reads and writes the residual of these rows only.
+// Two warps share a row, half of the columns each.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -11,7 +14,7 @@
 namespace mkbench::plain {
 
 // Merges the splits of one head: softmax partials with maxima m_i, sums l_i and numerators a_i give
-// sum(2^(m_i - M) a_i) / sum(2^(m_i - M) l_i). A lane takes 4 of the 128 dimensions.
+// sum(2^(m_i - M) a_i) / sum(2^(m_i - M) l_i), M = max(m_i). A lane takes 4 of the 128 dimensions.
 template <typename S>
 __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams& p, Shared<S>& s,
                                                   int head, int splits) {
@@ -40,8 +43,8 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
     out.z = fmaf(a.z, f, out.z);
     out.w = fmaf(a.w, f, out.w);
   }
-  const int e =
-      head * D::kHeadDim + lane * 4;  // 4 neighbours stay neighbours in activation_index()
+  // 4 neighbouring elements stay neighbours in activation_index().
+  const int e = head * D::kHeadDim + lane * 4;
   s.activations[activation_index(e, D::kQ) / 4] =
       make_float4(out.x * inverse, out.y * inverse, out.z * inverse, out.w * inverse);
 }

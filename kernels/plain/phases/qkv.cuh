@@ -1,7 +1,10 @@
-// QKV: qkv = W_qkv RMSNorm(h), raw (QK-norm and RoPE belong to the reader).
-// Reads  residual (hidden) fp32, or the embedding row of the token in layer 0; W_qkv (qkv_width,
-// hidden) bf16. Writes qkv (qkv_width) fp32; in layer 0 also this block's slice of residual. A
-// block takes a contiguous range of rows; a warp two of them, in registers before the wait.
+// QKV: qkv = W_qkv RMSNorm(residual), raw: attention applies QK-norm and RoPE. In layer 0 the phase
+//        also selects the token and embeds it: residual = E[token].
+// Reads  residual (hidden) fp32 (layer 0: embedding row (hidden) bf16); norm weight (hidden), W_qkv
+//        (qkv_width, hidden) bf16.
+// Writes qkv (qkv_width) fp32; in layer 0 residual (hidden) fp32.
+// A block takes a contiguous range of rows, a warp two rows of a tile, loaded into registers before
+// the wait. A block writes the residual of the rows to which it will add in O-projection and down.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -10,7 +13,6 @@
 
 namespace mkbench::plain {
 
-// Each block keeps the residual of the rows that it will add to in the O-projection and in down.
 template <typename S>
 __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int token) {
   const Range rows =
@@ -19,7 +21,6 @@ __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int
   for (int r = rows.begin + me.lane; r < rows.end; r += 32) p.residual[r] = widen(__ldg(row + r));
 }
 
-// False when the launch must end.
 template <typename S>
 __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
                                           const GridExchange& x, int step, int layer) {
@@ -41,7 +42,7 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
   const unsigned short* norm = slab + D::kLayout.input_norm;
   if (layer == 0) {
     const int token = block_select_token(me, p, s, step);
-    if (token < 0) return false;  // a NaN logit: the outputs from here on stay -1
+    if (token < 0) return false;  // a NaN logit ends the launch: the outputs from here on stay -1
     if (me.warp == 0) warp_embed<S>(me, p, token);
     const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
     scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });

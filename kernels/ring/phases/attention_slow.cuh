@@ -1,15 +1,17 @@
-// Attention's slow path: where the distance from the bound on a score to the current position's
-// score is too large for a fixed reference, the maximum so far takes its place turn by turn, and in
-// split mode the blocks of a group exchange theirs. Maxima are rounded up to integers in log2
-// units, so that rescaling by their differences is exact. Small pieces beside the fast path's code,
-// which they share: a path of its own cost 15 us a token in instruction fetches (H200).
+// Attention's slow path, for layers where the bound on a score lies too far above the current
+// position's score for a fixed reference R (kFastLimit in roles/statistics.cuh). The maximum so far
+// takes the place of R, turn by turn; with a split, the blocks of a group exchange their maxima at
+// the end. Maxima are rounded up to integers in log2 units, so that rescaling by their differences
+// is exact.
+// The slow path is small pieces inside attend(), which it shares with the fast path: separate code
+// for it cost 15 us a token in instruction fetches (H200).
 #pragma once
 
-#include "kernels/ring/phases/attention.cuh"
+#include "kernels/ring/phases/attention_turns.cuh"
 
 namespace mkbench::ring {
 
-// Below every score: a block without rows.
+// A maximum below every score: that of a block without rows.
 inline constexpr float kNoMaximum = -1e30f;
 
 __device__ __forceinline__ float2 warp_maximum16(float2 m) {
@@ -21,8 +23,8 @@ __device__ __forceinline__ float2 warp_maximum16(float2 m) {
   return m;
 }
 
-// The maximum of this and all earlier turns; what was summed up so far becomes relative to it.
-// Called by all consumers; Shared::running holds the maximum of each turn's parity.
+// Returns the maximum of this turn's and all earlier turns' scores by head, and rescales the sums
+// so far to it. All consumers call it. Shared::running[turn % 2] holds the maximum up to that turn.
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ float2 raise_reference(Attention<kSplit, kAblation>& a, const Lane& me,
                                                   int first, const float (&s)[4]) {
@@ -54,8 +56,9 @@ __device__ __forceinline__ float2 raise_reference(Attention<kSplit, kAblation>& 
   return m;
 }
 
-// The group's maximum: a word {head 0, head 1, epoch} a member. Written in slow layers only, so its
-// epoch counts all layers of the launch in 32 bits.
+// The maximum over the group's blocks, by head. Each member publishes one word {head 0, head 1,
+// epoch}, in slow layers only; since layers may be skipped, the epoch has 32 bits and counts all
+// layers of the launch.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 group_maximum(const Consumer<kAblation>& c, const Lane& me,
                                                 const Site& site, float2 own) {
@@ -74,8 +77,8 @@ __device__ __forceinline__ float2 group_maximum(const Consumer<kAblation>& c, co
   return warp_maximum16(make_float2(__uint_as_float(v.x), __uint_as_float(v.y)));
 }
 
-// After all turns: makes `r` relative to the maximum of the group's rows and the current position.
-// Returns the current position's exponentials.
+// After all turns: rescales `r` to the maximum of the group's rows and the current position.
+// Returns the current position's exponentials, heads 0 and 1.
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ float2 settle_reference(const Attention<kSplit, kAblation>& a,
                                                    const Lane& me, Attended& r) {

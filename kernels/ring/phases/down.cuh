@@ -1,7 +1,10 @@
-// Down: h += W_down swiglu, over the group's 384 columns; the groups' contributions meet in
-// mlp_out. Reads  swiglu words (kBlocks, 32) of the group's 16 blocks. Writes Shared::partials [64
-// rows][16 warps]; the publisher adds them to mlp_out. A warp takes all 64 rows x the 24 columns
-// that one block of the group computed.
+// Down-projection.
+//   h += W_down swiglu             over the 384 columns of the group
+// Reads   swiglu words (kBlocks, 32) of the group's 16 blocks; W_down's 3 slots (64 rows, 384
+//         columns) from the ring.
+// Writes  Shared::partials [64 rows][16 warps], which the publisher sums and adds to mlp_out
+//         (hidden), where the 8 groups' contributions meet.
+// A warp takes all 64 rows x the 24 columns that one block of the group computed.
 #pragma once
 
 #include "kernels/ring/consumer.cuh"
@@ -15,7 +18,8 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   uint4 w[2 * kDownSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
   c.ring.template await_slots<kDownSlots>(me);
-  // Lanes 0-11 hold two columns each; lanes 16-27 hold the same and make their low plane.
+  // Lanes 0-11 load two columns each and make their high plane; lanes 16-27 load the same columns
+  // and make their low plane.
   const int pair = me.lane & 15;
   const unsigned* words =
       c.p.swiglu + (c.block.group() * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0);
@@ -34,7 +38,7 @@ __device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
   ptx::mma_k8(d[1], w[4].z, w[4].w, b2);
   ptx::mma_k8(d[2], w[5].x, w[5].y, b2);
   ptx::mma_k8(d[3], w[5].z, w[5].w, b2);
-  leave_out_rows(c, me, d);
+  hand_over_rows(c, me, d);
 }
 
 }  // namespace mkbench::ring

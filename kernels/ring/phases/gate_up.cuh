@@ -1,8 +1,12 @@
-// Gate and up: the two halves of SwiGLU, W_gate RMSNorm(h) and W_up RMSNorm(h).
-// Reads  attention_out (hidden); norms (2 layer + 1, hidden).
-// Writes Shared::partials [24 gate + 24 up rows][16 warps] and squares; the publisher multiplies.
-// A block has 24 units; a fragment holds 8 gate rows and the 8 up rows of the same units. A warp
-// takes all 48 rows x 64 columns.
+// Gate- and up-projection.
+//   gate = W_gate RMSNorm(h), up = W_up RMSNorm(h)
+// SwiGLU itself, silu(gate) up, is in warp_publish_layer() of roles/publisher.cuh, because only the
+// publisher has the sums over all warps.
+// Reads   attention_out (hidden); norms (2 layer + 1, hidden); 6 slots of W_gate and W_up from the
+//         ring.
+// Writes  Shared::partials [24 gate rows + 24 up rows][16 warps] and Shared::squares.
+// A block has 24 SwiGLU units; a fragment holds 8 gate rows and the 8 up rows of the same units. A
+// warp takes all 48 rows x 64 columns.
 #pragma once
 
 #include "kernels/ring/consumer.cuh"

@@ -1,9 +1,11 @@
-// LM head: logits = W_head RMSNorm(h), fp32; the block keeps the best of its rows.
-// Reads  mlp_out (hidden); norms (2 layers, hidden); rows of the stream.
-// Writes Shared::partials rows 0 and 1: best logit and row of each warp; logits (vocab) when asked
-//        for.
-// Half of the warps take even slots, half odd ones; a warp takes one row of a slot, by fp32
-// multiply-adds: a tensor core would have 15 of 16 rows' worth of work to throw away.
+// LM head.
+//   logits = W_head RMSNorm(h)     fp32; each warp keeps the best of its rows
+// Reads   mlp_out (hidden) of the last layer; norms (2 layers, hidden); W_head's slots from the
+//         ring.
+// Writes  Shared::partials rows 0 and 1: best logit and its row by warp, from which the publisher
+//         chooses the token; Shared::head_input; logits (vocab) when asked for.
+// Half of the warps take the even slots, half the odd ones; a warp takes one of a slot's 8 rows. It
+// uses fp32 multiply-adds: 15 of the 16 rows that a tensor core computes would be thrown away.
 #pragma once
 
 #include "kernels/ring/consumer.cuh"
@@ -20,7 +22,8 @@ __device__ __forceinline__ float dot8(uint4 w, const float* a, float sum) {
   return sum;
 }
 
-// The final norm's input into shared memory; returns 1 / rms, the same in all threads.
+// Writes h times the final norm's weights to Shared::head_input; returns 1 / rms, equal in all
+// threads.
 template <RingAblation kAblation>
 __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& me,
                                             const Site& site, int turn) {
@@ -38,14 +41,10 @@ __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& 
   for (int offset = 16; offset > 0; offset >>= 1) squares += shuffle_xor(squares, offset);
   if (me.lane == 0) c.s.squares[turn][me.warp] = squares;
   ptx::named_sync<kConsumerThreads>(kConsumers);
-  const float4* q = reinterpret_cast<const float4*>(c.s.squares[turn]);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
-  return rsqrtf(sum * (1.0f / kHidden) + c.p.eps);
+  return norm_scale(c.p, square_sum(c.s, turn));
 }
 
-// A slot that the other half of the warps reads.
+// Passes over a slot that the other half of the warps reads.
 template <RingAblation kAblation>
 __device__ __forceinline__ void skip_slot(RingReader<kAblation>& ring, const Lane& me) {
   if (kSmallRing) {
@@ -56,7 +55,7 @@ __device__ __forceinline__ void skip_slot(RingReader<kAblation>& ring, const Lan
   ring.at.advance();
 }
 
-// This warp's row of a slot, and on to the next slot.
+// The dot product of this warp's row of the current slot, then on to the next slot.
 template <RingAblation kAblation>
 __device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const Lane& me,
                                             int in_slot, const float (&a)[32]) {
@@ -75,7 +74,7 @@ __device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const L
   return x;
 }
 
-// The warp's best row: at first one beyond every vocabulary, which is no token.
+// The best row of a warp. The initial row lies beyond every vocabulary and is no token.
 struct Best {
   float logit = -3.4028235e38f;
   int row = 0x7fffffff;
@@ -106,7 +105,7 @@ __device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& m
     const int row = first_row + k * kRowsPerSlot + in_slot;
     if (row >= row_end) continue;
     if (logits != nullptr && me.lane == 0) logits[row] = x;
-    if (x > best.logit || x != x) best = {x, row};  // a NaN stays: nothing is larger
+    if (x > best.logit || x != x) best = {x, row};  // a NaN stays: no comparison with it is true
   }
   return best;
 }

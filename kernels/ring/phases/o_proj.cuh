@@ -1,18 +1,21 @@
-// Attention and O: h += W_o attention, over the group's two heads; the groups' contributions meet
-// in attention_out.
-// Reads  what attention.cuh reads; in split mode the partials of the group's 16 blocks.
-// Writes partials (split mode); Shared::partials [64 rows][16 warps], which the publisher adds to
-//        attention_out.
-// A warp takes all 64 rows x the 8 dimensions of both heads that its part of V gave it.
+// Attention and O-projection in one function, phase_attention_out(): attend() of attention.cuh,
+// then
+//   h += W_o attention             over the 256 columns of the group's two heads
+// Without a split, W_o is fetched before attention waits for q, k and v; with a split, while the
+// partial attention results travel between the group's blocks.
+// Reads   what attention.cuh reads; with a split the partials words (groups, warps, members, 4) of
+//         the group's 16 blocks; W_o's 2 slots (64 rows, 256 columns) from the ring.
+// Writes  partials words (split only); Shared::partials [64 rows][16 warps], which the publisher
+//         sums and adds to attention_out (hidden), where the 8 groups' contributions meet.
+// A warp takes all 64 rows x the 8 dimensions of both heads that it summed over V.
 #pragma once
 
 #include "kernels/ring/phases/attention.cuh"
-#include "kernels/ring/phases/attention_slow.cuh"
 
 namespace mkbench::ring {
 
-// The attention result as B operands: head 0's dimensions are k 0-7, head 1's k 8-15; even columns
-// take the high plane, odd ones the low plane.
+// The attention result as B operands of one mma_k16: head 0's 8 dimensions are k 0-7, head 1's are
+// k 8-15; even columns carry the high plane, odd columns the low plane.
 struct OutInput {
   unsigned b0, b1;
 };
@@ -27,8 +30,8 @@ __device__ __forceinline__ OutInput out_input(const Lane& me, const Attended& a)
   return {bf16_rest(x0, x1, high0), bf16_rest(y0, y1, high1)};
 }
 
-// The same from partials that still differ by row (= source block): their sum over the 8 rows, each
-// lane ending with one of the four numerators.
+// The B operands from partials of the group's blocks, two of which a lane has added already. Summed
+// here over the 8 values of Lane::row; each lane ends with one of the four numerators.
 __device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Partial& a) {
   const bool second_head = (me.row & 4) != 0, second = (me.row & 2) != 0;
   float z = a.denominator;
@@ -59,62 +62,13 @@ __device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane&
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
-  leave_out_rows(c, me, d);
-}
-
-// All turns over the block's rows; K of the first is in registers.
-template <bool kSplit, RingAblation kAblation>
-__device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
-  constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
-  Consumer<kAblation>& c = a.c;
-  const Statistics& st = c.s.statistics;
-  bool slow = false;
-  Attended r{};
-  if (a.tiles == 0) {
-    ptx::named_sync<kOneMore>(kStatistics);
-    slow = kAblation == RingAblation::kNone && st.slow != 0;
-  } else {
-    a.clear();
-#pragma unroll 1
-    for (int first = 0;;) {
-      float s[4] = {};
-      {  // asked anew after the waits: four registers less across them
-        const Lane me = consumer_lane();
-        if (a.has_rows(me, first)) a.scores(me, layer, s);
-      }
-      if (first == 0) {
-        ptx::named_sync<kOneMore>(kStatistics);
-        slow = kAblation == RingAblation::kNone && st.slow != 0;
-      }
-      const Lane me = consumer_lane();
-      float2 reference = make_float2(st.reference0, st.reference1);
-      if (slow) reference = raise_reference(a, me, first, s);
-      if (a.has_rows(me, first)) a.exponentiate(me, first, s, reference.x, reference.y);
-      const int next = first + kTiles;
-      if (next >= a.tiles && me.j == 0 && me.row < 2) c.s.denominators[me.row][me.warp] = a.sum;
-      ptx::named_sync<kConsumerThreads>(kConsumers);
-      a.multiply_v(me, first, a.turn_of(first));
-      if (next >= a.tiles) break;
-      first = next;
-      a.load_k(first);
-    }
-    a.collect(r);
-    r.denominator = a.collect_denominator(consumer_lane());
-  }
-  const Lane me = consumer_lane();
-  float2 current;
-  if (slow) {
-    current = settle_reference(a, me, r);
-  } else {
-    current = make_float2(ptx::exp2_approx(st.current0), ptx::exp2_approx(st.current1));
-  }
-  if (a.adds_current()) a.add_current(me, layer, current.x, current.y, r);
-  return r;
+  hand_over_rows(c, me, d);
 }
 
 template <bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
   Attention<kSplit, kAblation> a(c, layer);
+  // Written out here, because as a function it changes the machine code around it.
   HeadInputs inputs{0x3f80u, make_float2(1.0f, 0.0f)};
   {
     const Lane me = consumer_lane();
@@ -130,8 +84,8 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
   if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
   uint4 w[2 * kOutSlots];
   if (!kSplit) c.ring.fetch(consumer_lane(), w);
-  // Without rows too: arrays that a path leaves undefined would be carried from layer to layer, in
-  // 64 registers.
+  // Called even for a share without rows, because it also zeroes a.k: an array that one path leaves
+  // undefined would be carried from layer to layer, in 64 registers.
   a.load_k(0);
   warp_head_vectors(c, a.site, layer, inputs);
   const Attended r = attend(a, layer);
@@ -140,7 +94,8 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
     multiply_out(c, me, w, out_input(me, r));
     return;
   }
-  // [reader warp][source member][j], 16 bytes each: this warp's readers want the same dimensions.
+  // [reader warp][source member][j], 16 bytes each: warp w of every block reads what the warps w of
+  // all 16 blocks wrote, because they summed the same dimensions.
   unsigned* words = c.p.partials + (c.block.group() * kConsumerWarps + me.warp) * kMembers * 16;
   if (me.row == 0) {
     publish_partial(

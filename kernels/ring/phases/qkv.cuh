@@ -1,8 +1,11 @@
-// QKV: q, k, v = W_qkv RMSNorm(h); in layer 0 h is the token's embedding.
-// Reads  mlp_out (hidden) of the layer before, or embed (vocab, hidden); norms (2 layer, hidden).
-// Writes Shared::partials [32 rows][16 warps] and squares; the publisher makes the qkv words.
-// A block has 32 rows: of q head 0, q head 1, k or v of its group, dimensions d and d + 64 of a
-// sixteenth. A warp takes all 32 rows x 64 columns.
+// QKV projection; in layer 0 it begins with the embedding.
+//   q, k, v = W_qkv RMSNorm(h), h = embed[token] in layer 0
+// Reads   mlp_out (hidden) of the layer before, or embed (vocab, hidden); norms (2 layer, hidden);
+//         W_qkv's 4 slots from the ring.
+// Writes  Shared::partials [32 rows][16 warps] and Shared::squares; the publisher sums them, scales
+//         by 1 / rms and publishes the qkv words (kBlocks, 32).
+// A block has 32 rows of one vector of its group (q of head 0 or 1, k, or v): dimensions d and
+// d + 64, which RoPE pairs, for 16 neighbouring d. A warp takes all 32 rows x 64 columns.
 #pragma once
 
 #include "kernels/ring/consumer.cuh"
@@ -17,15 +20,15 @@ __device__ __forceinline__ void embed_token(Consumer<kAblation>& c, const Lane& 
   c.s.residual[t] = h;
 }
 
-// False when the launch has ended.
+// Returns false when the launch has ended.
 template <RingAblation kAblation>
 __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   const Lane me = consumer_lane();
   const Site site{Phase::kQkv, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * kQkvSlots];
-  // Nothing is waited for or fetched before the publisher has handed on: 16 warps that ask for
-  // slots, or their loads, would delay it (15 us a token at 512 positions, H200).
+  // First wait until the publisher has read the partial sums and published: 16 warps that poll for
+  // slots or load from them would delay it (15 us a token at 512 positions, H200).
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
   c.ring.template await_slots<kQkvSlots>(me);
   const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
@@ -54,7 +57,7 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
   }
   const int turn = c.even_turn();
   if (me.lane == 0) c.s.squares[turn][me.warp] = x.squares;
-  auto both = [&](int tile, int i) {  // planes' columns, both accumulators
+  auto both = [&](int tile, int i) {  // sum of both planes' columns and both accumulators
     return (d[tile][0][i] + d[tile][0][i + 1]) + (d[tile][1][i] + d[tile][1][i + 1]);
   };
   c.s.partials[turn][8 * me.j + me.row][me.warp] =

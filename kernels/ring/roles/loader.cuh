@@ -1,8 +1,10 @@
-// The loader: one thread that streams a block's whole launch through the ring.
-// Reads  stream (slots of this block), kv (tiles of this block, or of its group).
-// Order  per layer, redundant: QKV, O, K and V, gate/up, down; split: QKV, K and V, O, gate/up,
-//        down; after the last layer the LM head. The consumers fetch in the same order.
-// One place fills a slot, for all of them: the code is short, and the copies never wait for it.
+// The loader: one thread that streams everything a block reads in a launch through the ring.
+// Reads   stream (slots of this block); kv (tiles of this block, or of its group when redundant).
+// Order   in each layer, redundant: QKV, O, K and V, gate/up, down
+//                        split:     QKV, K and V, O, gate/up, down
+//         after the last layer: the LM head. The consumers fetch in the same order.
+// All weights go through the one loop of load_step(), so that the code is short and copies do not
+// wait for instruction fetches.
 #pragma once
 
 #include "kernels/ring/context_share.cuh"
@@ -10,8 +12,8 @@
 
 namespace mkbench::ring {
 
-// K and V tiles of one layer, turn by turn. Rows at and beyond the context may be loaded with their
-// half tile; consumers mask them.
+// K and V tiles of one layer, turn by turn: K of all tiles of the turn, then V. A half tile may
+// bring rows at and beyond the context; the consumers mask them.
 template <bool kSplit>
 __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShare<kSplit>& share,
                                              const char* head) {
@@ -28,8 +30,8 @@ __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShar
       if (kSplit) {
         ring.load(head + tile_offset(t, share.member, kind), bytes);
       } else {
-        // Not paced: 15 of 16 blocks find these rows in L2. Short contexts lie in the first halves
-        // of neighbouring tiles.
+        // Not paced: 15 of 16 blocks find these rows in L2. A short context lies in the first
+        // halves of neighbouring members' tiles.
         ring.open(bytes);
         ring.copy(head + tile_offset(0, 2 * t, kind), 0, kHalfTileBytes);
         if (whole)
@@ -40,9 +42,8 @@ __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShar
   }
 }
 
-// Everything of one step: runs of slots, and what happens between two runs: the K and V of each
-// layer, and before the last layer's down the pace of the LM head, because from there on little
-// waits for another block.
+// One step: runs of weight slots with K and V of each layer between them. The pace of the LM head
+// begins with the last layer's down slots, because from there on few waits for other blocks follow.
 template <bool kSplit>
 __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& p,
                                           const Block& block, int step) {

@@ -1,8 +1,15 @@
-// The publisher: one warp that sums the consumers' partial results, hands them to other blocks, and
-// chooses the token. Apart from the consumers, who fetch the next weights while the words travel.
-// Reads   Shared::partials, squares; best; inputs.
-// Writes  qkv, swiglu, attention_out, mlp_out, best; Shared::token, ended; by block 0 outputs,
+// The publisher: one warp that sums the consumers' partial results, publishes them to other blocks,
+// and chooses the token. A role of its own, so that the consumers can fetch the next weights while
+// the words travel.
+//   qkv     q, k, v = row sums / rms(h)
+//   O       attention_out += row sums
+//   SwiGLU  swiglu = silu(gate) up, gate and up = row sums / rms(h)
+//   down    mlp_out += row sums
+//   token   argmax over the best rows of all blocks
+// Reads   Shared::partials, squares; best of all blocks; inputs.
+// Writes  qkv, swiglu, attention_out, mlp_out, best; Shared::token, ended; block 0 also outputs,
 //         token_ns, cycles, progress.
+// A lane takes one row (QKV), two rows (O, down) or one unit (SwiGLU, 24 lanes).
 #pragma once
 
 #include "kernels/best_key.cuh"
@@ -16,19 +23,6 @@ __device__ __forceinline__ float row_sum(const Shared& s, int turn, int row) {
   const float4 a = q[0], b = q[1], c = q[2], d = q[3];
   return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) +
          (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
-}
-
-__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
-  const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum += (q[i].x + q[i].y) + (q[i].z + q[i].w);
-  return sum;
-}
-
-// 1 / rms of the vector whose squares the consumers left: the norm's scale, after the dot product.
-__device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
-  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
 }
 
 template <RingAblation kAblation>
@@ -55,7 +49,7 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
                                   o0, first_row + 32, o1);
   partials_read();
 
-  begin();  // gate and up
+  begin();  // gate and up: SwiGLU
   const int unit = lane < kUnits ? lane : 0;
   const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, kUnits + unit);
   const float squares = square_sum(s, turn);
@@ -71,8 +65,8 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   partials_read();
 }
 
-// The token boundary: blocks exchange their best rows. Returns the next input id, or -1 to end the
-// launch.
+// The token boundary: every block publishes its best row and reads those of all blocks. Returns the
+// next input id, or -1 to end the launch.
 template <RingAblation kAblation>
 __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& s,
                                                  const Block& block, int lane, int step, int turn) {
@@ -88,7 +82,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
         p.best + 4 * block.index,
         make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32), epoch, 0));
   }
-  // All words at once: one after the other they would cost a round trip each.
+  // Polls all words at once: one after the other, each would cost a round trip.
   constexpr int kWords = kBlocks / 32;
   uint4 v[kWords];
   warp_wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
@@ -109,8 +103,8 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   }
   key = warp_max_key(key);
   int token = static_cast<int>(~static_cast<unsigned>(key));
-  if (key == kNanKey || token >= p.vocab) token = -1;  // no row had a logit to compare
-  // Without logits that mean something: any row, so that the ablations run.
+  if (key == kNanKey || token >= p.vocab) token = -1;  // a logit was NaN, or no row had a logit
+  // The ablations compute meaningless logits; any row is taken, so that the launch goes on.
   if (kAblation != RingAblation::kNone)
     token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
   const bool aborted = any_fault(p);
@@ -119,7 +113,8 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
     p.outputs[step - p.first_output] = token;
   }
   if (step + 1 < p.input_count && !aborted) token = __ldg(p.inputs + step + 1);
-  return __shfl_sync(~0u, token, 0);  // a fault may be raised between two lanes' looks
+  // Lane 0 decides for all: a fault may be raised between two lanes' reads of the fault word.
+  return __shfl_sync(~0u, token, 0);
 }
 
 template <RingAblation kAblation>

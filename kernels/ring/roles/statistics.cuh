@@ -1,31 +1,34 @@
-// The statistics warp: norms and current scores of q and k beside the consumers' work, and the new
-// row of the KV cache, off the critical path.
-//
-// Computes, for each layer, from the group's q (2 heads), k and v of the current position:
+// The statistics warp: norms of q and k, the score of the current position and the reference of the
+// exponents, while the consumers compute scores; then the KV write (kv_write.cuh).
 //   s_h = 1 / rms(q_h) / sqrt(head_dim) * log2(e), s_k = 1 / rms(k)
-//   c_h = (q_h . k) s_h s_k            the current position's score in log2 units
-//   R_h = max(c_h, |q_h| max|k| - 100) the exponents' reference: no running maximum is needed
+//   c_h = (q_h . k) s_h s_k             the current position's score in log2 units
+//   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents
+// for each layer, from the q (2 heads) and k of the group at the current position. With a fixed
+// reference attention needs no running maximum.
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
-// Writes  Shared::statistics; row `position` of kv and rows_written, by one member of the group;
-//         key_maxima at the end, by another; Shared::rows_seen.
+// Writes  Shared::statistics, key_maxima; at the end of the launch key_maxima in device memory, by
+//         member 0 of the group. The KV write's own list is in kv_write.cuh.
+// All 32 lanes share the dot products, which are one Gram matrix by tensor cores.
 #pragma once
 
-#include "kernels/ring/exchange.cuh"
+#include "kernels/ring/roles/kv_write.cuh"
 
 namespace mkbench::ring {
 
-// log2(e): exponentials are taken by ex2.
+// log2(e), because exponentials are computed by ex2.
 inline constexpr float kLog2E = 1.4426950408889634f;
-// R may lie this far below the bound: 2^100 and sums of it stay finite in fp32.
+// R may lie this far below the bound |q| max|k| on a score: 2^100 and sums of it fit fp32.
 inline constexpr float kReferenceMargin = 100.0f;
-// Beyond this distance from bound to current score everything below might underflow.
+// If the bound exceeds the current score by this much, exponentials relative to R might all
+// underflow: the slow path is taken.
 inline constexpr float kFastLimit = 200.0f;
-// Keys in the cache are rounded to bf16, whose largest growth is 2^-9.
+// Margin on max|k|: keys in the cache are rounded to bf16, which lengthens them by at most 2^-9.
 inline constexpr float kKeyMargin = 1.01f;
 
-// Scalar products of the six vectors raw q0, q1, k and rotated q0, q1, k, by tensor cores: rows 0-5
-// of A are their high planes and rows 8-13 their low planes, columns 0-5 of B the high planes.
-// high[i]: this lane's products (row, 2j + i) of high planes; low[i]: of low row and high column.
+// Dot products of the six vectors raw q0, q1, k and rotated q0, q1, k with each other, by tensor
+// cores. Rows 0-5 of A are their high planes, rows 8-13 their low planes; columns 0-5 of B are the
+// high planes. high[i] is the product of high planes at (row, 2j + i), low[i] the product of row's
+// low plane and column's high plane.
 struct Gram {
   float high[2], low[2];
 };
@@ -55,12 +58,12 @@ struct KeyScale {
   float norm;   // |k| after norm and RoPE
 };
 
-// Publishes the layer's statistics to the consumers. (row, column) of a product is lane
-// 4 * row + column / 2, entry column % 2.
+// Computes the layer's statistics and hands them to the consumers. The product (row, column) is in
+// lane 4 * row + column / 2, entry column % 2.
 __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Shared& s, int layer,
                                                     int lane) {
   const Gram g = warp_gram(s.raw[layer & 1], s.rotated[layer & 1], lane >> 2, lane & 3);
-  // Squares count the low plane twice: (h + l)^2 = hh + 2 hl, and l^2 is below 2^-16.
+  // (h + l)^2 = h^2 + 2 hl: l^2 is left out, because it is below 2^-16 of the whole.
   const float square0 = g.high[0] + 2 * g.low[0], square1 = g.high[1] + 2 * g.low[1];
   const float product1 = g.high[1] + g.low[1];
   constexpr float kPerDim = 1.0f / kHeadDim;
@@ -87,53 +90,6 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
-// Row `position` of this kv head: K scaled and rounded, V rounded.
-__device__ __forceinline__ void warp_write_row(const LaunchParams& p, const SplitPlane& rotated,
-                                               char* head, int position, float key_scale,
-                                               int lane) {
-  const int d = 4 * lane, row = tile_row(position);
-  const size_t tile = tile_offset(position / kRoundPositions, tile_member(position), 0);
-  auto widen2 = [&](HeadVector v, int i) {
-    const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);
-    const unsigned l = *reinterpret_cast<const unsigned*>(rotated.low + v * kHeadStride + d + i);
-    return make_float2(low_bf16(h) + low_bf16(l), high_bf16(h) + high_bf16(l));
-  };
-  char* k = head + tile;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const float2 x = widen2(kKey, i);
-    *reinterpret_cast<unsigned*>(k + k_offset(row, d + i)) =
-        ptx::bf16_pair(x.x * key_scale, x.y * key_scale);
-  }
-  char* v = head + tile_offset(position / kRoundPositions, tile_member(position), 1);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    *reinterpret_cast<unsigned short*>(v + v_offset(row, d + i)) =
-        rotated.high[kValue * kHeadStride + d + i];
-  }
-  // To other blocks' bulk copies, which follow the step's word in rows_written.
-  ptx::proxy_fence();
-  __threadfence();
-}
-
-// Lets this block's loader copy what the group's writer of this step has written.
-template <RingAblation kAblation>
-__device__ __forceinline__ void warp_pass_rows(const LaunchParams& p, Shared& s, const Block& block,
-                                               int step, int lane) {
-  unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
-  const unsigned epoch = static_cast<unsigned>(step) + 1;
-  __syncwarp();
-  if (lane != 0) return;
-  __threadfence();  // all lanes' rows, before the word
-  if (block.member() == (p.position + step) % kMembers) ptx::store_relaxed(word, epoch);
-  lane_wait_until(p, {Phase::kAttention, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
-    seen = ptx::load_acquire(word);
-    return seen == epoch || kAblation == RingAblation::kNoWaits;
-  });
-  __threadfence_block();
-  s.rows_seen = step + 1;
-}
-
 template <RingAblation kAblation>
 __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
                                                const Block& block) {
@@ -146,16 +102,16 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
     for (int layer = 0; layer < p.layers; ++layer) {
       ptx::named_sync<kOneMore>(kHeadVectors);
       const KeyScale key = warp_statistics(p, s, layer, lane);
-      // Read again by this warp alone, in the next step.
+      // Only this warp reads it again, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
       if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
         char* head = p.kv + static_cast<size_t>(layer * kGroups + block.group()) *
                                 kv_head_bytes(p.max_context);
-        warp_write_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
+        warp_write_kv_row(p, s.rotated[layer & 1], head, position, key.scale, lane);
       }
       __syncwarp();
     }
-    warp_pass_rows<kAblation>(p, s, block, step, lane);
+    warp_pass_kv_rows<kAblation>(p, s, block, step, lane);
     ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }

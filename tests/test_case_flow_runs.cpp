@@ -18,7 +18,7 @@ using testing::reason_of;
 
 TEST_CASE("a baseline that is not timed judges all the same") {
   Bench bench;
-  bench.job.time_baselines = false;
+  bench.job.engines[0].yardstick = false;
   const CaseReport c = bench.run();
   const EngineReport &eager = engine_of(c, "eager"), &kernel = engine_of(c, "kernel");
   CHECK(eager.verdict == Verdict::kPass);
@@ -35,7 +35,7 @@ TEST_CASE("a baseline that is not timed judges all the same") {
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kNotJudged);
 
   Bench wrong;
-  wrong.job.time_baselines = false;
+  wrong.job.engines[0].yardstick = false;
   wrong.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   const CaseReport failed = wrong.run();
   CHECK(engine_of(failed, "kernel").verdict == Verdict::kFailToken);
@@ -46,7 +46,7 @@ TEST_CASE("parity is judged once a run; tokens are checked in every case") {
   Bench bench;
   const CaseReport first = bench.run();
   bench.job.judged = parity_memo(first);
-  REQUIRE(bench.job.judged.is_object());
+  REQUIRE(bench.job.judged.has_value());
   // Wrong in the gate only: nobody looks there again.
   const auto in_gate = [](int decode, int) { return decode == 1; };
   bench.scripts["kernel"].wrong = [in_gate](int decode, int position) {
@@ -72,12 +72,12 @@ TEST_CASE("parity is judged once a run; tokens are checked in every case") {
   // A case in which an engine failed is no memo, nor is a live one.
   Bench failed;
   failed.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
-  CHECK(parity_memo(failed.run()).is_null());
+  CHECK_FALSE(parity_memo(failed.run()).has_value());
   Bench live;
   live.references.clear();
   live.job.ids.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
-  CHECK(parity_memo(live.run()).is_null());
+  CHECK_FALSE(parity_memo(live.run()).has_value());
 }
 
 TEST_CASE("ablations come after the samples and decide nothing") {
@@ -102,8 +102,9 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK_FALSE(engine_of(c, "eager").profile.has_value());
   size_t last_sample = 0, first_profile = 0;
   for (size_t i = 0; i < bench.messages.size(); ++i) {
-    if (bench.messages[i]["type"] == "sample") last_sample = i;
-    if (bench.messages[i]["type"] == "profile" && first_profile == 0) first_profile = i;
+    if (std::holds_alternative<SampleTaken>(bench.messages[i])) last_sample = i;
+    if (std::holds_alternative<ProfileTaken>(bench.messages[i]) && first_profile == 0)
+      first_profile = i;
   }
   CHECK(last_sample < first_profile);
 

@@ -43,11 +43,14 @@ TEST_CASE("a right kernel passes its gate, then the clock, and every token has a
   CHECK(bench.idle_flushes == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
+  Bench cool;
+  cool.services.throttle = [] { return std::string("none"); };
+  CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
   CHECK(c.timed_check == "committed continuation");
   CHECK(c.reference == "reference.json");
   CHECK(c.bytes_needed == 4000);  // B, K, B' and, as the model is not one of ours, T
   CHECK_FALSE(c.generated_text.empty());
-  CHECK(bench.messages.back()["type"] == "done");
+  CHECK(std::holds_alternative<Done>(bench.messages.back()));
 }
 
 TEST_CASE("blocks hold every engine once, in ABBA order, and the baseline is gated first") {
@@ -56,15 +59,18 @@ TEST_CASE("blocks hold every engine once, in ABBA order, and the baseline is gat
   bench.run();
   std::vector<std::string> order, gate;
   for (const auto& m : bench.messages) {
-    if (m["type"] == "sample") order.push_back(m["engine"]);
-    if (m["type"] == "parity" || m["type"] == "sample")
-      gate.push_back(m["type"].get<std::string>() + m["engine"].get<std::string>());
+    if (const auto* sample = std::get_if<SampleTaken>(&m)) {
+      order.push_back(sample->engine);
+      gate.push_back("sample " + sample->engine);
+    }
+    if (const auto* judged = std::get_if<ParityJudged>(&m))
+      gate.push_back("parity " + judged->engine);
   }
   CHECK(order == std::vector<std::string>{"eager", "kernel", "kernel", "eager", "kernel", "eager",
                                           "eager", "kernel"});
   REQUIRE(gate.size() >= 2);
-  CHECK(gate[0] == "parityeager");
-  CHECK(gate[1] == "paritykernel");
+  CHECK(gate[0] == "parity eager");
+  CHECK(gate[1] == "parity kernel");
 }
 
 TEST_CASE("a wrong token in the gate: FAIL_TOKEN, no times of the kernel, the baseline goes on") {
@@ -127,6 +133,20 @@ TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
   CHECK(kernel.launches == 4);
 }
 
+TEST_CASE("a wrong token is not excused by clocks that disagree with it") {
+  Bench bench;  // the first sample is decode 4; made again, decode 5 would be right
+  bench.scripts["kernel"].wrong = [](int decode, int position) {
+    return decode == 4 && position == 2;
+  };
+  bench.scripts["kernel"].event_ms = [](int decode) { return decode == 4 ? 1000.0 : 0.0; };
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  CHECK(kernel.verdict == Verdict::kFailToken);
+  CHECK(holds(reason_of(kernel), "receipt: token 2"));
+  REQUIRE(kernel.samples.size() == 1);
+  CHECK(kernel.samples[0].repeats == 0);
+}
+
 TEST_CASE("NaN logits fail fidelity") {
   Bench bench;
   bench.scripts["kernel"].nan_logits = [](int) { return true; };
@@ -140,6 +160,14 @@ TEST_CASE("a baseline that fails the reference leaves the kernel without a verdi
   CHECK(engine_of(c, "eager").verdict == Verdict::kInvalidReference);
   CHECK(engine_of(c, "kernel").verdict == Verdict::kNotJudged);
   CHECK(engine_of(c, "kernel").samples.empty());
+
+  // The run with the last matmul in fp32 is held to the reference too.
+  Bench head;
+  head.scripts["eager-head-fp32"].wrong = [](int, int position) { return position == 1; };
+  const CaseReport h = head.run();
+  CHECK(engine_of(h, "eager").verdict == Verdict::kInvalidReference);
+  CHECK(holds(reason_of(engine_of(h, "eager")), "with the last matmul in fp32: "));
+  CHECK(engine_of(h, "kernel").verdict == Verdict::kNotJudged);
 }
 
 TEST_CASE("what an engine throws becomes its own verdict") {
@@ -184,7 +212,7 @@ TEST_CASE("what an engine throws becomes its own verdict") {
   }
 }
 
-TEST_CASE("after a CUDA error on a card the case ends: the context serves nobody any more") {
+TEST_CASE("after a CUDA error on a card the case ends: the context is poisoned") {
   Bench bench;
   bench.scripts["kernel"].device = "cuda:0 Some GPU";
   bench.scripts["kernel"].before = [](int d) {
@@ -230,7 +258,7 @@ TEST_CASE("Ctrl-C ends the case after the running sample and keeps what was meas
   CHECK(bench.interrupted);
   CHECK(bench.samples_seen == 3);
   CHECK(engine_of(c, "eager").samples.size() + engine_of(c, "kernel").samples.size() == 3);
-  CHECK(bench.messages.back()["type"] == "interrupted");
+  CHECK(std::holds_alternative<CaseInterrupted>(bench.messages.back()));
 }
 
 TEST_CASE("more blocks are added until the interval is narrow, up to the maximum") {
@@ -260,7 +288,35 @@ TEST_CASE("a model without a reference is judged live, and says so") {
   CHECK(engine_of(c, "kernel").samples.size() == 3);
 }
 
-TEST_CASE("T confirms a path that leaves its own at a near tie, and no other") {
+TEST_CASE("a second yardstick is judged like a candidate, and adds no second truth") {
+  Bench bench;
+  bench.references.clear();
+  bench.job.ids.clear();
+  bench.job.engines.insert(bench.job.engines.begin() + 1,
+                           {.name = "graph", .asked = "graph", .yardstick = true});
+  bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
+  const CaseReport c = bench.run();
+  for (const char* name : {"eager", "graph", "kernel"}) {
+    const EngineReport& e = engine_of(c, name);
+    INFO(name << ": " << reason_of(e));
+    CHECK(e.verdict == Verdict::kPassLive);
+    CHECK(e.samples.size() == 3);
+    REQUIRE(e.parity.has_value());
+    CHECK(e.parity->reference == "live");  // not "live, live"
+    CHECK(e.parity->prompts == engine_of(c, "kernel").parity->prompts);
+  }
+  CHECK(engine_of(c, "graph").role == "baseline");
+  CHECK(c.comparisons.size() == 2);
+
+  // One that is wrong fails by itself, and is quoted by nobody.
+  bench.scripts["graph"].wrong = [](int, int position) { return position == 1; };
+  const CaseReport wrong = bench.run();
+  CHECK(engine_of(wrong, "graph").verdict == Verdict::kFailToken);
+  CHECK(engine_of(wrong, "eager").verdict == Verdict::kPassLive);
+  CHECK(engine_of(wrong, "kernel").verdict == Verdict::kPassLive);
+}
+
+TEST_CASE("the truth confirms a path that leaves its own at a near tie, and no other") {
   Script script;
   script.runner_up = 9.95f;
   std::vector<int32_t> path;

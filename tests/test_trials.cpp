@@ -1,8 +1,9 @@
-// `mkbench parity` in a worker: every check and no clock, with scripted engines.
+// `mkbench parity` in a host: every check and no clock, with scripted engines.
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
@@ -18,10 +19,10 @@ using testing::holds;
 Bench parity_bench() {
   Bench bench;
   bench.job.whole_parity = true;
-  bench.job.time_baselines = false;
+  bench.job.engines[0].yardstick = false;
   bench.job.n_gen = bench.job.blocks = 0;
   bench.job.ids.clear();
-  // T and B' of the sweep differ a little, or nothing could be divided by.
+  // The sweep's truth and baseline differ a little, or nothing could be divided by.
   bench.scripts["eager-head-fp32"].runner_up = 0.05f;
   return bench;
 }
@@ -49,9 +50,9 @@ TEST_CASE("the whole of parity: repeats, sweep, isolation, and no sample") {
   CHECK(kernel.parity->repeats_sha256.size() == 64);
   CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
   // A fresh process says the same bits.
-  CallbackSink sink([](const nlohmann::json&) {});
-  CHECK(hash_case_repeats(bench.job, bench.services, sink) ==
-        nlohmann::json({{"kernel", kernel.parity->repeats_sha256}}));
+  CallbackSink sink([](const FromHost&) {});
+  CHECK(hash_case_repeats(bench.job, bench.services, sink).hashes ==
+        std::map<std::string, std::string>{{"kernel", kernel.parity->repeats_sha256}});
 
   Bench timed;
   const CaseReport run = timed.run();
@@ -87,6 +88,51 @@ TEST_CASE("a wrong token of the gate is localised, in `run` too") {
   CHECK(kernel.verdict == Verdict::kFailToken);
   CHECK(holds(kernel.parity->localised, "prompt 'one' position 5"));
   CHECK(holds(kernel.parity->localised, "no hidden states are shown"));
+}
+
+TEST_CASE(
+    "of two references the larger R_rms stands, counts add up, and the first failure is told") {
+  ParityReport a, b;
+  a.reference = "a", b.reference = "b";
+  a.reference_sha256 = "1", b.reference_sha256 = "2";
+  a.r_rms = 0.5, b.r_rms = 0.75;
+  a.r_rms_limit = 1.25, b.r_rms_limit = 1.5;
+  a.steps = 3, b.steps = 4;
+  a.strict_steps = 2, b.strict_matched = 5;
+  a.rows.resize(3), b.rows.resize(4);
+  b.first_divergence = 1;
+  b.verdict = Verdict::kFailToken;
+  b.reason = "token";
+  b.suspect_prompt = "p";
+  b.suspect_position = 7;
+  a.checks = {{.check = Check::kRms, .value = 0.5, .limit = 1.25}};
+  b.checks = {{.check = Check::kRms, .value = 0.75, .limit = 1.25}};
+  for (const bool swapped : {false, true}) {
+    const ParityReport both = swapped ? join_parity({b, a}) : join_parity({a, b});
+    INFO(both.reference);
+    CHECK(both.r_rms == 0.75);
+    CHECK(both.r_rms_limit == 1.5);
+    CHECK(find_check(both, Check::kRms)->value == 0.75);
+    CHECK(both.reference == (swapped ? "b, a" : "a, b"));
+    CHECK(both.reference_sha256 == (swapped ? "2, 1" : "1, 2"));
+    CHECK((both.steps == 7 && both.strict_steps == 2 && both.strict_matched == 5));
+    CHECK(both.rows.size() == 7);
+    CHECK(both.first_divergence == (swapped ? 1 : 4));
+    CHECK(both.verdict == Verdict::kFailToken);
+    CHECK(both.reason == "token");
+    CHECK((both.suspect_prompt == "p" && both.suspect_position == 7));
+  }
+  ParityReport worse = b;
+  worse.verdict = Verdict::kIntegrity;
+  worse.reason = "launches";
+  worse.suspect_prompt = "later";
+  const ParityReport two = join_parity({b, worse});
+  CHECK(two.verdict == Verdict::kIntegrity);
+  CHECK(two.reason == "token; launches");
+  CHECK(two.suspect_prompt == "p");
+  a.r_rms.reset();
+  CHECK(join_parity({a, b}).r_rms == 0.75);
+  CHECK(join_parity({b, a}).r_rms == 0.75);
 }
 
 TEST_CASE("the ratchet is asked for engine, card, model and reference") {

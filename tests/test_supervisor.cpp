@@ -1,4 +1,4 @@
-// How workers end, and what the parent makes of it.
+// How hosts end, and what the parent makes of it.
 #include <unistd.h>
 
 #include <csignal>
@@ -32,31 +32,32 @@ struct ScriptWorker {
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
   ~ScriptWorker() { std::filesystem::remove(path); }
-  WorkerEnd run(std::vector<nlohmann::json>& messages, double deadline_s) const {
+  WorkerEnd run(std::vector<FromHost>& messages, double deadline_s) const {
     SupervisorOptions options;
     options.executable = path.string();
     options.deadline_s = deadline_s;
-    return run_worker({{"kind", "case"}}, options,
-                      [&](const nlohmann::json& m) { messages.push_back(m); });
+    return run_worker(CaseJob{}, options, [&](const FromHost& m) { messages.push_back(m); });
   }
 };
 
 TEST_CASE("the supervisor tells apart how workers end") {
-  std::vector<nlohmann::json> got;
+  std::vector<FromHost> got;
   const WorkerEnd fine =
       ScriptWorker("echo \"$job\" >&$3; echo '{\"type\":\"done\"}' >&$3; echo stray").run(got, 10);
   CHECK(fine.how == WorkerEnd::How::kExited);
   CHECK(fine.code == 0);
   REQUIRE(got.size() == 2);
-  CHECK(got[0]["kind"] == "case");
-  CHECK(got[1]["type"] == "done");
+  // The job came back, which is no message from a host.
+  REQUIRE(std::holds_alternative<Garbage>(got[0]));
+  CHECK(holds(std::get<Garbage>(got[0]).problem, "type: found 'case'"));
+  CHECK(std::holds_alternative<Done>(got[1]));
 
   got.clear();
   const WorkerEnd left = ScriptWorker("echo 'no json' >&$3; exit 3").run(got, 10);
   CHECK(left.how == WorkerEnd::How::kExited);
   CHECK(left.code == 3);
   REQUIRE(got.size() == 1);
-  CHECK(got[0]["type"] == "garbage");
+  CHECK(std::holds_alternative<Garbage>(got[0]));
 
   const WorkerEnd crashed = ScriptWorker("kill -SEGV $$").run(got, 10);
   CHECK(crashed.how == WorkerEnd::How::kSignalled);
@@ -71,9 +72,19 @@ TEST_CASE("the supervisor tells apart how workers end") {
           .run(got, 1.5);
   CHECK(slow.how == WorkerEnd::How::kTimedOut);
 
+  CHECK(hang_silence_s(300) == 10);
+  CHECK(hang_silence_s(20) == 10);
+  CHECK(hang_silence_s(4) == 2);
+
+  // A host's stdout is the parent's stderr: the parent's stdout holds the report alone.
+  got.clear();
+  ScriptWorker("[ /dev/fd/1 -ef /dev/fd/2 ] && echo '{\"type\":\"done\"}' >&$3").run(got, 10);
+  REQUIRE(got.size() == 1);
+  CHECK(std::holds_alternative<Done>(got[0]));
+
   SupervisorOptions missing;
   missing.executable = "/nonexistent/mkbench";
-  const WorkerEnd none = run_worker({}, missing, [](const nlohmann::json&) {});
+  const WorkerEnd none = run_worker(CaseJob{}, missing, [](const FromHost&) {});
   CHECK(none.how == WorkerEnd::How::kExited);
   CHECK(none.code == 127);
 }
@@ -99,12 +110,12 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     bench.run();
     CaseCollector collector(bench.job);
     for (const auto& message : bench.messages) {
-      if (message["type"] == "done") break;
+      if (std::holds_alternative<Done>(message)) break;
       collector.take(message);
-      if (message["type"] == "sample" && message["engine"] == "kernel") break;
+      const auto* sample = std::get_if<SampleTaken>(&message);
+      if (sample != nullptr && sample->engine == "kernel") break;
     }
-    collector.take(
-        {{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}, {"position", 7}});
+    collector.take(StageProgress{.stage = "timing", .engine = "kernel", .position = 7});
     collector.finish(row.end, 9);
     aggregate(collector.report(), 0.95, 1, false);
     const EngineReport& kernel = engine_of(collector.report(), "kernel");
@@ -113,8 +124,63 @@ TEST_CASE("the end of a worker strikes the engine that was running, and samples 
     CHECK(kernel.samples.size() == 1);
     CHECK_FALSE(kernel.ms_per_tok.has_value());
     CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kPass);
+    CHECK(engine_of(collector.report(), "eager").reasons.empty());
     CHECK(engine_of(collector.report(), "eager").ms_per_tok.has_value());
   }
+}
+
+TEST_CASE("a crash behind a parity failure does not replace it") {
+  using How = WorkerEnd::How;
+  struct Row {
+    Verdict judged;
+    WorkerEnd end;
+    Verdict wanted;  // the graver of the two
+  };
+  for (const Row& row :
+       {Row{Verdict::kFailToken, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kFailToken},
+        Row{Verdict::kFailFidelity, {How::kExited, 2, 1, 0}, Verdict::kFailFidelity},
+        Row{Verdict::kFailToken, {How::kHung, SIGKILL, 9, 5}, Verdict::kHang},
+        Row{Verdict::kPass, {How::kSignalled, SIGSEGV, 1, 0}, Verdict::kRuntimeError}}) {
+    INFO(verdict_name(row.judged) << " " << verdict_name(row.wanted));
+    Bench bench;
+    CaseCollector collector(bench.job);
+    ParityReport parity;
+    parity.verdict = row.judged;
+    parity.reason = "prompt 'one'";
+    collector.take(ParityJudged{"kernel", parity});
+    collector.take(StageProgress{.stage = "sweep", .engine = "kernel"});
+    collector.finish(row.end, 9);
+    const EngineReport& kernel = engine_of(collector.report(), "kernel");
+    CHECK(kernel.verdict == row.wanted);
+    const bool failed = row.judged != Verdict::kPass;
+    REQUIRE(kernel.reasons.size() == (failed ? 2 : 1));
+    if (failed)
+      CHECK(holds(kernel.reasons[1], "before that " + std::string(verdict_name(row.judged))));
+  }
+}
+
+TEST_CASE(
+    "a run of a baseline with another head strikes the baseline; engines not reached say so") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take(StageProgress{.stage = "parity", .engine = "eager-head-fp32"});
+  collector.finish({WorkerEnd::How::kSignalled, SIGSEGV, 1, 0}, 9);
+  CHECK(engine_of(collector.report(), "eager").verdict == Verdict::kRuntimeError);
+  const EngineReport& kernel = engine_of(collector.report(), "kernel");
+  CHECK(kernel.verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(kernel), "not reached"));
+}
+
+TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
+  Bench bench;
+  CaseCollector collector(bench.job);
+  collector.take(StageProgress{.stage = "timing", .engine = "kernel"});
+  collector.take(CaseInterrupted{});
+  collector.finish({WorkerEnd::How::kExited, 0, 1, 0}, 9);
+  CHECK(collector.interrupted());
+  CHECK(engine_of(collector.report(), "kernel").verdict == Verdict::kSkipped);
+  CHECK(holds(reason_of(engine_of(collector.report(), "kernel")), "interrupted"));
+  CHECK(collector.report().verdict == Verdict::kSkipped);
 }
 
 TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
@@ -123,10 +189,10 @@ TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
   bench.run();
   CaseCollector collector(bench.job);
   for (const auto& message : bench.messages) {
-    if (message["type"] == "profile") break;
+    if (std::holds_alternative<ProfileTaken>(message)) break;
     collector.take(message);
   }
-  collector.take({{"type", "progress"}, {"stage", "profile without waits"}, {"engine", "kernel"}});
+  collector.take(StageProgress{.stage = "profile without waits", .engine = "kernel"});
   collector.finish({WorkerEnd::How::kHung, SIGKILL, 9, 5}, 9);
   aggregate(collector.report(), 0.95, 1, false);
   const EngineReport& kernel = engine_of(collector.report(), "kernel");
@@ -138,13 +204,14 @@ TEST_CASE("an end in the diagnostics costs the profile, not the verdict") {
 
 TEST_CASE("lines of a pipe come whole, however they were cut") {
   LineReader reader;
-  std::vector<nlohmann::json> got;
-  const auto take = [&](const nlohmann::json& m) { got.push_back(m); };
-  const std::string text = "{\"a\":1}\n{\"a\":2}\n[1]\n";
+  std::vector<FromHost> got;
+  const auto take = [&](const FromHost& m) { got.push_back(m); };
+  const std::string text = "{\"type\":\"done\"}\n{\"type\":\"interrupted\"}\n[1]\n";
   for (const char c : text) reader.feed(&c, 1, take);
   REQUIRE(got.size() == 3);
-  CHECK(got[1]["a"] == 2);
-  CHECK(got[2]["type"] == "garbage");
+  CHECK(std::holds_alternative<Done>(got[0]));
+  CHECK(std::holds_alternative<CaseInterrupted>(got[1]));
+  CHECK(std::holds_alternative<Garbage>(got[2]));
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+// The subcommands: one row each, and one file each beside this one.
+#include "harness/parent/options.h"
+
+namespace mkbench {
+
+int run_command(const Options& options, const Invocation& invocation);
+int doctor_command(const Options& options, const Invocation& invocation);
+int plot_command(const Options& options, const Invocation& invocation);
+int tune_command(const Options& options, const Invocation& invocation);
+int selftest_command(const Options& options, const Invocation& invocation);
+int list_command(const Options& options, const Invocation& invocation);
+void require_plot_arguments(Options& options);
+void require_list_arguments(Options& options);
+
+namespace {
+
+constexpr unsigned kJudging = kJudgeFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags;
+
+constexpr CommandRow kRows[] = {
+    {"run", "judge, measure and compare (the default)", "", kMeasureFlags | kJudging, "", nullptr,
+     run_command},
+    {"parity", "every check of parity, and no clock", "", kJudging, "",
+     [](Options& o) { o.whole_parity = true; }, run_command},
+    {"profile", "run --profile", "", kMeasureFlags | kJudging, "profile", nullptr, run_command},
+    {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
+     nullptr, tune_command},
+    {"selftest", "plant faults, and show which checks see them", "",
+     kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
+    {"doctor", "what this machine has, and what is missing", "",
+     kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
+    {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
+     require_plot_arguments, plot_command},
+    {"list", "engines, models, devices", "[engines|models|devices]", kTalkFlags, "",
+     require_list_arguments, list_command},
+};
+
+}  // namespace
+
+std::span<const CommandRow> command_rows() { return kRows; }
+
+}  // namespace mkbench

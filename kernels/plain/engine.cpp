@@ -1,0 +1,29 @@
+// plain as hosts make it.
+#include "kernels/plain/megakernel.h"
+#include "references/engine_maker.h"
+
+namespace mkbench {
+namespace {
+
+PlainOptions options_of(const EngineRequest& request) {
+  PlainOptions options;
+  options.gpu = request.gpu;
+  options.max_context = request.max_context;
+  options.spin_scale = request.spin_scale;
+  options.fault = request.fault;
+  return options;
+}
+
+std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
+  return make_plain(weights, options_of(request));
+}
+
+int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
+  return plain_device_bytes(config, options_of(request));
+}
+
+}  // namespace
+
+extern const EngineMaker plain_maker{.name = "plain", .make = make, .bytes = bytes};
+
+}  // namespace mkbench

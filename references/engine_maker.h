@@ -1,0 +1,49 @@
+// How a host makes an engine that is compiled in: one constant beside each engine's code, named
+// <engine>_maker (host-twin: host_twin_maker) and told to CMake by mkbench_engine().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "references/config.h"
+#include "references/engine.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// Work that a diagnostic run of an engine leaves out.
+enum class Ablation { kNone, kNoWaits, kNoLoads };
+
+struct EngineRequest {
+  // The name of a row of the registry, one of the judge's runs (engines/registry.h), or a path that
+  // ends in .so.
+  std::string name;
+  int max_context = 0;  // positions
+  PlantedFault fault = PlantedFault::kNone;
+  // The host fills these in from its job.
+  bool cuda = false;
+  int gpu = 0;
+  double spin_scale = 1;  // factor on the limits of spin-waits: debuggers slow a kernel down
+  // Arithmetic of the judge's runs: the engine's own (the baseline), with the last matmul in fp32,
+  // or all in fp32 (the truth).
+  enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
+};
+
+struct EngineMaker {
+  std::string_view name;  // name of the registry's row
+  // Throws Error: kUnsupportedDevice, or kBadInput for a model that the engine has no code for.
+  std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
+  // Bytes of memory that make() will take on the request's device.
+  int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);
+  // Switches an engine of this maker to an ablation and back; the weights stay. Null where the
+  // engine has no ablation.
+  void (*ablate)(Engine& engine, Ablation ablation) = nullptr;
+  // Library settings that the engine pins, for reports. Null where it pins none.
+  std::string (*settings)() = nullptr;
+  // True where EngineRequest::fault can plant faults inside the kernel.
+  bool takes_kernel_faults = false;
+};
+
+}  // namespace mkbench

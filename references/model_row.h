@@ -1,0 +1,53 @@
+// The models that have a name in mkbench: one row each, constants only. Command line, plan, list,
+// gate and loader read the rows. A snapshot folder or hub id without a row is a model of the user.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "references/qwen3.h"
+
+namespace mkbench {
+
+enum class ModelSource {
+  kCommitted,  // references/data/NAME holds weights and references
+  kAnalytic,   // made in memory; a closed form gives the ids after a prompt (synthetic.h)
+  kUsers,      // the user has the weights; recognised by the folder's name and the shape
+};
+
+struct ModelRow {
+  std::string_view name;  // the word after --model; for a user's model the last part of its path
+  std::string_view help;  // one line; empty: `list` leaves the row out
+  ModelShape shape;
+  bool tied;  // the LM head is the embedding
+  ModelSource source;
+  std::string_view lagset;          // for an analytic model; empty: chosen by depth
+  std::string_view parity_set;      // the references that judge it (find_references())
+  std::string_view weights_sha256;  // over all tensors; empty: not known, or any will do
+  bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
+};
+
+std::span<const ModelRow> model_rows();
+
+// The row that an item of --model names; null for folders, hub ids and unknown names.
+const ModelRow* find_model(std::string_view model);
+
+// The row of a model whose weights have `shape`: by name, or by the last part of a path or hub id.
+const ModelRow* find_model(std::string_view model, const ModelShape& shape);
+
+// True where weights and references, and so a truth, come with mkbench: nothing is judged live.
+inline bool has_committed_truth(const ModelRow* row) {
+  return row != nullptr && row->source != ModelSource::kUsers;
+}
+inline bool is_analytic(const ModelRow* row) {
+  return row != nullptr && row->source == ModelSource::kAnalytic;
+}
+
+// The last part of a path or hub id, which names the folder of references of a user's model.
+std::string model_folder_name(std::string_view model);
+
+// True where token ids of this vocabulary are bytes.
+bool is_byte_level(const ModelShape& shape);
+
+}  // namespace mkbench

@@ -1,0 +1,71 @@
+// What several checks found becomes one verdict, one line and one list of results.
+#include <cmath>
+
+#include "harness/judge/findings.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+TEST_CASE("a check that fails again and again says three reasons and how many more") {
+  Findings findings;
+  for (const char* reason : {"a", "b", "c", "d", "e"})
+    findings.fail(Check::kRan, Verdict::kIntegrity, reason);
+  findings.fail(Check::kRms, Verdict::kFailFidelity, "f");
+  ParityReport report;
+  findings.conclude(report);
+  CHECK(find_check(report, Check::kRan)->detail == "a; b; c; and 2 more");
+  CHECK(find_check(report, Check::kRms)->detail == "f");
+  CHECK(report.reason == "a; b; c; f");
+}
+
+TEST_CASE("of one number the largest stands, and NaN above all") {
+  const auto value_after = [](const std::vector<double>& values) {
+    Findings findings;
+    for (const double v : values) findings.measured(Check::kStep, v, 3);
+    ParityReport report;
+    findings.conclude(report);
+    return *find_check(report, Check::kStep)->value;
+  };
+  CHECK(value_after({1, 2, 0.5}) == 2);
+  CHECK(std::isnan(value_after({1, std::nan("")})));
+}
+
+TEST_CASE("a later finding names the verdict only where it is nearer to the cause") {
+  const auto report_after = [](const std::vector<std::pair<Verdict, std::string>>& found) {
+    ParityReport report;
+    for (const auto& [verdict, reason] : found) {
+      Findings findings;
+      findings.fail(Check::kRepeats, verdict, reason);
+      findings.conclude(report);
+    }
+    return report;
+  };
+  const ParityReport broken =
+      report_after({{Verdict::kNondeterministic, "bits"}, {Verdict::kIntegrity, "launches"}});
+  CHECK(broken.verdict == Verdict::kIntegrity);
+  CHECK(broken.reason == "launches; bits");
+  const ParityReport token =
+      report_after({{Verdict::kFailToken, "id"}, {Verdict::kNondeterministic, "bits"}});
+  CHECK(token.verdict == Verdict::kFailToken);
+  CHECK(token.reason == "id; bits");
+}
+
+TEST_CASE("results of one check from several references: the worse one stands") {
+  std::vector<CheckResult> checks;
+  merge_check(checks, {.check = Check::kStrict,
+                       .status = CheckStatus::kNotApplicable,
+                       .detail = "no strict prompt"});
+  merge_check(checks, {.check = Check::kRms, .value = 0.5, .limit = 1.25});
+  merge_check(checks, {.check = Check::kStrict});
+  merge_check(checks, {.check = Check::kRms, .value = 0.25, .limit = 1.25});
+  REQUIRE(checks.size() == 2);
+  CHECK(checks[0].check == Check::kRms);
+  CHECK(*checks[0].value == 0.5);
+  CHECK((checks[1].status == CheckStatus::kPassed && checks[1].detail.empty()));
+  merge_check(checks, {.check = Check::kRms,
+                       .status = CheckStatus::kFailed,
+                       .value = 2,
+                       .limit = 1.25,
+                       .detail = "R_rms 2"});
+  CHECK((checks[0].status == CheckStatus::kFailed && checks[0].detail == "R_rms 2"));
+}

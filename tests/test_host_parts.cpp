@@ -1,0 +1,235 @@
+// Parts of the process that holds the engines, called by themselves: the truth of timed tokens,
+// progress, names of references, memory of the sweep.
+#include <unistd.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "harness/host/text.h"
+#include "harness/host/timed_truth.h"
+#include "harness/host/watch.h"
+#include "references/base/error.h"
+#include "references/synthetic.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::kSteps;
+using testing::kVocab;
+using testing::reason_of;
+using testing::Script;
+using testing::scripted_reference;
+using testing::scripted_token;
+using testing::ScriptedEngine;
+
+TEST_CASE("the committed continuation of timed tokens: strict, long enough, of the right prompt") {
+  const auto known = [](const GreedyReference& reference, int tokens, int depth = 0,
+                        std::vector<int32_t> ids = {}) {
+    CaseJob job;
+    job.depth = depth;
+    job.ids = std::move(ids);
+    return known_truth(job, ModelWeights{}, {reference}, tokens).has_value();
+  };
+  const GreedyReference good = scripted_reference();
+  CHECK(known(good, kSteps));
+  CHECK_FALSE(known(good, kSteps + 1));
+  CHECK(known(good, 4, 0, {3}));
+  CHECK_FALSE(known(good, 4, 0, {4}));
+  CHECK_FALSE(known(good, 4, 2));  // seeded ids of a depth have no committed continuation
+  GreedyReference other = good;
+  other.prompts[0].set = "near-tie";
+  CHECK_FALSE(known(other, 4));
+  other = good;
+  other.token_only = true;
+  CHECK_FALSE(known(other, 4));
+  other = good;
+  other.path.clear();  // live
+  CHECK_FALSE(known(other, 4));
+}
+
+TEST_CASE("the closed form of timed tokens wants a state of every id and the depth of its lags") {
+  ModelWeights weights;
+  weights.lagset = "short";
+  CaseJob job;
+  job.depth = synthetic_min_depth("short");
+  CHECK(known_truth(job, weights, {}, 4).has_value());
+  --job.depth;
+  CHECK_FALSE(known_truth(job, weights, {}, 4).has_value());
+  int32_t stateless = 0;
+  while (synthetic_state(stateless) >= 0) ++stateless;
+  job.ids = synthetic_prompt(20, 1);
+  CHECK(known_truth(job, weights, {}, 4).has_value());
+  job.ids[5] = stateless;
+  CHECK_FALSE(known_truth(job, weights, {}, 4).has_value());
+}
+
+TEST_CASE("ids of a prompt lie in the vocabulary") {
+  ModelShape shape;
+  shape.vocab = kVocab;
+  CaseJob job;
+  job.ids = {0, kVocab - 1};
+  CHECK(timed_prompt(job, shape) == job.ids);
+  for (const int32_t bad : {-1, kVocab}) {
+    job.ids = {0, bad};
+    CHECK_THROWS_WITH(timed_prompt(job, shape), ContainsText("id " + std::to_string(bad)));
+  }
+}
+
+TEST_CASE(
+    "T confirms a path that leaves its own at the end of a chunk, rounded logits by a step more") {
+  Script script;
+  script.runner_up = 9.95F;
+  std::vector<int32_t> path;
+  int32_t id = 3;
+  for (int t = 0; t < 70; ++t) {
+    id = scripted_token(id, t, kVocab);
+    if (t == 63) id = (id + 1) % kVocab;  // 0.05 below; the next chunk starts with it
+    path.push_back(id);
+  }
+  const auto confirmed = [&](double d, bool logits_bf16) {
+    ScriptedEngine truth(script);
+    truth.prefill(std::vector<int32_t>{3});
+    return confirm_path(truth, path, kVocab, d, logits_bf16);
+  };
+  CHECK(confirmed(0.1, false).empty());
+  CHECK(holds(confirmed(0.01, false), "position 63"));
+  CHECK(confirmed(0.01, true).empty());  // a bf16 step at 10 is 0.0625
+}
+
+TEST_CASE("progress: a stage begins without the last one's count, and position 0 is a position") {
+  std::vector<StageProgress> messages;
+  CallbackSink sink([&](const FromHost& m) { messages.push_back(std::get<StageProgress>(m)); });
+  ScriptedEngine engine(Script{});
+  {
+    ProgressWatch watch(sink);
+    watch.begin("a", "x", nullptr);
+    watch.count(1, 3);
+    watch.begin("b", "x", &engine);
+    REQUIRE(messages.size() >= 3);
+    CHECK((messages[1].done == 1 && messages[1].total == 3));
+    CHECK((messages[2].stage == "b" && !messages[2].done));
+    CHECK_FALSE(messages[2].position.has_value());
+    usleep(700'000);  // the watch looks five times a second
+    watch.end();
+  }
+  REQUIRE(messages.size() == 4);
+  CHECK(messages[3].position == 0);
+}
+
+TEST_CASE(
+    "the published model is known by its name and its shape; others keep the name of their "
+    "folder") {
+  for (const bool published : {true, false}) {
+    Bench bench;
+    bench.job.model = "/models/Qwen3-0.6B/";
+    bench.services.config = [published](const std::string&) {
+      ModelConfig config;
+      if (published) config.shape = kQwen3_0_6B;
+      config.shape.vocab = published ? kQwen3_0_6B.vocab : kVocab;
+      config.max_positions = 256;
+      return config;
+    };
+    std::string asked;
+    bench.services.references = [&](const std::string& name) -> std::vector<GreedyReference> {
+      asked = name;
+      throw Error(ErrorKind::kInvalidReference, "enough");
+    };
+    bench.run();
+    CHECK(asked == (published ? "qwen3-0.6b" : "Qwen3-0.6B"));
+  }
+}
+
+TEST_CASE("a decode that moves no launch counter is an integrity failure, right ids or not") {
+  Bench bench;
+  bench.scripts["kernel"].no_launch = [](int decode) { return decode == 4; };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  CHECK(kernel.verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(kernel), "0 launches"));
+}
+
+TEST_CASE("blocks are added as long as an interval is too wide, and no longer") {
+  for (const auto& [target, samples] : {std::pair{1e-12, 12}, {0.99, 8}}) {
+    Bench bench;
+    bench.job.blocks = 8;
+    bench.job.max_blocks = 12;
+    bench.job.target_rel_ci = target;
+    // Long enough that a busy machine does not widen the interval to its own length.
+    for (const char* name : {"eager", "kernel"})
+      bench.scripts[name].before = [](int) { usleep(2000); };
+    CHECK(engine_of(bench.run(), "kernel").samples.size() == static_cast<size_t>(samples));
+  }
+}
+
+// A scripted engine that shows a KV row with a NaN.
+class RowEngine : public ScriptedEngine {
+ public:
+  RowEngine(Script script, int nan_row) : ScriptedEngine(std::move(script)), nan_row_(nan_row) {}
+  std::optional<std::vector<float>> kv_row(int, int row) override {
+    return std::vector<float>{row == nan_row_ ? std::nanf("") : 1.0F};
+  }
+
+ private:
+  int nan_row_;
+};
+
+TEST_CASE("every KV row is looked at in `parity`, those at the boundaries in `run`") {
+  for (const bool whole : {true, false}) {
+    Bench bench;
+    bench.job.whole_parity = whole;
+    if (whole) bench.job.n_gen = bench.job.blocks = 0;
+    bench.scripts["eager-head-fp32"].runner_up = 0.05F;
+    bench.services.config = [config = bench.services.config](const std::string& model) {
+      ModelConfig with_layers = config(model);
+      with_layers.shape.layers = 1;
+      return with_layers;
+    };
+    bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
+      Script script = bench.scripts[request.name];
+      script.name = request.name;
+      return std::make_unique<RowEngine>(script, request.name == "kernel" ? kSteps / 2 : -1);
+    };
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    INFO(reason_of(kernel));
+    CHECK(kernel.verdict == (whole ? Verdict::kFailFidelity : Verdict::kPass));
+  }
+}
+
+TEST_CASE("the sweep goes as far as memory allows, and to the end where nobody knows it") {
+  for (const auto& [free, longest] : {std::pair{500, "up to 128 "}, {0, "up to 256 "}}) {
+    Bench bench;
+    bench.job.whole_parity = true;
+    bench.job.n_gen = bench.job.blocks = 0;
+    bench.job.ids.clear();
+    bench.scripts["eager-head-fp32"].runner_up = 0.05F;
+    bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+      return int64_t{request.max_context};
+    };
+    bench.services.free_bytes = [free = free] { return int64_t{free}; };
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    REQUIRE(kernel.parity.has_value());
+    const CheckResult* sweep = find_check(*kernel.parity, Check::kSweep);
+    REQUIRE(sweep != nullptr);
+    CHECK_THAT(sweep->detail, ContainsText(longest));
+  }
+}
+
+TEST_CASE("text of one byte") {
+  for (const auto& [id, text] : {std::pair{0x1f, "\\x1f"},
+                                 {0x20, " "},
+                                 {0x7e, "~"},
+                                 {0x7f, "\\x7f"},
+                                 {255, "\\xff"},
+                                 {256, "<256>"},
+                                 {-1, "<-1>"}}) {
+    CHECK(token_text(kTiny, id) == text);
+  }
+}
+
+}  // namespace
+}  // namespace mkbench

@@ -1,0 +1,79 @@
+// A reference captured in memory: what makes a prompt strict, and errors that are known exactly.
+#include <algorithm>
+
+#include "harness/judge/parity.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
+
+using namespace mkbench;
+using mkbench::testing::At;
+using mkbench::testing::FakeBehaviour;
+using mkbench::testing::FakeEngine;
+using mkbench::testing::kFakeVocab;
+
+namespace {
+
+const std::vector<std::vector<int32_t>> kPrompts = {{0, 5, 9}, {0, 1}};
+
+size_t second_of(int32_t id) { return static_cast<size_t>(id + 1) % kFakeVocab; }
+
+// T, B and B' that differ by noise alone; in each step the second id lies `gap` under the first.
+GreedyReference captured(double noise, float gap) {
+  FakeBehaviour exact, noisy{.noise_seed = 1, .noise = noise};
+  exact.at_step = noisy.at_step = [gap](const At&, std::vector<float>& z, int32_t& id) {
+    z[second_of(id)] = z[static_cast<size_t>(id)] - gap;
+  };
+  FakeEngine truth(exact), baseline(noisy), head_fp32(noisy);
+  return capture_live(truth, baseline, head_fp32, kFakeVocab, kPrompts, 40);
+}
+
+}  // namespace
+
+TEST_CASE("live capture: of equal logits the lower index, and errors that are known") {
+  // Of equal logits the lower index is T's token.
+  FakeBehaviour equal;
+  equal.at_step = [](const At&, std::vector<float>& z, int32_t& id) {
+    z[second_of(id)] = z[static_cast<size_t>(id)];
+    id = std::min(id, static_cast<int32_t>(second_of(id)));
+  };
+  FakeEngine ties(equal), ties_head(equal);
+  for (const ReferenceStep& s : capture_path(ties, ties_head, kFakeVocab, "p", {0, 5}, 8).steps) {
+    CHECK(s.token == s.top_ids[0]);
+    CHECK((s.top_ids[0] < s.top_ids[1] && s.margin == 0));
+  }
+  // The largest error of a difference is that of two logits that err in opposite directions.
+  FakeEngine truth, apart({.at_step = [](const At&, std::vector<float>&z, int32_t&id) {
+    z[static_cast<size_t>(id)] += 0.01F;
+    *std::max_element(z.begin(), z.begin() + id) -= id > 0 ? 0.02F : 0;
+  }});
+  int seen = 0;
+  for (const ReferenceStep& s : capture_path(truth, apart, kFakeVocab, "p", {0, 5}, 8).steps) {
+    if (s.token < 8) continue;  // else one of eight others is among T's top 32
+    ++seen;
+    CHECK(s.baseline_pairwise == Approx(0.03).epsilon(1e-3));
+    CHECK(s.baseline_error_inf_top == Approx(0.02 - 0.01 / kFakeVocab).epsilon(1e-3));
+  }
+  CHECK(seen > 0);
+}
+
+TEST_CASE("live capture: a prompt is strict where every margin is over 2 tau, decided over tau") {
+  const double tau = captured(0.02, 4).pairwise_d + 0.03125;  // D and a bf16 step at 6
+  for (const auto& [taus, decided, set] : {std::tuple{0.99, false, "near-tie"},
+                                           {1.01, true, "near-tie"},
+                                           {1.99, true, "near-tie"},
+                                           {2.01, true, "strict"}}) {
+    const GreedyReference r = captured(0.02, static_cast<float>(taus * tau));
+    REQUIRE(r.pairwise_d == Approx(tau - 0.03125).epsilon(1e-6));
+    INFO(taus << " tau");
+    for (const ReferencePrompt& p : r.prompts) {
+      CHECK(p.set == set);
+      for (const ReferenceStep& s : p.steps) CHECK(s.decided == decided);
+    }
+  }
+}
+
+TEST_CASE("live capture: D of 0.5 is the most") {
+  CHECK(captured(0.24, 4).pairwise_d > 0.4);  // a little under twice the noise
+  CHECK_THROWS_WITH(captured(0.3, 4), ContainsText("wanted <= 0.5"));
+}

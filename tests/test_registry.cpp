@@ -1,0 +1,71 @@
+// The rows of engines and models: every engine row has its maker, every name its own row.
+#include <set>
+#include <string>
+
+#include "harness/engines/registry.h"
+#include "harness/host/makers.h"
+#include "references/model_row.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+TEST_CASE("every engine of the registry is made by exactly one maker, and every maker has a row") {
+  std::set<std::string> made, listed;
+  for (const EngineMaker* maker : engine_makers()) {
+    INFO(maker->name);
+    CHECK(made.insert(std::string(maker->name)).second);
+    CHECK(maker->make != nullptr);
+    CHECK(maker->bytes != nullptr);
+  }
+  for (const EngineRow& row : engine_rows()) {
+    INFO(row.name);
+    CHECK(listed.insert(std::string(row.name)).second);
+    CHECK(find_engine(row.name) == &row);
+    CHECK((row.cuda || row.cpu));
+    CHECK(row.roles != 0);
+    CHECK_FALSE(row.help.empty());
+  }
+  CHECK(made == listed);
+}
+
+TEST_CASE("one engine judges, and its runs are its own") {
+  CHECK(engine_names(kJudge) == std::vector<std::string>{kJudgeName});
+  CHECK(engine_of_run(kTruthName) == kJudgeName);
+  CHECK(engine_of_run(kHeadFp32Name) == kJudgeName);
+  CHECK(engine_of_run("ring") == "ring");
+  CHECK(rounds_logits(kJudgeName));
+  CHECK_FALSE(rounds_logits("ring"));
+  CHECK_FALSE(rounds_logits("./somebody.so"));
+  for (const bool cuda : {true, false}) {
+    const EngineRow* row = find_engine(resolve_engine(default_engine(cuda), false));
+    REQUIRE(row != nullptr);
+    CHECK(row->runs_on(cuda));
+  }
+}
+
+TEST_CASE("models are found by name, users' own by folder and shape") {
+  std::set<std::string> names;
+  for (const ModelRow& row : model_rows()) {
+    INFO(row.name);
+    CHECK(names.insert(std::string(row.name)).second);
+    CHECK(find_model(row.name, row.shape) == &row);
+    if (row.source != ModelSource::kAnalytic) continue;
+    CHECK_NOTHROW(synthetic_min_depth(row.lagset.empty() ? "none" : row.lagset));
+    REQUIRE(find_model(row.parity_set) != nullptr);  // judged on a lag set that has a row
+    CHECK(find_model(row.parity_set)->parity_set == row.parity_set);
+  }
+  CHECK(find_model("synthetic:odd") == nullptr);
+  CHECK(find_model("Qwen3-0.6B") == nullptr);  // a folder's name says nothing without its shape
+  CHECK(find_model("/models/Qwen3-0.6B/", kQwen3_0_6B)->parity_set == "qwen3-0.6b");
+  CHECK(find_model("/models/Qwen3-0.6B", kTiny) == nullptr);
+  CHECK(has_committed_truth(find_model("tiny")));
+  CHECK_FALSE(has_committed_truth(find_model("Qwen/Qwen3-0.6B", kQwen3_0_6B)));
+  CHECK_FALSE(has_committed_truth(nullptr));
+  CHECK(is_byte_level(kTiny));
+  CHECK_FALSE(is_byte_level(kQwen3_0_6B));
+}
+
+}  // namespace
+}  // namespace mkbench

@@ -1,0 +1,224 @@
+// What is printed of bad data: wrong tokens, failed prompts, numbers that are not there.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "harness/report/junit.h"
+#include "harness/report/render.h"
+#include "tests/support/catch2.h"
+#include "tests/support/example_report.h"
+
+using namespace mkbench;
+using nlohmann::json;
+
+TEST_CASE("Markdown and JUnit say how many timed tokens were wrong") {
+  Report r = testing::example_report();
+  r.cases[1].engines[1].receipts_wrong = 3;
+  CHECK_THAT(render_markdown(r), ContainsText("timed tokens: 957 of 960 match the closed form"));
+  CHECK_THAT(render_junit(r), ContainsText("3 of 160 timed ids differ"));
+}
+
+TEST_CASE("JUnit fails a strict prompt for anything but EXACT, another one for WRONG alone") {
+  struct Row {
+    size_t step;  // 0-2 stand in the strict prompt, 3-5 in the near-tie one
+    StepVerdict verdict;
+    const char* failed;  // prompt; null: none
+  };
+  for (const Row& row :
+       {Row{1, StepVerdict::kTie, "counting (strict)"},
+        Row{1, StepVerdict::kDrift, "counting (strict)"},
+        Row{1, StepVerdict::kWrong, "counting (strict)"}, Row{1, StepVerdict::kExact, nullptr},
+        Row{5, StepVerdict::kTie, nullptr}, Row{5, StepVerdict::kDrift, nullptr},
+        Row{5, StepVerdict::kWrong, "capital (near-tie)"}}) {
+    Report r = testing::example_report();
+    r.cases.resize(1);
+    r.cases[0].engines.erase(r.cases[0].engines.begin());
+    r.cases[0].engines[0].parity->rows[row.step].verdict = row.verdict;
+    const std::string text = render_junit(r);
+    INFO(row.step << " " << step_verdict_name(row.verdict));
+    const std::string failure =
+        "\">\n      <failure message=\"1 of 3 tokens differ; first at position";
+    for (const char* prompt : {"counting (strict)", "capital (near-tie)"}) {
+      const bool fails = text.find(prompt + failure) != std::string::npos;
+      CHECK(fails == (row.failed != nullptr && std::string(row.failed) == prompt));
+    }
+    CHECK_THAT(text, ContainsText(row.failed != nullptr ? "failures=\"1\"" : "failures=\"0\""));
+  }
+}
+
+TEST_CASE("a number that is absent is printed as absent, never as 0") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  EngineReport& e = r.cases[0].engines[1];
+  e.verdict = Verdict::kFailToken;
+  e.parity->r_rms.reset();
+  e.profile = testing::example_profile(770, 300);
+  aggregate(r.cases[0], 0.95, 1, false);
+  conclude(r);
+  const FlatRows flat = flatten(r);
+  std::istringstream lines(render(r, "jsonl"));
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  const json row = json::parse(line);
+  size_t absent = 0;
+  for (size_t i = 0; i < flat.columns.size(); ++i) {
+    const std::string& name = flat.columns[i].name;
+    const bool figure = name.rfind("ms_per_tok", 0) == 0 || name.rfind("speedup", 0) == 0 ||
+                        name == "tok_per_s" || name == "roofline_fraction" || name == "r_rms";
+    if (!figure) continue;
+    INFO(name);
+    ++absent;
+    CHECK(flat.rows[1][i].is_null());
+    CHECK(row.at(name).is_null());
+  }
+  CHECK(absent == 10);
+  CHECK_THAT(render(r, "csv"), ContainsText("FAIL_TOKEN,10,,,,,,,,,,3,3,,160,0"));
+  CHECK_THAT(render(r, "sql"), ContainsText("'FAIL_TOKEN', 10, NULL, NULL, NULL, NULL, NULL, NULL, "
+                                            "NULL, NULL, NULL, 3, 3, NULL, 160, 0"));
+  const std::string text = render_markdown(r);
+  std::istringstream rows(text);
+  std::vector<std::string> of_engine;
+  while (std::getline(rows, line)) {
+    if (line.find("| megakernel (plain)") == std::string::npos) continue;
+    line.erase(std::remove(line.begin(), line.end(), ' '), line.end());
+    of_engine.push_back(line);
+  }
+  CHECK(of_engine == std::vector<std::string>{"|0|megakernel(plain)|-|-|-|-|FAIL_TOKEN|",
+                                              "|0|megakernel(plain)|-|-|-|-|-|"});
+  CHECK_THAT(text, ContainsText("1 tie, R_rms 0.42 <= 1.25") && ContainsText("1 tie, R_step"));
+}
+
+TEST_CASE("JUnit counts failures, errors and what was left out, each as what it is") {
+  const std::string text = render_junit(testing::example_failed_report());
+  // One wrong prompt, one failed check, wrong receipts and the verdict; a hang and an unusable input;
+  // three checks that do not apply and a skipped engine.
+  CHECK_THAT(text,
+             ContainsText("<testsuites name=\"mkbench\" tests=\"33\" failures=\"4\" errors=\"2\" "
+                          "skipped=\"4\">"));
+  CHECK_THAT(text,
+             ContainsText("<testsuite name=\"synthetic d=4096 n=16\" tests=\"1\" failures=\"0\" "
+                          "errors=\"1\" skipped=\"0\">"));
+  CHECK_THAT(text, ContainsText("<error message=\"BAD_INPUT: ") &&
+                       ContainsText("<skipped message=\"SKIPPED: not here\"/>"));
+}
+
+TEST_CASE("JUnit shows ten tokens of a prompt and says how many more differ") {
+  for (const int wrong : {10, 11}) {
+    Report r = testing::example_report();
+    ParityReport& parity = *r.cases[0].engines[0].parity;
+    parity.rows.assign(12, parity.rows[0]);
+    for (int i = 0; i < wrong; ++i) {
+      parity.rows[static_cast<size_t>(i)].position = 100 + i;
+      parity.rows[static_cast<size_t>(i)].verdict = StepVerdict::kWrong;
+    }
+    const std::string text = render_junit(r);
+    CHECK_THAT(text, ContainsText(std::to_string(wrong) + " of 12 tokens differ") &&
+                         ContainsText("position 109: found") &&
+                         !ContainsText("position 110: found"));
+    CHECK((text.find("and 1 more") != std::string::npos) == (wrong == 11));
+  }
+}
+
+TEST_CASE("the line of parity says how far off and how wrong") {
+  EngineReport e;
+  e.name = "x";
+  e.parity = testing::example_parity();
+  CHECK_THAT(render_parity_line(e), ContainsText("near-tie set: 2 of 3 exact, 1 tie, R_rms"));
+  e.parity->rows.clear();  // judged in an earlier case, which has the table
+  CHECK_THAT(render_parity_line(e), ContainsText("near-tie set: 2 of 3 exact, 1 tie, R_rms"));
+  e.parity->r_rms = 2.5;
+  e.parity->wrong = 2;
+  e.parity->checks[1].value = 3.5;
+  CHECK_THAT(render_parity_line(e), ContainsText("1 tie, 2 WRONG, R_rms 2.50 > 1.25, "
+                                                 "R_step 3.50 > 3, R_inf 0.50 <= 2"));
+}
+
+TEST_CASE("each candidate shows the speed-up that is its own") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  r.cases[0].engines.push_back(testing::example_engine("other", "candidate", 0, 4.5, 10, 16));
+  aggregate(r.cases[0], 0.95, 1, false);
+  const FlatRows flat = flatten(r);
+  std::vector<size_t> places;
+  for (const char* name : {"speedup_ci_low", "speedup", "speedup_ci_high"}) {
+    for (size_t i = 0; i < flat.columns.size(); ++i)
+      if (flat.columns[i].name == name) places.push_back(i);
+  }
+  REQUIRE(places.size() == 3);
+  for (const auto& [engine, speedup] : {std::pair{1, 11.25}, {2, 2.0}}) {
+    const auto& row = flat.rows[static_cast<size_t>(engine)];
+    CHECK(row[places[0]] < row[places[1]]);
+    CHECK(row[places[1]] < row[places[2]]);
+    CHECK(row[places[1]].get<double>() == Approx(speedup).epsilon(2e-3));
+  }
+  CHECK_THAT(render_markdown(r), ContainsText("| 11.23x [") && ContainsText("| 1.996x ["));
+}
+
+TEST_CASE("Markdown says why a passing engine has no times, and that a run was cut short") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  r.cases[0].engines[1].samples.clear();
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r),
+             ContainsText("times withheld: no samples were taken") && !ContainsText("INTERRUPTED"));
+  r.interrupted = true;
+  CHECK_THAT(render_markdown(r), ContainsText("**INTERRUPTED.** This report is partial."));
+}
+
+TEST_CASE("prefill tests have a table of their own, without engines that only judge") {
+  Report r = testing::example_report();
+  r.cases.resize(2);
+  for (CaseReport& c : r.cases) c.n_gen = c.depth = 0;
+  r.cases[1].n_prompt = 512;  // the first is parity alone
+  r.cases[1].engines[0].timed = false;
+  r.cases[1].engines[0].samples.clear();
+  for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
+  const std::string text = render_markdown(r);
+  CHECK_THAT(text, ContainsText("| checks passed |") && ContainsText("## synthetic, prefill") &&
+                       ContainsText("| pp512 | megakernel (plain)") &&
+                       !ContainsText("| pp512 | eager"));
+}
+
+TEST_CASE("flat forms quote what would break them") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  r.cases[0].engines.resize(1);
+  for (const char* name : {"a,b", "a\"b", "a\nb", "a\rb"}) {
+    r.cases[0].name = name;
+    std::string quoted = name;
+    if (const size_t at = quoted.find('"'); at != std::string::npos) quoted.insert(at, "\"");
+    CHECK_THAT(render(r, "csv"), ContainsText("\n\"" + quoted + "\",synthetic,"));
+  }
+  r.cases[0].name = "it's";
+  CHECK_THAT(render(r, "csv"), ContainsText("\nit's,synthetic,"));
+  CHECK_THAT(render(r, "sql"), ContainsText("VALUES ('it''s', 'synthetic', "));
+  CHECK(with_commas(-123456) == "-123,456");
+}
+
+TEST_CASE("samples name their case, and a trace lays tokens one after another in microseconds") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("mkbench-render-" + std::to_string(getpid()));
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  write_report(r, folder);
+  std::ifstream samples(folder / "samples.jsonl"), trace(folder / "trace.json");
+  std::string line;
+  std::getline(samples, line);
+  CHECK(json::parse(line)["case"] == "synthetic d=0 n=16");
+  const json events = json::parse(trace)["traceEvents"];
+  std::filesystem::remove_all(folder);
+  const Sample& first = r.cases[0].engines[0].samples[0];
+  double at_us = 1000 * first.start_ms;
+  size_t tokens = 0;
+  for (const json& event : events) {
+    if (event["ph"] != "X" || event["tid"] != 1 || tokens == 16) continue;
+    CHECK(event["ts"].get<double>() == Approx(at_us));
+    if (event["cat"] != "token") continue;
+    at_us += 1000 * first.times.per_token_ms[tokens++];
+  }
+  CHECK(tokens == 16);
+}
