@@ -166,6 +166,8 @@ class Workshop:
         place.mkdir(parents=True)
         source, mutant = place / pathlib.Path(row.file).name, place / "mutant.o"
         source.write_text((self.tree / row.file).read_text(encoding="utf-8").replace(row.old, row.new, 1))
+        if row.file not in self.compile:
+            return Outcome(row, "is not among the sources that are built here", wrong=True)
         command = list(self.compile[row.file])
         command[command.index("-o") + 1], command[command.index("-c") + 1] = str(mutant), str(source)
         try:
@@ -226,7 +228,8 @@ def main(argv: list[str]) -> int:
                         help="scratch folder; what is built there is used again (default: build/mutants)")
     args = parser.parse_args(argv)
     try:
-        rows = [row for row in read_rows() if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
+        rows = [row for row in read_rows()
+                if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
         if not rows:
             raise Trouble("no row of the table is meant")
         if args.list:

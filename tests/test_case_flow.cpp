@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/host/text.h"
 #include "harness/host/timed_truth.h"
 #include "references/base/error.h"
 #include "references/synthetic.h"
@@ -443,13 +442,6 @@ TEST_CASE(
     return wrong;
   };
   CHECK(bench.run().verdict == Verdict::kInvalidReference);
-}
-
-TEST_CASE("text of ids") {
-  ModelShape bytes = kTiny;
-  const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};
-  CHECK(sequence_text(bytes, ids) == "a\\n\\\\\\xff<256>");
-  CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
 }
 
 }  // namespace

@@ -219,6 +219,13 @@ TEST_CASE("the sweep goes as far as memory allows, and to the end where nobody k
   }
 }
 
+TEST_CASE("text of ids") {
+  ModelShape bytes = kTiny;
+  const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};
+  CHECK(sequence_text(bytes, ids) == "a\\n\\\\\\xff<256>");
+  CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
+}
+
 TEST_CASE("text of one byte") {
   for (const auto& [id, text] : {std::pair{0x1f, "\\x1f"},
                                  {0x20, " "},

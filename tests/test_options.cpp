@@ -209,6 +209,8 @@ TEST_CASE("lists") {
   CHECK(parse_int_list("d", "5,1-4+1,5", 0) == std::vector<int>{5, 1, 2, 3, 4});
   CHECK(parse_int_list("d", "0-4096*2", 0).back() == 4096);
   CHECK(parse_int_list("d", "3-20*3", 0) == std::vector<int>{3, 9});
+  CHECK(parse_int_list("d", "3-3+1", 0) == std::vector<int>{3});
+  CHECK_THROWS_WITH(parse_int_list("d", "1-5*1", 0), ContainsText("a whole number of at least 2"));
   for (const std::string bad :
        {"", ",", "1,", ",1", "x", "1-5", "5-1+1", "1-5*1", "1-5+0", "-1", "1.5", "1-5*",
         "0-1000000+1", "99999999999", "1-2-3+1", "+1", " 1", "0x10"}) {
@@ -216,6 +218,13 @@ TEST_CASE("lists") {
     CHECK_THROWS_AS(parse_int_list("n-depth", bad, 0), Error);
   }
   CHECK_THROWS_AS(parse_int_list("n-gen", "0", 1), Error);
+}
+
+TEST_CASE("switches") {
+  for (const char* text : {"true", "1", "on", "yes"}) CHECK(parse_switch("plot", text));
+  for (const char* text : {"false", "0", "off", "no"}) CHECK_FALSE(parse_switch("plot", text));
+  for (const char* text : {"", "2", "On", "maybe"})
+    CHECK_THROWS_AS(parse_switch("plot", text), Error);
 }
 
 TEST_CASE("usage errors name the flag, and the nearest known one") {

@@ -254,6 +254,21 @@ TEST_CASE("sweep: an error just under three times the baseline's passes, one jus
   CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText("logit error 3.0"));
 }
 
+TEST_CASE("sweep: an error counts against the larger of the baseline's own there and its median") {
+  SweepTruth truth = live_truth(60, 14);
+  const auto value_with = [&](double own) {
+    for (ReferenceStep& s : truth.path.steps) s.baseline_error_norm = s.position == 29 ? own : 1;
+    const ParityReport p = sweep({.at_step =
+                                      [](const At& at, std::vector<float>& z, int32_t&) {
+                                        if (at.position == 29) z[40] -= 0.5F;
+                                      }},
+                                 truth);
+    return *find_check(p, Check::kSweep)->value;
+  };
+  CHECK(value_with(0.1) == Approx(value_with(1)));
+  CHECK(value_with(4) == Approx(value_with(1) / 4));
+}
+
 TEST_CASE("sweep: the right token with logits that are not finite is wrong") {
   const ParityReport p = sweep({.at_step =
                                     [](const At& at, std::vector<float>& z, int32_t& id) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "harness/report/render.h"
+#include "references/base/json_fields.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 

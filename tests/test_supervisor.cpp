@@ -171,6 +171,18 @@ TEST_CASE(
   CHECK(holds(reason_of(kernel), "not reached"));
 }
 
+TEST_CASE("a worker that was done and left with an error has failed all the same") {
+  for (const int code : {0, 2}) {
+    Bench bench;
+    CaseCollector collector(bench.job);
+    collector.take({{"type", "progress"}, {"stage", "timing"}, {"engine", "kernel"}});
+    collector.take({{"type", "done"}});
+    collector.finish({WorkerEnd::How::kExited, code, 1, 0}, 9);
+    CHECK(engine_of(collector.report(), "kernel").verdict ==
+          (code == 0 ? Verdict::kSkipped : Verdict::kRuntimeError));
+  }
+}
+
 TEST_CASE("an interrupted worker that left by itself was interrupted, and struck nobody") {
   Bench bench;
   CaseCollector collector(bench.job);

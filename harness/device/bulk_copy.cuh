@@ -1,6 +1,6 @@
 // Bulk copies from global to shared memory and the barriers that count their bytes (PTX, sm_90 and
-// later). Not kernels/ptx_sm90.cuh's, on purpose: those hint L2 to evict what they bring, which
-// would make the measure of the memory depend on a choice of the kernels that it judges.
+// later). The copies of kernels/ptx_sm90.cuh are not used here, because they hint L2 to evict what
+// they bring: the measured ceiling would then depend on a choice of the kernels that it judges.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,10 @@ __device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, 
       : "memory");
 }
 
-// Waits for the phase of `parity`; false after about a second.
+// Waits for the phase of `parity`; false when it has not come after about a second.
 __device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t parity) {
   constexpr uint64_t kLimitNs = 1'000'000'000;
+  constexpr uint32_t kPollsPerClock = 256;  // %globaltimer is slow to read
   uint64_t start = 0;
   for (uint32_t polls = 0;; ++polls) {
     uint32_t done;
@@ -58,7 +59,7 @@ __device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t
         : "r"(shared_address(barrier)), "r"(parity)
         : "memory");
     if (done != 0) return true;
-    if (polls % 256 != 0) continue;  // the clock is slow to read
+    if (polls % kPollsPerClock != 0) continue;
     uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     if (start == 0) start = now;

@@ -1,5 +1,5 @@
-// One thread streams memory by bulk copies into a ring in shared memory that no thread reads: the
-// measure of what this way of reading can reach.
+// One thread streams memory by bulk copies into a ring in shared memory that is never read: it
+// measures the bandwidth of bulk copies.
 #pragma once
 
 #include "harness/device/bulk_copy.cuh"
@@ -10,7 +10,7 @@
 namespace mkbench {
 
 // Streams `limit` copies: block b takes copies b, b + grid, .. of the buffer, over and over, so that
-// neighbours read adjacent memory. Called by one thread; `ring` holds plan.ring_bytes(), `full`
+// neighbouring blocks read adjacent memory. Called by one thread; `ring` holds plan.ring_bytes(), `full`
 // plan.stages barriers. False when a copy never arrives.
 __device__ __forceinline__ bool stream_bulk(const char* buffer, uint32_t copies_in_buffer,
                                             uint32_t limit, BulkPlan plan, char* ring,
@@ -18,9 +18,9 @@ __device__ __forceinline__ bool stream_bulk(const char* buffer, uint32_t copies_
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t issued = 0, source = blockIdx.x, issue_slot = 0, wait_slot = 0, parity = 0;
-  long long next_issue = clock64();  // a schedule: a late copy does not delay the ones after it
+  long long next_issue = clock64();  // by a schedule, so that a late copy delays no later one
   for (uint32_t done = 0; done < limit; ++done) {
-    // Keeps `stages` copies in flight, paced: the memory system serves an even stream best.
+    // Keeps `stages` copies in flight, evenly paced: an even stream is read fastest.
     while (issued < limit && issued - done < plan.stages) {
       if (clock64() - next_issue > plan.gap_cycles) next_issue = clock64();
       while (clock64() < next_issue) {

@@ -11,8 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTermsPerThread = 64;
 
-// Small integers, of mean 1 each: exact in bf16, and sums of 10 million products stay exact in
-// fp32.
+// Small integers of mean 1: exact in bf16, and sums of 10 million products stay exact in fp32.
 __host__ __device__ constexpr int left_term(int i) { return i % 7 - 2; }
 __host__ __device__ constexpr int right_term(int i) { return i % 5 - 1; }
 
@@ -27,8 +26,8 @@ __device__ float sum_over_block(float x) {
   return sum;
 }
 
-// partial [blocks], result [1]. Phase 1: every block sums its products. Phase 2, behind a grid-wide
-// barrier: block 0 adds the partial sums of all blocks.
+// Writes partial [blocks] and result [1]. Phase 1: every block sums its products. Phase 2, after a
+// grid-wide barrier: block 0 adds the partial sums of all blocks.
 __global__ void __launch_bounds__(kThreads) dot_product(float* partial, float* result) {
   const int first = (blockIdx.x * kThreads + threadIdx.x) * kTermsPerThread;
   float sum = 0;
@@ -63,7 +62,7 @@ void run_check(int gpu, DeviceCheck& check) {
   check.wanted = expected_sum(check.blocks);
 
   const DeviceBuffer<float> memory(static_cast<size_t>(check.blocks) + 1);  // partial sums, result
-  // NaN everywhere: a kernel that does not run cannot look right.
+  // Filled with NaN, so that a kernel that does not run gives a wrong sum.
   MKBENCH_CUDA(cudaMemset(memory.get(), 0xff, memory.bytes()));
   float* partial = memory.get();
   float* result = partial + check.blocks;

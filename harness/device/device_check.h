@@ -13,8 +13,7 @@ struct DeviceCheck {
 };
 
 // Multiplies and adds bf16 numbers in one cooperative launch over the whole card, with a grid-wide
-// barrier inside, and compares with the sum known in integers. Never throws: a failure is the
-// answer.
+// barrier inside, and compares with the sum known in integers. Never throws; a failure is returned.
 DeviceCheck check_device(int gpu);
 
 }  // namespace mkbench

@@ -1,6 +1,5 @@
-// The GPUs of this machine, and whether this binary can use one of them. Reads only; no CUDA
-// context is created unless NVML is missing. Runs in the worker process: the parent never touches
-// CUDA.
+// The GPUs of this machine, and whether this binary can use one of them. A CUDA context is created
+// only where NVML is missing. Runs in the worker process, because the parent never calls CUDA.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +29,11 @@ struct DeviceList {
   int driver_cuda_version = 0;   // newest CUDA that the driver supports; 0 = no driver
   int runtime_cuda_version = 0;  // of the runtime library that is linked
   std::string driver_version;    // "580.65.06"; empty where the driver does not say
-  std::string error;             // the runtime's own words when it finds no device, else empty
+  std::string error;             // message of the CUDA runtime when it finds no device
   std::vector<DeviceInfo> devices;
 };
 
-// Never throws: what is wrong stands in the list and judge_device() explains it.
+// Never throws: a defect is a field of the list, which judge_device() explains.
 DeviceList list_devices();
 
 enum class Unfit {
@@ -54,13 +53,12 @@ struct Usability {
   bool usable() const { return unfit == Unfit::kNone; }
 };
 
-// Whether GPU `index` can run code of `architectures` ("80;86;90a", "sm_80 sm_90", separators ; ,
-// or space). Pure.
+// Whether GPU `index` can run code for `architectures` ("80;86;90a", "sm_80 sm_90"; separators are
+// semicolon, comma and space).
 Usability judge_device(const DeviceList& list, int index, std::string_view architectures);
 
-// Code for sm_XY runs on the same major version and the same or a later minor one; with suffix `a`
-// on X.Y alone; with suffix `f` on its family (same major, same or later minor). compute_XY is PTX:
-// every later device.
+// Code for sm_XY runs on its major version from minor version Y on (suffix `f` means this family
+// too); with suffix `a` it runs on X.Y alone. compute_XY is PTX, which runs on every later device.
 bool architecture_runs_on(std::string_view architecture, int sm_major, int sm_minor);
 // Splits a list of architectures: "90a-real;120a" -> {"90a-real", "120a"}.
 std::vector<std::string> split_architectures(std::string_view list);

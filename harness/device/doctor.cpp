@@ -27,7 +27,7 @@ const char* environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// "13.0" out of `nvcc --version`; empty when it does not run.
+// "13.0" from the output of `nvcc --version`; empty when nvcc does not run.
 std::string ask_version(const std::filesystem::path& nvcc) {
   std::string quoted = nvcc.string();
   if (quoted.find('\'') != std::string::npos) return "";
@@ -109,7 +109,7 @@ void judge_driver(const DoctorReport& report, Items& items) {
   }
 }
 
-// Only building needs a toolkit, so none of this keeps a built mkbench from running.
+// Only building needs a toolkit, so no finding here is a problem for a built mkbench.
 void judge_toolkit(const DoctorReport& report, Items& items) {
   const Toolkit& toolkit = report.toolkit;
   const char* what_to_do = "scripts/run.sh installs a compiler into its virtual environment";
@@ -186,7 +186,7 @@ const DeviceInfo* chosen_device(const DoctorInputs& inputs, const DoctorReport& 
 void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
   items.fine("our code",
              inputs.our_architectures.empty() ? "no GPU code" : inputs.our_architectures);
-  // Without it there is still plain.
+  // Where ring cannot run, plain can, so this is no problem.
   if (report.usability.usable()) {
     items.fine("megakernel", inputs.ring_obstacle.empty()
                                  ? fmt::format("ring runs {}", inputs.model)

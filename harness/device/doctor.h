@@ -12,7 +12,7 @@
 
 namespace mkbench {
 
-// What other parts of mkbench know and the doctor only judges.
+// Facts from other parts of mkbench that the doctor judges.
 struct DoctorInputs {
   int gpu = 0;
   std::string our_architectures;  // "80;86;90a" (kernels)
@@ -36,7 +36,7 @@ struct DoctorItem {
 
 struct Toolkit {
   std::string nvcc;     // path, empty = none found
-  std::string version;  // "13.0", empty = not understood
+  std::string version;  // "13.0"; empty where nvcc does not tell it
 };
 
 struct DoctorReport {
@@ -52,12 +52,12 @@ struct DoctorReport {
   bool gpu_ready = false;
 };
 
-// Looks at everything and runs one real operation where there is a usable GPU. Never throws for
-// what it finds.
+// Examines the machine and runs one real operation where there is a usable GPU. Never throws for
+// defects of the machine.
 DoctorReport run_doctor(const DoctorInputs& inputs);
 
-// The same judgement of given facts (`report` with devices, toolkit, check and memory filled in):
-// fills in items, verdict, usability. Pure.
+// Judges given facts: reads devices, toolkit, check and memory of `report`, fills in items, verdict
+// and usability.
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report);
 
 // nvcc of CUDA_HOME, CUDA_PATH, then PATH.

@@ -1,5 +1,5 @@
-// What the driver's management library (NVML) says about a card, loaded at run time: a machine
-// without a driver has none.
+// The state of a card as the driver's management library (NVML) reports it. NVML is loaded at run
+// time, because a machine without a driver does not have it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct GpuProcess {
   std::optional<int64_t> bytes;
 };
 
-// A reading; a value that the card or the driver does not offer is empty. Nothing here creates a
+// One reading. A value that the card or the driver does not offer is empty. Reading it creates no
 // CUDA context.
 struct GpuState {
   std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
@@ -36,8 +36,8 @@ GpuState read_gpu_state(const std::string& pci_bus_id);
 
 // Names of NVML's clock-limiting bits, joined by ", "; "none" for 0. Unknown bits are shown as hex.
 std::string throttle_text(uint64_t reasons);
-// True where a bit says that the card is slower than it could be (idle and settings by the user do
-// not count).
+// True where a bit says that the card runs slower than it could; idling and clocks set by the user
+// do not count.
 bool is_throttled(uint64_t reasons);
 
 // "580.65.06", empty without a driver.

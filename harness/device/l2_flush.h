@@ -1,13 +1,13 @@
-// L2 as a timed part should find it: without lines that are still to be written to memory.
+// Prepares L2 for a timed part: leaves no line in it that is still to be written to memory.
 #pragma once
 
 #include <memory>
 
 namespace mkbench {
 
-// What prepares a sample (poison, KV rows put back) leaves dirty lines in L2, and the engine that
-// is timed next pays for writing them back: 40 us of its first token on an H100, whatever the
-// engine. A flush reads instead of writing, or it would leave its own.
+// Preparing a sample (poison, KV rows put back) leaves dirty lines in L2, which are written back
+// during the decode that is timed next: 40 us of the first token on an H100, with any engine. The
+// flush reads a buffer and does not write it, because writing would leave dirty lines again.
 class L2Flush {
  public:
   // Takes twice GPU `gpu`'s L2 of its memory. Throws Error(kCuda).
@@ -16,8 +16,8 @@ class L2Flush {
   L2Flush& operator=(const L2Flush&) = delete;
   ~L2Flush();
 
-  // Lets go of lines that were made to persist, replaces all others by clean ones, and waits for
-  // it. About 0.1 ms. Throws Error(kCuda).
+  // Releases persisting lines, replaces all lines by clean ones, and waits for the end. About 0.1
+  // ms. Throws Error(kCuda).
   void run();
 
  private:

@@ -12,16 +12,18 @@
 namespace mkbench {
 namespace {
 
-// A pass may find what L2 still holds of the pass before: under 0.4 % of this on a card with 60 MB.
+// A pass may hit lines that L2 holds from the pass before: under 0.4 % of this buffer on a card
+// with 60 MB of L2.
 constexpr int64_t kLargestBuffer = int64_t{16} << 30;
-constexpr int64_t kBytesPerLaunch = int64_t{16}
-                                    << 30;  // 3 ms and more: launch overhead under 0.2 %
+// 3 ms and more, so that the launch overhead is under 0.2 %.
+constexpr int64_t kBytesPerLaunch = int64_t{16} << 30;
 constexpr int kSamples = 9;
 constexpr int kWarmUps = 3;
 constexpr int kPlainThreads = 512;
 constexpr int kLoadsInFlight = 4;  // 16-byte loads of one thread
 
-// Distinct bits everywhere: constant data draws less power than weights do.
+// Fills the buffer with distinct bits, because reading constant data draws less power than reading
+// weights.
 __global__ void fill_words(uint4* buffer, int64_t count) {
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -37,8 +39,8 @@ __global__ void __launch_bounds__(kPlainThreads)
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   uint32_t sum = 0;
   for (int pass = 0; pass < passes; ++pass) {
-#pragma unroll 1  // the loads in flight are those below; a longer body costs registers and so
-                  // threads
+    // Not unrolled: more loads in flight than those below would cost registers, and so threads.
+#pragma unroll 1
     for (int64_t i = first; i < count; i += kLoadsInFlight * stride) {
       uint4 v[kLoadsInFlight];
 #pragma unroll
@@ -47,11 +49,11 @@ __global__ void __launch_bounds__(kPlainThreads)
       for (int j = 0; j < kLoadsInFlight; ++j) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
     }
   }
-  // Depends on every load, so none can be dropped, and is as good as never written.
+  // The sum depends on every load, so no load can be dropped; this value practically never occurs.
   if (sum == 0x9e3779b9u) *sink = sum;
 }
 
-// *fault = 1 + block when a copy never arrives. *cycles: those that block 0 took.
+// Sets *fault to 1 + block when a copy never arrives, and *cycles to the cycles of block 0.
 __global__ void __launch_bounds__(32)
     read_bulk(const char* buffer, uint32_t copies_in_buffer, int passes, BulkPlan plan, int* fault,
               long long* cycles) {
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(32)
 #endif
 }
 
-// Milliseconds of what `launch` puts on the default stream.
+// Milliseconds of the work that launch() puts on the default stream.
 double time_ms(const std::function<void()>& launch) {
   Event first, last;
   first.record();
@@ -127,12 +129,12 @@ ReadProbe::ReadProbe(int gpu) {
   state_ = std::make_unique<State>();
   State& s = *state_;
   MKBENCH_CUDA(cudaGetDeviceProperties(&s.properties, gpu));
-  // Every block resident: a second wave would leave multiprocessors idle at its end.
+  // All blocks are resident; a second wave would leave multiprocessors idle at its end.
   int blocks_per_sm = 0;
   MKBENCH_CUDA(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, read_plain, kPlainThreads, 0));
   s.blocks = blocks_per_sm * s.properties.multiProcessorCount;
-  // Whole rounds of the plain kernel, and so whole copies of 16 KiB too.
+  // A multiple of one round of the plain kernel, which is a multiple of 16 KiB copies too.
   const int64_t round = int64_t{s.blocks} * kPlainThreads * kLoadsInFlight * int64_t{sizeof(uint4)};
   const int64_t bytes = choose_buffer_bytes(s.properties) / round * round;
   s.passes = static_cast<int>((kBytesPerLaunch + bytes - 1) / bytes);
@@ -203,9 +205,9 @@ ReadBandwidth measure_read_bandwidth(int gpu) {
   const double bytes = static_cast<double>(result.bytes_per_sample);
   result.plain_gb_per_s = bytes / (1e6 * median_ms([&] { return probe.plain_ms(); }));
   if (!probe.has_bulk_copy()) return result;
-  // The best of a few patterns, because cards differ in how many bytes they like in flight, and an
-  // even stream is read faster than one in bursts (H100: 2 %). Gaps are shares of the time that a
-  // copy takes unpaced, by this card's clock.
+  // The best of a few patterns: cards differ in the bytes in flight that are fastest, and an even
+  // stream is read faster than one in bursts (H100: 2 %). Gaps are shares of the cycles that a copy
+  // takes unpaced on this card.
   for (const uint32_t stages : {3u, 4u, 6u}) {
     double cycles = 0;
     for (const double share : {0.0, 0.95, 0.965, 0.98}) {

@@ -1,5 +1,5 @@
-// The ceiling of a decoder that reads all its weights for every token: how fast this card, now,
-// reads memory.
+// Measures how fast this card reads memory: the ceiling of a decoder that reads all its weights for
+// every token.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace mkbench {
 
-// How each block streams by bulk copies to shared memory (sm_90 and later).
+// The pattern in which each block issues bulk copies to shared memory (sm_90 and later).
 struct BulkPlan {
   uint32_t stages;      // copies in flight, 1 .. kMostStages
-  uint32_t copy_bytes;  // of one copy, a multiple of 16 that divides 16 KiB
-  uint32_t gap_cycles;  // from one issue to the next, by a schedule; 0 = at once
+  uint32_t copy_bytes;  // a multiple of 16 that divides 16 KiB
+  uint32_t gap_cycles;  // from one copy to the next, by a schedule; 0 = at once
 
   static constexpr uint32_t kMostStages = 12;
   static constexpr uint32_t kMostRingBytes = 96 * 1024;  // within every card's limit from sm_90 on
@@ -43,8 +43,8 @@ class ReadProbe {
   // Throws Error(kBadInput) for a plan out of its limits or a card without bulk copies,
   // Error(kHang) when a copy never arrives.
   double bulk_ms(const BulkPlan& plan);
-  // SM cycles that a block had for each copy of the last bulk_ms(). Throws Error(kRuntime) before
-  // one.
+  // SM cycles per copy of a block in the last bulk_ms(). Throws Error(kRuntime) where there was
+  // none.
   double cycles_a_copy() const;
 
  private:
@@ -60,14 +60,14 @@ struct ReadBandwidth {
   int64_t buffer_bytes = 0;      // read over and over; far larger than L2
   int64_t bytes_per_sample = 0;  // of one timed launch
   int samples = 0;
-  // Either way of reading alone can be 2-3 % low, so the ceiling is the better one.
+  // Each of the two ways of reading can be 2-3 % low alone, so the ceiling is the better of both.
   double best_gb_per_s() const {
     return plain_gb_per_s > bulk_gb_per_s ? plain_gb_per_s : bulk_gb_per_s;
   }
 };
 
-// Reads through a ReadProbe for about a second. Synchronous, on the default stream of GPU `gpu`;
-// throws what the probe does.
+// Times reads of a ReadProbe for about a second. Synchronous, on the default stream of GPU `gpu`;
+// throws the errors of the probe.
 ReadBandwidth measure_read_bandwidth(int gpu);
 
 }  // namespace mkbench

@@ -27,9 +27,9 @@ class Findings {
   bool failed() const { return !failures_.empty(); }
   bool failed(Check check) const;
 
-  // Adds all results to a report, which may hold results already. The verdict is that of the failure
-  // that explains most others: a broken run explains bad logits, NaN explains wrong ids, a broken
-  // argmax explains wrong tokens. The line holds all failures, the explaining one first.
+  // Adds all results to a report, which may hold results already. The verdict is that of the
+  // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a
+  // broken argmax explains wrong tokens. The line holds all failures, the explaining one first.
   void conclude(ParityReport& report) const;
 
  private:

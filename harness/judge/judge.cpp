@@ -10,16 +10,15 @@
 namespace mkbench {
 namespace {
 
-// What one teacher-forced step showed.
+// Result of one teacher-forced step.
 struct ForcedStep {
   int32_t id = -1;      // emitted
   int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
   int64_t non_finite = 0;
-  std::optional<StepError> error;  // where all logits are finite and T has a sketch
+  std::optional<StepError> error;  // where all logits are finite and the truth has a sketch
 };
 
-// One pass over a row of logits: the argmax (lowest index among equals) and how many are not
-// finite.
+// Finds the argmax of a row of logits (lowest index among equals) and counts what is not finite.
 void scan_logits(const float* logits, int vocab, ForcedStep& step) {
   float largest = -std::numeric_limits<float>::infinity();
   for (int i = 0; i < vocab; ++i) {
@@ -66,7 +65,7 @@ class Judge {
     return reference_.pairwise_d + (options_.logits_bf16 ? bf16_step(step.max_abs) : 0);
   }
 
-  // EXACT, TIE or WRONG of one token under T's own context.
+  // Judges one token in the truth's own context: EXACT, TIE or WRONG.
   StepVerdict judge_token(const ReferenceStep& step, int32_t id) const {
     if (id == step.token) return StepVerdict::kExact;
     const double tau = tau_of(step);
@@ -77,7 +76,7 @@ class Judge {
   void judge_prompt(const ReferencePrompt& prompt, ParityReport& report, Findings& findings) {
     const int n = static_cast<int>(prompt.steps.size());
     start_prompt(engine_, prompt);
-    // The timed launch: free-running, no logits.
+    // Free-running and without logits, as the timed launch is.
     const std::vector<int32_t> free_ids =
         checked_decode(engine_, n, nullptr, nullptr, prompt.name, findings);
     look_inside(prompt);
@@ -95,8 +94,8 @@ class Judge {
     report.steps += n;
   }
 
-  // One row from the free-running id and the teacher-forced one; `forked`: the free run left the
-  // path before.
+  // The row of one step, from its free-running id and its teacher-forced one. `forked`: the free
+  // run left the reference's path at an earlier step.
   ParityRow judge_step(const ReferencePrompt& prompt, int t, int32_t free_id,
                        const ForcedStep& forced, bool forked, ParityReport& report) {
     const ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
@@ -114,6 +113,7 @@ class Judge {
     report.flips += forced.id != step.token;
     report.strict_steps += strict;
     report.strict_matched += strict && free_id == step.token;
+    // Bounded, so that the count of an all-NaN engine fits an int for up to 2,047 steps.
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
     if (with_logits_) {
       // An id that never came is missing, not inconsistent.
@@ -126,14 +126,15 @@ class Judge {
     StepVerdict verdict = judge_token(step, forced.id);
     int32_t shown = forced.id;
     if (!forked && free_id != step.token) {
-      // The first difference of the free run stands in T's own context, so the same rule judges it.
+      // Up to its first difference the free run has the truth's context, so the rule for
+      // teacher-forced tokens judges that difference too.
       const StepVerdict of_free = judge_token(step, free_id);
       if (of_free == StepVerdict::kWrong || verdict == StepVerdict::kExact) {
         verdict = std::max(verdict, of_free);
         shown = free_id;
       }
     } else if (strict && free_id != step.token && verdict == StepVerdict::kExact) {
-      verdict = StepVerdict::kDrift;  // behind the fork; right again when re-anchored
+      verdict = StepVerdict::kDrift;  // after the fork, but right when teacher-forced
       shown = free_id;
     }
     if (report.suspect_prompt.empty() &&
@@ -146,7 +147,7 @@ class Judge {
     return row;
   }
 
-  // Teacher-forced on T's path, in chunks that bound the logits buffer.
+  // Runs the prompt teacher-forced on the truth's path, in chunks that bound the logits buffer.
   std::vector<ForcedStep> forced_run(const ReferencePrompt& prompt, bool with_logits,
                                      Findings& findings) {
     const int n = static_cast<int>(prompt.steps.size());
@@ -156,7 +157,7 @@ class Judge {
     start_prompt(engine_, prompt);
     for (int start = 0; start < n; start += kMaxLogitSteps) {
       const int count = std::min(kMaxLogitSteps, n - start);
-      // NaN beforehand: a row that the engine does not write is a row that is not finite.
+      // Filled with NaN: a row that the engine does not write is then not finite.
       if (with_logits) {
         logits.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
       }
@@ -180,7 +181,7 @@ class Judge {
                           reference_.sketch_projections);
   }
 
-  // Hidden states and KV rows after a run of a prompt.
+  // Looks for NaN and Inf in hidden states and KV rows after a run of a prompt.
   void look_inside(const ReferencePrompt& prompt) {
     const StateScan scan = scan_states(engine_, options_.layers,
                                        static_cast<int>(prompt.ids.size()) - 1, options_.every_row);
@@ -189,7 +190,7 @@ class Judge {
       first_not_finite_ = fmt::format("{} after prompt '{}'", scan.first, prompt.name);
   }
 
-  // Ids with and without logits must be equal wherever both runs stood in the same context.
+  // Ids with and without logits must be equal wherever both runs had equal contexts.
   void compare_runs(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
                     const std::vector<ForcedStep>& forced, Findings& findings) {
     if (!options_.repeat_without_logits || first_unequal_) return;
@@ -199,11 +200,11 @@ class Judge {
     while (same_context < n && free_ids[same_context] == prompt.steps[same_context].token) {
       ++same_context;
     }
-    same_context = std::min(n, same_context + 1);  // the step that forks still has T's context
+    same_context = std::min(n, same_context + 1);  // the step that forks still has that context
     for (size_t t = 0; t < same_context; ++t) {
       if (note_unequal(prompt, t, free_ids[t], forced[t].id)) return;
     }
-    // Behind a fork the free run says nothing; a second forced run, without logits, does.
+    // After a fork the free run cannot be compared; a second forced run, without logits, can.
     if (same_context == n || !with_logits_) return;
     const std::vector<ForcedStep> bare = forced_run(prompt, false, findings);
     for (size_t t = 0; t < n; ++t) {
@@ -218,7 +219,7 @@ class Judge {
     return true;
   }
 
-  // What is WRONG at a decided step, what is WRONG at a near tie, and the first of each.
+  // Fails the check of decided steps, or of near ties, where a row of that kind is WRONG.
   void judge_rows(const ParityReport& report, bool decided, Findings& findings) const {
     const Check check = decided ? Check::kDecided : Check::kNearTie;
     const ParityRow* first = nullptr;
@@ -243,6 +244,7 @@ class Judge {
     findings.rule_out(Check::kDecided, "the reference has no decided step");
     findings.rule_out(Check::kNearTie, "the reference has no near tie");
     judge_strict(report, findings);
+    // Three standard deviations of a Poisson count over what the baseline flips itself.
     const double flips = reference_.baseline_flips;
     report.flips_allowed =
         static_cast<int>(std::floor(flips + 3 * std::sqrt(std::max(1.0, flips))));
@@ -316,7 +318,7 @@ class Judge {
   const bool with_logits_;
   int steps_in_all_ = 0, steps_done_ = 0;
   RatioSums sums_;
-  std::vector<bool> row_decided_;  // beside the report's rows
+  std::vector<bool> row_decided_;  // one for each row of the report
   int states_seen_ = 0;
   std::string first_not_finite_;
   std::optional<std::string> first_unequal_;

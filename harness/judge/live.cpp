@@ -10,13 +10,13 @@
 namespace mkbench {
 namespace {
 
-constexpr int kTopCount = 32;
-// Beyond this the band of near ties is so wide that a calibration says nothing about tokens.
+constexpr int kTopCount = 32;  // ids of a step whose logits are kept, as in committed references
+// Above this the band of near ties is so wide that the reference decides hardly any token.
 constexpr double kMaxPairwise = 0.5;
 
 using Logits = std::vector<float>;  // [steps, vocab]
 
-// T's half of a step: token, top 32, moments, margin, sketch.
+// The truth's half of a step: token, top 32, moments, margin, sketch.
 ReferenceStep truth_step(const float* z, int vocab, int position) {
   ReferenceStep step;
   step.position = position;
@@ -43,25 +43,26 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
   return step;
 }
 
-// B' half of a step: its errors against T.
-void add_baseline_errors(const float* t, const float* b, int vocab, ReferenceStep& step) {
-  const double b_mean = mean_of(b, vocab);
+// The baseline's half of a step: errors of its logits against the truth's.
+void add_baseline_errors(const float* truth, const float* baseline, int vocab,
+                         ReferenceStep& step) {
+  const double baseline_mean = mean_of(baseline, vocab);
   double squares = 0;
   for (int i = 0; i < vocab; ++i) {
-    const double e = (b[i] - b_mean) - (t[i] - step.mean);
+    const double e = (baseline[i] - baseline_mean) - (truth[i] - step.mean);
     squares += e * e;
   }
   step.baseline_error_norm = std::sqrt(squares);
   double low = 0, high = 0;
   for (size_t i = 0; i < step.top_ids.size(); ++i) {
     const int32_t id = step.top_ids[i];
-    const double e = (b[id] - b_mean) - (t[id] - step.mean);
+    const double e = (baseline[id] - baseline_mean) - (truth[id] - step.mean);
     step.baseline_error_inf_top = std::max(step.baseline_error_inf_top, std::abs(e));
     low = i == 0 ? e : std::min(low, e);
     high = i == 0 ? e : std::max(high, e);
   }
   step.baseline_pairwise = high - low;  // the largest error of a difference of two logits
-  step.baseline_kl = divergence_of(step, b, logsumexp_of(b, vocab));
+  step.baseline_kl = divergence_of(step, baseline, logsumexp_of(baseline, vocab));
 }
 
 void check_finite(const Logits& logits, const char* who) {
@@ -72,7 +73,7 @@ void check_finite(const Logits& logits, const char* who) {
 
 class LiveCapture {
  public:
-  // `baseline` may be null: then nobody's flips are counted.
+  // `baseline` may be null; the steps then hold no token of it.
   LiveCapture(Engine& truth, Engine* baseline, Engine& head_fp32, int vocab)
       : truth_(truth), baseline_(baseline), head_fp32_(head_fp32), vocab_(vocab) {}
 
@@ -100,33 +101,33 @@ class LiveCapture {
     const std::vector<int32_t> path = truth_.decode(count, nullptr, of_truth.data());
     check_finite(of_truth, "T");
 
-    // B and B' walk T's path: inputs are T's tokens, one step behind.
+    // Both baselines walk the truth's path: their inputs are its tokens, one step behind.
     std::vector<int32_t> inputs(path.begin(), path.end());
     inputs.insert(inputs.begin(), input);
-    std::vector<int32_t> b_ids(static_cast<size_t>(count), -1);
+    std::vector<int32_t> baseline_ids(static_cast<size_t>(count), -1);
     if (baseline_ != nullptr) {
       baseline_->set_pending(input);
       Logits of_baseline(of_truth.size(), std::nanf(""));
-      b_ids = baseline_->decode(count, inputs.data(), of_baseline.data());
+      baseline_ids = baseline_->decode(count, inputs.data(), of_baseline.data());
       check_finite(of_baseline, "B");
     }
     head_fp32_.set_pending(input);
-    const std::vector<int32_t> h_ids = head_fp32_.decode(count, inputs.data(), of_head.data());
+    const std::vector<int32_t> head_ids = head_fp32_.decode(count, inputs.data(), of_head.data());
     check_finite(of_head, "B'");
     for (int i = 0; i < count; ++i) {
-      const float* t = of_truth.data() + vocab * static_cast<size_t>(i);
+      const float* logits = of_truth.data() + vocab * static_cast<size_t>(i);
       const int position =
           static_cast<int>(prompt.ids.size()) - 1 + static_cast<int>(prompt.steps.size());
-      ReferenceStep step = truth_step(t, vocab_, position);
+      ReferenceStep step = truth_step(logits, vocab_, position);
       if (step.token != path[static_cast<size_t>(i)]) {
         throw Error(
             ErrorKind::kInvalidReference,
             fmt::format("live reference: T emitted {} at position {}, but its logits say {}",
                         path[static_cast<size_t>(i)], position, step.token));
       }
-      step.baseline_token = b_ids[static_cast<size_t>(i)];
-      add_baseline_errors(t, of_head.data() + vocab * static_cast<size_t>(i), vocab_, step);
-      flips_ += h_ids[static_cast<size_t>(i)] != step.token;
+      step.baseline_token = baseline_ids[static_cast<size_t>(i)];
+      add_baseline_errors(logits, of_head.data() + vocab * static_cast<size_t>(i), vocab_, step);
+      flips_ += head_ids[static_cast<size_t>(i)] != step.token;
       prompt.steps.push_back(std::move(step));
     }
   }

@@ -35,8 +35,8 @@ class Recurrence {
   const std::vector<Planted>& planted() const { return planted_; }
   int last() const { return static_cast<int>(rows_[0].size()) - 1; }
 
-  // The token that results when planted layer `k` misses its contribution (lag < 0) or takes it from
-  // `lag` positions back: at every position, or at the last position alone.
+  // The token that results when planted layer `k` misses its contribution (lag < 0) or takes it
+  // from `lag` positions back: at every position, or at the last position alone.
   int32_t token_with(size_t k, int lag, bool everywhere) const {
     std::vector<uint32_t> row = layer_of(rows_[k], lag, lag >= 0);
     if (!everywhere) {

@@ -75,7 +75,7 @@ std::string ratchet_entry(const RatchetKey& key, double r_rms) {
   entry["model"] = key.model;
   entry["lagset"] = key.lagset;
   entry["reference_sha256"] = key.reference_sha256;
-  // Four digits, as the script writes them.
+  // Four digits, as scripts/update_ratchet.py writes them.
   entry["r_rms"] = std::round(r_rms * 1e4) / 1e4;
   return entry.dump();
 }

@@ -19,11 +19,11 @@ struct RatchetKey {
 // The card in EngineCapabilities::device: "cuda:0 NVIDIA H200" gives "NVIDIA H200".
 std::string card_of(const std::string& device);
 
-// The committed R_rms; nothing where the file has no entry, or is not there.
-// Throws Error(kInvalidReference) naming file, entry and field of a file that is not one.
+// The committed R_rms; empty where the file has no entry, or does not exist.
+// Throws Error(kInvalidReference) naming file, entry and field of a malformed file.
 std::optional<double> find_ratchet(const std::filesystem::path& file, const RatchetKey& key);
 
-// The entry as it would stand in the file.
+// The line that the file would hold for this key.
 std::string ratchet_entry(const RatchetKey& key, double r_rms);
 
 }  // namespace mkbench

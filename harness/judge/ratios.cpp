@@ -8,7 +8,7 @@
 namespace mkbench {
 namespace {
 
-// Keeps the sum of B's divergences from dividing by nothing where every step is certain.
+// Keeps the sum of the baseline's divergences from being 0 where every step is certain.
 constexpr double kLeastDivergence = 1e-6;
 
 }  // namespace
@@ -25,16 +25,17 @@ double logsumexp_of(const float* logits, int vocab) {
 }
 
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp) {
-  double kl = 0, rest_t = 1, rest = 1;
+  double kl = 0, truth_rest = 1, rest = 1;
   for (size_t i = 0; i < step.top_ids.size(); ++i) {
-    const double log_t = step.top_logits[i] - step.logsumexp;
+    const double log_truth = step.top_logits[i] - step.logsumexp;
     const double log_p = logits[step.top_ids[i]] - logsumexp;
-    kl += std::exp(log_t) * (log_t - log_p);
-    rest_t -= std::exp(log_t);
+    kl += std::exp(log_truth) * (log_truth - log_p);
+    truth_rest -= std::exp(log_truth);
     rest -= std::exp(log_p);
   }
-  // As in the capture script: a rest that rounding made negative is empty.
-  if (rest_t > 0) kl += rest_t * std::log(rest_t / std::max(rest, 1e-300));
+  // A rest that rounding made negative counts as empty, as in scripts/capture_reference.py.
+  constexpr double kLeastRest = 1e-300;  // keeps the logarithm finite
+  if (truth_rest > 0) kl += truth_rest * std::log(truth_rest / std::max(rest, kLeastRest));
   return std::max(kl, 0.0);
 }
 
@@ -42,8 +43,8 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
                    int projections) {
   StepError error;
   const std::vector<float> sketch = sketch_of(logits, vocab, sketch_seed, projections);
-  // E[(r . e)^2] = |e|^2 for a vector r of independent signs; the mean over projections estimates
-  // it.
+  // E[(r . e)^2] = |e|^2 for a vector r of independent signs, so the mean over projections
+  // estimates |e|^2.
   for (size_t p = 0; p < step.sketch.size(); ++p) {
     const double difference = double{sketch[p]} - double{step.sketch[p]};
     error.squared += difference * difference / static_cast<double>(step.sketch.size());

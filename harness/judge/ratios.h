@@ -1,5 +1,5 @@
-// The fidelity ratios of parity.md: how far an engine's logits lie from T's, against the error of
-// the bf16 baseline B'.
+// The fidelity ratios: the error of an engine's logits against the truth's, over the error of the
+// baseline with an fp32 head (the denominators below are that baseline's).
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,23 @@ struct RatioLimits {
 };
 
 struct Ratios {
-  double rms = 0;  // sqrt( sum |e^K|^2 / sum |e^B'|^2 )
-  // max over steps of |e^K|_2 / max(|e^B'|_2 of that step, median |e^B'|_2). Over the median alone
-  // B' itself reaches 5.9 on `tiny`: its error varies that much between known and unknown text.
+  double rms = 0;  // sqrt(sum |error|^2 / sum |baseline error|^2)
+  // Maximum over steps of |error| / max(|baseline error| of that step, median |baseline error|).
+  // Over the median alone the baseline itself reaches 5.9 on `tiny`: its error varies that much
+  // between known and unknown text.
   double step = 0;
-  double inf = 0;  // max |e^K|_inf / max |e^B'|_inf, over T's top ids
-  double kl = 0;   // sum KL(p^T||p^K) / (sum KL(p^T||p^B') + 1e-6), top ids and one rest bucket
+  double inf = 0;  // largest |error| of one logit over the baseline's, among the truth's top ids
+  // Sum of KL(truth || engine) / (sum of KL(truth || baseline) + 1e-6), over the truth's top ids
+  // and one bucket for the rest.
+  double kl = 0;
   std::string worst_prompt;  // the step that gives `step`
   int worst_position = -1;
 };
 
-// Error of one row of logits against T's step.
+// Error of one row of logits against a step of the truth.
 struct StepError {
   double squared = 0;  // |e|_2^2, estimated from the sketches
-  double inf_top = 0;  // |e|_inf over T's top ids
+  double inf_top = 0;  // largest |e| over the truth's top ids
   double kl = 0;
 };
 
@@ -38,7 +41,7 @@ struct StepError {
 double mean_of(const float* logits, int vocab);
 double logsumexp_of(const float* logits, int vocab);
 
-// KL(p^T || p) over T's top ids and one bucket for the rest.
+// KL(truth || logits) over the truth's top ids and one bucket for the rest.
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp);
 
 // `step` must hold a sketch of `projections` for this seed; logits [vocab] must be finite.
@@ -48,7 +51,7 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
 class RatioSums {
  public:
   void add(const std::string& prompt, const ReferenceStep& step, const StepError& error);
-  // Nothing where B' has no error at all: then nothing can be divided by.
+  // Empty where the baseline has no error at all, because then there is no denominator.
   std::optional<Ratios> ratios() const;
 
  private:

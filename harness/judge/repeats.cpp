@@ -12,7 +12,7 @@
 namespace mkbench {
 namespace {
 
-constexpr size_t kLongestRepeated = 256;
+constexpr size_t kLongestRepeated = 256;  // prompt ids: each run of a check prefills them again
 
 void add_bits(const RunBits& bits, Sha256& hash) {
   hash.update(bits.ids.data(), bits.ids.size() * sizeof(int32_t));
@@ -44,7 +44,7 @@ std::string first_difference(const RunBits& found, const RunBits& wanted) {
   }
   if (found.logits.size() != wanted.logits.size()) return "another number of logits";
   if (found.logits.empty()) return "";
-  // By bits: NaN equals itself, and -0 is not 0.
+  // Compared by bits: NaN equals itself, and -0 differs from 0.
   const auto same_bits = [](float x, float y) {
     return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
   };
@@ -101,7 +101,7 @@ std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& pr
       if (!equal) break;
     }
   }
-  // Each of them again, now that the others have run.
+  // Each prompt once more, now that the others have run.
   Sha256 hash;
   for (size_t p = 0; p < prompts.size(); ++p) {
     compare(run(prompts[p]), first[p], "the run after other prompts", prompts[p]);

@@ -1,4 +1,4 @@
-// The same input again: bit-identical ids and logits, in one process and in fresh ones.
+// Repeated input must give bit-identical ids and logits, in one process and in fresh ones.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace mkbench {
 
-inline constexpr int kRepeats = 20;      // of one prompt, in one process
-inline constexpr int kRepeatSteps = 16;  // decoded in each
+inline constexpr int kRepeats = 20;      // runs of one prompt in one process
+inline constexpr int kRepeatSteps = 16;  // tokens decoded in each run
 inline constexpr int kFreshProcesses = 3;
 
-// What a free run of a prompt left behind.
+// Result of a free run of a prompt.
 struct RunBits {
   std::vector<int32_t> ids;
   std::vector<float> logits;  // [ids, vocab]; empty where the engine shows none
@@ -34,18 +34,18 @@ std::vector<ReferencePrompt> prompts_to_repeat(const std::vector<ReferencePrompt
 std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                       Findings& findings);
 
-// Runs each prompt kRepeats times in a row and, in between, after the other ones. Returns what
-// hash_runs() does. `stop` is asked before every run and may throw.
+// Runs each prompt kRepeats times in a row, and once more after the other prompts. Returns the hash
+// that hash_runs() gives. `stop` is called before every run and may throw.
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                           const std::function<void()>& stop, Findings& findings);
 
-// What a fresh process said: its hash, or why it has none.
+// Answer of a fresh process: its hash, or why it has none.
 struct FreshRun {
   std::string sha256, problem;
 };
 
-// Adds fresh processes to a report whose repeats were judged; one that differs is
-// NONDETERMINISTIC, one that did not answer a RUNTIME_ERROR.
+// Adds fresh processes to a report whose repeats were judged: a process that differs is
+// NONDETERMINISTIC, a process that did not answer is a RUNTIME_ERROR.
 void judge_fresh_runs(const std::vector<FreshRun>& runs, ParityReport& report);
 
 }  // namespace mkbench

@@ -1,4 +1,4 @@
-// What an engine shows of its inside: hidden states and KV rows, and whether they are numbers.
+// Looks at the hidden states and KV rows that an engine shows, for NaN and Inf.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@
 
 namespace mkbench {
 
-// First state that holds NaN or Inf; what was looked at.
 struct StateScan {
   int states = 0;  // hidden states and KV rows that the engine showed
-  std::string
-      first;  // "hidden state of layer 3", "KV row of layer 0, position 17"; empty: all finite
+  // The first that holds NaN or Inf: "hidden state of layer 3", "KV row of layer 0, position 17";
+  // empty where all are finite.
+  std::string first;
 };
 
-// Looks at the hidden state of every layer after the last step, and at KV rows of every layer: the
-// first, the last, and those on either side of `boundary` (where decoding took over from prefill),
-// or all of them.
+// Looks at the hidden state of every layer after the last step, and at KV rows of every layer: all
+// rows, or the first, the last, and those on either side of `boundary` (the first row that decoding
+// wrote).
 StateScan scan_states(Engine& engine, int layers, int boundary, bool every_row);
 
 }  // namespace mkbench

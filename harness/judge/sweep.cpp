@@ -13,13 +13,13 @@ namespace mkbench {
 namespace {
 
 constexpr int kFirstEdge = 16;
-constexpr uint64_t kPromptSeed = 0x73776565;  // of the closed form's prompts
+constexpr uint64_t kPromptSeed = 0x73776565;  // of the closed form's prompts; "swee" in ASCII
 
 int cache_length(const ReferencePrompt& prompt, int step) {
   return static_cast<int>(prompt.ids.size()) + step;
 }
 
-// The ids of a path: its prompt, then what follows it.
+// The ids of a path: its prompt, then the token of every step.
 std::vector<int32_t> ids_of(const ReferencePrompt& path) {
   std::vector<int32_t> ids = path.ids;
   for (const ReferenceStep& step : path.steps) ids.push_back(step.token);

@@ -22,7 +22,7 @@ std::vector<Alternatives> group_by_ids(const GreedyReference& reference) {
   return groups;
 }
 
-// Continuations that are long enough to say something about step t.
+// Continuations that are long enough to have a step t.
 Alternatives reaching(const Alternatives& alternatives, size_t t) {
   Alternatives result;
   std::copy_if(alternatives.begin(), alternatives.end(), std::back_inserter(result),
@@ -30,9 +30,9 @@ Alternatives reaching(const Alternatives& alternatives, size_t t) {
   return result;
 }
 
-// Follows every continuation that still agrees with the engine. Where all published continuations
-// share the path and the next token, that token counts as decided: another one is WRONG. Where they
-// part, or after they have parted, a third token may be a near tie that nobody published: DRIFT
+// Follows every continuation that still agrees with the engine. As long as all published
+// continuations share the path, the next token counts as decided: another one is WRONG. Where they
+// part, or after they have parted, a third token may be a near tie that was not published: DRIFT
 // from there on.
 void judge_group(const Alternatives& group, const std::vector<int32_t>& ids,
                  const ParityOptions& options, ParityReport& report) {

@@ -11,9 +11,10 @@ namespace {
 
 // A measured ceiling may be a little low; a share above this means that bytes were not read.
 constexpr double kMaxRooflineFraction = 1.03;
-// Within this of 1 a speed-up is called the same, if its whole interval is.
+// A speed-up whose whole interval lies within this of 1 is called SAME.
 constexpr double kSameBand = 0.01;
-// An ablation whose time is within this share of the full time explains it.
+// The term that an ablation keeps explains the full time where the ablation takes at least the full
+// time less this share.
 constexpr double kBindingBand = 0.05;
 
 // ms/token of valid samples by block, ascending.
@@ -25,7 +26,7 @@ std::map<int, double> by_block(const EngineReport& e) {
   return result;
 }
 
-// One value a sample, 0 and absent ones left out.
+// value() of every sample; values that are 0 or not finite are left out.
 std::vector<double> collect(const EngineReport& e,
                             const std::function<double(const Sample&)>& value) {
   std::vector<double> values;
@@ -54,9 +55,9 @@ void fail(EngineReport& e, Verdict verdict, std::string reason) {
   }
 }
 
-// What the samples themselves say against a verdict that parity alone would allow.
-// A prefill test decodes a few untimed tokens to be checked by; a decode has a receipt for every
-// token.
+// Fails an engine whose samples contradict a verdict that parity alone would allow: a wrong
+// receipt, an invalid sample, or too few receipts. A decode has a receipt for every token; a
+// prefill test has receipts for the few untimed tokens that it decodes afterwards.
 void check_samples(EngineReport& e, bool is_prefill) {
   e.receipts_checked = e.receipts_wrong = 0;
   for (const Sample& s : e.samples) {
@@ -92,9 +93,9 @@ void check_samples(EngineReport& e, bool is_prefill) {
 void withhold(EngineReport& e, const std::string& reason) {
   e.times_withheld = reason;
   e.ms_per_tok.reset();
-  for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
-                    &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms,
-                    &e.sm_ghz, &e.roofline_fraction}) {
+  for (Number* n :
+       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
+        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
     *n = {std::nullopt, reason};
   }
   e.roofline.fraction = 0;
@@ -154,8 +155,8 @@ void fill_roofline(EngineReport& e) {
   }
 }
 
-// Which term binds: the one whose time alone is about the full one. Both, where both or neither
-// are: then they are not hidden behind each other.
+// The term that binds is the one whose time alone is about the full time. Where that holds for both
+// terms or for neither, both bind.
 std::string binding_term(double full, double no_waits, double no_loads) {
   const bool memory = no_waits >= (1 - kBindingBand) * full;
   const bool chain = no_loads >= (1 - kBindingBand) * full;
@@ -230,11 +231,11 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
         "on a CPU: the host twin tests the schedule, its speed says nothing of a GPU";
     return c;
   }
-  const std::map<int, double> b = by_block(baseline), k = by_block(candidate);
+  const std::map<int, double> candidate_blocks = by_block(candidate);
   std::vector<double> baseline_ms, candidate_ms;
-  for (const auto& [block, ms] : b) {
-    const auto paired = k.find(block);
-    if (paired == k.end()) continue;
+  for (const auto& [block, ms] : by_block(baseline)) {
+    const auto paired = candidate_blocks.find(block);
+    if (paired == candidate_blocks.end()) continue;
     baseline_ms.push_back(ms);
     candidate_ms.push_back(paired->second);
   }
@@ -251,8 +252,9 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   return c;
 }
 
-// The worst of the engines' and of what befell the case before it had any. Skipped engines do not
-// speak for those that ran, but a case none of whose candidates ran has shown nothing.
+// The worst of the engines' verdicts and of the case's own, which it has where it failed before any
+// engine ran. Skipped engines do not decide for engines that ran, but a case is SKIPPED where no
+// candidate ran.
 Verdict verdict_of_case(const CaseReport& c) {
   std::vector<Verdict> verdicts = {c.verdict};
   bool any_candidate = false, any_ran = false;

@@ -12,7 +12,7 @@
 namespace mkbench {
 namespace {
 
-// A console shows the first lines; the parity table of the report has every step.
+// A CI console shows the first lines only; the parity table of the report has every step.
 constexpr int kDifferencesShown = 10;
 
 enum class Outcome { kPassed, kFailure, kError, kSkipped };
@@ -37,7 +37,8 @@ struct Suite {
   }
 };
 
-// A wrong result is the engine's failure; for what kept it from being judged it is an error.
+// A wrong result is a failure of the engine; whatever kept the engine from being judged is an
+// error.
 Outcome outcome_of(Verdict v) {
   switch (exit_code(v)) {
     case 0:
@@ -64,7 +65,7 @@ TestCase verdict_case(Verdict v, const std::vector<std::string>& reasons) {
   return test;
 }
 
-// A strict prompt leaves no choice; elsewhere only what is WRONG is.
+// In a strict prompt every row that is not EXACT is wrong; in other sets only WRONG rows are.
 bool is_wrong(const ParityRow& row) {
   return row.verdict == StepVerdict::kWrong ||
          (row.set == "strict" && row.verdict != StepVerdict::kExact);
@@ -75,7 +76,7 @@ std::string row_text(const ParityRow& row) {
                      row.engine_id, row.reference_id, step_verdict_name(row.verdict), row.margin);
 }
 
-// Rows of one prompt, which stand together.
+// The test case of one prompt, whose rows are [begin, end).
 TestCase prompt_case(const std::vector<ParityRow>& rows, size_t begin, size_t end) {
   TestCase test;
   test.name = fmt::format("prompt {} ({})", rows[begin].prompt, rows[begin].set);
@@ -105,7 +106,8 @@ void add_prompts(Suite& suite, const std::vector<ParityRow>& rows) {
   }
 }
 
-// "check r_rms": failed with value and limit where it is a number; what does not apply is skipped.
+// The test case "check r_rms": its message holds value and limit where the check is a number; a
+// check that does not apply is skipped.
 TestCase check_case(const CheckResult& result) {
   TestCase test;
   test.name = fmt::format("check {}", check_name(result.check));
@@ -117,12 +119,12 @@ TestCase check_case(const CheckResult& result) {
   if (failed && result.value && result.limit)
     test.message += fmt::format("{}found {:.6g}, limit {:.6g}", result.detail.empty() ? "" : ": ",
                                 *result.value, *result.limit);
-  // What the check promises, for those who do not know its name.
+  // The promise explains the name of the check.
   test.detail = std::string(check_table()[static_cast<size_t>(result.check)].promise);
   return test;
 }
 
-// Timed ids are held to the checked ones after the parity report is written.
+// The check of timed ids runs after the parity report, which therefore does not hold it.
 TestCase receipts_case(const EngineReport& e) {
   CheckResult result;
   result.check = Check::kReceipts;
@@ -161,8 +163,8 @@ Suite verdict_suite(const std::string& name, Verdict v, const std::vector<std::s
   return suite;
 }
 
-// What befell a case as a whole (a model that cannot be loaded), or all of them (Ctrl-C), is the
-// result of no engine: it has a suite of its own.
+// A failure of a whole case (a model that cannot be loaded) or of the whole run (Ctrl-C) is the
+// result of no engine, so it gets a suite of its own.
 std::vector<Suite> suites_of(const Report& report) {
   std::vector<Suite> suites;
   bool report_told = false;
@@ -208,7 +210,7 @@ std::string counts_text(int tests, int failures, int errors, int skipped) {
                      errors, skipped);
 }
 
-// Bytes of the character at the beginning of `text`, 0 where XML 1.0 has no such character.
+// Number of bytes of the first character of `text`; 0 where XML 1.0 does not allow the character.
 size_t xml_character(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return (first < 0x20 && first != '\n') || first == 0x7f ? 0 : 1;

@@ -8,13 +8,13 @@
 
 namespace mkbench {
 
-// `text` inside an element or a double-quoted attribute. XML 1.0 has no form for most control
-// characters, nor for bytes that are not UTF-8: they become escapes like \x07.
+// `text` as it may stand inside an element or a double-quoted attribute. XML 1.0 has no form for
+// most control characters, nor for bytes that are not UTF-8, so they become escapes like \x07.
 std::string xml_escape(const std::string& text);
 
 // Wrong results are failures; an engine or a case that could not be judged (crash, hang, no usable
-// reference) is an error; what does not apply, or was skipped, is skipped. A time is given only
-// where the samples were timed.
+// reference) is an error; checks that do not apply and skipped engines are skipped. A suite has a
+// time only where samples were timed.
 std::string render_junit(const Report& report);
 
 }  // namespace mkbench

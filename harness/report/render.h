@@ -1,4 +1,4 @@
-// Pieces that the printers of a report share.
+// Shared by the printers of a report.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ class MarkdownTable {
   std::vector<bool> right_;
 };
 
-// One line, safe inside a Markdown cell: control characters become escapes, bars are escaped, long
-// text is cut.
+// `text` as one line: control characters become escapes, long text is cut after max_length
+// characters.
 std::string one_line(const std::string& text, size_t max_length = 200);
 
 // A string at a path of nested objects, or `fallback`.
@@ -34,11 +34,12 @@ std::string json_text(const nlohmann::json& object, const std::vector<const char
 // "1,280"
 std::string with_commas(int64_t n);
 
-// The name that was asked for, and what it resolved to where that differs.
+// The name that was asked for, with the resolved name in brackets where it differs.
 std::string engine_label(const EngineReport& e);
-// One line of an engine that was judged: tokens, ratios, failed checks, reason; where it begins.
+// The line of an engine that was judged: tokens, ratios, failed checks and reason; below it, where
+// the failure begins.
 std::string render_parity_line(const EngineReport& e);
-// How many checks passed, failed or did not apply.
+// A table of how many checks of each engine passed, failed or did not apply.
 std::string render_checks_table(const std::vector<const EngineReport*>& engines);
 
 bool is_cpu_report(const Report& report);

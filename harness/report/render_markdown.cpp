@@ -52,14 +52,14 @@ double confidence_of(const CaseReport& c) {
   return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
 }
 
-// Cases that differ in depth (or in the length of a prefill) alone share a table.
+// Cases that differ only in depth, or only in the length of a prefill, share a table.
 using Group = std::vector<const CaseReport*>;
 
 bool same_group(const CaseReport& a, const CaseReport& b) {
   return a.model == b.model && a.n_gen == b.n_gen && (a.n_prompt > 0) == (b.n_prompt > 0);
 }
 
-// Prefill tests: the time of all ids is what one waits for.
+// The table of prefill tests, which shows the time of the whole prompt.
 std::string prefill_table(const Group& group) {
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"test", "engine", "tok/s", "prefill ms, median",
@@ -80,7 +80,7 @@ std::string microseconds(const Number& n) {
   return n.value ? fmt::format("{:.1f}", *n.value) : "-";
 }
 
-// Diagnostics of --profile, where any engine has them.
+// The table of ablations (--profile); empty where no engine has any.
 std::string profile_table(const Group& group) {
   MarkdownTable table(
       {"depth", "engine", "us/tok", "without waits", "of the roofline", "without loads", "binds"},
@@ -122,7 +122,7 @@ std::string engine_table(const Group& group) {
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (!e.timed && times_allowed(e.verdict)) continue;  // a note says what it was there for
+      if (!e.timed && times_allowed(e.verdict)) continue;  // a note explains the absence
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
       table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
@@ -150,8 +150,8 @@ std::string receipts_line(const Group& group) {
                                        : check);
 }
 
-// What is to be said of one case: parity, why a column is empty, generated text, verdict where it
-// is not a pass.
+// Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
+// where it is not a pass.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   for (const EngineReport& e : c.engines) {
@@ -160,7 +160,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   for (const EngineReport& e : c.engines) {
     if (is_parity_case(c)) continue;
     if (!e.times_withheld.empty()) {
-      // A failing verdict is among the case's reasons, below.
+      // The case's reasons, below, name a failing verdict already.
       if (!times_allowed(e.verdict) || !e.timed) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
@@ -198,7 +198,8 @@ std::string case_label(const CaseReport& c) {
                         : fmt::format("depth {}", with_commas(c.depth));
 }
 
-// A note that holds for every case of the group is printed once, others with their depth.
+// A note that all cases of the group have is printed once; any other note is printed with its
+// depth.
 std::string notes_text(const Group& group, bool on_cpu) {
   std::vector<std::vector<std::string>> notes;
   for (const CaseReport* c : group) notes.push_back(notes_of(*c, on_cpu));
@@ -238,7 +239,7 @@ std::string group_text(const Group& group, bool on_cpu) {
   return text;
 }
 
-// What ran where, in one line: only what is known.
+// The line of device, driver and libraries; what is not known is left out.
 std::string header_text(const Report& report) {
   const auto& env = report.environment;
   std::vector<std::string> parts;
@@ -274,7 +275,7 @@ std::string footer_text(const Report& report) {
       fmt::format("\n**{}** (exit code {}, {} case{}{})\n", verdict_name(report.verdict),
                   report.exit_code, report.cases.size(), report.cases.size() == 1 ? "" : "s",
                   skipped > 0 ? fmt::format(", {} skipped", skipped) : "");
-  if (report.cases.empty()) {  // else the cases have said it
+  if (report.cases.empty()) {  // reasons of cases are printed with the cases
     for (const std::string& reason : report.reasons) {
       text += fmt::format("- {}\n", one_line(reason, 600));
     }

@@ -1,4 +1,4 @@
-// What is printed of parity: its line, its checks, its table.
+// Prints parity: its line, its checks, its table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,11 +47,11 @@ std::string parity_text(const ParityReport& p) {
   }
   const int others = p.steps - p.strict_steps;
   if (others > 0) {
-    // Ties occur in the other set only; what is EXACT there follows from the totals.
+    // The exact rows of the other sets are those of all sets less the strict ones.
     auto in_strict = std::count_if(p.rows.begin(), p.rows.end(), [](const ParityRow& r) {
       return r.set == "strict" && r.verdict == StepVerdict::kExact;
     });
-    if (p.rows.empty()) in_strict = p.strict_matched;  // passed, and judged in an earlier case
+    if (p.rows.empty()) in_strict = p.strict_matched;  // judged and passed in an earlier case
     const int exact = p.exact - static_cast<int>(in_strict);
     if (!text.empty()) text += ", ";
     text += fmt::format("near-tie set: {} of {} exact", exact, others);

@@ -44,7 +44,7 @@ struct Column {
   std::function<json(const Report&, const CaseReport&, const EngineReport&)> value;
 };
 
-// The one list of flat columns: header, SQL table and every row come from it.
+// The list of flat columns, from which header, SQL table and every row are made.
 const std::vector<Column>& columns() {
   using R = const Report&;
   using C = const CaseReport&;
@@ -96,7 +96,7 @@ const std::vector<Column>& columns() {
 
 std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-// RFC 4180: quoted where a comma, a quote or a line break stands inside.
+// A cell of RFC 4180: quoted where it holds a comma, a quote or a line break.
 std::string csv_cell(const json& j) {
   if (j.is_null()) return {};
   if (!j.is_string()) return dump(j);

@@ -5,21 +5,20 @@
 namespace mkbench {
 namespace {
 
-// Exit codes from the gravest to the lightest. An interrupted run says nothing about the rest, a
-// usage error makes the rest meaningless, and a hang or a broken clock outranks what was judged
-// with it.
+// Exit codes from the gravest to the lightest. An interrupted run leaves the rest unknown, a usage
+// error makes the rest meaningless, and a hang or a broken clock outranks what was judged with it.
 constexpr std::array<int, 10> kPrecedence = {130, 2, 7, 8, 3, 6, 1, 4, 5, 0};
 
 int rank_of_code(int code) {
   for (size_t i = 0; i < kPrecedence.size(); ++i) {
     if (kPrecedence[i] == code) return static_cast<int>(i);
   }
-  return 0;  // an unknown code counts as the gravest: never hide it behind a known one
+  return 0;  // an unknown code counts as the gravest, so that no known one hides it
 }
 
-// Among verdicts with one exit code the first in the table stands for all, but for the three that
-// exit 0: a live pass is the weaker claim than a pass, and a skipped engine does not speak for
-// those that ran.
+// Among verdicts with equal exit codes the first in the table is the worst. The three that exit 0
+// have an order of their own: a live pass claims less than a pass, and a skipped engine does not
+// decide for engines that ran.
 int rank_inside_code(Verdict v) {
   switch (v) {
     case Verdict::kPassLive:

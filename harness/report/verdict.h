@@ -42,7 +42,8 @@ struct VerdictInfo {
 const std::vector<VerdictInfo>& verdict_table();
 std::string_view verdict_name(Verdict v);
 int exit_code(Verdict v);
-// The worst of several, in the order 130 > 2 > 7 > 8 > 3 > 6 > 1 > 4 > 5 > 0; kPass for none.
+// The worst of several verdicts, in the order of exit codes 130 > 2 > 7 > 8 > 3 > 6 > 1 > 4 > 5 >
+// 0; kPass for none.
 Verdict worst(const std::vector<Verdict>& verdicts);
 // True for the two verdicts whose times may be shown.
 bool times_allowed(Verdict v);

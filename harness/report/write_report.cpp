@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
               fmt::format("report: cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-// Whole or not at all: written beside its place, flushed to the disk, then renamed over it.
+// Writes a file whole or not at all: under a temporary name, flushed to the disk, then renamed.
 void write_file(const fs::path& path, const void* data, size_t bytes) {
   const fs::path temporary = path.string() + ".partial";
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -51,7 +51,8 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-// Letters, digits, dot, dash and underscore; the rest becomes a dash.
+// `text` as a file name: letters, digits, dot, equals sign and underscore; other characters become
+// dashes.
 std::string file_name(const std::string& text) {
   std::string name;
   for (const char c : text) {
@@ -64,7 +65,7 @@ std::string file_name(const std::string& text) {
     }
   }
   while (!name.empty() && name.front() == '.') name.erase(0, 1);  // an engine may be a path
-  // A long one (a snapshot's path) is cut, and stays apart from others that begin alike.
+  // A long name (the path of a snapshot) is cut; a hash keeps names apart that begin alike.
   constexpr size_t kLongest = 80, kKept = 60;
   if (name.size() > kLongest) {
     name = name.substr(0, kKept) + "-" + sha256_hex(text.data(), text.size()).substr(0, 12);
@@ -111,9 +112,9 @@ json name_event(const char* what, int process, int thread, const std::string& na
       {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// Trace Event Format, read by Perfetto: a process for each case, a thread for each engine, a slice
-// for each sample and, where the engine timed them, for each token. Samples without a recorded
-// start follow one another without gaps.
+// Trace Event Format, which Perfetto reads: a process for each case, a thread for each engine, a
+// slice for each sample and, where the engine timed them, for each token. Samples without a
+// recorded start are laid end to end.
 std::string trace_text(const Report& report) {
   json events = json::array();
   bool laid_out = false;
@@ -172,7 +173,7 @@ void write_report(const Report& report, const fs::path& folder) {
   write_text(folder / "env.json", dump_readable(environment) + "\n");
   write_text(folder / "report.md", render_markdown(report));
   write_text(folder / "junit.xml", render_junit(report));
-  // Last: a folder that holds report.json holds everything that it speaks of.
+  // Written last: a folder that holds report.json is complete.
   write_text(folder / "report.json", render(report, "json"));
 }
 

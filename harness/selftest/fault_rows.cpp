@@ -1,4 +1,4 @@
-// The table itself: rows in the order of the list, lanes in the order of the rows.
+// The fault table: rows in the order of their numbers, lanes in the order of the rows.
 #include "harness/selftest/fault_table.h"
 
 namespace mkbench {

@@ -1,5 +1,5 @@
-// The faults that the gate must see, where each is planted, and exactly which checks must fail.
-// One list: `mkbench selftest --faults` and its tests run it.
+// The faults that the gate must find, where each is planted, and exactly which checks must fail.
+// `mkbench selftest --faults` and the tests run this list.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@ namespace mkbench {
 
 // Where a fault is planted and judged.
 enum class Lane {
-  kGate,         // recorded logits with an edit; the gate's own logic
+  kGate,         // recorded logits with an edit, judged by the gate: tests the gate's own logic
   kLoader,       // edited weights against the reference's hash
   kTwin,         // the host twin, by the gate, on a trained checkpoint
   kTwinProbes,   // the host twin, by the operator probes of probes.h
   kPlain,        // plain, with an instance that has fault hooks
-  kPlainProbes,  // the same by the probes
-  kRing,         // ring, four layers of its shape; faults that need no hook
+  kPlainProbes,  // plain with fault hooks, by the operator probes
+  kRing,         // ring on four layers of its shape, with faults that need no hook
 };
 
 struct LaneInfo {
@@ -36,8 +36,8 @@ struct FaultRow {
   std::string_view id;
   std::string_view what;
   bool control;
-  // What covers the row besides its lanes, or why it has none: "FILE: TEXT" (a test; FILE holds
-  // TEXT) or "rule: WHY".
+  // What covers the row besides its lanes, or why it has no lane: "FILE: TEXT" (a test, in a FILE
+  // that holds TEXT) or "rule: WHY".
   std::string_view elsewhere;
 };
 
@@ -49,25 +49,25 @@ struct FaultLane {
   std::string_view plant;  // a name of planted_faults(), or of gate_faults() in kGate
   std::string_view model;  // "tiny", "tiny-untied", "four layers"
   std::string_view fails;  // exactly these, by commas: names of check_table() or probe_table()
-  // R_rms as measured on the host twin (recorded logits in kGate) by `mkbench selftest --faults`,
-  // x86-64 with AVX2, 2026-11; 0: none, or not measured.
+  // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
+  // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.
   double r_rms;
 };
 
 const std::vector<FaultLane>& fault_lanes();
 
-// A measured R_rms may differ from the committed one by this factor: a gate that went blind, or a
-// fault that is no longer planted, shows.
+// A measured R_rms may differ from the committed one by this factor. A larger difference means that
+// the gate no longer sees the fault, or that the fault is no longer planted.
 inline constexpr double kValueBand = 1.5;
 
-// What a lane showed.
+// Result of a lane.
 struct LaneOutcome {
   std::vector<std::string> failing;  // in the order of their table
   std::optional<double> r_rms;
-  std::string note;  // what stopped it, or the first reason
+  std::string note;  // the error that stopped the lane, or the first reason of a failure
 };
 
-// Why the outcome is not what the lane is to show; empty where it is.
+// How the outcome differs from what the table says of the lane; empty where it does not.
 std::string surprise(const FaultLane& lane, const LaneOutcome& outcome);
 
 }  // namespace mkbench

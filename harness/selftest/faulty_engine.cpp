@@ -14,7 +14,7 @@ class FaultyEngine final : public Engine {
 
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
     ++decodes_;
-    // Ids and logits of a kernel that never writes are what stood there before.
+    // A kernel that never writes: ids read -1, logits stay as the caller filled them.
     const bool stale = fault_ == PlantedFault::kStaleOutput && decodes_ > 1;
     std::vector<int32_t> ids = engine_->decode(n, forced, stale ? nullptr : logits_out);
     if (stale) ids.assign(ids.size(), -1);
@@ -24,7 +24,7 @@ class FaultyEngine final : public Engine {
     }
     return ids;
   }
-  // Somebody else answers: the kernel's own counter stands still.
+  // Where something else answers, the kernel's own counter stands still.
   int64_t launch_count() const override {
     return fault_ == PlantedFault::kBypassed ? 0 : engine_->launch_count();
   }

@@ -1,4 +1,4 @@
-// Faults around an engine: what an integration may get wrong though its kernel is right.
+// Faults around an engine: mistakes of an integration whose kernel is right.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// `engine` with a fault of FaultSite::kAround; for any other fault, `engine` itself.
+// Wraps `engine` with a fault of FaultSite::kAround; returns `engine` itself for any other fault.
 std::unique_ptr<Engine> with_fault_around(std::unique_ptr<Engine> engine, PlantedFault fault);
 
 }  // namespace mkbench

@@ -26,10 +26,10 @@ Reports sound(const Shared& recording, const GreedyReference& reference, const J
   return judge_one(recording, reference, {}, judge);
 }
 
-// Another id at one step alone, at every step of a strict prompt in turn; the logits stay right.
+// Another id at a single step, for every step of a strict prompt in turn; the logits stay right.
 Reports random_token(const Shared& recording, const GreedyReference& reference,
                      const Judge& judge) {
-  constexpr size_t kPrompt = 1;
+  constexpr size_t kPrompt = 1;  // strict in the reference of `tiny`
   Reports reports;
   for (size_t step = 0; step < reference.prompts[kPrompt].steps.size(); ++step) {
     const auto edit = [&](const ReplayedStep& at) {
@@ -43,7 +43,7 @@ Reports random_token(const Shared& recording, const GreedyReference& reference,
   return reports;
 }
 
-// The step that is least decided in the whole reference.
+// The step with the smallest margin in the whole reference.
 struct Place {
   size_t prompt = 0, step = 0;
   bool is(const ReplayedStep& at) const { return at.prompt == prompt && at.step == step; }
@@ -77,7 +77,7 @@ Reports highest_among_equals(const Shared& recording, const GreedyReference& ref
   return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// The runner-up of the least decided step, whose logit is not the largest.
+// Emits the runner-up of the least decided step, whose logit is not the largest.
 Reports second_best(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
   const Place place = least_decided(reference);
   const int32_t second = reference.prompts[place.prompt].steps[place.step].top_ids[1];
@@ -94,7 +94,7 @@ Reports nan_logit(const Shared& recording, const GreedyReference& reference, con
   return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// An argmax that compares with NaN and so answers 0.
+// An argmax that compares with NaN only, and so returns 0.
 Reports nan_gives_zero(const Shared& recording, const GreedyReference& reference,
                        const Judge& judge) {
   const auto edit = [](const ReplayedStep& at) {
@@ -129,7 +129,7 @@ Reports bits_differ(const Shared& recording, const GreedyReference& reference, c
   return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// Other ids when nobody asks for logits.
+// Another id when no logits are asked for.
 Reports other_without_logits(const Shared& recording, const GreedyReference& reference,
                              const Judge& judge) {
   const Place place = least_decided(reference);
@@ -140,8 +140,8 @@ Reports other_without_logits(const Shared& recording, const GreedyReference& ref
   return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// `reference` as if B' had been as wrong at every step: then each ratio can be above its limit
-// alone. Large against what |e| of one logit is, small against what moves a token.
+// `reference` with equal errors of the baseline at every step, so that each ratio can be above its
+// limit alone. The errors are large against the error of one logit and small against a margin.
 GreedyReference even(GreedyReference reference, double kl) {
   for (ReferencePrompt& prompt : reference.prompts) {
     for (ReferenceStep& step : prompt.steps) {
@@ -160,9 +160,9 @@ float signed_noise(const ReplayedStep& at, size_t id, double amplitude) {
 
 using Disturbance = std::function<void(const ReplayedStep&, double amplitude)>;
 
-// What moves one ratio and leaves the others: an error of one size on ids below T's top 32 (at
-// every step, or at one), on one of the top 32, or on the top of the least decided step, whose
-// token stays.
+// The disturbance that moves the ratio of `check` and no other: r_rms and r_step, an error on every
+// id outside the truth's top 32 (at every step, or at one); r_inf, an error on one id of the top
+// 32; r_kl, a larger top logit at the least decided step, whose token stays.
 Disturbance disturbance_of(Check check, const GreedyReference& reference) {
   const auto is_top = [&reference](const ReplayedStep& at, size_t id) {
     const auto& top = reference.prompts[at.prompt].steps[at.step].top_ids;
@@ -206,10 +206,13 @@ double limit_of(const ParityReport& report, Check check) {
   return *result->limit;
 }
 
-// A ratio just above its limit (kSide = 1), or just below it: the amplitude is found by halving.
+// A ratio kDistance above its limit (kSide = 1) or below it (kSide = -1), to within kClose; the
+// amplitude of the disturbance is found by bisection.
 template <Check kCheck, int kSide>
 Reports at_limit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
   constexpr double kDistance = 0.03, kClose = 0.01;
+  // The baseline's divergence: small, so that r_kl reaches its limit, or large, so that it does
+  // not.
   const GreedyReference evened = even(reference, kCheck == Check::kKl ? 1e-5 : 1e-2);
   const Disturbance disturb = disturbance_of(kCheck, evened);
   const auto at = [&](double amplitude) {

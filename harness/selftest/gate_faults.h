@@ -1,4 +1,4 @@
-// Faults of the gate's own logic: recorded logits with an edit, and which checks then fail.
+// Faults for the gate's own logic: recorded logits, replayed with an edit.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,7 @@ using Judge = std::function<ParityReport(Engine&, const GreedyReference&)>;
 
 struct GateFault {
   std::string_view name;
-  // Replays `recording` with the fault, as often as the fault has places, and returns one report a
-  // place.
+  // Replays `recording` with the fault at each of its places in turn; returns one report a place.
   std::vector<ParityReport> (*run)(const std::shared_ptr<const Recording>& recording,
                                    const GreedyReference& reference, const Judge& judge);
 };

@@ -31,7 +31,7 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-// Most ids of the prompts that are repeated in a lane: a lane has a second.
+// Most ids of the prompts that are repeated in a lane, so that a lane takes about a second.
 constexpr size_t kLongestRepeated = 24;
 // Cache lengths that a lane's sweep takes step by step, and the longest that it jumps to.
 struct Swept {
@@ -56,7 +56,7 @@ std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
   return prompts_to_repeat(prompts);
 }
 
-// From the first id of the first prompt on.
+// The sweep starts from the first id of the first prompt.
 SweepTruth sweep_of(const ModelWeights& weights, Engine& truth, Engine& head_fp32,
                     const GreedyReference& reference, Swept swept) {
   return live_sweep(truth, head_fp32, weights.config.shape.vocab,
@@ -101,8 +101,9 @@ LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   return c;
 }
 
-// The first four layers of the analytic checkpoint and a part of its vocabulary, judged live: T is
-// the oracle, B' the host twin that rounds where HF does, B the same with rounded logits.
+// The first four layers of the analytic checkpoint and a part of its vocabulary, judged live. The
+// truth is the oracle, the fp32-head baseline is the host twin that rounds where HF does, and the
+// baseline is that twin with logits rounded to bf16.
 LaneRunner::Case LaneRunner::four_layers_case() {
   constexpr int kLayers = 4, kVocab = 4096, kSteps = 12;
   Case c;
@@ -138,7 +139,7 @@ std::unique_ptr<Engine> LaneRunner::engine(const FaultLane& lane, const ModelWei
     }
     engine = cuda_(lane.lane == Lane::kRing ? "ring" : "plain", planted, max_context, fault);
   } else {
-    // One thread: lanes run side by side.
+    // One thread, because lanes run side by side.
     engine = make_host_twin(planted, {.max_context = max_context, .threads = 1, .fault = fault});
   }
   return with_fault_around(std::move(engine), fault);
@@ -161,7 +162,7 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     return report;
   };
   const auto reports = found->run(c.recording, c.reference, judge);
-  // Wherever the fault stands, the same checks must fail.
+  // Equal checks must fail wherever the fault is placed.
   LaneOutcome first = outcome_of(reports.at(0));
   for (const ParityReport& report : reports) {
     LaneOutcome other = outcome_of(report);
@@ -200,8 +201,9 @@ LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
   return outcome;
 }
 
-// As the gate judges a candidate. For a ratchet it has R_rms of the engine without a fault, in the
-// place of a committed value; a control is another kernel than that, and has none.
+// Judges the engine as the gate judges a candidate. The ratchet is R_rms of the engine without the
+// fault, in place of a committed value. A control is a right kernel of another kind, so it has no
+// ratchet.
 LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
   const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);
@@ -242,7 +244,7 @@ LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {
 }
 
 LaneOutcome LaneRunner::run(const FaultLane& lane) {
-  // Or two such lanes would disturb each other, not only their own engines.
+  // The fault shares memory between engines of all lanes; only one such lane may run at a time.
   std::unique_lock<std::mutex> alone(shared_state_mutex_, std::defer_lock);
   if (lane.lane != Lane::kGate && fault_of(lane) == PlantedFault::kSharedCache) alone.lock();
   try {

@@ -17,8 +17,8 @@
 
 namespace mkbench {
 
-// Makes a CUDA engine ("plain" or "ring") with a fault of its kernel or of its host side; `weights`
-// hold theirs already.
+// Makes a CUDA engine ("plain" or "ring") with a fault of its kernel or of its host side. Faults of
+// the weights are in `weights` already.
 using CudaEngineMaker = std::function<std::unique_ptr<Engine>(
     const std::string& name, const ModelWeights& weights, int max_context, PlantedFault fault)>;
 
@@ -27,12 +27,12 @@ class LaneRunner {
   // Without a maker, lanes of CUDA engines throw Error(kUnsupportedDevice).
   explicit LaneRunner(CudaEngineMaker cuda = {}) : cuda_(std::move(cuda)) {}
 
-  // Thread-safe for lanes that need no GPU. What an engine throws is the outcome's note, and its
-  // failing set then says "error"; defects of references and models throw Error.
+  // Thread-safe for lanes that need no GPU. An error of the engine becomes the outcome's note, and
+  // the failing set is then "error". Defects of references and models throw Error.
   LaneOutcome run(const FaultLane& lane);
 
  private:
-  // A model with what judges it, made once.
+  // A model and everything that judges it; made once.
   struct Case {
     ModelWeights weights;
     GreedyReference reference;

@@ -15,6 +15,9 @@ namespace {
 
 constexpr int32_t kFirstId = 97;  // 'a' in the tiny checkpoints
 constexpr int kContext = 128;
+// Largest relative error of logits: where K and V are rounded to bf16 (up to 0.4 % a rounding), and
+// where engine and truth differ by the order of fp32 sums alone.
+constexpr double kBf16Error = 0.02, kFp32Error = 1e-5;
 
 // A failed expectation of a probe.
 struct Unmet {
@@ -28,7 +31,7 @@ std::vector<float> logits_of_step(Engine& e, int32_t id, int vocab) {
   return logits;
 }
 
-// Root mean square of the difference over that of `b`; infinite where a value is not finite.
+// Root mean square of a - b over that of `b`; infinite where a value is not finite.
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -45,7 +48,7 @@ double require_at_most(double value, double limit, const std::string& what) {
   throw Unmet{value, fmt::format("{}: {:.3g}, wanted at most {:.3g}", what, value, limit)};
 }
 
-// The first layer alone.
+// `w` cut to its first layer.
 ModelWeights one_layer(ModelWeights w) {
   w.config.shape.layers = 1;
   w.layers.resize(1);
@@ -69,7 +72,7 @@ int32_t token_of(const EngineMaker& make, const ModelWeights& w) {
   return make(w, 4)->step(kFirstId);
 }
 
-// Every row of the vocabulary can win.
+// Doubles the best row into each row of the head in turn, and that row must win.
 double probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
@@ -83,7 +86,7 @@ double probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
   return require_at_most(missed, 0, fmt::format("rows that cannot win, first {}", first));
 }
 
-// Among equal rows the lowest wins, wherever they lie.
+// Copies the best row into other rows of the head in turn, and the lower of the two must win.
 double probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
@@ -99,24 +102,25 @@ double probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
       fmt::format("rows equal to row {} of which the higher wins, first {}", best, first));
 }
 
-// Hidden states so small that eps decides: the mean square of the embedding is that of eps.
+// Hidden states so small that eps decides: the mean square of the embedding is eps.
 double probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
+  constexpr double kEps = 1e-6;  // rms_norm_eps of the model
   WeightEdit edit(one_layer(tiny));
   edit.untie();
   Matrix& embedding = edit.weights().embed_tokens;
   double squares = 0;
   for (const Bf16 x : embedding.row(kFirstId)) squares += double{to_float(x)} * to_float(x);
   const double rms = std::sqrt(squares / embedding.cols);
-  const auto factor = static_cast<float>(std::sqrt(1e-6) / rms);
+  const auto factor = static_cast<float>(std::sqrt(kEps) / rms);
   edit.each_value(embedding, [factor](float x) { return x * factor; });
   const std::vector<float> truth = Oracle(edit.weights(), 1).step(kFirstId);
   const auto e = make(edit.weights(), 4);
   return require_at_most(relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth),
-                         0.02, "relative error of logits");
+                         kBf16Error, "relative error of logits");
 }
 
-// Scores beyond what exp() can hold: softmax has to take their maximum off. Also with scores that
-// are all far below zero.
+// Scores beyond what exp() can hold, and scores far below zero: softmax has to subtract their
+// maximum.
 double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
   double worst = 0;
   for (const float factor : {64.0f, -64.0f}) {
@@ -124,7 +128,7 @@ double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
     edit.each_value(edit.weights().layers[0].q_norm, [factor](float x) { return x * factor; });
     Oracle oracle(edit.weights(), 1);
     const auto e = make(edit.weights(), 4);
-    // At the first position the weight is 1 whatever the score.
+    // At the first position the softmax weight is 1, whatever the score is.
     const std::vector<float> truth = oracle.step(kFirstId);
     worst =
         std::max(worst, relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth));
@@ -133,10 +137,10 @@ double probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
       worst = std::numeric_limits<double>::infinity();
     }
   }
-  return require_at_most(worst, 0.02, "relative error of logits");
+  return require_at_most(worst, kBf16Error, "relative error of logits");
 }
 
-// Attention over equal values gives that value at every context: weights must sum to one.
+// Attention over equal values must give that value at every context: the weights sum to one.
 double probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
@@ -146,10 +150,10 @@ double probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
   for (int t = 1; t < kContext; ++t) {
     worst = std::max(worst, relative_error(logits_of_step(*e, kFirstId, vocab), alone));
   }
-  return require_at_most(worst, 1e-5, "logits of one id, repeated: largest relative change");
+  return require_at_most(worst, kFp32Error, "logits of one id, repeated: largest relative change");
 }
 
-// Without attention nothing is ever rounded to bf16: an engine and the truth differ by the order of
+// Without attention nothing is rounded to bf16, so an engine and the truth differ by the order of
 // their fp32 sums alone.
 double probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
   WeightEdit edit(tiny);
@@ -163,10 +167,10 @@ double probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
     const std::vector<float> truth = oracle.step(id);
     worst = std::max(worst, relative_error(logits_of_step(*e, id, edit.shape().vocab), truth));
   }
-  return require_at_most(worst, 1e-5, "relative error of logits");
+  return require_at_most(worst, kFp32Error, "relative error of logits");
 }
 
-// Two decoders at once do not reach each other.
+// Two decoders that take turns must not influence each other.
 double probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
@@ -184,7 +188,7 @@ double probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
   return require_at_most(different, 0, "steps whose bits depend on another decoder");
 }
 
-// Ids outside of the vocabulary and steps beyond the context are refused.
+// Ids outside of the vocabulary and steps beyond the context must be refused.
 double probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   constexpr int kRoom = 2;
@@ -219,7 +223,7 @@ using ProbeFunction = double (*)(const EngineMaker&, const ModelWeights&);
 
 struct ProbeEntry {
   Probe probe;
-  ProbeFunction run;  // returns what it measured, or throws Unmet
+  ProbeFunction run;  // returns the measured value, or throws Unmet
 };
 
 const std::vector<ProbeEntry>& entries() {

@@ -1,4 +1,4 @@
-// Operator tests through the contract of an engine: inputs on which a fault shows that greedy text
+// Operator tests through the contract of an engine, on inputs that show faults which greedy text
 // would hide.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// Makes the engine under test with these weights; the fault, if any, is the maker's.
+// Makes the engine under test with these weights. A fault, if any, is planted by the maker.
 using EngineMaker =
     std::function<std::unique_ptr<Engine>(const ModelWeights& weights, int max_context)>;
 
@@ -32,8 +32,8 @@ struct Probe {
 // In the order in which run_probes() runs them.
 const std::vector<Probe>& probe_table();
 
-// All probes on variants of `weights`, a small trained model. What an engine throws fails the probe
-// that it is thrown in.
+// Runs all probes on variants of `weights`, a small trained model. A probe fails where the engine
+// throws in it.
 std::vector<ProbeResult> run_probes(const EngineMaker& make, const ModelWeights& weights);
 
 }  // namespace mkbench

@@ -90,7 +90,7 @@ class Replay final : public Engine {
   int64_t launches_ = 0;
 };
 
-// The oracle behind the contract.
+// The oracle as an engine.
 class OracleEngine final : public Engine {
  public:
   explicit OracleEngine(const ModelWeights& weights)
@@ -130,7 +130,8 @@ class OracleEngine final : public Engine {
         std::copy(logits.begin(), logits.end(), logits_out + int64_t{t} * vocab_);
       }
       ids.push_back(pending_ = argmax_lowest(logits));
-      if (pending_ < 0) pending_ = 0;  // NaN: go on, the judge must see it
+      if (pending_ < 0)
+        pending_ = 0;  // all NaN: decoding goes on, so that the judge sees the logits
     }
     return ids;
   }
