@@ -141,15 +141,17 @@ find_gpus() {
   fi
 }
 
-# architectures: what to build for. The GPUs of this machine; without one, every supported card, because
-# the build may be carried to one.
+# architectures: what to build for. The GPUs of this machine; without one, 90a-real alone, which holds every
+# kernel (ring needs sm_90): six architectures take minutes more.
 choose_architectures() {
   architectures="${MKBENCH_CUDA_ARCHITECTURES:-}"
-  [ -z "$architectures" ] || return 0
   local all capability
   all="$(sed -n 's/^set(MKBENCH_CUDA_ARCHITECTURES "\([^"]*\)".*/\1/p' "$root/CMakeLists.txt")"
+  if [ "$architectures" = all ]; then architectures="$all"; fi
+  [ -z "$architectures" ] || return 0
   if [ "$use_gpu" = 0 ]; then
-    architectures="$all"
+    architectures=90a-real
+    say "no GPU is used: the build is for $architectures alone (MKBENCH_CUDA_ARCHITECTURES=all for every card)"
     return 0
   fi
   while IFS=', ' read -r _ capability _; do

@@ -5,6 +5,7 @@ set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 . "$root/scripts/machine.sh"
+. "$root/scripts/progress.sh"
 
 usage() {
   cat << 'END'
@@ -13,7 +14,8 @@ usage: scripts/setup.sh [--plan] [TARGET ...]
   --plan   prints what would be used and stops before anything is changed
 environment:
   MKBENCH_PRESET              CMake preset: release (default), ci, sanitize; builds in build/<preset>
-  MKBENCH_CUDA_ARCHITECTURES  e.g. 90a-real (default: this machine's GPUs; all supported without one)
+  MKBENCH_CUDA_ARCHITECTURES  e.g. 90a-real (default: this machine's GPUs; 90a-real without one)
+                              "all": every supported card
   MKBENCH_VENV                the virtual environment (default: ~/.cache/mkbench/venv-<hash of the pins>)
   MKBENCH_USE_PYPI_CUDA=1     take the CUDA compiler from PyPI even where the machine has a toolkit
   MKBENCH_DEVICE=cpu          leave this machine's GPUs aside
@@ -74,7 +76,8 @@ check_disk() {  # FOLDER
 pip_install() {  # REQUIREMENTS FILE
   # pip unpacks where TMPDIR points; /tmp may be a small memory disk.
   mkdir -p "$venv/tmp"
-  if ! TMPDIR="$venv/tmp" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+  if ! TMPDIR="$venv/tmp" with_progress "fetching and unpacking $(basename "$1")" /dev/null \
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
       --constraint "$requirements/constraints.txt" --requirement "$1" >&2 < /dev/null; then
     die "pip could not install $(basename "$1") (its message is above)" \
         "without a network nothing can be fetched: run this once with one, or put a python3 that has" \
@@ -224,8 +227,10 @@ fi
 printf '%s=%q\n' python "$python" cmake "$cmake" ninja "$ninja" toolkit "$toolkit" > "$build/setup.env"
 
 log="$build/build.log"
-say "building in build/$preset (${targets[*]:-everything}, $(jobs) jobs)"
-if ! "$ninja" -C "$build" -j "$(jobs)" "${targets[@]}" > "$log" 2>&1; then
+say "building ${targets[*]:-everything} in build/$preset for $architectures ($(jobs) jobs)"
+build_targets() { "$ninja" -C "$build" -j "$(jobs)" "${targets[@]}" > "$log" 2>&1; }
+: > "$log"
+if ! with_progress "building ${targets[*]:-everything}" "$log" build_targets; then
   grep -v '^\[[0-9]*/[0-9]*\] ' "$log" | tail -n 60 >&2
   die "the build failed (build/$preset/build.log)"
 fi

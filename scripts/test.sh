@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what is missing, builds everything and runs the tests: scripts/test.sh [ctest arguments]
-# Tests with the label gpu are skipped, and say so, where there is none.
+# Tests with the label gpu are skipped, and say so, where there is none; those with the label slow run when they
+# are asked for: scripts/test.sh -L slow
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
@@ -10,4 +11,5 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 export MKBENCH_PYTHON="$python"
 # Set-up's own variables are no flags of mkbench, which the tests run.
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
-exec "$(dirname "$cmake")/ctest" --test-dir "$build" --output-on-failure --no-tests=error "$@"
+case " $* " in *slow*) ;; *) set -- -LE slow "$@" ;; esac
+exec "$(dirname "$cmake")/ctest" --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "$@"

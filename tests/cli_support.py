@@ -13,6 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "references" / "data"
 BINARY = os.environ["BINARY_UNDER_TEST"]
+USAGE_BINARY = os.environ.get("USAGE_UNDER_TEST")  # the parent alone
 
 
 def environment(**extra):
@@ -28,10 +29,10 @@ class CliTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.out = self.folder / "report"
 
-    def mkbench(self, *args, timeout=100, env=None):
+    def mkbench(self, *args, timeout=100, env=None, binary=BINARY):
         """stdout, stderr and exit code of one run, in an empty folder."""
         return subprocess.run(
-            [BINARY, *args], cwd=self.folder, env=environment(**(env or {})), timeout=timeout,
+            [binary, *args], cwd=self.folder, env=environment(**(env or {})), timeout=timeout,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
     def bench(self, *args, **kwargs):

@@ -9,6 +9,5 @@ mkbench_test(test_report LABEL host LIBS mkbench_report SOURCES test_report.cpp 
 # Writes the example report that Python tests read.
 add_executable(report_example report_example.cpp)
 target_link_libraries(report_example PRIVATE mkbench_report)
-mkbench_python_test(test_report_files TIMEOUT 240)
-set_property(TEST test_report_files APPEND PROPERTY ENVIRONMENT
+mkbench_python_test(test_report_files TIMEOUT 240 ENVIRONMENT
   "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")

@@ -109,11 +109,15 @@ class Gpus(FakeMachine):
         self.assertEqual(architectures, "103-real")
         self.assertIn("10.3 is not among those", said)
 
-    def test_no_working_driver_builds_for_all(self):
+    def test_no_working_driver_builds_for_one_and_says_so(self):
         self.program("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
         status, architectures, said = self.call(self.ASK)
-        self.assertEqual((status, architectures), (0, ALL))
+        self.assertEqual((status, architectures), (0, "90a-real"))
         self.assertIn("NVIDIA-SMI has failed", said)
+        self.assertIn("the build is for 90a-real alone (MKBENCH_CUDA_ARCHITECTURES=all", said)
+
+    def test_all_on_request(self):
+        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="all")[1], ALL)
 
     def test_architectures_by_request(self):
         self.gpus("580.1, 9.0, NVIDIA H100")
@@ -170,6 +174,25 @@ class Programs(FakeMachine):
             self.assertEqual(self.call(f"at_least {have} {want}")[0], result, (have, want))
 
 
+class Progress(FakeMachine):
+    """A fake ninja: what a log is told each minute, here each second."""
+    SCRIPT = """. "$root/scripts/progress.sh"; progress_every_s=1; log="$HOME/build.log"
+                fake() { echo '[1/12] Building CXX object a/b.cpp.o' > "$log"; sleep 1.5
+                         echo '[7/12] Building CUDA object a/kernel.cu.o' >> "$log"; sleep 2.5; return 3; }
+                : > "$log"; with_progress "building mkbench" "$log" fake || echo "exit $?" """
+
+    def test_lines_say_what_how_much_and_how_long(self):
+        status, said_last, said = self.call(self.SCRIPT)
+        self.assertEqual((status, said_last), (0, "exit 3"))
+        self.assertRegex(said, r"setup: building mkbench, 1 of 12 objects \(last: b\.cpp\.o\), 0:0\d min")
+        self.assertRegex(said, r"setup: building mkbench, 7 of 12 objects \(last: kernel\.cu\.o\), 0:0\d min")
+        self.assertNotIn("\r", said)
+
+    def test_bar(self):
+        script = """. "$root/scripts/progress.sh"; echo '[6/12] x' > "$HOME/log"; progress_bar "$HOME/log" """
+        self.assertEqual(self.call(script)[1], "[" + "#" * 12 + " " * 12 + "]")
+
+
 class Setup(FakeMachine):
     def test_plan_changes_nothing(self):
         done = subprocess.run(
@@ -185,6 +208,20 @@ class Setup(FakeMachine):
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)
         self.assertIn("usage: scripts/setup.sh", done.stderr)
+
+
+class LongLanes(unittest.TestCase):
+    def long(self, *args):
+        return subprocess.run(["bash", str(ROOT / ".ci" / "long"), *args], capture_output=True, text=True, timeout=60)
+
+    def test_lanes_are_listed_with_their_limits(self):
+        listed = self.long("--list")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        for lane in ("files", "sanitizers", "slow", "mutants"):
+            self.assertRegex(listed.stdout, rf"(?m)^  {lane} +\d+ s at most: ")
+
+    def test_a_lane_that_is_not_there_runs_nothing(self):
+        self.assertEqual(self.long("files", "no-such-lane").returncode, 2)
 
 
 if __name__ == "__main__":

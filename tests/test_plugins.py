@@ -33,7 +33,7 @@ BESIDE_OTHERS = {
 }
 
 
-class Plugin(CliTest):
+class PluginTest(CliTest):
     PROMPTS = ("corpus-17", "other-2")
     references = None
 
@@ -59,7 +59,7 @@ class Plugin(CliTest):
         return engine
 
 
-class Whole(Plugin):
+class Whole(PluginTest):
     def test_an_engine_with_logits_and_forced_ids(self):
         result, _, engine = self.judge("naive_cpu")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -84,7 +84,7 @@ class Whole(Plugin):
         self.assertEqual(engine["samples"][0]["tokens"], 40)
 
 
-class AtLength(Plugin):
+class AtLength(PluginTest):
     """`mkbench parity`, on the weights of tiny with a context short enough for every cache length."""
 
     CONTEXT = 160
@@ -126,7 +126,7 @@ class AtLength(Plugin):
         self.assertEqual(checks["naive_cpu"]["r_rms"]["status"], "passed")
 
 
-class Broken(Plugin):
+class Broken(PluginTest):
     def test_each_gets_its_verdict(self):
         for fault, (verdict, code, reason) in BROKEN.items():
             with self.subTest(fault=fault):
@@ -158,7 +158,7 @@ class Broken(Plugin):
         self.assertEqual(len(whole["samples"]), 2)
 
 
-class Refused(Plugin):
+class Refused(PluginTest):
     def test_no_file(self):
         (self.folder / "folder.so").mkdir()
         for name, words in (("none.so", "file: found none"), ("folder.so", "wanted a regular file")):

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <system_error>
 
 namespace mkbench {
@@ -40,9 +39,10 @@ std::string ask_version(const std::filesystem::path& nvcc) {
     output += chunk.data();
   }
   pclose(pipe);
-  std::smatch match;
-  static const std::regex pattern("release ([0-9]+\\.[0-9]+)");
-  return std::regex_search(output, match, pattern) ? match[1].str() : "";
+  const size_t found = output.find("release ");
+  if (found == std::string::npos) return "";
+  const size_t begin = found + std::string_view("release ").size();
+  return output.substr(begin, output.find_first_not_of("0123456789.", begin) - begin);
 }
 
 // MemAvailable of /proc/meminfo in bytes, 0 when it cannot be read.

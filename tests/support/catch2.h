@@ -30,10 +30,7 @@ inline auto ContainsText(const std::string& part) {
 namespace mkbench::testing {
 
 // Set by skip_test(); the common main turns it into exit code 77 when nothing failed.
-inline bool& skipped() {
-  static bool value = false;
-  return value;
-}
+bool& skipped();
 
 }  // namespace mkbench::testing
 

@@ -1,0 +1,67 @@
+# What .ci/run and .ci/long share. Sourced from the repository's root.
+
+results=()
+failed=0
+step() {  # NAME COMMAND ...
+  local name="$1" start=$SECONDS status=0
+  shift
+  printf '\n== %s\n' "$name"
+  "$@" < /dev/null || status=$?
+  local line
+  if [ "$status" = 0 ]; then line="passed"; else line="FAILED ($status)" failed=1; fi
+  results+=("$(printf '%-34s %-12s %5d s' "$name" "$line" $((SECONDS - start)))")
+  return "$status"
+}
+
+sources() { git -c safe.directory='*' ls-files -- "$@"; }
+
+# tool NAME: the pinned one of the virtual environment, or version 14 of the machine's own. Other versions
+# format and warn differently.
+tool() {
+  local found
+  for found in "$(dirname "$python")/$1" "$(command -v "$1-14" || true)" "$(command -v "$1" || true)"; do
+    if [ -x "$found" ] && "$found" --version | grep -q 'version 14\.'; then
+      echo "$found"
+      return 0
+    fi
+  done
+  echo "there is no $1 14 beside $python or on PATH" >&2
+  return 1
+}
+
+# lint BUILD: clang-tidy over the host code without torch's headers, as BUILD compiles it (a batch of files is read
+# as one); clang-tidy 14 reads neither CUDA 13, nor libtorch in reasonable time, nor GCC's precompiled headers.
+lint() {
+  # GCC's warning options are not clang's.
+  local build="$1" clang_tidy extra=(--extra-arg=-Wno-unknown-warning-option) status=0
+  # PyPI's clang-tidy comes without the compiler's own headers (stddef.h); GCC's do. Debian's is complete.
+  if ! clang_tidy="$(command -v clang-tidy-14)"; then
+    clang_tidy="$(tool clang-tidy)" || return 1
+    extra+=("--extra-arg=-isystem$(g++ -print-file-name=include)")
+  fi
+  mkdir -p "$build/lint"
+  "$python" .ci/lint_files.py "$build" > "$build/lint/files" || return 1
+  xargs -P "$(nproc)" -n 1 "$clang_tidy" --quiet "${extra[@]}" -p "$build/lint" \
+    < "$build/lint/files" 2> "$build/lint/log" || status=$?
+  if [ "$status" = 0 ]; then
+    echo "$(wc -l < "$build/lint/files") files and batches are clean"
+  else
+    grep -v 'warnings generated\|Suppressed\|header-filter' "$build/lint/log"
+  fi
+  return "$status"
+}
+
+# sanitizers 'TARGET ...' CTEST-ARGUMENT ...
+sanitizers() {
+  local target="$1"
+  shift
+  MKBENCH_PRESET=sanitize MKBENCH_CUDA_ARCHITECTURES=90a-real scripts/setup.sh $target || return 1
+  . build/sanitize/setup.env
+  "$(dirname "$cmake")/ctest" --test-dir build/sanitize -j "$(nproc)" --output-on-failure --no-tests=error "$@"
+}
+
+summary() {  # NAME BEGUN
+  printf '\n== %s: %d s\n' "$1" $((SECONDS - $2))
+  printf '%s\n' "${results[@]}"
+  if [ "$failed" = 0 ]; then echo "ALL STEPS PASSED"; else echo "SOME STEPS FAILED"; fi
+}
