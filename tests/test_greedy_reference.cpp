@@ -122,12 +122,15 @@ std::vector<Defect> file_defects() {
       {"token_only", [](json& d) { d["token_only"] = "no"; }},
       {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = "4de28f95"; }},
       {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = nullptr; }},
+      {"model.weights_sha256",
+       [](json& d) { d["model"]["weights_sha256"] = std::string(64, 'A'); }},
       {"model.config.vocab_size", [](json& d) { d["model"]["config"]["vocab_size"] = 0; }},
       {"capture.versions.torch", [](json& d) { d["capture"]["versions"].erase("torch"); }},
       {"capture.sketch.seed", [](json& d) { d["capture"]["sketch"]["seed"] = -1; }},
       {"capture.sketch.projections", [](json& d) { d["capture"]["sketch"]["projections"] = 65; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = -0.1; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = 0.51; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = step(d)["baseline"]["pairwise"] = 0.51; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = nullptr; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = d["summary"]["D"].get<double>() * 1.5; }},
       {"summary.steps", [](json& d) { d["summary"]["steps"] = 7; }},
@@ -274,7 +277,10 @@ TEST_CASE("the published continuations of the real model are ids only") {
   for (size_t i = 0; i < 5; ++i) CHECK(a.steps[i].token == b.steps[i].token);
   CHECK(a.steps[5].token == 15344);
   CHECK(b.steps[5].token == 9625);
-  check_reference_weights(r, ModelWeights{});  // matches all weights
+  ModelWeights any;  // it matches all weights
+  check_reference_weights(r, any);
+  any.sha256 = std::string(64, 'a');
+  check_reference_weights(r, any);
 }
 
 TEST_CASE("every defect is refused with path and field") {
@@ -330,6 +336,7 @@ TEST_CASE("a reference of other weights is refused with both hashes") {
   weights.name = "tiny";
   weights.sha256 = r.weights_sha256;
   check_reference_weights(r, weights);
+  CHECK_THROWS_AS(check_reference_weights(r, ModelWeights{}), Error);  // of nothing known
   weights.sha256[0] = weights.sha256[0] == '0' ? '1' : '0';
   try {
     check_reference_weights(r, weights);
