@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "references/engine.h"
 #include "references/base/error.h"
+#include "references/engine.h"
 
 namespace mkbench::testing {
 
@@ -22,7 +22,7 @@ struct Script {
   std::function<bool(int decode, int position)> wrong;  // the token of this step is another one
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1 and the counter stands still
   std::function<bool(int decode)> extra_launch, no_launch;  // of right ids all the same
-  std::function<void(int decode)> before;        // may throw, sleep, raise a signal
+  std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
   std::function<void(const char* call)> called;  // of what changes the sequence or runs it
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // of all rows, after so many prefills
