@@ -412,8 +412,11 @@ TEST_CASE("references are found by the model's name") {
 TEST_CASE("a sketch is the projection on its seeded signs") {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  for (const auto& [vocab, seed, projections] :
-       {std::tuple{259, 1ull, 32}, {1000, 1ull, 7}, {259, 99ull, 32}, {259, 1ull, 64}}) {
+  for (const auto& [vocab, seed, projections] : {std::tuple{259, 1ull, 32},
+                                                 {1000, 1ull, 7},
+                                                 {259, 99ull, 32},
+                                                 {259, 99ull, 64},
+                                                 {259, 1ull, 64}}) {
     std::vector<float> z(static_cast<size_t>(vocab));
     for (float& x : z) x = 3 + normal(random);
     double mean = 0;
