@@ -108,12 +108,15 @@ std::vector<Defect> file_defects() {
       {"token_only", [](json& d) { d["token_only"] = "no"; }},
       {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = "4de28f95"; }},
       {"model.weights_sha256", [](json& d) { d["model"]["weights_sha256"] = nullptr; }},
+      {"model.weights_sha256",
+       [](json& d) { d["model"]["weights_sha256"] = std::string(64, 'A'); }},
       {"model.config.vocab_size", [](json& d) { d["model"]["config"]["vocab_size"] = 0; }},
       {"capture.versions.torch", [](json& d) { d["capture"]["versions"].erase("torch"); }},
       {"capture.sketch.seed", [](json& d) { d["capture"]["sketch"]["seed"] = -1; }},
       {"capture.sketch.projections", [](json& d) { d["capture"]["sketch"]["projections"] = 65; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = -0.1; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = 0.51; }},
+      {"summary.D", [](json& d) { d["summary"]["D"] = step(d)["baseline"]["pairwise"] = 0.51; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = nullptr; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = d["summary"]["D"].get<double>() * 1.5; }},
       {"summary.steps", [](json& d) { d["summary"]["steps"] = 7; }},
@@ -372,8 +375,11 @@ TEST_CASE("references are found by the model's name") {
 TEST_CASE("a sketch is the projection on its seeded signs") {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  for (const auto& [vocab, seed, projections] :
-       {std::tuple{259, 1ull, 32}, {1000, 1ull, 7}, {259, 99ull, 32}, {259, 1ull, 64}}) {
+  for (const auto& [vocab, seed, projections] : {std::tuple{259, 1ull, 32},
+                                                 {1000, 1ull, 7},
+                                                 {259, 99ull, 32},
+                                                 {259, 99ull, 64},
+                                                 {259, 1ull, 64}}) {
     std::vector<float> z(static_cast<size_t>(vocab));
     for (float& x : z) x = 3 + normal(random);
     double mean = 0;

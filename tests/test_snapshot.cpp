@@ -96,9 +96,11 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(refusal("synthetic:") != "accepted");
 }
 
-TEST_CASE("without the variable the data is the source tree's") {
-  const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
-  CHECK(fs::exists(data_dir() / "tiny" / "config.json"));
+TEST_CASE("without the variable, or with an empty one, the data is the source tree's") {
+  for (const char* value : {static_cast<const char*>(nullptr), ""}) {
+    const ScopedVariable variable("MKBENCH_DATA_DIR", value);
+    CHECK(fs::exists(data_dir() / "tiny" / "config.json"));
+  }
 }
 
 TEST_CASE("folders and files") {
