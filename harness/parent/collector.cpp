@@ -35,77 +35,73 @@ EngineReport* CaseCollector::engine(const std::string& worker_name) {
   return at == report_.engines.end() ? nullptr : &*at;
 }
 
-void CaseCollector::take(const FromHost& message) {
-  std::visit([this](const auto& m) { take_one(m); }, message);
-}
+// One overload for each message of a case; the template takes all other messages.
+struct CaseCollector::Taker {
+  CaseCollector& c;
 
-void CaseCollector::take_one(const MemoryStated& m) {
-  report_.bytes_needed = m.bytes_needed;
-  report_.bytes_free = m.bytes_free;
-}
-
-void CaseCollector::take_one(const ModelLoaded& m) {
-  report_.model_id = m.model_id;
-  report_.weights_sha256 = m.weights_sha256;
-  report_.lagset = m.lagset;
-  shape_ = m.shape;
-}
-
-void CaseCollector::take_one(const ReferencesFound& m) {
-  report_.reference = m.reference;
-  report_.reference_sha256 = m.reference_sha256;
-  report_.reference_versions = m.reference_versions;
-}
-
-void CaseCollector::take_one(const TimedCheckChosen& m) {
-  report_.timed_check = m.timed_check;
-  report_.ids_sha256 = m.ids_sha256;
-  report_.generated_text = m.generated_text;
-}
-
-void CaseCollector::take_one(const EngineMade& m) {
-  if (EngineReport* e = engine(m.engine)) static_cast<EngineFacts&>(*e) = m.facts;
-}
-
-void CaseCollector::take_one(const ParityJudged& m) {
-  if (EngineReport* e = engine(m.engine)) e->parity = m.parity;
-}
-
-void CaseCollector::take_one(const ProfileTaken& m) {
-  EngineReport* e = engine(m.engine);
-  if (e == nullptr) return;
-  e->profile_reason = m.reason;
-  if (m.reason.empty()) e->profile = m.profile;
-}
-
-void CaseCollector::take_one(const SampleTaken& m) {
-  EngineReport* e = engine(m.engine);
-  if (e == nullptr) return;
-  e->launches = m.launches;
-  std::vector<std::string>& known = e->throttle_reasons;
-  if (!m.throttle.empty() && m.throttle != "none" &&
-      std::find(known.begin(), known.end(), m.throttle) == known.end()) {
-    known.push_back(m.throttle);
+  void operator()(const StageProgress& m) const { c.progress_ = m; }
+  void operator()(const MemoryStated& m) const {
+    c.report_.bytes_needed = m.bytes_needed;
+    c.report_.bytes_free = m.bytes_free;
   }
-  e->samples.push_back(m.sample);
-}
+  void operator()(const ModelLoaded& m) const {
+    c.report_.model_id = m.model_id;
+    c.report_.weights_sha256 = m.weights_sha256;
+    c.report_.lagset = m.lagset;
+    c.shape_ = m.shape;
+  }
+  void operator()(const ReferencesFound& m) const {
+    c.report_.reference = m.reference;
+    c.report_.reference_sha256 = m.reference_sha256;
+    c.report_.reference_versions = m.reference_versions;
+  }
+  void operator()(const TimedCheckChosen& m) const {
+    c.report_.timed_check = m.timed_check;
+    c.report_.ids_sha256 = m.ids_sha256;
+    c.report_.generated_text = m.generated_text;
+  }
+  void operator()(const EngineMade& m) const {
+    if (EngineReport* e = c.engine(m.engine)) static_cast<EngineFacts&>(*e) = m.facts;
+  }
+  void operator()(const ParityJudged& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->parity = m.parity;
+  }
+  void operator()(const ProfileTaken& m) const {
+    EngineReport* e = c.engine(m.engine);
+    if (e == nullptr) return;
+    e->profile_reason = m.reason;
+    if (m.reason.empty()) e->profile = m.profile;
+  }
+  void operator()(const SampleTaken& m) const {
+    EngineReport* e = c.engine(m.engine);
+    if (e == nullptr) return;
+    e->launches = m.launches;
+    std::vector<std::string>& known = e->throttle_reasons;
+    if (!m.throttle.empty() && m.throttle != "none" &&
+        std::find(known.begin(), known.end(), m.throttle) == known.end()) {
+      known.push_back(m.throttle);
+    }
+    e->samples.push_back(m.sample);
+  }
+  void operator()(const VerdictGiven& m) const {
+    if (m.engine.empty()) return c.strike(nullptr, m.verdict, m.reason);
+    EngineReport* e = c.engine(m.engine);
+    if (e == nullptr) return;
+    e->verdict = m.verdict;
+    if (!m.reason.empty()) e->reasons.push_back(m.reason);
+  }
+  void operator()(const CaseInterrupted&) const { c.interrupted_ = true; }
+  void operator()(const Done&) const { c.done_ = true; }
+  void operator()(const Garbage& m) const {
+    c.report_.reasons.push_back(fmt::format("message not understood: {}: {}", m.problem, m.text));
+  }
+  template <typename Other>
+  void operator()(const Other&) const {
+    c.report_.reasons.push_back(fmt::format("message of type '{}' in a case", Other::kType));
+  }
+};
 
-void CaseCollector::take_one(const VerdictGiven& m) {
-  if (m.engine.empty()) return strike(nullptr, m.verdict, m.reason);
-  EngineReport* e = engine(m.engine);
-  if (e == nullptr) return;
-  e->verdict = m.verdict;
-  if (!m.reason.empty()) e->reasons.push_back(m.reason);
-}
-
-void CaseCollector::take_one(const Garbage& m) {
-  report_.reasons.push_back(fmt::format("message not understood: {}: {}", m.problem, m.text));
-}
-
-template <typename Other>
-void CaseCollector::take_one(const Other&) {
-  report_.reasons.push_back(fmt::format("message of type '{}' in a case", Other::kType));
-}
+void CaseCollector::take(const FromHost& message) { std::visit(Taker{*this}, message); }
 
 // "during timing of host-twin, position 12, layer 3, phase o_proj"
 std::string CaseCollector::where() const {

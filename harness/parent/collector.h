@@ -34,22 +34,7 @@ class CaseCollector {
   void blame(Verdict verdict, const std::string& reason);
   std::string where() const;
 
-  // One overload for each message of a case; the last overload takes all other messages.
-  void take_one(const StageProgress& m) { progress_ = m; }
-  void take_one(const MemoryStated& m);
-  void take_one(const ModelLoaded& m);
-  void take_one(const ReferencesFound& m);
-  void take_one(const TimedCheckChosen& m);
-  void take_one(const EngineMade& m);
-  void take_one(const ParityJudged& m);
-  void take_one(const ProfileTaken& m);
-  void take_one(const SampleTaken& m);
-  void take_one(const VerdictGiven& m);
-  void take_one(const CaseInterrupted&) { interrupted_ = true; }
-  void take_one(const Done&) { done_ = true; }
-  void take_one(const Garbage& m);
-  template <typename Other>
-  void take_one(const Other&);
+  struct Taker;  // what each message changes
 
   CaseReport report_;
   std::optional<ModelShape> shape_;
