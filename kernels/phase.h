@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

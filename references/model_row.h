@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

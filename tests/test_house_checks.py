@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import check_evidence  # noqa: E402
 import evidence_lines  # noqa: E402
 import check_includes  # noqa: E402
+import change_costs  # noqa: E402
 import check_torch_architectures  # noqa: E402
 import check_tree  # noqa: E402
 import mutants  # noqa: E402
@@ -164,7 +166,7 @@ class CheckFiles(TemporaryTree):
 class SourceHash(TemporaryTree):
     def setUp(self):
         super().setUp()
-        self.write("references/qwen3.h", "shape")
+        self.write("references/model_shape.h", "shape")
         self.track()
 
     def hash(self):
@@ -182,7 +184,7 @@ class SourceHash(TemporaryTree):
             ("harness/judge/judge.cpp", "judge", "judgement"),
             ("harness/host/gate.cpp", "gate", "judgement"),
             ("baselines/eager.cpp", "eager", "judgement"),
-            ("references/qwen3.h", "shapes", "judgement"),
+            ("references/model_shape.h", "shapes", "judgement"),
             ("harness/host/new.cpp", "new", "speed judgement"),
             ("CMakeLists.txt", "project2", "speed judgement"),
         ]:
@@ -258,7 +260,7 @@ class SourceHash(TemporaryTree):
 
     def test_this_tree_is_covered(self):
         covered = [p for p in tracked_files.tracked_files() if source_hash.covered(p)]
-        for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/qwen3.h"]:
+        for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/model_shape.h"]:
             self.assertIn(path, covered)
         for start, _ in source_hash.COVERED:
             self.assertTrue([p for p in covered if p.startswith(start)], f"no file left of {start}")
@@ -268,7 +270,7 @@ class SourceHash(TemporaryTree):
 class Evidence(TemporaryTree):
     def setUp(self):
         super().setUp()
-        self.write("references/qwen3.h", "shape")
+        self.write("references/model_shape.h", "shape")
         self.track()
 
     def evidence(self, **changes):
@@ -292,7 +294,7 @@ class Evidence(TemporaryTree):
         self.assertEqual(self.findings(), "")
 
     def test_fresh_of_other_code(self):
-        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/qwen3.h", "judgement")):
+        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/model_shape.h", "judgement")):
             self.evidence()
             self.write(path, "changed since")
             found = self.findings()
@@ -342,6 +344,25 @@ class TorchArchitectures(unittest.TestCase):
         self.assertTrue(supported((13, 0), ["compute_90"]))
         self.assertTrue(supported((9, 0), ["sm_90a"]))
         self.assertFalse(supported((10, 3), ["sm_100a"]))
+
+
+class ChangeCosts(unittest.TestCase):
+    """The table "What a change costs" against its examples."""
+
+    def test_this_tree(self):
+        self.assertEqual(change_costs.findings(), [])
+
+    def test_a_dearer_change_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            examples = pathlib.Path(folder)
+            for patch in change_costs.EXAMPLES.glob("*.patch"):
+                shutil.copy(patch, examples)
+            message = (examples / "message.patch").read_text()
+            (examples / "model.patch").write_text((examples / "model.patch").read_text() + message)
+            (examples / "message.patch").unlink()
+            found = "\n".join(change_costs.findings(examples=examples))
+            self.assertIn("model: touches 3 files", found)
+            self.assertIn("message: found in the table alone", found)
 
 
 class MutantTable(unittest.TestCase):

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

@@ -7,7 +7,7 @@
 
 #include "references/base/fields.h"
 #include "references/engine.h"
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

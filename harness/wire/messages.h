@@ -14,7 +14,7 @@
 #include "harness/report/report.h"
 #include "references/base/error.h"
 #include "references/base/fields.h"
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench {
 

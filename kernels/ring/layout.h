@@ -12,7 +12,7 @@
 #include <cstddef>
 
 #include "kernels/partition.h"
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench::ring {
 

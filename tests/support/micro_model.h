@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/qwen3.h"
+#include "references/model_shape.h"
 
 namespace mkbench::testing {
 

@@ -1,4 +1,5 @@
-// Qwen3's shapes: the one place where dimensions of a model are written down.
+// The dimensions of a model, and the two shapes that kernels compile in. Every model that has a name
+// has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>
