@@ -341,32 +341,6 @@ TEST_CASE("the truth confirms a path that leaves its own at a near tie, and no o
   CHECK(holds(confirm_path(truth, path, kVocab, 0.1, false), "position 66"));
 }
 
-TEST_CASE("prefill tests are checked by their KV rows and by the tokens that follow") {
-  Bench bench;
-  bench.references.clear();
-  bench.job.ids.clear();
-  bench.job.n_prompt = 4;
-  bench.job.n_gen = 0;
-  bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
-  const CaseReport c = bench.run();
-  const EngineReport& e = engine_of(c, "kernel");
-  CHECK(e.verdict == Verdict::kPassLive);
-  REQUIRE(e.samples.size() == 3);
-  CHECK(bench.flushes == 6);
-  CHECK(bench.idle_flushes == 0);
-  CHECK(e.samples[0].tokens == 4);
-  CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
-  CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
-  CHECK(e.ms_per_tok.has_value());
-
-  // KV rows that differ from one prefill to the next are nondeterministic.
-  bench.scripts["kernel"].kv_checksum = [](int prefills) {
-    return static_cast<uint64_t>(prefills);
-  };
-  const CaseReport other = bench.run();
-  CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
-}
-
 TEST_CASE(
     "synthetic is judged on short lags, timed on its depth's lags, and held to the closed form") {
   Bench bench;

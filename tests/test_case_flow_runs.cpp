@@ -81,6 +81,32 @@ TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
   CHECK_FALSE(parity_memo(live.run()).has_value());
 }
 
+TEST_CASE("prefill tests are checked by their KV rows and by the tokens that follow") {
+  Bench bench;
+  bench.references.clear();
+  bench.job.ids.clear();
+  bench.job.n_prompt = 4;
+  bench.job.n_gen = 0;
+  bench.scripts["eager"].runner_up = bench.scripts["eager-head-fp32"].runner_up = 0.05f;
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "kernel");
+  CHECK(e.verdict == Verdict::kPassLive);
+  REQUIRE(e.samples.size() == 3);
+  CHECK(bench.flushes == 6);
+  CHECK(bench.idle_flushes == 0);
+  CHECK(e.samples[0].tokens == 4);
+  CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
+  CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
+  CHECK(e.ms_per_tok.has_value());
+
+  // KV rows that differ from one prefill to the next are nondeterministic.
+  bench.scripts["kernel"].kv_checksum = [](int prefills) {
+    return static_cast<uint64_t>(prefills);
+  };
+  const CaseReport other = bench.run();
+  CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
+}
+
 TEST_CASE("ablations come after the samples and decide nothing") {
   Bench bench;
   bench.job.profile = true;

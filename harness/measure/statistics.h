@@ -21,7 +21,7 @@ void describe_fields(V& v, Tag<Interval>) {
   v.field("high", &Interval::high, "upper end");
 }
 
-// Of per-block ms/token values.
+// Summary of per-block ms/token values.
 struct Summary {
   int count = 0;
   double mean = 0, median = 0, min = 0, max = 0, rel_sd = 0;

@@ -30,7 +30,7 @@ struct ParityRow {
   int32_t reference_id = -1, engine_id = -1;
   std::string reference_text, engine_text;
   StepVerdict verdict = StepVerdict::kExact;
-  double margin = 0;  // of T; 0 in token-only references
+  double margin = 0;  // of the truth; 0 in token-only references
 };
 
 constexpr std::string_view struct_name(Tag<ParityRow>) { return "parity_row"; }
@@ -44,7 +44,8 @@ void describe_fields(V& v, Tag<ParityRow>) {
   v.field("ref_text", &ParityRow::reference_text, "the reference's token as text");
   v.field("mk_text", &ParityRow::engine_text, "the engine's token as text");
   v.field("match", &ParityRow::verdict, "verdict of the step");
-  v.field("margin", &ParityRow::margin, "top-1 minus top-2 logit of T; 0 in token-only references");
+  v.field("margin", &ParityRow::margin,
+          "the truth's top-1 minus top-2 logit; 0 in token-only references");
 }
 
 struct ParityReport {
@@ -58,12 +59,13 @@ struct ParityReport {
   int strict_steps = 0, strict_matched = 0;  // "N of N", free-running
   int decided_steps = 0;
   int exact = 0, ties = 0, drifts = 0, wrong = 0;
-  int flips = 0;  // steps whose token differs from T's, teacher-forced
-  int flips_allowed =
-      0;  // F_B' + 3 sqrt(max(1, F_B')); 0 in token-only references, which have no cap
-  int self_inconsistent =
-      0;               // emitted token is not the lowest-index argmax of the engine's own logits
-  int non_finite = 0;  // NaN or Inf logits
+  int flips = 0;  // steps whose token differs from the truth's, teacher-forced
+  // F + 3 sqrt(max(1, F)), where F are the flips of the baseline with its last matmul in fp32; 0 in
+  // token-only references, which have no cap.
+  int flips_allowed = 0;
+  // Emitted tokens that are not the lowest-index argmax of the engine's own logits.
+  int self_inconsistent = 0;
+  int non_finite = 0;           // NaN or Inf logits
   std::optional<double> r_rms;  // absent without logits
   // 0 where r_rms is reported but not judged (a baseline with rounded logits)
   double r_rms_limit = 0;
@@ -73,7 +75,7 @@ struct ParityReport {
   std::vector<CheckResult> checks;
   // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
   std::string repeats_sha256;
-  // Where localising starts: the first wrong or not finite step, else the one farthest from T. Not
+  // Where localising starts: the first wrong or not finite step, else the one farthest from the truth. Not
   // in report.json.
   std::string suspect_prompt;
   int suspect_position = -1;
@@ -100,12 +102,13 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("ties", &P::ties, "rows that are TIE");
   v.field("drifts", &P::drifts, "rows that are DRIFT");
   v.field("wrong", &P::wrong, "rows that are WRONG");
-  v.field("flips", &P::flips, "teacher-forced steps whose token is not T's");
+  v.field("flips", &P::flips, "teacher-forced steps whose token is not the truth's");
   v.field("flips_allowed", &P::flips_allowed, "most flips that pass");
   v.field("self_inconsistent", &P::self_inconsistent,
           "tokens that are not the argmax of own logits");
   v.field("non_finite", &P::non_finite, "logits that are NaN or Inf");
-  v.field("r_rms", &P::r_rms, "logit error over B's, root mean square; null without logits");
+  v.field("r_rms", &P::r_rms,
+          "logit error over the baseline's, root mean square; null without logits");
   v.field("r_rms_limit", &P::r_rms_limit, "largest ratio that passes; 0 where it is not judged");
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
