@@ -198,27 +198,3 @@ TEST_CASE("flat forms quote what would break them") {
   CHECK_THAT(render(r, "sql"), ContainsText("VALUES ('it''s', 'synthetic', "));
   CHECK(with_commas(-123456) == "-123,456");
 }
-
-TEST_CASE("samples name their case, and a trace lays tokens one after another in microseconds") {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("mkbench-render-" + std::to_string(getpid()));
-  Report r = testing::example_report();
-  r.cases.resize(1);
-  write_report(r, folder);
-  std::ifstream samples(folder / "samples.jsonl"), trace(folder / "trace.json");
-  std::string line;
-  std::getline(samples, line);
-  CHECK(json::parse(line)["case"] == "synthetic d=0 n=16");
-  const json events = json::parse(trace)["traceEvents"];
-  std::filesystem::remove_all(folder);
-  const Sample& first = r.cases[0].engines[0].samples[0];
-  double at_us = 1000 * first.start_ms;
-  size_t tokens = 0;
-  for (const json& event : events) {
-    if (event["ph"] != "X" || event["tid"] != 1 || tokens == 16) continue;
-    CHECK(event["ts"].get<double>() == Approx(at_us));
-    if (event["cat"] != "token") continue;
-    at_us += 1000 * first.times.per_token_ms[tokens++];
-  }
-  CHECK(tokens == 16);
-}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "harness/report/render.h"
@@ -169,27 +170,9 @@ TEST_CASE("the output folder holds whole files, also when written twice") {
   write_report(report, out);
   CHECK(json::parse(read_file(out / "report.json")) == to_json(report));
   CHECK(read_file(out / "report.md") == render_markdown(report));
-  CHECK(json::parse(read_file(out / "env.json"))["env"] == report.environment);
-  std::istringstream lines(read_file(out / "samples.jsonl"));
-  size_t samples = 0;
-  for (std::string line; std::getline(lines, line); ++samples) {
-    json j = json::parse(line);
-    CHECK(j.contains("case"));
-    CHECK_NOTHROW(json_fields::read_as<Sample>(j, "sample"));
-  }
-  CHECK(samples == 60);
-  size_t receipts = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(out)) {
-    CHECK(entry.path().extension() != ".partial");
-    receipts += entry.path().extension() == ".u32";
-  }
-  CHECK(receipts == 60);
-  const std::string bytes = read_file(out / "tokens" / "synthetic-d=512-n=16-megakernel-3.u32");
-  REQUIRE(bytes.size() == 64);
-  CHECK(static_cast<unsigned char>(bytes[4]) == 101);
-  const json trace = json::parse(read_file(out / "trace.json"));
-  CHECK(trace["traceEvents"].size() == 3 * (1 + 2 + 20 + 20 * 16));
-  CHECK(trace["otherData"]["samples_without_a_start_are_laid_end_to_end"] == false);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(out)) names.insert(entry.path().filename());
+  CHECK(names == std::set<std::string>{"junit.xml", "report.json", "report.md"});
 
   std::ofstream(folder.path() / "file") << "x";
   CHECK_THROWS_AS(write_report(report, folder.path() / "file" / "below"), Error);

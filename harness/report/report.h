@@ -253,8 +253,7 @@ std::string render_parity_table(const ParityReport& parity);
 // stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for another.
 std::string render(const Report& report, const std::string& format);
 
-// Writes report.json, report.md, junit.xml, samples.jsonl, env.json,
-// tokens/<case>-<engine>-<block>.u32, trace.json into `folder`. Files are written to a temporary
+// Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
 // name and renamed, so that an interrupted write leaves no half file.
 void write_report(const Report& report, const std::filesystem::path& folder);
 // One file, whole or not at all. Throws Error(kRuntime) with errno's text.
