@@ -1,9 +1,5 @@
 // What is printed of bad data: wrong tokens, failed prompts, numbers that are not there.
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "harness/report/junit.h"
