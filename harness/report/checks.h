@@ -11,25 +11,25 @@
 namespace mkbench {
 
 enum class Check {
-  kConfig,   // loader: config and tensors are those of the model (faults.md CFG)
-  kWeights,  // loader: sha256 of the weights, prompt ids of the reference
-  kRan,      // the launch counter moved and every id came back
-  kFinite,   // no NaN or Inf in logits, hidden states, written KV rows
-  kRms,      // R_rms <= 1.25
-  kStep,     // R_step <= 3
-  kInf,      // R_inf <= 2
-  kKl,       // R_KL <= 1.5
-  kRatchet,  // R_rms <= 1.10 x the committed value
-  kDecided,  // decided steps emit the truth's token
-  kNearTie,  // near ties stay within tau of the top
-  kFlips,    // flip cap
-  kSelf,     // emitted id = lowest-index argmax of the engine's own logits
-  kStrict,   // free-running ids of the strict set are equal
-  kSame,     // equal ids with and without logits
-  kRepeats,  // the same input again: bit-identical logits
-  kSweep,    // every cache length
-  kIsolation,  // prompt 1, 2, 1 again: equal; prefix rows unchanged; rows beyond the position untouched
-  kReceipts,  // timed ids are the checked ids (committed continuation or closed form)
+  kConfig,     // loader: config and tensors are those of the model (faults.md CFG)
+  kWeights,    // loader: sha256 of the weights, prompt ids of the reference
+  kRan,        // the launch counter moved and every id came back
+  kFinite,     // no NaN or Inf in logits, hidden states, written KV rows
+  kRms,        // R_rms <= 1.25
+  kStep,       // R_step <= 3
+  kInf,        // R_inf <= 2
+  kKl,         // R_KL <= 1.5
+  kRatchet,    // R_rms <= 1.10 x the committed value
+  kDecided,    // decided steps emit the truth's token
+  kNearTie,    // near ties stay within tau of the top
+  kFlips,      // flip cap
+  kSelf,       // emitted id = lowest-index argmax of the engine's own logits
+  kStrict,     // free-running ids of the strict set are equal
+  kSame,       // equal ids with and without logits
+  kRepeats,    // the same input again: bit-identical logits
+  kSweep,      // every cache length
+  kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
+  kReceipts,   // timed ids are the checked ids (committed continuation or closed form)
 };
 
 // kNotApplicable: an engine, a model or a reference rules the check out; the detail says which.
