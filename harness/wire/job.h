@@ -22,36 +22,29 @@ struct CaseEngine {
   bool judges = false, yardstick = false, candidate = false;
 
   bool timed() const { return yardstick || candidate; }
+  static void fields(auto& v) {
+    list_fields(v, "name", &CaseEngine::name, "asked", &CaseEngine::asked, "judges",
+                &CaseEngine::judges, "yardstick", &CaseEngine::yardstick, "candidate",
+                &CaseEngine::candidate);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<CaseEngine>) {
-  v.field("name", &CaseEngine::name);
-  v.field("asked", &CaseEngine::asked);
-  v.field("judges", &CaseEngine::judges);
-  v.field("yardstick", &CaseEngine::yardstick);
-  v.field("candidate", &CaseEngine::candidate);
-}
 
 struct JudgedEngine {
   EngineFacts facts;
   ParityReport parity;  // without its table
+  static void fields(auto& v) {
+    list_fields(v, "facts", &JudgedEngine::facts, "parity", &JudgedEngine::parity);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<JudgedEngine>) {
-  v.field("facts", &JudgedEngine::facts);
-  v.field("parity", &JudgedEngine::parity);
-}
 
 // Parity findings of an earlier case of the run, for all its engines on these weights.
 struct JudgedCase {
   ReferencesFound references;
   std::map<std::string, JudgedEngine> engines;
+  static void fields(auto& v) {
+    list_fields(v, "references", &JudgedCase::references, "engines", &JudgedCase::engines);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<JudgedCase>) {
-  v.field("references", &JudgedCase::references);
-  v.field("engines", &JudgedCase::engines);
-}
 
 enum class NvtxMode { kOff, kBlock };
 
@@ -82,109 +75,74 @@ struct CaseJob {
   std::string test_worker;  // "hang:ENGINE" etc.
 
   bool cuda() const { return device == "cuda"; }
+  static void fields(auto& v) {
+    list_fields(v, "model", &CaseJob::model, "device", &CaseJob::device, "gpu", &CaseJob::gpu,
+                "engines", &CaseJob::engines, "profile", &CaseJob::profile, "whole_parity",
+                &CaseJob::whole_parity, "depth", &CaseJob::depth, "n_gen", &CaseJob::n_gen,
+                "n_prompt", &CaseJob::n_prompt, "ids", &CaseJob::ids, "blocks", &CaseJob::blocks,
+                "max_blocks", &CaseJob::max_blocks, "warmup", &CaseJob::warmup, "target_rel_ci",
+                &CaseJob::target_rel_ci, "random_order", &CaseJob::random_order, "seed",
+                &CaseJob::seed, "confidence", &CaseJob::confidence, "reference_dir",
+                &CaseJob::reference_dir, "require_reference", &CaseJob::require_reference, "judged",
+                &CaseJob::judged, "fault", &CaseJob::fault, "nvtx", &CaseJob::nvtx, "spin_scale",
+                &CaseJob::spin_scale, "test_worker", &CaseJob::test_worker);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<CaseJob>) {
-  using J = CaseJob;
-  v.field("model", &J::model);
-  v.field("device", &J::device);
-  v.field("gpu", &J::gpu);
-  v.field("engines", &J::engines);
-  v.field("profile", &J::profile);
-  v.field("whole_parity", &J::whole_parity);
-  v.field("depth", &J::depth);
-  v.field("n_gen", &J::n_gen);
-  v.field("n_prompt", &J::n_prompt);
-  v.field("ids", &J::ids);
-  v.field("blocks", &J::blocks);
-  v.field("max_blocks", &J::max_blocks);
-  v.field("warmup", &J::warmup);
-  v.field("target_rel_ci", &J::target_rel_ci);
-  v.field("random_order", &J::random_order);
-  v.field("seed", &J::seed);
-  v.field("confidence", &J::confidence);
-  v.field("reference_dir", &J::reference_dir);
-  v.field("require_reference", &J::require_reference);
-  v.field("judged", &J::judged);
-  v.field("fault", &J::fault);
-  v.field("nvtx", &J::nvtx);
-  v.field("spin_scale", &J::spin_scale);
-  v.field("test_worker", &J::test_worker);
-}
 
 // Asks for the memory and the least time of a case. Answer: PlanAnswer.
 struct PlanJob {
   static constexpr char kType[] = "plan";
   CaseJob of;
+  static void fields(auto& v) { list_fields(v, "of", &PlanJob::of); }
 };
-template <typename V>
-void describe_fields(V& v, Tag<PlanJob>) {
-  v.field("of", &PlanJob::of);
-}
 
 // Repeats the prompts of a case in a process that has done nothing else. Answer: RepeatsAnswer.
 struct RepeatsJob {
   static constexpr char kType[] = "repeats";
   CaseJob of;
+  static void fields(auto& v) { list_fields(v, "of", &RepeatsJob::of); }
 };
-template <typename V>
-void describe_fields(V& v, Tag<RepeatsJob>) {
-  v.field("of", &RepeatsJob::of);
-}
 
 // Asks for the machine and its GPU. Answer: ProbeAnswer.
 struct ProbeJob {
   static constexpr char kType[] = "probe";
   int gpu = 0;
   std::vector<std::string> models{};  // models for which "megakernel" is to be resolved
+  static void fields(auto& v) {
+    list_fields(v, "gpu", &ProbeJob::gpu, "models", &ProbeJob::models);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<ProbeJob>) {
-  v.field("gpu", &ProbeJob::gpu);
-  v.field("models", &ProbeJob::models);
-}
 
 // Measures the read bandwidth of a card. Answer: CeilingAnswer.
 struct CeilingJob {
   static constexpr char kType[] = "ceiling";
   int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "gpu", &CeilingJob::gpu); }
 };
-template <typename V>
-void describe_fields(V& v, Tag<CeilingJob>) {
-  v.field("gpu", &CeilingJob::gpu);
-}
 
 // `mkbench doctor`. Answer: DoctorAnswer.
 struct DoctorJob {
   static constexpr char kType[] = "doctor";
   int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "gpu", &DoctorJob::gpu); }
 };
-template <typename V>
-void describe_fields(V& v, Tag<DoctorJob>) {
-  v.field("gpu", &DoctorJob::gpu);
-}
 
 // `mkbench tune`. Answer: TuneAnswer.
 struct TuneJob {
   static constexpr char kType[] = "tune";
   int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "gpu", &TuneJob::gpu); }
 };
-template <typename V>
-void describe_fields(V& v, Tag<TuneJob>) {
-  v.field("gpu", &TuneJob::gpu);
-}
 
 // `mkbench selftest`. Answers: a LaneStarted and a LaneDone for each lane.
 struct SelftestJob {
   static constexpr char kType[] = "selftest";
   int gpu = 0;
   std::vector<size_t> lanes{};  // indices into fault_lanes()
+  static void fields(auto& v) {
+    list_fields(v, "gpu", &SelftestJob::gpu, "lanes", &SelftestJob::lanes);
+  }
 };
-template <typename V>
-void describe_fields(V& v, Tag<SelftestJob>) {
-  v.field("gpu", &SelftestJob::gpu);
-  v.field("lanes", &SelftestJob::lanes);
-}
 
 using ToHost = std::variant<CaseJob, PlanJob, RepeatsJob, ProbeJob, CeilingJob, DoctorJob, TuneJob,
                             SelftestJob>;

@@ -25,6 +25,18 @@ std::optional<E> enum_from_text(Tag<E> tag, std::string_view word) {
   return std::nullopt;
 }
 
+// A struct may hold its list itself: static void fields(auto& v) { list_fields(v, "a", &S::a); }
+template <typename V, typename T>
+requires requires(V& v) { T::fields(v); }
+void describe_fields(V& v, Tag<T>) { T::fields(v); }
+
+// Fields that need no explanation, as pairs of name and member.
+template <typename V, typename Member, typename... Rest>
+void list_fields(V& v, const char* name, Member member, Rest... rest) {
+  v.field(name, member);
+  if constexpr (sizeof...(rest) > 0) list_fields(v, rest...);
+}
+
 // A number that may be withheld, with the reason. In JSON a withheld number is null, and
 // "<field>_reason" holds the reason.
 struct Number {
