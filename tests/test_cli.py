@@ -47,6 +47,7 @@ class Usage(CliTest):
         self.assertEqual(listed.returncode, 0, listed.stderr)
         for word in ("host-twin", "eager", "tiny-untied", "synthetic:deep", "cpu "):
             self.assertIn(word, listed.stdout)
+        self.assertRegex(self.mkbench("list", "engines", "-v").stdout, r"eager .*\n +in libtorch; precision bf16; TF32 off")
 
     def test_the_real_binary_says_the_same(self):
         for args in (["--help"], ["--version"], ["--bloks", "3"]):

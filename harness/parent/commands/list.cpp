@@ -22,24 +22,28 @@ std::string devices_of(const EngineRow& row) {
                      row.cuda ? "cuda" : "");
 }
 
-void list_role(Role role) {
+void list_role(Role role, bool verbose) {
   for (const EngineRow& row : engine_rows()) {
-    if ((row.roles & role) != 0)
-      fmt::print("  {:<12} {} ({})\n", row.name, row.help, devices_of(row));
+    if ((row.roles & role) == 0) continue;
+    fmt::print("  {:<12} {} ({})\n", row.name, row.help, devices_of(row));
+    if (!verbose) continue;
+    fmt::print("  {:<12} in {}; precision {}{}{}\n", "",
+               row.host == HostKind::kTorch ? "libtorch" : "CUDA and C++",
+               precision_class_name(row.precision), row.settings.empty() ? "" : "; ", row.settings);
   }
 }
 
-void list_engines() {
+void list_engines(bool verbose) {
   fmt::print(
       "engines\n"
       "  {:<12} the best CUDA kernel that can run here: ring where it can, else plain (cuda)\n",
       kMegakernel);
-  list_role(kCandidate);
+  list_role(kCandidate, verbose);
   fmt::print(
       "  {:<12} somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
       "baselines\n",
       "PATH.so");
-  list_role(kYardstick);
+  list_role(kYardstick, verbose);
   fmt::print("  {:<12} {} judges parity and is not timed\n", kNoBaseline, kJudgeName);
 }
 
@@ -97,7 +101,7 @@ int list_command(const Options& options, const Invocation&) {
     const auto& words = options.arguments;
     return words.empty() || std::find(words.begin(), words.end(), word) != words.end();
   };
-  if (wants("engines")) list_engines();
+  if (wants("engines")) list_engines(options.verbose);
   if (wants("models")) list_models();
   return wants("devices") ? list_devices_of_machine(options) : 0;
 }
