@@ -170,7 +170,7 @@ configure() {
     "-DCMAKE_CUDA_COMPILER=$toolkit/bin/nvcc" "-DCUDAToolkit_ROOT=$toolkit"
     "-DCUDA_TOOLKIT_ROOT_DIR=$toolkit" "-DTorch_DIR=$(torch_fact cmake)"
     "-DMKBENCH_CUDA_ARCHITECTURES=$architectures")
-  # The same request on a configured folder is left to ninja, which configures again when a list changed.
+  # A folder that is configured for this request already is left to ninja, which configures again when a list changed.
   local request="$root $cmake ${arguments[*]}"
   if [ "$(cat "$build/setup.request" 2> /dev/null)" = "$request" ]; then return 0; fi
   say "configuring in build/$preset for $architectures"

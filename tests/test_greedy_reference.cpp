@@ -146,7 +146,7 @@ std::vector<Defect> step_defects() {
       {"steps[1].top_logits", [](json& d) { step(d)["top_logits"].push_back(-100.0); }},
       {"steps[1].top_logits[3]",
        [](json& d) { std::swap(step(d)["top_logits"][2], step(d)["top_logits"][3]); }},
-      // Of equal logits the lower id comes first.
+      // Among equal logits the lower id comes first.
       {"steps[1].top_logits[3]",
        [](json& d) {
          json& ids = step(d)["top_ids"];

@@ -18,7 +18,7 @@ const std::vector<std::vector<int32_t>> kPrompts = {{0, 5, 9}, {0, 1}};
 
 size_t second_of(int32_t id) { return static_cast<size_t>(id + 1) % kFakeVocab; }
 
-// T, B and B' that differ by noise alone; in each step the second id lies `gap` under the first.
+// Truth, baseline and its run with an fp32 head differ by noise alone; in each step the second id lies `gap` under the first.
 GreedyReference captured(double noise, float gap) {
   FakeBehaviour exact, noisy{.noise_seed = 1, .noise = noise};
   exact.at_step = noisy.at_step = [gap](const At&, std::vector<float>& z, int32_t& id) {
@@ -31,7 +31,7 @@ GreedyReference captured(double noise, float gap) {
 }  // namespace
 
 TEST_CASE("live capture: of equal logits the lower index, and errors that are known") {
-  // Of equal logits the lower index is T's token.
+  // Among equal logits the truth's token is the one with the lower index.
   FakeBehaviour equal;
   equal.at_step = [](const At&, std::vector<float>& z, int32_t& id) {
     z[second_of(id)] = z[static_cast<size_t>(id)];
@@ -49,7 +49,7 @@ TEST_CASE("live capture: of equal logits the lower index, and errors that are kn
   }});
   int seen = 0;
   for (const ReferenceStep& s : capture_path(truth, apart, kFakeVocab, "p", {0, 5}, 8).steps) {
-    if (s.token < 8) continue;  // else one of eight others is among T's top 32
+    if (s.token < 8) continue;  // else one of eight others is among the truth's top 32
     ++seen;
     CHECK(s.baseline_pairwise == Approx(0.03).epsilon(1e-3));
     CHECK(s.baseline_error_inf_top == Approx(0.02 - 0.01 / kFakeVocab).epsilon(1e-3));

@@ -399,7 +399,7 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
   };
   const auto close = [](const std::vector<int32_t>&, int) { return std::vector<float>(kWidth, 1); };
   FakeBehaviour wide = states_of(1e-3, 2);
-  wide.hidden = close;  // so far from T that any number is in its band
+  wide.hidden = close;  // so far from the truth that any number is in its band
   CHECK_THAT(localised(nan, wide), ContainsText("layer 2 is the first whose hidden state leaves"));
   CHECK_THAT(localised({}),
              ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
