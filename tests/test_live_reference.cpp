@@ -18,7 +18,8 @@ const std::vector<std::vector<int32_t>> kPrompts = {{0, 5, 9}, {0, 1}};
 
 size_t second_of(int32_t id) { return static_cast<size_t>(id + 1) % kFakeVocab; }
 
-// Truth, baseline and its run with an fp32 head differ by noise alone; in each step the second id lies `gap` under the first.
+// Truth, baseline and its run with an fp32 head differ by noise alone; in each step the second id
+// lies `gap` under the first.
 GreedyReference captured(double noise, float gap) {
   FakeBehaviour exact, noisy{.noise_seed = 1, .noise = noise};
   exact.at_step = noisy.at_step = [gap](const At&, std::vector<float>& z, int32_t& id) {
