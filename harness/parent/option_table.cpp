@@ -103,13 +103,12 @@ const std::vector<Flag>& flag_table() {
        "parity",
        kMeasureFlags, false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates: megakernel (ring where it can run, else plain), ring, plain, host-twin, a path "
-       "that ends in .so (references/engine_abi.h) [megakernel; host-twin on cpu]",
+       "candidates (mkbench list engines), or a path that ends in .so (references/engine_abi.h) "
+       "[megakernel; host-twin on cpu]",
        kJudgeFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"model", 0, "LIST", "",
-       "tiny, tiny-untied, synthetic[:LAGSET], a snapshot folder, a hub id in the local cache; "
-       "each is a case "
-       "[synthetic; tiny,tiny-untied on cpu]",
+       "models (mkbench list models), a snapshot folder, a hub id in the local cache; each is a "
+       "case [synthetic; tiny,tiny-untied on cpu]",
        kJudgeFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
        "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kDeviceFlags, false,
