@@ -2,6 +2,8 @@
 // oracle's ids.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +29,7 @@ inline const ModelWeights& plugin_model() {
 // Opens the example `name`. The variable MKBENCH_PLUGINS names the folder of the built examples.
 inline std::unique_ptr<Engine> make_example(const std::string& name, bool cuda = false,
                                             int max_context = 64) {
-  return make_plugin(plugin_model(), {.path = std::string(MKBENCH_PLUGINS) + "/" + name + ".so",
+  return make_plugin(plugin_model(), {.path = fmt::format("{}/{}.so", MKBENCH_PLUGINS, name),
                                       .cuda = cuda,
                                       .max_context = max_context});
 }
