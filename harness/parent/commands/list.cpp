@@ -53,7 +53,7 @@ void list_models() {
     if (!row.help.empty()) {
       fmt::print("  {:<12} {}\n", row.name, row.help);
     } else if (!row.lagset.empty()) {
-      fmt::print("    {:<15} from {} KV rows on\n", row.name, synthetic_min_depth(row.lagset));
+      fmt::print("    {:<16} from {} KV rows on\n", row.name, synthetic_min_depth(row.lagset));
     }
   }
   fmt::print(
