@@ -52,6 +52,7 @@ def findings(root: pathlib.Path = ROOT, examples: pathlib.Path = EXAMPLES) -> li
 
 def build(folder: pathlib.Path) -> int:
     """Applies all examples to a copy of the tree in `folder`, builds mkbench there and runs what they add."""
+    folder = folder.resolve()
     tree = folder / "tree"
     for name in tracked_files(ROOT, untracked=True):
         target = tree / name
