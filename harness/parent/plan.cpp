@@ -54,10 +54,10 @@ std::string ring_obstacle_of(const Probe& probe, const std::string& model) {
   return found != probe->ring_obstacles.end() ? found->second : "it was not asked for this model";
 }
 
-// Adds the judge, then the yardsticks: parity needs the judge even under --compare none.
+// Adds the judge, then the yardsticks: parity needs the judge even under --compare none. `mkbench
+// parity` takes no --compare, and so has no yardstick.
 void choose_yardsticks(const Options& options, CaseJob& job) {
   job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
-  if (job.whole_parity) return;
   for (const std::string& name : options.compare) {
     if (name == kNoBaseline) continue;
     const auto known = std::find_if(job.engines.begin(), job.engines.end(),
