@@ -49,10 +49,11 @@ function(mkbench_library name)
   endif()
 endfunction()
 
-# mkbench_engine(name library): the library defines <name>_maker (references/engine_maker.h); hosts find it.
-function(mkbench_engine name library)
-  set_property(GLOBAL APPEND PROPERTY mkbench_engine_names ${name})
-  set_property(GLOBAL APPEND PROPERTY mkbench_engine_libraries ${library})
+# mkbench_engine(name library host): the library defines <name>_maker (references/engine_maker.h); the program
+# mkbench-host-<host> finds it.
+function(mkbench_engine name library host)
+  set_property(GLOBAL APPEND PROPERTY mkbench_${host}_engines ${name})
+  set_property(GLOBAL APPEND PROPERTY mkbench_${host}_libraries ${library})
 endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW]): one executable per file

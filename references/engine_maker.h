@@ -25,11 +25,15 @@ struct EngineRequest {
   // The host fills these in from its job.
   bool cuda = false;
   int gpu = 0;
+  int threads = 0;        // of an engine on a CPU; 0: its own choice
   double spin_scale = 1;  // factor on the limits of spin-waits: debuggers slow a kernel down
   // Arithmetic of the judge's runs: the engine's own (the baseline), with the last matmul in fp32,
   // or all in fp32 (the truth).
   enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
 };
+
+// The engine of the fault corpus that has no row in the registry: plain with hooks for faults.
+inline constexpr char kPlainWithFaults[] = "plain-faults";
 
 struct EngineMaker {
   std::string_view name;  // name of the registry's row

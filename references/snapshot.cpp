@@ -137,6 +137,15 @@ ModelSpec resolve_model(const std::string& text) {
                    fmt::join(tried, "; ")));
 }
 
+ModelConfig model_config(const std::string& model) {
+  const ModelSpec spec = resolve_model(model);
+  if (!is_analytic(spec.row)) return read_config(spec.folder / "config.json");
+  ModelConfig config;  // all else is set when the weights are made
+  config.shape = spec.row->shape;
+  config.tie_word_embeddings = spec.row->tied;
+  return config;
+}
+
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
   if (is_analytic(spec.row)) {
     return make_synthetic(spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth)

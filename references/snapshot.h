@@ -26,6 +26,10 @@ struct ModelSpec {
 // tried.
 ModelSpec resolve_model(const std::string& text);
 
+// Config of a model before its weights are loaded; max_positions is 0 where it follows from the
+// weights. Throws Error(kBadInput).
+ModelConfig model_config(const std::string& model);
+
 struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/host/timed_truth.h"
+#include "harness/flow/timed_truth.h"
 #include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/case_bench.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/host/text.h"
-#include "harness/host/timed_truth.h"
-#include "harness/host/watch.h"
+#include "harness/flow/text.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/flow/watch.h"
 #include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/case_bench.h"

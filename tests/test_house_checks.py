@@ -57,7 +57,7 @@ class IncludeArrows(unittest.TestCase):
             ("harness/parent/a.cpp", '"kernels/phase.h"', "harness/parent must not include kernels"),
             ("harness/parent/commands/a.cpp", '"baselines/eager.h"', "harness/parent must not include baselines"),
             ("harness/report/a.cpp", '"harness/judge/parity.h"', "harness/report must not include judge"),
-            ("harness/wire/a.cpp", '"harness/host/gate.h"', "harness/wire must not include host"),
+            ("harness/wire/a.cpp", '"harness/flow/gate.h"', "harness/wire must not include host"),
             ("harness/shed/a.cpp", '"references/engine.h"', "harness/shed is not a room"),
             ("references/base/a.cpp", '"references/engine.h"', "references/base must not include the rest"),
         ]:
@@ -180,9 +180,9 @@ class SourceHash(TemporaryTree):
             ("kernels/plain/a.cu", "kerneL;", "speed"),       # size
             ("kernels/plain/b.cu", "", "speed"),              # another file, empty
             ("harness/measure/clock.cpp", "clock", "speed"),
-            ("harness/host/blocks.cpp", "blocks", "speed"),
+            ("harness/flow/blocks.cpp", "blocks", "speed"),
             ("harness/judge/judge.cpp", "judge", "judgement"),
-            ("harness/host/gate.cpp", "gate", "judgement"),
+            ("harness/flow/gate.cpp", "gate", "judgement"),
             ("baselines/eager.cpp", "eager", "judgement"),
             ("references/model_shape.h", "shapes", "judgement"),
             ("harness/host/new.cpp", "new", "speed judgement"),

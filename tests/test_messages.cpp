@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include "harness/wire/job.h"
+#include "harness/flow/job.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 

@@ -1,5 +1,4 @@
-// The GPUs of this machine, and whether this binary can use one of them. A CUDA context is created
-// only where NVML is missing. Runs in the worker process, because the parent never calls CUDA.
+// The GPUs of this machine, and whether this binary can use one of them.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,8 @@ struct DeviceList {
   std::vector<DeviceInfo> devices;
 };
 
-// Never throws: a defect is a field of the list, which judge_device() explains.
+// Asks CUDA, so only a host calls it. A CUDA context is created only where NVML is missing. Never
+// throws: a defect is a field of the list, which judge_device() explains.
 DeviceList list_devices();
 
 enum class Unfit {

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -43,18 +42,6 @@ std::string ask_version(const std::filesystem::path& nvcc) {
   if (found == std::string::npos) return "";
   const size_t begin = found + std::string_view("release ").size();
   return output.substr(begin, output.find_first_not_of("0123456789.", begin) - begin);
-}
-
-// MemAvailable of /proc/meminfo in bytes, 0 when it cannot be read.
-int64_t available_host_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kib = 0;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    file.ignore(256, '\n');
-  }
-  return 0;
 }
 
 // 12.8 or later; versions compare as numbers, not as text.
@@ -317,19 +304,6 @@ void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
         "no usable GPU ({}); on the CPU, the host twin runs instead of the megakernel", reason);
     report.next = "mkbench --compare eager --device cpu";
   }
-}
-
-DoctorReport run_doctor(const DoctorInputs& inputs) {
-  DoctorReport report;
-  report.devices = list_devices();
-  report.toolkit = find_toolkit();
-  report.host_bytes_free = available_host_bytes();
-  if (judge_device(report.devices, inputs.gpu, inputs.our_architectures).usable()) {
-    report.check = check_device(inputs.gpu);
-    report.checked = true;
-  }
-  judge_machine(inputs, report);
-  return report;
 }
 
 std::vector<std::string> doctor_lines(const DoctorReport& report) {

@@ -1,5 +1,4 @@
 // `mkbench doctor`: what this machine has, whether mkbench can use it, and what to do when not.
-// Runs in the worker.
 #pragma once
 
 #include <cstdint>
@@ -51,10 +50,6 @@ struct DoctorReport {
   std::string next;     // the command to run, with --device cpu where there is no usable GPU
   bool gpu_ready = false;
 };
-
-// Examines the machine and runs one real operation where there is a usable GPU. Never throws for
-// defects of the machine.
-DoctorReport run_doctor(const DoctorInputs& inputs);
 
 // Judges given facts: reads devices, toolkit, check and memory of `report`, fills in items, verdict
 // and usability.

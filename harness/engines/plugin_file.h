@@ -9,6 +9,9 @@ namespace mkbench {
 // True where `engine` names a plugin: a path that ends in .so.
 inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so"); }
 
+// The name of the maker that makes all plugins.
+inline constexpr char kPluginMaker[] = "plugin";
+
 // Throws Error(kBadInput) when there is no such file. Loads nothing.
 void check_plugin_file(const std::string& path);
 

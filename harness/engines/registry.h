@@ -17,7 +17,7 @@ enum class PrecisionClass {
 std::string_view precision_class_name(PrecisionClass c);
 
 // Which program can make an engine.
-enum class HostKind { kCuda, kTorch };
+enum class HostKind { kCuda, kTorch, kPython };
 
 // An engine may be in several of these roles.
 enum Role : unsigned {

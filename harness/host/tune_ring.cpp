@@ -1,4 +1,4 @@
-#include "harness/host/tune_ring.h"
+#include "harness/host/cuda_program.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,11 @@
 #include <limits>
 
 #include "harness/device/device_info.h"
-#include "harness/host/machine.h"
-#include "harness/host/services.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/tuning.h"
 #include "references/base/error.h"
+#include "references/snapshot.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -53,14 +52,14 @@ double time_launches(Engine& engine, int depth, int tokens) {
 }
 
 // The longest depth of the sweep that fits into free memory and leaves some of it free.
-int deepest(const TuneJob& job, const ModelConfig& config) {
+int deepest(const TuneCall& call, const ModelConfig& config) {
   int most = 0;
   for (const DepthRange& range : kDepths) {
     RingOptions options;
-    options.gpu = job.gpu;
+    options.gpu = call.gpu;
     options.max_context = range.depth + kTokens;
     const int64_t spare = int64_t{1} << 30;
-    if (ring_device_bytes(config, options) + spare <= device_free_bytes(job.gpu))
+    if (ring_device_bytes(config, options) + spare <= list_devices().devices.at(static_cast<size_t>(call.gpu)).free_bytes)
       most = range.depth;
   }
   return most;
@@ -143,7 +142,7 @@ struct Sweep {
 
 // The row to paste into kernels/ring/tuning.cpp: the quickest pace of each range and of the LM
 // head, and the quickest split.
-std::string table_row(const TuneAnswer& result, int compute_major) {
+std::string table_row(const Tuned& result, int compute_major) {
   ring::Tuning tuning;
   tuning.card = result.gpu;
   tuning.compute_major = compute_major;
@@ -160,9 +159,9 @@ std::string table_row(const TuneAnswer& result, int compute_major) {
 
 }  // namespace
 
-TuneAnswer tune_ring(const TuneJob& job, MessageSink& sink) {
+Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string&)>& say) {
   const DeviceList found = list_devices();
-  const Usability usability = judge_device(found, job.gpu, plain_architectures());
+  const Usability usability = judge_device(found, call.gpu, plain_architectures());
   if (!usability.usable()) {
     throw Error(
         ErrorKind::kUnsupportedDevice,
@@ -171,20 +170,17 @@ TuneAnswer tune_ring(const TuneJob& job, MessageSink& sink) {
                     usability.reason));
   }
   const ModelConfig config = model_config("synthetic");
-  const std::string obstacle = ring_obstacle(config, job.gpu);
+  const std::string obstacle = ring_obstacle(config, call.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
-  const DeviceInfo& device = found.devices.at(static_cast<size_t>(job.gpu));
-  const int most = deepest(job, config);
+  const DeviceInfo& device = found.devices.at(static_cast<size_t>(call.gpu));
+  const int most = deepest(call, config);
   RingOptions options;
-  options.gpu = job.gpu;
+  options.gpu = call.gpu;
   options.max_context = most + std::max(kTokens, kSplitDepth + kSplitTokens);
   const std::unique_ptr<Engine> engine = make_ring(make_synthetic("none"), options);
   Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
               ring::most_head_copies_in_flight(device.sm_major), options};
-  const auto say = [&sink](const std::string& stage) {
-    sink.send(StageProgress{.stage = stage, .engine = ""});
-  };
-  TuneAnswer result{.gpu = device.name,
+  Tuned result{.gpu = device.name,
                     .table_row = "",
                     .tokens = kTokens,
                     .launches = kLaunches,

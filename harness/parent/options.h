@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/parent/launch.h"
-#include "harness/wire/job.h"
+#include "harness/flow/job.h"
 
 namespace mkbench {
 

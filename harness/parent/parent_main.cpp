@@ -6,7 +6,7 @@
 
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
-#include "harness/wire/interrupt.h"
+#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 
 namespace mkbench {

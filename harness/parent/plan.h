@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/parent/options.h"
-#include "harness/wire/job.h"
+#include "harness/flow/job.h"
 
 namespace mkbench {
 

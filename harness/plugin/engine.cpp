@@ -9,10 +9,12 @@
 #include <optional>
 #include <vector>
 
+#include "harness/engines/plugin_file.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/memory.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
+#include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
@@ -319,8 +321,22 @@ std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOpt
   return std::make_unique<PluginEngine>(weights, options);
 }
 
-int64_t plugin_bytes(const ModelConfig& config, int max_context) {
-  return PluginWeights::bytes(config) + config.shape.kv_bytes_per_position() * max_context;
+namespace {
+
+std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
+  return make_plugin(weights, {.path = request.name,
+                               .cuda = request.cuda,
+                               .gpu = request.gpu,
+                               .max_context = request.max_context});
 }
+
+// What the library allocates besides is not known.
+int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
+  return PluginWeights::bytes(config) + config.shape.kv_bytes_per_position() * request.max_context;
+}
+
+}  // namespace
+
+extern const EngineMaker plugin_maker{.name = kPluginMaker, .make = make, .bytes = bytes};
 
 }  // namespace mkbench

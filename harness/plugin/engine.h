@@ -29,8 +29,4 @@ struct PluginOptions {
 // otherwise.
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options);
 
-// Bytes of the device for the weights and a bf16 KV cache. What the library allocates besides is
-// not known.
-int64_t plugin_bytes(const ModelConfig& config, int max_context);
-
 }  // namespace mkbench

@@ -18,7 +18,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.3.0";
+inline constexpr char kReportSchemaVersion[] = "1.4.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -46,11 +46,34 @@ void describe_fields(V& v, Tag<ProfileReport>) {
 // profile_reason of an engine where no profile was asked for.
 inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
 
+// The process that held an engine.
+struct ProcessFacts {
+  std::string program;  // "mkbench-host-cuda", or "mkbench-all" for an engine in mkbench's process
+  int pid = 0;
+  double start_ms = 0;        // from fork() to the host's first message
+  double open_ms = 0;         // to open the engine, weights included
+  double crossing_us = 0;     // what an empty call costs, median
+  double crossing_sd_us = 0;  // its standard deviation
+};
+
+constexpr std::string_view struct_name(Tag<ProcessFacts>) { return "process"; }
+template <typename V>
+void describe_fields(V& v, Tag<ProcessFacts>) {
+  using P = ProcessFacts;
+  v.field("program", &P::program, "program of the process; mkbench-all: mkbench's own");
+  v.field("pid", &P::pid, "process id");
+  v.field("start_ms", &P::start_ms, "from the start of the process to its first message");
+  v.field("open_ms", &P::open_ms, "to open the engine, weights included");
+  v.field("crossing_us", &P::crossing_us, "what an empty call costs, median");
+  v.field("crossing_sd_us", &P::crossing_sd_us, "standard deviation of crossing_us");
+}
+
 // What an engine says of itself once it is made.
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
   std::string device;
   std::string settings;  // pinned library settings of a baseline
+  ProcessFacts process;
 };
 
 template <typename V>
@@ -58,11 +81,12 @@ void describe_fields(V& v, Tag<EngineFacts>) {
   v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
   v.field("device", &EngineFacts::device, "where it ran");
   v.field("settings", &EngineFacts::settings, "pinned library settings");
+  v.field("process", &EngineFacts::process, "the process that held the engine");
 }
 
 struct EngineReport : EngineFacts {
   std::string name;         // as asked for
-  std::string worker_name;  // what messages call it; not written
+  std::string flow_name;  // what the events of a case call it; not written
   std::string role;         // "baseline" or "candidate"
   bool timed = true;        // false: a baseline that only judges
   Verdict verdict = Verdict::kSkipped;

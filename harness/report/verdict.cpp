@@ -105,6 +105,8 @@ Verdict verdict_of(ErrorKind kind) {
       return Verdict::kCudaError;
     case ErrorKind::kHang:
       return Verdict::kHang;
+    case ErrorKind::kTimeout:
+      return Verdict::kTimeout;
     case ErrorKind::kIntegrity:
       return Verdict::kIntegrity;
     case ErrorKind::kRuntime:

@@ -8,10 +8,8 @@
 #include "harness/judge/isolation.h"
 #include "harness/judge/ratchet.h"
 #include "harness/judge/repeats.h"
-#include "harness/selftest/faulty_engine.h"
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/probes.h"
-#include "kernels/host_twin/host_twin.h"
 #include "references/base/error.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
@@ -94,8 +92,7 @@ LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
   c.reference = read_reference(files[0]);
   c.recording = std::make_shared<Recording>(record_truth(c.weights, c.reference));
-  const auto head_fp32 =
-      make_host_twin(c.weights, {.max_context = kMaxContext, .fault = PlantedFault::kHfRounding});
+  const auto head_fp32 = twin(c.weights, PlantedFault::kHfRounding);
   c.sweep =
       sweep_of(c.weights, *make_oracle_engine(c.weights), *head_fp32, c.reference, kTinySwept);
   return c;
@@ -117,12 +114,9 @@ LaneRunner::Case LaneRunner::four_layers_case() {
     }
     prompts.push_back(std::move(ids));
   }
-  const auto twin = [&c](PlantedFault rounding) {
-    return make_host_twin(c.weights, {.max_context = kMaxContext, .fault = rounding});
-  };
   const auto truth = make_oracle_engine(c.weights);
-  const auto head_fp32 = twin(PlantedFault::kHfRounding);
-  const auto baseline = twin(PlantedFault::kBf16Logits);
+  const auto head_fp32 = twin(c.weights, PlantedFault::kHfRounding);
+  const auto baseline = twin(c.weights, PlantedFault::kBf16Logits);
   c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
   c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference, kFourLayersSwept);
   return c;
@@ -130,19 +124,22 @@ LaneRunner::Case LaneRunner::four_layers_case() {
 
 std::unique_ptr<Engine> LaneRunner::engine(const FaultLane& lane, const ModelWeights& weights,
                                            int max_context) const {
-  const PlantedFault fault = fault_of(lane);
-  const ModelWeights planted = with_planted_fault(weights, fault);
-  std::unique_ptr<Engine> engine;
-  if (lane_info(lane.lane).cuda) {
-    if (!cuda_) {
-      throw Error(ErrorKind::kUnsupportedDevice, "selftest: this lane needs a GPU: --device cuda");
-    }
-    engine = cuda_(lane.lane == Lane::kRing ? "ring" : "plain", planted, max_context, fault);
-  } else {
-    // One thread, because lanes run side by side.
-    engine = make_host_twin(planted, {.max_context = max_context, .threads = 1, .fault = fault});
-  }
-  return with_fault_around(std::move(engine), fault);
+  const bool cuda = lane_info(lane.lane).cuda;
+  // One thread, because lanes run side by side.
+  return source_({.name = !cuda                     ? "host-twin"
+                          : lane.lane == Lane::kRing ? "ring"
+                                                     : kPlainWithFaults,
+                  .max_context = max_context,
+                  .fault = fault_of(lane),
+                  .cuda = cuda,
+                  .gpu = gpu_,
+                  .threads = 1},
+                 weights);
+}
+
+std::unique_ptr<Engine> LaneRunner::twin(const ModelWeights& weights, PlantedFault rounding) const {
+  return source_({.name = "host-twin", .max_context = kMaxContext, .fault = rounding, .cuda = false},
+                 weights);
 }
 
 LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {

@@ -12,20 +12,21 @@
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/recorded_engine.h"
 #include "references/engine.h"
+#include "references/engine_maker.h"
 #include "references/greedy_reference.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
-// Makes a CUDA engine ("plain" or "ring") with a fault of its kernel or of its host side. Faults of
-// the weights are in `weights` already.
-using CudaEngineMaker = std::function<std::unique_ptr<Engine>(
-    const std::string& name, const ModelWeights& weights, int max_context, PlantedFault fault)>;
+// Makes an engine with its fault. Where a lane needs a GPU and there is none it throws
+// Error(kUnsupportedDevice). Thread-safe.
+using EngineSource =
+    std::function<std::unique_ptr<Engine>(const EngineRequest& request, const ModelWeights&)>;
 
 class LaneRunner {
  public:
-  // Without a maker, lanes of CUDA engines throw Error(kUnsupportedDevice).
-  explicit LaneRunner(CudaEngineMaker cuda = {}) : cuda_(std::move(cuda)) {}
+  // Lanes of CUDA engines run on card `gpu`.
+  explicit LaneRunner(EngineSource source, int gpu = 0) : source_(std::move(source)), gpu_(gpu) {}
 
   // Thread-safe for lanes that need no GPU. An error of the engine becomes the outcome's note, and
   // the failing set is then "error". Defects of references and models throw Error.
@@ -40,10 +41,11 @@ class LaneRunner {
     SweepTruth sweep;
   };
   const Case& case_of(const std::string& model);
-  static Case committed_case(const std::string& model);
-  static Case four_layers_case();
+  Case committed_case(const std::string& model);
+  Case four_layers_case();
   std::unique_ptr<Engine> engine(const FaultLane& lane, const ModelWeights& weights,
                                  int max_context) const;
+  std::unique_ptr<Engine> twin(const ModelWeights& weights, PlantedFault rounding) const;
   // R_rms of the lane's engine without a fault.
   double sound_r_rms(const FaultLane& lane, const Case& c);
   LaneOutcome run_gate(const FaultLane& lane);
@@ -51,7 +53,8 @@ class LaneRunner {
   LaneOutcome run_engine(const FaultLane& lane);
   LaneOutcome run_probes_on(const FaultLane& lane);
 
-  const CudaEngineMaker cuda_;
+  const EngineSource source_;
+  const int gpu_;
   std::mutex mutex_;  // guards cases_
   std::map<std::string, Case> cases_;
   std::mutex sound_mutex_;         // guards sound_

@@ -62,12 +62,12 @@ ModelWeights with_head_row(const ModelWeights& w, int row, int from, float facto
   return edit.weights();
 }
 
-int32_t token_of(const EngineMaker& make, const ModelWeights& w) {
+int32_t token_of(const MakeEngine& make, const ModelWeights& w) {
   return make(w, 4)->step(kFirstId);
 }
 
 // Doubles the best row into each row of the head in turn, and that row must win.
-std::string probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_winner(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
   const int32_t best = argmax_lowest(logits);
@@ -81,7 +81,7 @@ std::string probe_winner(const EngineMaker& make, const ModelWeights& tiny) {
 }
 
 // Copies the best row into other rows of the head in turn, and the lower of the two must win.
-std::string probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_equal(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
   const int32_t best = argmax_lowest(logits);
@@ -97,7 +97,7 @@ std::string probe_equal(const EngineMaker& make, const ModelWeights& tiny) {
 }
 
 // Hidden states so small that eps decides: the mean square of the embedding is eps.
-std::string probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_small_norm(const MakeEngine& make, const ModelWeights& tiny) {
   constexpr double kEps = 1e-6;  // rms_norm_eps of the model
   WeightEdit edit(one_layer(tiny));
   edit.untie();
@@ -115,7 +115,7 @@ std::string probe_small_norm(const EngineMaker& make, const ModelWeights& tiny) 
 
 // Scores beyond what exp() can hold, and scores far below zero: softmax has to subtract their
 // maximum.
-std::string probe_large_scores(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_large_scores(const MakeEngine& make, const ModelWeights& tiny) {
   double worst = 0;
   for (const float factor : {64.0f, -64.0f}) {
     WeightEdit edit(one_layer(tiny));
@@ -135,7 +135,7 @@ std::string probe_large_scores(const EngineMaker& make, const ModelWeights& tiny
 }
 
 // Attention over equal values must give that value at every context: the weights sum to one.
-std::string probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_weights_sum(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
   const auto e = make(w, kContext);
@@ -149,7 +149,7 @@ std::string probe_weights_sum(const EngineMaker& make, const ModelWeights& tiny)
 
 // Without attention nothing is rounded to bf16, so an engine and the truth differ by the order of
 // their fp32 sums alone.
-std::string probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_fp32_sums(const MakeEngine& make, const ModelWeights& tiny) {
   WeightEdit edit(tiny);
   for (LayerWeights& layer : edit.weights().layers) {
     edit.each_value(layer.o_proj, [](float) { return 0.0f; });
@@ -165,7 +165,7 @@ std::string probe_fp32_sums(const EngineMaker& make, const ModelWeights& tiny) {
 }
 
 // Two decoders that take turns must not influence each other.
-std::string probe_two_engines(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_two_engines(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const int vocab = w.config.shape.vocab;
   constexpr int kSteps = 8;
@@ -183,7 +183,7 @@ std::string probe_two_engines(const EngineMaker& make, const ModelWeights& tiny)
 }
 
 // Ids outside of the vocabulary and steps beyond the context must be refused.
-std::string probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
+std::string probe_bad_ids(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   constexpr int kRoom = 2;
   const auto e = make(w, kRoom);
@@ -215,7 +215,7 @@ std::string probe_bad_ids(const EngineMaker& make, const ModelWeights& tiny) {
 
 struct Probe {
   std::string_view name;
-  std::string (*run)(const EngineMaker&, const ModelWeights&);  // why it failed, or nothing
+  std::string (*run)(const MakeEngine&, const ModelWeights&);  // why it failed, or nothing
 };
 
 constexpr Probe kProbes[] = {
@@ -227,7 +227,7 @@ constexpr Probe kProbes[] = {
 
 }  // namespace
 
-std::vector<FailedProbe> run_probes(const EngineMaker& make, const ModelWeights& weights) {
+std::vector<FailedProbe> run_probes(const MakeEngine& make, const ModelWeights& weights) {
   std::vector<FailedProbe> failed;
   for (const Probe& probe : kProbes) {
     std::string reason;

@@ -14,7 +14,7 @@
 namespace mkbench {
 
 // Makes the engine under test with these weights. A fault, if any, is planted by the maker.
-using EngineMaker =
+using MakeEngine =
     std::function<std::unique_ptr<Engine>(const ModelWeights& weights, int max_context)>;
 
 struct FailedProbe {
@@ -24,6 +24,6 @@ struct FailedProbe {
 
 // Runs all probes on variants of `weights`, a small trained model, and returns those that failed. A
 // probe fails where the engine throws in it, too.
-std::vector<FailedProbe> run_probes(const EngineMaker& make, const ModelWeights& weights);
+std::vector<FailedProbe> run_probes(const MakeEngine& make, const ModelWeights& weights);
 
 }  // namespace mkbench

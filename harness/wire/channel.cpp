@@ -1,48 +1,64 @@
 #include "harness/wire/channel.h"
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace mkbench {
 
-bool write_all(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+bool write_all(int fd, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    ssize_t n = send(fd, from, bytes, MSG_NOSIGNAL);
+    if (n < 0 && errno == ENOTSOCK) n = write(fd, from, bytes);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
-    done += static_cast<size_t>(n);
+    from += n;
+    bytes -= static_cast<size_t>(n);
   }
   return true;
 }
 
-void PipeSink::send(const FromHost& message) {
-  // Texts of other libraries may hold bytes that are not UTF-8. They are replaced, because a
-  // message about a failure must not fail itself.
-  const std::string line =
-      to_json(message).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  const std::lock_guard lock(mutex_);
-  if (!write_all(fd_, line)) _exit(1);
+bool send_frame(int fd, const nlohmann::json& message) {
+  std::string frame(sizeof(uint32_t), '\0');
+  frame += message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto size = static_cast<uint32_t>(frame.size() - sizeof(uint32_t));
+  std::memcpy(frame.data(), &size, sizeof(size));
+  return write_all(fd, frame.data(), frame.size());
 }
 
-void CallbackSink::send(const FromHost& message) {
-  const std::lock_guard lock(mutex_);
-  take_(message);
+bool FrameReader::take_frame() {
+  uint32_t size = 0;
+  if (bytes_.size() < sizeof(size)) return false;
+  std::memcpy(&size, bytes_.data(), sizeof(size));
+  if (bytes_.size() < sizeof(size) + size) return false;
+  frame_ = bytes_.substr(sizeof(size), size);
+  bytes_.erase(0, sizeof(size) + size);
+  return true;
 }
 
-void LineReader::feed(const char* data, size_t bytes, const TakeMessage& take) {
-  rest_.append(data, bytes);
-  size_t begin = 0;
-  for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-    const std::string line = rest_.substr(begin, end - begin);
-    begin = end + 1;
-    const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
-    take(j.is_object() ? message_from_json(j)
-                       : FromHost(Garbage{line.substr(0, 200), "found no JSON object"}));
+FrameReader::Got FrameReader::read(int wait_ms) {
+  if (take_frame()) return Got::kFrame;
+  pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+  const int ready = poll(&entry, 1, wait_ms);
+  if (ready <= 0) return Got::kNothing;  // also where a signal came
+  std::array<char, 65536> buffer;
+  const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return Got::kNothing;
+  if (n <= 0) return Got::kEnd;
+  bytes_.append(buffer.data(), static_cast<size_t>(n));
+  uint32_t size = 0;
+  if (bytes_.size() >= sizeof(size)) std::memcpy(&size, bytes_.data(), sizeof(size));
+  if (size > kMostFrameBytes) {
+    frame_ = bytes_.substr(0, 80);
+    return Got::kRubbish;
   }
-  rest_.erase(0, begin);
+  return take_frame() ? Got::kFrame : Got::kNothing;
 }
 
 }  // namespace mkbench

@@ -1,57 +1,46 @@
-// Messages from a host to its parent: one JSON object a line, over a pipe that carries nothing
-// else.
+// A socket between a parent and a host: frames of one JSON object each, every frame preceded by its
+// length in bytes (u32, little-endian).
 #pragma once
 
-#include <functional>
-#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
-
-#include "harness/wire/messages.h"
 
 namespace mkbench {
 
-using TakeMessage = std::function<void(const FromHost&)>;
+// File descriptors with which every host starts.
+inline constexpr int kCallFd = 3;      // calls and answers
+inline constexpr int kProgressFd = 4;  // the second channel: a byte asks, ProgressTold answers
+inline constexpr int kArenaFd = 5;     // arena.h
+// The parent's stderr. A host begins with a file as stderr, which tells the parent why the host did
+// not start, and puts this one in its place before it says hello.
+inline constexpr int kStderrFd = 6;
 
-// Takes the messages of a host. send() may be called from several threads.
-class MessageSink {
- public:
-  virtual ~MessageSink() = default;
-  virtual void send(const FromHost& message) = 0;
-};
+inline constexpr size_t kMostFrameBytes = size_t{64} << 20;
 
-// Writes messages as lines to a pipe. The process ends when the parent is gone.
-class PipeSink : public MessageSink {
+// Sends one frame; false where the other end is gone. Bytes that are not UTF-8 are replaced,
+// because a message about a failure must not fail itself.
+bool send_frame(int fd, const nlohmann::json& message);
+
+// Puts frames together from the bytes of a socket.
+class FrameReader {
  public:
-  explicit PipeSink(int fd) : fd_(fd) {}
-  void send(const FromHost& message) override;
+  explicit FrameReader(int fd) : fd_(fd) {}
+
+  enum class Got { kFrame, kNothing, kEnd, kRubbish };
+  // Waits up to `wait_ms` for a frame (-1: without a limit). kRubbish: the bytes are no frame, and
+  // frame() then holds the start of them.
+  Got read(int wait_ms);
+  const std::string& frame() const { return frame_; }
 
  private:
+  bool take_frame();
+
   int fd_;
-  std::mutex mutex_;
+  std::string bytes_, frame_;
 };
 
-// Hands messages to a function of the same process (--in-process, tests).
-class CallbackSink : public MessageSink {
- public:
-  explicit CallbackSink(TakeMessage take) : take_(std::move(take)) {}
-  void send(const FromHost& message) override;
-
- private:
-  TakeMessage take_;
-  std::mutex mutex_;
-};
-
-// Cuts the bytes of a pipe into lines and hands on the message of each line; a line that is no
-// message becomes Garbage.
-class LineReader {
- public:
-  void feed(const char* data, size_t bytes, const TakeMessage& take);
-
- private:
-  std::string rest_;
-};
-
-// Writes all of `text`; false when the other end is gone.
-bool write_all(int fd, const std::string& text);
+// Writes all bytes; false where the other end is gone.
+bool write_all(int fd, const void* data, size_t bytes);
 
 }  // namespace mkbench

@@ -8,6 +8,7 @@ namespace {
 std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
   HostTwinOptions options;
   options.max_context = request.max_context;
+  options.threads = request.threads;
   options.fault = request.fault;
   return make_host_twin(weights, options);
 }

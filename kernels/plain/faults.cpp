@@ -7,6 +7,7 @@
 #include "kernels/cuda_check.h"
 #include "kernels/plain/fault_instance.h"
 #include "references/base/error.h"
+#include "references/engine_maker.h"
 
 namespace mkbench::plain {
 
@@ -38,3 +39,32 @@ std::unique_ptr<Engine> make_plain_with_hook(const ModelWeights& weights, PlainO
 }
 
 }  // namespace mkbench::plain
+
+namespace mkbench {
+namespace {
+
+std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
+  PlainOptions options;
+  options.gpu = request.gpu;
+  options.max_context = request.max_context;
+  options.fault = request.fault;
+  return plain::has_hook(request.fault) ? plain::make_plain_with_hook(weights, options)
+                                        : make_plain(weights, options);
+}
+
+int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
+  PlainOptions options;
+  options.gpu = request.gpu;
+  options.max_context = request.max_context;
+  return plain_device_bytes(config, options);
+}
+
+}  // namespace
+
+// plain with whatever fault the fault corpus asks for.
+extern const EngineMaker plain_faults_maker{.name = kPlainWithFaults,
+                                            .make = make,
+                                            .bytes = bytes,
+                                            .takes_kernel_faults = true};
+
+}  // namespace mkbench

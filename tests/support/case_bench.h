@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/host/case_flow.h"
+#include "harness/flow/case_flow.h"
 #include "harness/parent/collector.h"
 #include "harness/report/report.h"
 #include "harness/wire/channel.h"

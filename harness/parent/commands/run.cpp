@@ -21,7 +21,7 @@
 #include "harness/parent/supervisor.h"
 #include "harness/report/junit.h"
 #include "harness/report/report.h"
-#include "harness/wire/interrupt.h"
+#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
 
@@ -256,8 +256,8 @@ class Run {
       for (const auto& a : answers) {
         if (a.interrupted) continue;
         FreshRun run{"", a.problem};
-        if (a.ok() && a.message->hashes.count(e.worker_name) > 0)
-          run.sha256 = a.message->hashes.at(e.worker_name);
+        if (a.ok() && a.message->hashes.count(e.flow_name) > 0)
+          run.sha256 = a.message->hashes.at(e.flow_name);
         runs.push_back(run);
       }
       const std::string before = e.parity->reason;

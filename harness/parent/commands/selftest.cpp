@@ -12,7 +12,7 @@
 #include "harness/parent/supervisor.h"
 #include "harness/report/verdict.h"
 #include "harness/selftest/fault_table.h"
-#include "harness/wire/interrupt.h"
+#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 
 namespace mkbench {

@@ -1,0 +1,263 @@
+#include "harness/flow/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "harness/judge/parity.h"
+#include "harness/measure/sample.h"
+#include "harness/measure/statistics.h"
+#include "harness/report/report.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+
+// What judge_sample() needs of a run besides its ids.
+struct Traces {
+  int64_t launches = 0;
+  int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
+  bool kv_equal = true;
+  std::string doubt;  // of the clock, see TimedCall
+};
+
+std::string clock_doubt(const Sample& sample, const Traces& traces) {
+  const std::string clocks = clock_disagreement(sample.times);
+  return clocks.empty() ? traces.doubt : clocks;
+}
+
+// Checks a finished sample, gravest failure first, and fills in its validity and receipts.
+Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
+                     const std::vector<int32_t>& expected, int wanted_receipts) {
+  const auto invalid = [&](Verdict verdict, std::string reason) {
+    sample.valid = false;
+    sample.invalid_reason = std::move(reason);
+    return verdict;
+  };
+  const ReceiptCheck receipts = check_receipts(sample.ids, expected);
+  sample.receipts_checked = receipts.checked + traces.kv_rows;
+  sample.receipts_wrong = receipts.wrong;
+  if (std::find(sample.ids.begin(), sample.ids.end(), -1) != sample.ids.end()) {
+    return invalid(
+        Verdict::kIntegrity,
+        "a receipt is -1: the step was not run (poison), or a logit of it was not a number");
+  }
+  if (engine.capabilities().one_launch ? traces.launches != 1 : traces.launches < 1) {
+    return invalid(Verdict::kIntegrity,
+                   fmt::format("launch counter: {} launches for one decode{}", traces.launches,
+                               engine.capabilities().one_launch ? ", wanted 1" : ""));
+  }
+  if (!receipts.ok() || receipts.checked != wanted_receipts) {
+    const auto at = static_cast<size_t>(receipts.first_wrong.value_or(0));
+    return invalid(
+        Verdict::kFailToken,
+        at < sample.ids.size() && at < expected.size()
+            ? fmt::format("receipt: token {} is {}, wanted {}", at, sample.ids[at], expected[at])
+            : fmt::format("receipts: found {}, wanted {}", sample.ids.size(), expected.size()));
+  }
+  if (!traces.kv_equal) {
+    return invalid(Verdict::kNondeterministic, "KV rows differ from those of the first prefill");
+  }
+  const std::string clocks = clock_doubt(sample, traces);
+  if (!clocks.empty()) return invalid(Verdict::kIntegrity, clocks);
+  sample.valid = true;
+  return Verdict::kPass;
+}
+
+class BlockRunner {
+ public:
+  BlockRunner(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+              std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink)
+      : job_(job),
+        services_(services),
+        truth_(truth),
+        engines_(std::move(engines)),
+        watch_(watch),
+        sink_(sink),
+        tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen) {}
+
+  void run() {
+    for (Contestant* c : engines_) {
+      guard_engine(sink_, *c, [&] { prepare(*c); });
+    }
+    const std::vector<std::vector<int>> orders =
+        block_orders(static_cast<int>(engines_.size()), std::max(job_.blocks, job_.max_blocks),
+                     job_.random_order, job_.seed);
+    for (int block = 0; block < static_cast<int>(orders.size()); ++block) {
+      if (block >= job_.blocks && (job_.target_rel_ci <= 0 || narrow_enough())) break;
+      const RangeGuard range = services_.range("block");
+      run_block(block, orders[static_cast<size_t>(block)]);
+    }
+    watch_.end();
+  }
+
+ private:
+  void check_stop() const {
+    if (services_.stop()) throw Interrupted{};
+  }
+
+  void prepare(Contestant& c) {
+    check_stop();
+    watch_.begin("prefill", c.name, c.engine.get());
+    {
+      const RangeGuard range = services_.range("prefill");
+      c.engine->reset();
+      c.engine->poison();
+      c.engine->prefill(truth_.prompt);
+    }
+    if (c.engine->capabilities().snapshots) c.start = c.engine->save();
+    for (int i = 0; i < job_.warmup; ++i) {
+      check_stop();
+      watch_.begin("warm-up", c.name, c.engine.get());
+      watch_.count(i + 1, job_.warmup);
+      start_again(c);
+      c.engine->decode(tokens_);
+    }
+  }
+
+  // Sets the engine to the end of the timed prompt. An engine without snapshots prefills again,
+  // outside the timed part.
+  void start_again(Contestant& c) const {
+    if (c.engine->capabilities().snapshots) {
+      c.engine->restore(c.start);
+      c.engine->poison();
+      return;
+    }
+    c.engine->reset();
+    c.engine->poison();
+    c.engine->prefill(truth_.prompt);
+  }
+
+  void run_block(int block, const std::vector<int>& order) {
+    for (size_t place = 0; place < order.size(); ++place) {
+      Contestant& c = *engines_[static_cast<size_t>(order[place])];
+      if (!c.alive) continue;
+      check_stop();
+      watch_.begin("timing", c.name, c.engine.get());
+      watch_.count(block + 1, std::max(job_.blocks, block + 1));
+      guard_engine(sink_, c, [&] {
+        const RangeGuard range = services_.range("engine");
+        take_sample(c, block, static_cast<int>(place));
+      });
+    }
+  }
+
+  // Where the system suspends this process for a moment, the clocks of the run disagree: the run is
+  // dropped and repeated, at most kMostRepeats times, and the sample says how often.
+  void take_sample(Contestant& c, int block, int place) {
+    for (int repeats = 0;; ++repeats) {
+      Sample sample;
+      sample.engine = c.name;
+      sample.block = block;
+      sample.order = place;
+      sample.repeats = repeats;
+      const Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+      launches_[c.name] += traces.launches;
+      services_.end_turn(*c.engine);
+      c.engine->audit();
+      const Verdict verdict =
+          judge_sample(sample, *c.engine, traces, truth_.expected_of(c.name), tokens_);
+      const std::string clocks = clock_doubt(sample, traces);
+      const bool only_clocks = !clocks.empty() && sample.invalid_reason == clocks;
+      if (only_clocks && repeats < kMostRepeats) continue;
+      finish(c, sample, verdict);
+      return;
+    }
+  }
+
+  Traces time_decode(Contestant& c, Sample& sample) {
+    Engine& engine = *c.engine;
+    start_again(c);
+    services_.take_turn(engine);
+    const int64_t before = engine.launch_count();
+    const TimedCall call = services_.timed(engine, [&] { sample.ids = engine.decode(tokens_); });
+    sample.tokens = tokens_;
+    sample.times = engine.last_times();
+    keep_time(call, sample);
+    return {.launches = engine.launch_count() - before, .doubt = call.doubt};
+  }
+
+  // Times a prefill; the untimed tokens that follow show that its KV rows are right.
+  Traces time_prefill(Contestant& c, Sample& sample) {
+    Engine& engine = *c.engine;
+    engine.reset();
+    engine.poison();
+    services_.take_turn(engine);
+    const TimedCall call = services_.timed(engine, [&] { engine.prefill(truth_.prompt); });
+    keep_time(call, sample);
+    sample.tokens = job_.n_prompt;
+    // The KV rows must equal those of the first prefill, whose continuation is checked too.
+    const bool compared = engine.capabilities().snapshots;
+    const bool equal = !compared || engine.save().kv_checksum == c.start.kv_checksum;
+    const int64_t before = engine.launch_count();
+    sample.ids = engine.decode(tokens_);
+    return {.launches = engine.launch_count() - before,
+            .kv_rows = compared ? job_.n_prompt : 0,
+            .kv_equal = equal,
+            .doubt = call.doubt};
+  }
+
+  // The harness's clock around the call counts, not the host time that the engine reports.
+  void keep_time(const TimedCall& call, Sample& sample) {
+    if (!first_begin_ms_) first_begin_ms_ = call.begin_ms;
+    sample.start_ms = call.begin_ms - *first_begin_ms_;
+    sample.times.host_ms = call.ms;
+  }
+
+  void finish(Contestant& c, const Sample& sample, Verdict verdict) {
+    sink_.send(SampleTaken{c.name, sample, launches_[c.name], services_.throttle()});
+    if (verdict != Verdict::kPass) {
+      fail_engine(sink_, c, verdict,
+                  fmt::format("block {}: {}", sample.block, sample.invalid_reason));
+      return;
+    }
+    ms_per_token_[c.name].push_back(sample.ms_per_token());
+  }
+
+  // True where every speed-up's interval (with one engine, the interval of its time) is as narrow
+  // as --target-rel-ci asks.
+  bool narrow_enough() {
+    const std::vector<double>& base = ms_per_token_[engines_.front()->name];
+    for (const Contestant* c : engines_) {
+      if (!c->alive || (c == engines_.front() && engines_.size() > 1)) continue;
+      const std::vector<double>& own = ms_per_token_[c->name];
+      const bool paired = c != engines_.front() && engines_.front()->alive;
+      double half = 0;
+      if (paired) {
+        const PairedSpeedup s = paired_speedup(base, own, job_.confidence, job_.seed);
+        const std::optional<Interval> ci = s.ci ? s.ci : s.bca_ci;
+        if (!ci) return false;
+        half = (ci->high - ci->low) / 2 / s.speedup;
+      } else {
+        const Summary s = summarize(own, job_.confidence);
+        if (!s.ci) return false;
+        half = (s.ci->high - s.ci->low) / 2 / s.mean;
+      }
+      if (half > job_.target_rel_ci) return false;
+    }
+    return true;
+  }
+
+  const CaseJob& job_;
+  const FlowServices& services_;
+  const TimedTruth& truth_;
+  std::vector<Contestant*> engines_;
+  ProgressWatch& watch_;
+  EventSink& sink_;
+  const int tokens_;
+  std::optional<double> first_begin_ms_;  // when the first timed call of the case began
+  std::map<std::string, int64_t> launches_;
+  std::map<std::string, std::vector<double>> ms_per_token_;
+};
+
+}  // namespace
+
+void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+                std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink) {
+  BlockRunner(job, services, truth, std::move(engines), watch, sink).run();
+}
+
+}  // namespace mkbench

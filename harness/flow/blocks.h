@@ -1,0 +1,22 @@
+// The timed part of a case: interleaved blocks in which every engine decodes the same tokens from
+// the same KV cache.
+#pragma once
+
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/services.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/flow/watch.h"
+#include "harness/flow/job.h"
+
+namespace mkbench {
+
+// Prefills every contestant that is still in the case with the truth's prompt, warms up, and sends
+// one sample message for each engine and block; --target-rel-ci may add blocks. Ids are compared
+// after each clock has stopped; an engine with a wrong or missing receipt, clocks that disagree or
+// a launch counter that does not fit leaves the case. Throws Interrupted between samples.
+void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+                std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink);
+
+}  // namespace mkbench

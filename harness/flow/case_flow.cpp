@@ -1,0 +1,404 @@
+#include "harness/flow/case_flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/engines/plugin_file.h"
+#include "harness/flow/blocks.h"
+#include "harness/flow/contestant.h"
+#include "harness/flow/gate.h"
+#include "harness/flow/profile.h"
+#include "harness/flow/text.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/flow/trials.h"
+#include "harness/flow/watch.h"
+#include "harness/judge/parity.h"
+#include "harness/judge/repeats.h"
+#include "harness/report/report.h"
+#include "references/base/sha256.h"
+#include "references/model_row.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+// The context to allocate: rounded up so that cases of similar lengths take equal caches, and never
+// longer than the model allows.
+int context_for(int positions, int max_positions) {
+  const int rounded = (positions + 63) / 64 * 64;
+  return max_positions > 0 ? std::min(rounded, max_positions) : rounded;
+}
+
+int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
+
+class CaseFlow {
+ public:
+  CaseFlow(const CaseJob& job, const FlowServices& services, EventSink& sink)
+      : job_(job), services_(services), sink_(sink), watch_(sink) {
+    for (const CaseEngine& engine : job.engines) contestants_.emplace_back(engine);
+  }
+
+  void run() {
+    const ModelConfig planned = services_.config(job_.model);
+    check_positions(planned);
+    expect_engines();
+    state_memory(planned);
+    const CaseReferences references = job_.judged ? take_judged() : judge_all();
+    if (job_.whole_parity) return;
+    if (timed_engines().empty() || !make_timed_engines(references)) return;
+    const TimedTruth truth = find_truth(references);
+    drop_untimed_engines();
+    if (timed_engines().empty()) return;
+    run_blocks(job_, services_, truth, timed_engines(), watch_, sink_);
+    if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
+  }
+
+  // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
+  // done nothing else.
+  RepeatHashes hash_repeats() {
+    load(parity_model(job_.model), first_depth(job_));
+    const CaseReferences references = find_case_references(job_, services_, weights_);
+    choose_context(references);
+    const ModelShape& shape = weights_.config.shape;
+    RepeatHashes answer;
+    for (Contestant& c : contestants_) {
+      if (!c.candidate) continue;
+      make_engine(c);
+      watch_.begin("repeats", c.name, c.engine.get());
+      Findings findings;
+      answer[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
+                                        shape.vocab, findings);
+      watch_.end();
+      c.engine.reset();
+    }
+    return answer;
+  }
+
+ private:
+  int tokens() const { return timed_tokens(job_); }
+
+  std::string timing_model() const {
+    const ModelRow* row = find_model(job_.model);
+    if (!is_analytic(row) || !row->lagset.empty()) return job_.model;
+    return fmt::format("{}:{}", row->name, synthetic_lagset_for_depth(first_depth(job_)));
+  }
+
+  void check_stop() const {
+    if (services_.stop()) throw Interrupted{};
+  }
+
+  // Lets the processes of the case start side by side.
+  void expect_engines() const {
+    std::vector<std::string> names;
+    for (const Contestant& c : contestants_) names.push_back(c.name);
+    if (!job_.judged) names.emplace_back(kHeadFp32Name);
+    services_.expect(names);
+  }
+
+  // Refuses a context longer than the model allows, with the numbers; nothing is truncated.
+  void check_positions(const ModelConfig& config) const {
+    const int64_t needed = int64_t{first_depth(job_)} + tokens();
+    if (config.max_positions <= 0 || needed <= config.max_positions) return;
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("model {}: a depth of {} and {} tokens need {} positions, "
+                            "max_position_embeddings is {}",
+                            job_.model, first_depth(job_), tokens(), needed, config.max_positions));
+  }
+
+  // Sends how much memory the case will take and how much is free, before anything is loaded.
+  void state_memory(const ModelConfig& config) {
+    const CaseMemory memory = case_memory(job_, services_, config);
+    sink_.send(MemoryStated{memory.needed, memory.free});
+    if (memory.free > 0 && memory.needed > memory.free) {
+      throw Error(ErrorKind::kEnvUnfit,
+                  fmt::format("memory of {}: {} needed, {} free", job_.device,
+                              megabytes(memory.needed), megabytes(memory.free)));
+    }
+  }
+
+  void load(const std::string& model, int depth) {
+    check_stop();
+    watch_.begin("loading " + model, "", nullptr);
+    const RangeGuard range = services_.range("load");
+    weights_ = services_.load(model, depth);
+    loaded_ = model;
+    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.config.shape});
+  }
+
+  void send_references(const CaseReferences& references) {
+    ReferencesFound found;
+    const auto append = [](std::string& list, const std::string& item) {
+      if (!item.empty() && list.find(item) == std::string::npos)
+        list += (list.empty() ? "" : ", ") + item;
+    };
+    if (references.live) append(found.reference, "live");
+    for (const GreedyReference& reference : references.all) {
+      append(found.reference, reference.path.filename().string());
+      append(found.reference_sha256, reference.sha256);
+      append(found.reference_versions, reference.versions);
+    }
+    sink_.send(found);
+  }
+
+  void make_engine(Contestant& c) {
+    check_stop();
+    watch_.begin("upload", c.name, nullptr);
+    const RangeGuard range = services_.range("upload");
+    c.engine = services_.make_engine(
+        {.name = c.name, .max_context = context_, .fault = fault_of(job_, c.name)}, weights_);
+    EngineFacts facts = services_.facts(*c.engine);
+    if (!is_plugin(c.name)) facts.resolved_name = c.name;
+    sink_.send(EngineMade{c.name, facts});
+  }
+
+  // Judges every engine, the judge itself first: where the judge fails, no other engine is judged.
+  void gate(CaseReferences& references) {
+    Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
+    for (Contestant& c : contestants_) {
+      if (!c.judges) continue;
+      guard_engine(sink_, c, [&] { make_engine(c); });
+      if (c.alive && the_gate.pass_judge(c)) continue;
+      const Verdict of_others =
+          c.verdict == Verdict::kInvalidReference ? Verdict::kNotJudged : Verdict::kSkipped;
+      for (Contestant& other : contestants_) {
+        if (other.alive && &other != &c) {
+          fail_engine(sink_, other, of_others,
+                      fmt::format("the baseline {} did not pass its own gate", c.name));
+        }
+      }
+      return;
+    }
+    for (Contestant& c : contestants_) {
+      if (c.judges) continue;
+      guard_engine(sink_, c, [&] { make_engine(c); });
+      if (c.alive) the_gate.judge_engine(c);
+      if (!c.alive) c.engine.reset();
+    }
+  }
+
+  // Judges the parity of every engine, on the weights from which the references were made.
+  CaseReferences judge_all() {
+    load(parity_model(job_.model), first_depth(job_));
+    check_positions(weights_.config);
+    CaseReferences references = find_case_references(job_, services_, weights_);
+    send_references(references);
+    choose_context(references);
+    gate(references);
+    return references;
+  }
+
+  void choose_context(const CaseReferences& references) {
+    const int parity_context = context_for(
+        parity_positions(references, job_, weights_.config.shape), weights_.config.max_positions);
+    context_ = std::max(timed_context(), parity_context);
+  }
+
+  // Takes over the findings of an earlier case of the run, which has judged these engines on these
+  // weights. Every timed token of this case is checked nevertheless.
+  CaseReferences take_judged() {
+    load(timing_model(), first_depth(job_));
+    check_positions(weights_.config);
+    context_ = timed_context();
+    sink_.send(job_.judged->references);
+    for (Contestant& c : contestants_) {
+      const JudgedEngine& judged = job_.judged->engines.at(c.name);
+      sink_.send(EngineMade{c.name, judged.facts});
+      sink_.send(ParityJudged{c.name, judged.parity});
+      c.verdict = Verdict::kPass;
+      send_verdict(sink_, c.name, c.verdict, "");
+    }
+    // Timed tokens of analytic weights are checked by the closed form, which needs no reference.
+    return is_analytic(find_model(job_.model)) ? CaseReferences{}
+                                               : find_case_references(job_, services_, weights_);
+  }
+
+  int timed_context() const {
+    return context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions);
+  }
+
+  // Makes the engines on the timed weights. The lag set of the timed depth may differ from that of
+  // parity: equal shapes, other planted layers. Returns false where the judge could not be made
+  // again; nothing is timed then.
+  bool make_timed_engines(const CaseReferences& references) {
+    if (loaded_ != timing_model()) {
+      watch_.end();
+      for (Contestant& c : contestants_) c.engine.reset();
+      weights_ = ModelWeights{};
+      load(timing_model(), first_depth(job_));
+    }
+    // Where the truth of the timed tokens is not known, finding it needs the judge, timed or not.
+    const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
+    for (Contestant& c : contestants_) {
+      if (c.alive && !c.engine && (c.timed() || !known))
+        guard_engine(sink_, c, [&] { make_engine(c); });
+    }
+    if (judge().alive) return true;
+    for (Contestant& c : contestants_) {
+      if (c.alive) fail_engine(sink_, c, Verdict::kSkipped, "the baseline could not be made again");
+    }
+    return false;
+  }
+
+  // Destroys the engines that are not timed: memory and card are left to the timed ones.
+  void drop_untimed_engines() {
+    watch_.end();
+    for (Contestant& c : contestants_) {
+      if (!c.timed()) c.engine.reset();
+    }
+  }
+
+  Contestant& judge() {
+    return *std::find_if(contestants_.begin(), contestants_.end(),
+                         [](const Contestant& c) { return c.judges; });
+  }
+
+  template <typename Want>
+  std::vector<Contestant*> living(const Want& want) {
+    std::vector<Contestant*> found;
+    for (Contestant& c : contestants_) {
+      if (c.alive && want(c)) found.push_back(&c);
+    }
+    return found;
+  }
+  std::vector<Contestant*> living_candidates() {
+    return living([](const Contestant& c) { return c.candidate; });
+  }
+  std::vector<Contestant*> timed_engines() {
+    return living([](const Contestant& c) { return c.timed(); });
+  }
+
+  TimedTruth find_truth(const CaseReferences& references) {
+    std::optional<TimedTruth> known = known_truth(job_, weights_, references.all, tokens());
+    TimedTruth truth = known ? std::move(*known) : live_truth();
+    const std::vector<Contestant*> timed = timed_engines();
+    const Contestant* first = timed.empty() ? nullptr : timed.front();
+    const std::vector<int32_t>& generated = first ? truth.expected_of(first->name) : truth.expected;
+    sink_.send(TimedCheckChosen{
+        .timed_check = truth.check,
+        .ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)),
+        .generated_text = sequence_text(weights_.config.shape, generated)});
+    return truth;
+  }
+
+  // Expects the truth's own path; from an engine that leaves this path at a near tie, expects the
+  // engine's path, once the truth has confirmed every id of it.
+  TimedTruth live_truth() {
+    check_stop();
+    const int vocab = weights_.config.shape.vocab;
+    TimedTruth truth;
+    truth.check = "live";
+    truth.prompt = timed_prompt(job_, weights_.config.shape);
+    watch_.begin("live check", kTruthName, nullptr);
+    const std::unique_ptr<Engine> fp32 =
+        services_.make_engine({.name = kTruthName, .max_context = context_}, weights_);
+    const WatchEnd end(watch_);
+    double pairwise_d = 0;
+    {
+      const std::unique_ptr<Engine> head =
+          services_.make_engine({.name = kHeadFp32Name, .max_context = context_}, weights_);
+      watch_.begin("live check", kTruthName, fp32.get());
+      const GreedyReference path =
+          capture_live(*fp32, *judge().engine, *head, vocab, {truth.prompt}, tokens());
+      pairwise_d = path.pairwise_d;
+      for (const ReferenceStep& step : path.prompts.front().steps)
+        truth.expected.push_back(step.token);
+    }
+    for (Contestant* c : timed_engines()) {
+      check_stop();
+      guard_engine(sink_, *c, [&] { confirm(*c, *fp32, pairwise_d, truth); });
+    }
+    return truth;
+  }
+
+  void confirm(Contestant& c, Engine& fp32, double pairwise_d, TimedTruth& truth) {
+    watch_.begin("live check", c.name, c.engine.get());
+    c.engine->reset();
+    c.engine->poison();
+    c.engine->prefill(truth.prompt);
+    const std::vector<int32_t> path = c.engine->decode(tokens());
+    if (path == truth.expected) return;
+    if (path.size() != truth.expected.size()) {
+      fail_engine(
+          sink_, c, Verdict::kFailToken,
+          fmt::format("timed prompt: {} ids, wanted {}", path.size(), truth.expected.size()));
+      return;
+    }
+    watch_.begin("live check", kTruthName, &fp32);
+    fp32.reset();
+    fp32.prefill(truth.prompt);
+    const std::string wrong =
+        confirm_path(fp32, path, weights_.config.shape.vocab, pairwise_d, rounds_logits(c.name));
+    if (wrong.empty()) {
+      truth.by_engine[c.name] = path;
+    } else {
+      fail_engine(sink_, c, Verdict::kFailToken, "timed prompt: " + wrong);
+    }
+  }
+
+  const CaseJob& job_;
+  const FlowServices& services_;
+  EventSink& sink_;
+  ModelWeights weights_;
+  std::string loaded_;  // the model that weights_ are of
+  std::vector<Contestant> contestants_;
+  int context_ = 0;
+  ProgressWatch watch_;  // last member: its thread ends before the engines are destroyed
+};
+
+}  // namespace
+
+CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
+                       const ModelConfig& config) {
+  int positions = first_depth(job) + timed_tokens(job) + 1;
+  if (!job.judged)
+    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
+  const int context = context_for(positions, config.max_positions);
+  CaseMemory memory;
+  const auto add = [&](const std::string& name) {
+    memory.needed += services.bytes({.name = name, .max_context = context}, config);
+  };
+  // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
+  // memory beside the engines for a while.
+  const ModelRow* row = find_model(job.model);
+  const bool judges = !job.judged || !is_analytic(row);
+  for (const CaseEngine& engine : job.engines) {
+    if (judges || engine.timed()) add(engine.name);
+  }
+  if (judges) add(kHeadFp32Name);
+  if (!has_committed_truth(row)) add(kTruthName);
+  memory.free = services.free_bytes();
+  return memory;
+}
+
+RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                EventSink& sink) {
+  return CaseFlow(job, services, sink).hash_repeats();
+}
+
+void run_case(const CaseJob& job, const FlowServices& services, EventSink& sink) {
+  try {
+    CaseFlow(job, services, sink).run();
+    sink.send(Done{});
+  } catch (const Interrupted&) {
+    sink.send(CaseInterrupted{});
+  } catch (const Error& error) {
+    send_case_verdict(sink, verdict_of(error.kind()), error.what());
+    sink.send(Done{});
+  } catch (const std::bad_alloc&) {
+    send_case_verdict(sink, Verdict::kEnvUnfit, "out of host memory");
+    sink.send(Done{});
+  } catch (const std::exception& error) {
+    send_case_verdict(sink, Verdict::kRuntimeError, error.what());
+    sink.send(Done{});
+  }
+}
+
+}  // namespace mkbench

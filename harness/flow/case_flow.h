@@ -1,0 +1,35 @@
+// One case from loading to the last sample: memory, weights, references, the gates of the judge and
+// of each other engine, and then the timed part. All results are sent to a EventSink.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "harness/flow/services.h"
+#include "harness/flow/job.h"
+
+namespace mkbench {
+
+struct CaseMemory {
+  int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
+  int64_t free = 0;    // on the job's device; 0: not known
+};
+
+// Bytes of the job's device that the case will take, and the bytes that are free now. The weights
+// need not exist yet.
+CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
+
+// By candidate, the sha256 of its ids and logits on the repeated prompts.
+using RepeatHashes = std::map<std::string, std::string>;
+
+// Runs the repeated prompts; the services must make engines in fresh processes. Engine errors pass
+// through.
+RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services,
+                                EventSink& sink);
+
+// Runs the case. Every failure becomes a message (a verdict on an engine or on the whole case);
+// after Ctrl-C the last message says "interrupted", else "done".
+void run_case(const CaseJob& job, const FlowServices& services, EventSink& sink);
+
+}  // namespace mkbench

@@ -1,0 +1,58 @@
+// An engine of a case: its roles, its verdict so far, and how its failures become messages.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/report/verdict.h"
+#include "harness/flow/interrupt.h"
+#include "harness/flow/job.h"
+#include "references/base/error.h"
+#include "references/engine.h"
+
+namespace mkbench {
+
+struct Contestant : CaseEngine {
+  explicit Contestant(const CaseEngine& roles) : CaseEngine(roles) {}
+
+  std::unique_ptr<Engine> engine;
+  Verdict verdict = Verdict::kSkipped;
+  bool alive = true;  // no failure so far
+  Snapshot start;     // after the prefill of the timed prompt
+};
+
+inline void send_verdict(EventSink& sink, const std::string& engine, Verdict verdict,
+                         const std::string& reason) {
+  sink.send(VerdictGiven{engine, verdict, reason});
+}
+
+inline void send_case_verdict(EventSink& sink, Verdict verdict, const std::string& reason) {
+  sink.send(VerdictGiven{"", verdict, reason});
+}
+
+// Removes the engine from the case and sends its verdict.
+inline void fail_engine(EventSink& sink, Contestant& c, Verdict verdict,
+                        const std::string& reason) {
+  c.verdict = verdict;
+  c.alive = false;
+  send_verdict(sink, c.name, verdict, reason);
+}
+
+// Runs `work` for one engine; an exception becomes a verdict on that engine. Defects of a reference
+// concern the whole case and pass through, as do interrupts.
+template <typename Work>
+void guard_engine(EventSink& sink, Contestant& c, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInvalidReference) throw;
+    fail_engine(sink, c, verdict_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    fail_engine(sink, c, Verdict::kEnvUnfit, c.name + ": out of host memory");
+  } catch (const std::exception& error) {
+    fail_engine(sink, c, Verdict::kRuntimeError, error.what());
+  }
+}
+
+}  // namespace mkbench

@@ -1,0 +1,101 @@
+// What happens in a case, told while it happens: one struct an event. The flow of a case sends
+// events to an EventSink; the parent's collector makes the report of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "harness/report/report.h"
+#include "references/model_shape.h"
+
+namespace mkbench {
+
+// What is being done now; a number that is not known is absent.
+struct StageProgress {
+  std::string stage, engine;  // engine may be empty
+  std::optional<int> done{}, total{};
+  std::optional<int> position{}, layer{};
+  std::string phase{};
+};
+
+// Memory that the case needs and that the job's device has free, before anything is loaded.
+struct MemoryStated {
+  int64_t bytes_needed = 0, bytes_free = 0;
+};
+
+struct ModelLoaded {
+  std::string model_id, weights_sha256, lagset;
+  ModelShape shape;
+};
+
+// The references that judge the case, as the report names them.
+struct ReferencesFound {
+  std::string reference, reference_sha256, reference_versions;
+};
+
+// What the timed ids are compared with.
+struct TimedCheckChosen {
+  std::string timed_check, ids_sha256, generated_text;
+};
+
+struct EngineMade {
+  std::string engine;
+  EngineFacts facts;
+};
+
+struct ParityJudged {
+  std::string engine;
+  ParityReport parity;
+};
+
+// The ablations of an engine, or why there are none.
+struct ProfileTaken {
+  std::string engine, reason;  // reason: empty where there is a profile
+  ProfileReport profile;
+};
+
+struct SampleTaken {
+  std::string engine;
+  Sample sample;
+  int64_t launches = 0;  // all launches of the engine so far
+  std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
+};
+
+// The verdict on one engine, or on the whole case where `engine` is empty.
+struct VerdictGiven {
+  std::string engine;
+  Verdict verdict = Verdict::kSkipped;
+  std::string reason;
+};
+
+// The last event of a case that ended by itself.
+struct Done {};
+
+// The case ended early because of Ctrl-C.
+struct CaseInterrupted {};
+
+using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
+                               TimedCheckChosen, EngineMade, ParityJudged, ProfileTaken,
+                               SampleTaken, VerdictGiven, Done, CaseInterrupted>;
+
+// Hands events to a function. send() may be called from several threads; the function is called by
+// one at a time.
+class EventSink {
+ public:
+  explicit EventSink(std::function<void(const CaseEvent&)> take) : take_(std::move(take)) {}
+  void send(const CaseEvent& event) {
+    const std::lock_guard lock(mutex_);
+    take_(event);
+  }
+
+ private:
+  std::function<void(const CaseEvent&)> take_;
+  std::mutex mutex_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,231 @@
+#include "harness/flow/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/flow/text.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/flow/trials.h"
+#include "harness/judge/findings.h"
+#include "harness/report/report.h"
+#include "references/model_row.h"
+
+namespace mkbench {
+namespace {
+
+// The name under which find_references() files the model.
+std::string reference_name(const std::string& model, const ModelShape& shape) {
+  const ModelRow* row = find_model(model, shape);
+  return row != nullptr ? std::string(row->parity_set) : model_folder_name(model);
+}
+
+// The lag set whose closed form the references of an analytic model must follow.
+std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
+
+[[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
+  const std::string folder =
+      job.reference_dir.empty() ? "the committed references" : job.reference_dir;
+  throw Error(ErrorKind::kInvalidReference,
+              fmt::format("model {}: found no {}/reference*.json in {}; make one with: python3 "
+                          "scripts/capture_reference.py {}",
+                          job.model, name, folder, parity_model(job.model)));
+}
+
+}  // namespace
+
+CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+                                    const ModelWeights& weights) {
+  const ModelRow* row = find_model(job.model);
+  const std::string name = reference_name(job.model, weights.config.shape);
+  CaseReferences result;
+  std::vector<GreedyReference> token_only;
+  for (GreedyReference& reference : services.references(name)) {
+    if (reference.token_only) {
+      // Published ids come without a hash of the weights that made them; the check accepts that.
+      check_reference_weights(reference, weights);
+      token_only.push_back(std::move(reference));
+      continue;
+    }
+    check_reference_weights(reference, weights);
+    if (is_analytic(row)) check_closed_form(reference, std::string(parity_lagset(*row)));
+    result.all.push_back(std::move(reference));
+  }
+  if (result.all.empty()) {
+    if (has_committed_truth(row) || (job.require_reference && token_only.empty()))
+      no_reference(job, name);
+    // Published ids alone give no margins, so the truth of these weights is computed too, unless
+    // only committed references may judge.
+    result.live = !job.require_reference;
+  }
+  if (!token_only.empty()) result.all.push_back(merge_token_only(token_only));
+  return result;
+}
+
+int parity_positions(const CaseReferences& references, const CaseJob& job,
+                     const ModelShape& shape) {
+  size_t most = 1;
+  for (const GreedyReference& reference : references.all) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      most = std::max(most, prompt.ids.size() + prompt.steps.size());
+    }
+  }
+  if (references.live) {
+    for (const auto& prompt : live_parity_prompts(job, shape, references.all)) {
+      most = std::max(most, prompt.size() + kLiveSteps);
+    }
+  }
+  return static_cast<int>(most);
+}
+
+int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+                             const ModelShape& shape) {
+  CaseReferences references;
+  try {
+    references.all = services.references(reference_name(job.model, shape));
+  } catch (const Error&) {
+    return 0;
+  }
+  references.live =
+      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
+      std::all_of(references.all.begin(), references.all.end(),
+                  [](const GreedyReference& reference) { return reference.token_only; });
+  return parity_positions(references, job, shape);
+}
+
+std::string parity_model(const std::string& model) {
+  const ModelRow* row = find_model(model);
+  return is_analytic(row) ? std::string(row->parity_set) : model;
+}
+
+std::unique_ptr<Engine> Gate::make(const std::string& name) {
+  return services_.make_engine({.name = name, .max_context = max_context_}, weights_);
+}
+
+ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_judge, bool logits_bf16) {
+  const WatchEnd end(watch_);
+  watch_.begin("parity", name, &engine);
+  const RangeGuard range = services_.range("parity");
+  ParityOptions options;
+  options.vocab = weights_.config.shape.vocab;
+  options.is_baseline = is_judge;
+  options.logits_bf16 = logits_bf16;
+  options.layers = weights_.config.shape.layers;
+  options.every_row = job_.whole_parity;
+  options.text_of = [&](int32_t id) { return token_text(weights_.config.shape, id); };
+  options.on_progress = [&](const std::string&, int done, int total) {
+    watch_.count(done, total);
+    if (services_.stop()) throw Interrupted{};
+  };
+  std::vector<ParityReport> reports;
+  for (const GreedyReference& reference : references_.all) {
+    if (!is_judge) set_ratchet(engine, reference, options);
+    reports.push_back(
+        judge_parity(engine, is_judge ? baseline_part(reference) : reference, options));
+  }
+  engine.audit();
+  return join_parity(reports);
+}
+
+void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
+                       ParityOptions& options) const {
+  options.ratchet_key.reset();
+  options.ratchet.reset();
+  if (reference.sha256.empty()) return;  // a live reference has none
+  const EngineCapabilities capabilities = engine.capabilities();
+  options.ratchet_key = RatchetKey{.engine = capabilities.name,
+                                   .card = card_of(capabilities.device),
+                                   .model = reference_name(job_.model, weights_.config.shape),
+                                   .lagset = weights_.lagset,
+                                   .reference_sha256 = reference.sha256};
+  if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
+}
+
+void Gate::send_parity(const std::string& engine, const ParityReport& report) {
+  sink_.send(ParityJudged{engine, report});
+}
+
+void Gate::add_live_reference(Engine& judge) {
+  watch_.begin("live reference", kTruthName, nullptr);
+  const std::unique_ptr<Engine> truth = make(kTruthName), head_fp32 = make(kHeadFp32Name);
+  const WatchEnd end(watch_);
+  watch_.begin("live reference", kTruthName, truth.get());
+  const ModelShape& shape = weights_.config.shape;
+  GreedyReference live =
+      capture_live(*truth, judge, *head_fp32, shape.vocab,
+                   live_parity_prompts(job_, shape, references_.all), kLiveSteps);
+  live.weights_sha256 = weights_.sha256;
+  references_.all.insert(references_.all.begin(), std::move(live));
+}
+
+bool Gate::pass_judge(Contestant& contestant) {
+  ParityReport report;
+  guard_engine(sink_, contestant, [&] {
+    if (references_.live) add_live_reference(*contestant.engine);
+    report = judge(*contestant.engine, contestant.name, true, true);
+    const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
+                                        [](const GreedyReference& r) { return !r.token_only; });
+    if (has_logits) {
+      // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
+      // ratios come from the judge's run with the last matmul in fp32.
+      const std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
+      const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
+      report.r_rms = ratios.r_rms;
+      report.r_rms_limit = ratios.r_rms_limit;
+      for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);
+      if (!times_allowed(ratios.verdict)) {
+        report.verdict = worst({report.verdict, ratios.verdict});
+        report.reason += (report.reason.empty() ? "" : "; ") +
+                         ("with the last matmul in fp32: " + ratios.reason);
+      }
+    }
+    send_parity(contestant.name, report);
+  });
+  if (!contestant.alive) return false;
+  if (!times_allowed(report.verdict)) {
+    fail_engine(sink_, contestant, Verdict::kInvalidReference,
+                fmt::format("the baseline fails the reference: {}: {}",
+                            verdict_name(report.verdict), report.reason));
+    return false;
+  }
+  judge_ = contestant.engine.get();
+  contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
+  send_verdict(sink_, contestant.name, contestant.verdict, "");
+  return true;
+}
+
+// The report of the prompts is sent before the trials begin, so it stands however the trials end.
+// What was proven first outranks what ended it: an error in the trials (a hang, a crash) is told
+// beside the verdict of an engine that has failed already.
+void Gate::run_trials(Trials& trials, Contestant& contestant, ParityReport& report) {
+  send_parity(contestant.name, report);
+  try {
+    trials.run(*contestant.engine, contestant.name,
+               repeated_prompts(job_, weights_.config.shape, references_.all), report);
+  } catch (const Error& error) {
+    if (times_allowed(report.verdict) || error.kind() == ErrorKind::kInvalidReference) throw;
+    report.reason += fmt::format("; then: {}", error.what());
+  }
+}
+
+void Gate::judge_engine(Contestant& contestant) {
+  guard_engine(sink_, contestant, [&] {
+    ParityReport report =
+        judge(*contestant.engine, contestant.name, false, rounds_logits(contestant.name));
+    Trials trials(job_, services_, weights_, max_context_, watch_);
+    if (job_.whole_parity) run_trials(trials, contestant, report);
+    if (judge_ != nullptr) {
+      trials.localise_failure(*contestant.engine, contestant.name, *judge_, references_.all,
+                              report);
+    }
+    send_parity(contestant.name, report);
+    if (!times_allowed(report.verdict)) {
+      fail_engine(sink_, contestant, report.verdict, report.reason);
+      return;
+    }
+    contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
+    send_verdict(sink_, contestant.name, contestant.verdict, "");
+  });
+}
+
+}  // namespace mkbench

@@ -1,0 +1,86 @@
+// The gate of a case: finds the references for the weights, holds the judge (the engine that parity
+// compares with) to them, and then each other engine.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/services.h"
+#include "harness/flow/watch.h"
+#include "harness/judge/parity.h"
+#include "harness/flow/job.h"
+
+namespace mkbench {
+
+// The references that judge a case.
+struct CaseReferences {
+  // References with logits, and one that merges all token-only ones. Empty for a live case until
+  // the live reference is made.
+  std::vector<GreedyReference> all;
+  bool live = false;  // a truth has to be (or was) computed in this run
+};
+
+// Finds the committed references that fit `weights`, or decides to judge live.
+// Throws Error(kInvalidReference) where a model whose references are committed has none, where
+// --require-reference finds none (naming the command that makes one), for a reference made from
+// other weights, and for one that contradicts the closed form.
+CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+                                    const ModelWeights& weights);
+
+// The number of positions that an engine needs to be judged by `references`.
+int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
+
+// Number of steps after each prompt of a live reference.
+inline constexpr int kLiveSteps = 32;
+
+class Trials;
+
+class Gate {
+ public:
+  Gate(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+       CaseReferences& references, int max_context, ProgressWatch& watch, EventSink& sink)
+      : job_(job),
+        services_(services),
+        weights_(weights),
+        references_(references),
+        max_context_(max_context),
+        watch_(watch),
+        sink_(sink) {}
+
+  // Holds the judge to the references, and first makes the live reference where one is needed.
+  // Returns true where the judge passed; else sends the messages that say INVALID_REFERENCE.
+  bool pass_judge(Contestant& contestant);
+  // Judges a candidate, or a yardstick that is not the judge; sends its verdict and parity report.
+  void judge_engine(Contestant& contestant);
+
+ private:
+  ParityReport judge(Engine& engine, const std::string& name, bool is_judge, bool logits_bf16);
+  void set_ratchet(const Engine& engine, const GreedyReference& reference,
+                   ParityOptions& options) const;
+  void add_live_reference(Engine& judge);
+  void run_trials(Trials& trials, Contestant& contestant, ParityReport& report);
+  void send_parity(const std::string& engine, const ParityReport& report);
+  std::unique_ptr<Engine> make(const std::string& name);
+
+  const CaseJob& job_;
+  const FlowServices& services_;
+  const ModelWeights& weights_;
+  CaseReferences& references_;
+  const int max_context_;
+  ProgressWatch& watch_;
+  EventSink& sink_;
+  Engine* judge_ = nullptr;  // set once the judge has passed
+};
+
+// parity_positions() before the weights are loaded. A reference that cannot be read is ignored
+// here; find_case_references() refuses it later.
+int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+                             const ModelShape& shape);
+
+// The model whose weights and references judge `model`: the analytic checkpoint is judged on the
+// lag set of its parity set, every other model on itself.
+std::string parity_model(const std::string& model);
+
+}  // namespace mkbench

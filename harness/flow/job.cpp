@@ -1,0 +1,13 @@
+#include "harness/flow/job.h"
+
+#include <fmt/format.h>
+
+namespace mkbench {
+
+std::string case_name(const CaseJob& job) {
+  if (job.whole_parity) return fmt::format("{} parity", job.model);
+  if (job.n_prompt > 0) return fmt::format("{} pp{}", job.model, job.n_prompt);
+  return fmt::format("{} d={} n={}", job.model, first_depth(job), job.n_gen);
+}
+
+}  // namespace mkbench

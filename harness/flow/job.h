@@ -1,0 +1,85 @@
+// One case of a run: its model, engines and axes, and how it is judged and timed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/events.h"
+#include "references/fault_kind.h"
+
+namespace mkbench {
+
+// An engine of a case and its roles: the judge is what parity compares with, a speed-up is quoted
+// against a yardstick, and a candidate is an engine under test.
+struct CaseEngine {
+  std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
+  std::string asked;  // as the user named it
+  bool judges = false, yardstick = false, candidate = false;
+
+  bool timed() const { return yardstick || candidate; }
+};
+
+struct JudgedEngine {
+  EngineFacts facts;
+  ParityReport parity;  // without its table
+};
+
+// Parity findings of an earlier case of the run, for all its engines on these weights.
+struct JudgedCase {
+  ReferencesFound references;
+  std::map<std::string, JudgedEngine> engines;
+};
+
+enum class NvtxMode { kOff, kBlock };
+
+// One case: judge parity and, unless `whole_parity`, time the engines.
+struct CaseJob {
+  std::string model;           // one item of --model
+  std::string device = "cpu";  // "cpu" or "cuda"
+  int gpu = 0;
+  std::vector<CaseEngine> engines;  // the judge first
+  bool profile = false;             // ablations after the samples
+  bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
+  int depth = 0;                    // KV rows before the first timed step
+  int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it
+  int n_prompt = 0;                 // > 0: a prefill test with so many KV rows
+  std::vector<int32_t> ids;         // prompt; empty: the reference's, or ids drawn from the seed
+  int blocks = 10, max_blocks = 10, warmup = 1;
+  double target_rel_ci = 0;  // 0 = off
+  bool random_order = false;
+  uint64_t seed = 1;
+  double confidence = 0.95;
+  std::string reference_dir;  // empty: the committed ones
+  bool require_reference = false;
+  std::optional<JudgedCase> judged;  // where set, parity is not judged again
+  PlantedFault fault = PlantedFault::kNone;
+  NvtxMode nvtx = NvtxMode::kBlock;
+  double spin_scale = 1;
+
+  bool cuda() const { return device == "cuda"; }
+};
+
+// Rows in the KV cache before the first step of the case.
+inline int first_depth(const CaseJob& job) {
+  if (!job.ids.empty()) return static_cast<int>(job.ids.size()) - 1;
+  return job.n_prompt > 0 ? job.n_prompt : job.depth;
+}
+
+// The fault that is planted in the engine `name`; only candidates get one.
+inline PlantedFault fault_of(const CaseJob& job, const std::string& name) {
+  for (const CaseEngine& engine : job.engines) {
+    if (engine.candidate && engine.name == name) return job.fault;
+  }
+  return PlantedFault::kNone;
+}
+
+// "tiny d=0 n=128", "synthetic:deep pp512"
+std::string case_name(const CaseJob& job);
+
+// Number of untimed tokens that check a prefill test.
+inline constexpr int kPrefillCheckTokens = 8;
+
+}  // namespace mkbench

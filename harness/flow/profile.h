@@ -1,0 +1,20 @@
+// Diagnostics after the samples: the ablations of each candidate show whether memory or the
+// dependency chain limits its speed. They decide no verdict and count as no samples.
+#pragma once
+
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/services.h"
+#include "harness/flow/watch.h"
+#include "harness/flow/job.h"
+
+namespace mkbench {
+
+// Sends one profile message for each engine: times of both ablations at the job's depth and length,
+// or the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
+void run_profile(const CaseJob& job, const FlowServices& services,
+                 const std::vector<Contestant*>& candidates, ProgressWatch& watch,
+                 EventSink& sink);
+
+}  // namespace mkbench

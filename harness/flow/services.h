@@ -1,0 +1,69 @@
+// What a case needs from outside: weights, references, engines, memory. All of it is functions, so
+// that tests can script them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/engines/registry.h"
+#include "harness/judge/ratchet.h"
+#include "harness/flow/job.h"
+#include "references/engine_maker.h"
+#include "references/greedy_reference.h"
+
+namespace mkbench {
+
+// A named time range that a profiler shows; ends with the object.
+using RangeGuard = std::shared_ptr<void>;
+
+struct TimedCall {
+  double begin_ms = 0;  // CLOCK_MONOTONIC
+  double ms = 0;
+  double slack_ms = 0;  // time around the engine's call that was spent on the way to it and back
+  // Set where the slack is more than crossing to another process explains; the sample is repeated.
+  std::string doubt;
+};
+
+// The clock of this process around the call.
+TimedCall time_here(Engine& engine, const std::function<void()>& call);
+
+struct FlowServices {
+  std::function<ModelConfig(const std::string& model)> config;
+  // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
+  std::function<ModelWeights(const std::string& model, int depth)> load;
+  // All references of a model by the model's name, checked; empty if there is none.
+  std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
+  // The caller sets name, max_context and fault of the request; the service fills in the rest.
+  std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
+  // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
+  // ablations, or an empty string.
+  std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
+  // The R_rms that reports/ratchet.json commits; empty where that file has no such entry.
+  std::function<std::optional<double>(const RatchetKey&)> ratchet;
+  // Bytes of the job's device that make_engine() would take for this request.
+  std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
+  std::function<int64_t()> free_bytes;  // of the job's device
+  // What reports say of an engine that make_engine() has made.
+  std::function<EngineFacts(const Engine&)> facts;
+  // Engines that will be made soon: their processes may start already.
+  std::function<void(const std::vector<std::string>& names)> expect = [](const auto&) {};
+  // Called before each timed part of an engine: nothing else runs, and no data of the preparation
+  // waits in L2 to be written back (l2_flush.h).
+  std::function<void(Engine&)> take_turn = [](Engine&) {};
+  // Called after each timed part. Throws Error(kIntegrity) where the engine has left work behind.
+  std::function<void(Engine&)> end_turn = [](Engine&) {};
+  // Makes one call of the engine and says how long it took, by the harness's clock next to the
+  // engine. Throws Error(kIntegrity) where that clock contradicts the clock of this process.
+  std::function<TimedCall(Engine&, const std::function<void()>& call)> timed = time_here;
+  std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
+  // The driver's name for what limits the card's clocks right now; empty on a CPU. Called outside
+  // of timed parts only.
+  std::function<std::string()> throttle;
+  std::function<bool()> stop;  // true after Ctrl-C
+};
+
+}  // namespace mkbench

@@ -1,0 +1,56 @@
+// Tells the parent where the running engine is. The parent can then tell a hang from slow work, and
+// say where a crash happened.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "references/engine.h"
+
+namespace mkbench {
+
+// Sends a progress message at each new stage, and five times a second when the engine has moved.
+class ProgressWatch {
+ public:
+  explicit ProgressWatch(EventSink& sink);
+  ~ProgressWatch();
+  ProgressWatch(const ProgressWatch&) = delete;
+  ProgressWatch& operator=(const ProgressWatch&) = delete;
+
+  // From now on `engine_name` (may be empty) is in `stage`; `engine` may be null. A stage must be
+  // ended (or replaced) before its engine is destroyed.
+  void begin(const std::string& stage, const std::string& engine_name, const Engine* engine);
+  void end() { begin("", "", nullptr); }
+  // Sets how far the stage has come, where that is known.
+  void count(int done, int total);
+
+ private:
+  void send_locked();
+  void poll();
+
+  EventSink& sink_;
+  std::mutex mutex_;
+  const Engine* engine_ = nullptr;
+  std::string stage_, engine_name_;
+  int done_ = 0, total_ = 0;
+  Progress last_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// Ends the stage when it goes out of scope. A WatchEnd that is declared after the engine of the
+// stage is destroyed before that engine, also where an exception is thrown.
+class WatchEnd {
+ public:
+  explicit WatchEnd(ProgressWatch& watch) : watch_(watch) {}
+  ~WatchEnd() { watch_.end(); }
+  WatchEnd(const WatchEnd&) = delete;
+  WatchEnd& operator=(const WatchEnd&) = delete;
+
+ private:
+  ProgressWatch& watch_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,26 @@
+#include "harness/host/card_work.h"
+
+#include <cuda_runtime_api.h>
+
+#include "harness/device/l2_flush.h"
+#include "kernels/cuda_check.h"
+
+namespace mkbench {
+
+void flush_l2(const FlushCall& call) {
+  if (!call.cuda) return;
+  static L2Flush flush(call.gpu);
+  flush.run();
+}
+
+void finish_device_work() {
+  // Without a GPU there is no work; the runtime's error must not be reported by a later call.
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    return;
+  }
+  MKBENCH_CUDA(cudaDeviceSynchronize());
+}
+
+}  // namespace mkbench

@@ -1,0 +1,17 @@
+// mkbench-host-cuda: the host of ring, plain, host-twin and plugins, and of everything that asks CUDA.
+#include "harness/host/card_work.h"
+#include "harness/host/cuda_program.h"
+#include "harness/host/makers.h"
+#include "harness/host/serve.h"
+
+int main() {
+  using namespace mkbench;
+  return serve({.name = "mkbench-host-cuda",
+                .factory = EngineFactory(cuda_makers()),
+                .finish = finish_device_work,
+                .flush = flush_l2,
+                .card = card_facts,
+                .torch = {},
+                .ceiling = measure_ceiling,
+                .tune = tune_ring});
+}

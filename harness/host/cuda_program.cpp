@@ -1,0 +1,40 @@
+#include "harness/host/cuda_program.h"
+
+#include "harness/device/device_check.h"
+#include "harness/device/device_info.h"
+#include "harness/device/roofline.h"
+#include "kernels/plain/megakernel.h"
+#include "kernels/ring/megakernel.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+
+CardFacts card_facts(const CardCall& call) {
+  CardFacts facts{list_devices(), plain_architectures(), {}, {}};
+  const bool usable = judge_device(facts.devices, call.gpu, facts.architectures).usable();
+  if (!usable) return facts;
+  for (const std::string& model : call.models) {
+    RingObstacle& of = facts.ring_obstacles.emplace_back(RingObstacle{model, ""});
+    try {
+      of.obstacle = ring_obstacle(model_config(model), call.gpu);
+    } catch (const std::exception& error) {
+      // A later check refuses the model with all that is wrong about it.
+      of.obstacle = error.what();
+    }
+  }
+  if (call.compute) facts.check = check_device(call.gpu);
+  return facts;
+}
+
+Ceiling measure_ceiling(const CeilingCall& call) {
+  const ReadBandwidth b = measure_read_bandwidth(call.gpu);
+  return {.read_gb_per_s = b.best_gb_per_s(),
+          .plain_gb_per_s = b.plain_gb_per_s,
+          .bulk_gb_per_s = b.bulk_gb_per_s,
+          .bulk_pattern = b.bulk_pattern,
+          .buffer_bytes = b.buffer_bytes,
+          .bytes_per_sample = b.bytes_per_sample,
+          .samples = b.samples};
+}
+
+}  // namespace mkbench

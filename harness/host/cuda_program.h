@@ -1,0 +1,18 @@
+// What mkbench-host-cuda can do besides calling engines: everything that asks CUDA.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "harness/wire/calls.h"
+
+namespace mkbench {
+
+CardFacts card_facts(const CardCall& call);
+Ceiling measure_ceiling(const CeilingCall& call);
+
+// Sweeps ring's tuning on a card; `say` is called with the name of each stage. Throws
+// Error(kUnsupportedDevice).
+Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string&)>& say);
+
+}  // namespace mkbench

@@ -1,0 +1,102 @@
+#include "harness/host/factory.h"
+
+#include <fmt/format.h>
+
+#include "harness/engines/plugin_file.h"
+#include "harness/engines/registry.h"
+#include "harness/host/faulty_engine.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+// The caller's request, with the arithmetic that the name of a judge's run stands for.
+EngineRequest completed(EngineRequest request) {
+  using Precision = EngineRequest::Precision;
+  request.precision = request.name == kTruthName      ? Precision::kFp32
+                      : request.name == kHeadFp32Name ? Precision::kHeadFp32
+                                                      : Precision::kOwn;
+  return request;
+}
+
+// Whether the registry lets the engine run on the request's device. A plugin is not in the registry
+// and refuses a device itself.
+bool runs_there(const EngineRequest& request) {
+  const EngineRow* row = find_engine(engine_of_run(request.name));
+  return row == nullptr || row->runs_on(request.cuda);
+}
+
+// A fault inside a kernel needs an engine that has hooks for it; a fault on the host side does not.
+// Nothing can be planted in a plugin.
+void require_plantable(const EngineRequest& request, const EngineMaker& maker) {
+  if (request.fault == PlantedFault::kNone || maker.takes_kernel_faults) return;
+  if (is_plugin(request.name)) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("engine {}: a fault cannot be planted in it", request.name));
+  }
+  if (planted_fault_site(request.fault) != FaultSite::kKernel) return;
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("--plant-fault {}: {} has no hook for it; host-twin has",
+                          planted_fault_name(request.fault), request.name));
+}
+
+}  // namespace
+
+// The maker of a named engine, of a run of the judge, or of plugins; null for unknown names.
+const EngineMaker* EngineFactory::find(const std::string& run) const {
+  const std::string name = is_plugin(run) ? kPluginMaker : engine_of_run(run);
+  for (const EngineMaker* maker : makers_) {
+    if (maker->name == name) return maker;
+  }
+  return nullptr;
+}
+
+const EngineMaker& EngineFactory::need(const EngineRequest& request) const {
+  const EngineMaker* maker = find(request.name);
+  if (maker == nullptr)
+    throw Error(ErrorKind::kBadInput, fmt::format("engine '{}' is unknown", request.name));
+  return *maker;
+}
+
+std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
+                                            const ModelWeights& weights) const {
+  const EngineRequest request = completed(asked);
+  const EngineMaker& maker = need(request);
+  require_plantable(request, maker);
+  if (!runs_there(request)) {
+    throw Error(ErrorKind::kUnsupportedDevice,
+                request.name + (request.cuda
+                                    ? " runs on a CPU and --device is cuda; use --device cpu"
+                                    : " is a CUDA kernel and --device is cpu; host-twin is "
+                                      "its twin on a CPU"));
+  }
+  return with_fault_around(maker.make(with_planted_fault(weights, request.fault), request),
+                           request.fault);
+}
+
+int64_t EngineFactory::bytes(const EngineRequest& asked, const ModelConfig& config) const {
+  const EngineRequest request = completed(asked);
+  const EngineMaker* maker = find(request.name);
+  return maker != nullptr && runs_there(request) ? maker->bytes(config, request) : 0;
+}
+
+std::string EngineFactory::ablate(const std::string& name, Engine& engine,
+                                  Ablation ablation) const {
+  const EngineMaker* maker = find(name);
+  if (maker != nullptr && maker->ablate != nullptr) {
+    maker->ablate(engine, ablation);
+    return "";
+  }
+  std::string able;
+  for (const EngineMaker* other : makers_) {
+    if (other->ablate != nullptr) able += (able.empty() ? "" : ", ") + std::string(other->name);
+  }
+  return fmt::format("{} has no ablations; {} has", name, able);
+}
+
+std::string EngineFactory::settings(const std::string& name) const {
+  const EngineMaker* maker = find(name);
+  return maker != nullptr && maker->settings != nullptr ? maker->settings() : "";
+}
+
+}  // namespace mkbench

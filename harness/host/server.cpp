@@ -1,0 +1,198 @@
+#include "harness/host/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "harness/device/nvtx.h"
+#include "references/base/error.h"
+#include "references/shared_snapshot.h"
+
+namespace mkbench {
+namespace {
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+EngineState state_of(const Engine& engine) { return {engine.position(), engine.launch_count()}; }
+
+}  // namespace
+
+FromHost Server::answer(const ToHost& call) {
+  try {
+    return std::visit([this](const auto& one) { return take(one); }, call);
+  } catch (const Error& error) {
+    return Failed{error.kind(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return Failed{ErrorKind::kEnvUnfit, "out of host memory"};
+  } catch (const std::exception& error) {
+    return Failed{ErrorKind::kRuntime, error.what()};
+  }
+}
+
+ProgressTold Server::progress() {
+  const std::lock_guard lock(mutex_);
+  if (running_ == nullptr) return {};
+  const Progress now = running_->progress();
+  return {now.position, now.layer, std::string(now.phase)};
+}
+
+void Server::watch(const Engine* engine) {
+  const std::lock_guard lock(mutex_);
+  running_ = engine;
+}
+
+Server::HeldEngine& Server::engine(int number) {
+  const auto found = engines_.find(number);
+  if (found == engines_.end())
+    throw Error(ErrorKind::kRuntime, fmt::format("no engine has the number {}", number));
+  watch(found->second.engine.get());
+  return found->second;
+}
+
+// Weights are loaded once for all engines of a host.
+const ModelWeights& Server::weights_at(const WeightsPlace& place) {
+  const auto key = std::pair(place.folder, place.stamp);
+  if (key != loaded_) {
+    weights_ = load_shared(place.folder, place.name, place.lagset, place.sha256, place.stamp);
+    loaded_ = key;
+  }
+  return weights_;
+}
+
+template <typename Function>
+const Function& Server::offered(const Function& function, const char* what) const {
+  if (!function)
+    throw Error(ErrorKind::kRuntime, fmt::format("{} has no call '{}'", program_.name, what));
+  return function;
+}
+
+FromHost Server::take(const OpenCall& call) {
+  const ModelWeights& weights = weights_at(call.weights);
+  HeldEngine held{program_.factory.make(call.request, weights), call.request.name,
+                  weights.config.shape.vocab};
+  const int number = ++last_number_;
+  const Opened opened{number, held.engine->capabilities(),
+                      program_.factory.settings(call.request.name), state_of(*held.engine)};
+  engines_[number] = std::move(held);
+  return opened;
+}
+
+FromHost Server::take(const PlainCall& call) {
+  HeldEngine& held = engine(call.engine);
+  if (call.verb == Verb::kClose) {
+    watch(nullptr);
+    engines_.erase(call.engine);
+    return Answered{};
+  }
+  if (call.verb == Verb::kReset) held.engine->reset();
+  if (call.verb == Verb::kPoison) held.engine->poison();
+  if (call.verb == Verb::kAudit) held.engine->audit();
+  return Answered{state_of(*held.engine)};
+}
+
+FromHost Server::take(const PrefillCall& call) {
+  HeldEngine& held = engine(call.engine);
+  const auto count = static_cast<size_t>(call.ids);
+  const auto* from = reinterpret_cast<const int32_t*>(arena_.at_least(count * sizeof(int32_t)));
+  const std::vector<int32_t> ids(from, from + count);
+  const NvtxRange range("prefill");
+  HostInterval interval{now_ns(), 0};
+  held.engine->prefill(ids);
+  interval.end = now_ns();
+  return Prefilled{state_of(*held.engine), interval};
+}
+
+FromHost Server::take(const DecodeCall& call) {
+  HeldEngine& held = engine(call.engine);
+  const DecodeArena layout(call.n, call.logits, held.vocab);
+  char* const memory = arena_.at_least(layout.bytes);
+  const auto* forced = call.forced ? reinterpret_cast<const int32_t*>(memory) : nullptr;
+  auto* logits = call.logits ? reinterpret_cast<float*>(memory + layout.logits) : nullptr;
+  HostInterval interval;
+  std::vector<int32_t> ids;
+  {
+    const NvtxRange range("decode");
+    interval.begin = now_ns();
+    ids = held.engine->decode(call.n, forced, logits);
+    interval.end = now_ns();
+  }
+  // More ids than were asked for are told, and not sent.
+  const size_t sent = std::min(ids.size(), static_cast<size_t>(call.n));
+  std::memcpy(memory + layout.ids, ids.data(), sent * sizeof(int32_t));
+  return Decoded{state_of(*held.engine), static_cast<int>(ids.size()), interval,
+                 held.engine->last_times()};
+}
+
+FromHost Server::take(const SetPendingCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  e.set_pending(call.id);
+  return Answered{state_of(e)};
+}
+
+FromHost Server::take(const SaveCall& call) { return Saved{engine(call.engine).engine->save()}; }
+
+FromHost Server::take(const RestoreCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  e.restore(call.snapshot);
+  return Answered{state_of(e)};
+}
+
+FromHost Server::take(const StateCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const auto found = call.position ? e.kv_row(call.layer, *call.position) : e.hidden(call.layer);
+  if (!found) return Floats{};
+  const size_t bytes = found->size() * sizeof(float);
+  std::memcpy(arena_.at_least(bytes), found->data(), bytes);
+  return Floats{static_cast<int>(found->size())};
+}
+
+FromHost Server::take(const SkipToCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const bool able = e.skip_to(call.position);
+  return Able{able, "", state_of(e)};
+}
+
+FromHost Server::take(const AblateCall& call) {
+  HeldEngine& held = engine(call.engine);
+  const std::string why = program_.factory.ablate(held.name, *held.engine, call.ablation);
+  return Able{why.empty(), why, state_of(*held.engine)};
+}
+
+FromHost Server::take(const DescribeCall& call) {
+  return Described{program_.factory.bytes(call.request, call.config)};
+}
+
+FromHost Server::take(const PingCall&) { return Answered{}; }
+
+FromHost Server::take(const FinishCall&) {
+  if (program_.finish) program_.finish();
+  return Answered{};
+}
+
+FromHost Server::take(const FlushCall& call) {
+  if (program_.flush) program_.flush(call);
+  return Answered{};
+}
+
+FromHost Server::take(const CardCall& call) { return offered(program_.card, "card")(call); }
+
+FromHost Server::take(const TorchCall&) { return offered(program_.torch, "torch")(); }
+
+FromHost Server::take(const CeilingCall& call) {
+  return offered(program_.ceiling, "ceiling")(call);
+}
+
+FromHost Server::take(const TuneCall& call) {
+  return offered(program_.tune, "tune")(call, [](const std::string& stage) {
+    tell_(StageTold{stage});
+  });
+}
+
+}  // namespace mkbench

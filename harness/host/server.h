@@ -1,0 +1,83 @@
+// Answers calls: holds engines and weights, and does what is asked. Knows nothing of sockets.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "harness/host/factory.h"
+#include "harness/wire/arena.h"
+#include "harness/wire/calls.h"
+
+namespace mkbench {
+
+// What a program can do besides calling engines. A function that is empty is not offered.
+struct HostProgram {
+  std::string name;  // "mkbench-host-cuda"
+  EngineFactory factory;
+  std::function<void()> finish;  // waits until the device work of this process is over
+  std::function<void(const FlushCall&)> flush;
+  std::function<CardFacts(const CardCall&)> card;
+  std::function<TorchTold()> torch;
+  std::function<Ceiling(const CeilingCall&)> ceiling;
+  std::function<Tuned(const TuneCall&, const std::function<void(const std::string&)>& say)> tune;
+};
+
+class Server {
+ public:
+  // `tell` takes the stages of a call that is still running.
+  Server(const HostProgram& program, Arena& arena, std::function<void(const FromHost&)> tell)
+      : program_(program), arena_(arena), tell_(std::move(tell)) {}
+
+  // Does what the call asks; whatever is thrown becomes Failed.
+  FromHost answer(const ToHost& call);
+  // Where the engine of the running call is. May be called from another thread.
+  ProgressTold progress();
+
+ private:
+  struct HeldEngine {
+    std::unique_ptr<Engine> engine;
+    std::string name;
+    int vocab = 0;
+  };
+
+  FromHost take(const OpenCall& call);
+  FromHost take(const PlainCall& call);
+  FromHost take(const PrefillCall& call);
+  FromHost take(const DecodeCall& call);
+  FromHost take(const SetPendingCall& call);
+  FromHost take(const SaveCall& call);
+  FromHost take(const RestoreCall& call);
+  FromHost take(const StateCall& call);
+  FromHost take(const SkipToCall& call);
+  FromHost take(const AblateCall& call);
+  FromHost take(const DescribeCall& call);
+  FromHost take(const PingCall& call);
+  FromHost take(const FinishCall& call);
+  FromHost take(const FlushCall& call);
+  FromHost take(const CardCall& call);
+  FromHost take(const TorchCall& call);
+  FromHost take(const CeilingCall& call);
+  FromHost take(const TuneCall& call);
+
+  template <typename Function>
+  const Function& offered(const Function& function, const char* what) const;
+  void watch(const Engine* engine);
+  HeldEngine& engine(int number);
+  const ModelWeights& weights_at(const WeightsPlace& place);
+
+  const HostProgram& program_;
+  Arena& arena_;
+  const std::function<void(const FromHost&)> tell_;
+  ModelWeights weights_;
+  std::pair<std::string, std::string> loaded_;  // folder and stamp of weights_
+  std::map<int, HeldEngine> engines_;
+  int last_number_ = 0;
+  std::mutex mutex_;  // held while progress() reads the engine
+  const Engine* running_ = nullptr;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,139 @@
+#include "harness/parent/host_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "references/shared_snapshot.h"
+
+namespace mkbench {
+namespace {
+
+// Opening loads weights and compiles nothing; libraries from elsewhere may do more.
+constexpr double kOpenLimitS = 120;
+// Limit of a call that neither prefills nor decodes.
+constexpr double kSmallCallS = 60;
+// A call may take ten times what its pace predicts, and at least 20 s.
+constexpr double kPaceFactor = 10, kLeastLimitS = 20;
+
+WeightsPlace place_of(const ModelWeights& weights) {
+  return {weights.folder.string(), weights.name, weights.lagset, weights.sha256,
+          snapshot_stamp(weights.folder)};
+}
+
+}  // namespace
+
+CallLimit HostEngine::Pace::limit(int units, double timeout_s) const {
+  if (seconds < 0) return {timeout_s, timeout_s};
+  const double predicted = kPaceFactor * seconds * units;
+  return {std::min(timeout_s, std::max(kLeastLimitS, predicted)), timeout_s};
+}
+
+void HostEngine::Pace::learn(const HostInterval& interval, int units) {
+  if (units > 0) seconds = std::max(seconds, interval.ms() / 1e3 / units);
+}
+
+HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
+                       const ModelWeights& weights, double timeout_s)
+    : link_(std::move(link)), vocab_(weights.config.shape.vocab), timeout_s_(timeout_s) {
+  const ModelWeights shared = share_weights(weights);
+  const auto begin = std::chrono::steady_clock::now();
+  opened_ = ask<Opened>(*link_, OpenCall{request, place_of(shared)},
+                        {kOpenLimitS, std::max(kOpenLimitS, timeout_s)});
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+  open_ms_ = ms.count();
+  state_ = opened_.state;
+}
+
+HostEngine::~HostEngine() {
+  if (!link_->alive()) return;
+  try {
+    ask<Answered>(*link_, PlainCall{opened_.engine, Verb::kClose}, {kLeastLimitS, kLeastLimitS});
+  } catch (...) {
+    // The link is dead now, and whoever asks it next is told why.
+  }
+}
+
+template <typename Answer>
+Answer HostEngine::ask_host(const ToHost& call, const CallLimit& limit) {
+  Answer answer = ask<Answer>(*link_, call, limit);
+  if constexpr (requires { answer.state; }) state_ = answer.state;
+  return answer;
+}
+
+void HostEngine::plain(Verb verb) {
+  ask_host<Answered>(PlainCall{opened_.engine, verb}, {kSmallCallS, timeout_s_});
+}
+
+void HostEngine::prefill(std::span<const int32_t> ids) {
+  std::memcpy(link_->arena().at_least(ids.size_bytes()), ids.data(), ids.size_bytes());
+  const int count = static_cast<int>(ids.size());
+  const auto done = ask_host<Prefilled>(PrefillCall{opened_.engine, count},
+                                        prefill_pace_.limit(count, timeout_s_));
+  interval_ = done.interval;
+  prefill_pace_.learn(interval_, count);
+}
+
+std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* logits_out) {
+  const int steps = std::max(n, 0);  // the host refuses the others
+  const DecodeArena layout(steps, logits_out != nullptr, vocab_);
+  char* const memory = link_->arena().at_least(layout.bytes);
+  const size_t bytes = static_cast<size_t>(steps) * sizeof(int32_t);
+  const size_t logit_bytes =
+      static_cast<size_t>(steps) * static_cast<size_t>(vocab_) * sizeof(float);
+  if (forced != nullptr) std::memcpy(memory, forced, bytes);
+  // An engine that does not write its logits leaves what the caller filled in.
+  if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
+  const auto done = ask_host<Decoded>(
+      DecodeCall{opened_.engine, n, forced != nullptr, logits_out != nullptr},
+      decode_pace_.limit(steps, timeout_s_));
+  interval_ = done.interval;
+  times_ = done.times;
+  decode_pace_.learn(interval_, steps);
+  if (logits_out != nullptr) std::memcpy(logits_out, memory + layout.logits, logit_bytes);
+  // Ids beyond n were not sent: they show as -1.
+  std::vector<int32_t> ids(static_cast<size_t>(std::max(done.ids, 0)), -1);
+  std::memcpy(ids.data(), memory + layout.ids, std::min(bytes, ids.size() * sizeof(int32_t)));
+  return ids;
+}
+
+void HostEngine::set_pending(int32_t id) {
+  ask_host<Answered>(SetPendingCall{opened_.engine, id}, {kSmallCallS, timeout_s_});
+}
+
+Snapshot HostEngine::save() {
+  return ask_host<Saved>(SaveCall{opened_.engine}, {kSmallCallS, timeout_s_}).snapshot;
+}
+
+void HostEngine::restore(const Snapshot& snapshot) {
+  ask_host<Answered>(RestoreCall{opened_.engine, snapshot}, {kSmallCallS, timeout_s_});
+}
+
+Progress HostEngine::progress() const {
+  ProgressTold told = link_->progress();
+  phase_ = std::move(told.phase);
+  return {told.position, told.layer, phase_};
+}
+
+bool HostEngine::skip_to(int position) {
+  return ask_host<Able>(SkipToCall{opened_.engine, position}, {kSmallCallS, timeout_s_}).able;
+}
+
+std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
+  // Room for the longest row of any model that is known.
+  constexpr size_t kMostFloats = size_t{1} << 18;
+  const char* memory = link_->arena().at_least(kMostFloats * sizeof(float));
+  const auto answer =
+      ask_host<Floats>(StateCall{opened_.engine, layer, position}, {kSmallCallS, timeout_s_});
+  if (!answer.floats) return std::nullopt;
+  const size_t count = std::min(kMostFloats, static_cast<size_t>(std::max(*answer.floats, 0)));
+  std::vector<float> row(count);
+  std::memcpy(row.data(), memory, count * sizeof(float));
+  return row;
+}
+
+std::string HostEngine::ablate(Ablation ablation) {
+  return ask_host<Able>(AblateCall{opened_.engine, ablation}, {kSmallCallS, timeout_s_}).why;
+}
+
+}  // namespace mkbench

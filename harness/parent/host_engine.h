@@ -1,0 +1,74 @@
+// An engine in a host, as an Engine: each call goes over a HostLink.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/wire/host_link.h"
+#include "references/engine.h"
+
+namespace mkbench {
+
+class HostEngine final : public Engine {
+ public:
+  // Opens the engine in the host. `timeout_s`: --timeout. Throws what HostLink::call() throws.
+  HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
+             const ModelWeights& weights, double timeout_s);
+  // Closes the engine; a host that does not answer is ended.
+  ~HostEngine() override;
+  HostEngine(const HostEngine&) = delete;
+  HostEngine& operator=(const HostEngine&) = delete;
+
+  EngineCapabilities capabilities() const override { return opened_.capabilities; }
+  void reset() override { plain(Verb::kReset); }
+  void poison() override { plain(Verb::kPoison); }
+  void prefill(std::span<const int32_t> ids) override;
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override;
+  void set_pending(int32_t id) override;
+  Snapshot save() override;
+  void restore(const Snapshot& snapshot) override;
+  int position() const override { return state_.position; }
+  int64_t launch_count() const override { return state_.launches; }
+  DecodeTimes last_times() const override { return times_; }
+  Progress progress() const override;
+  void audit() override { plain(Verb::kAudit); }
+  std::optional<std::vector<float>> hidden(int layer) override { return floats(layer, {}); }
+  std::optional<std::vector<float>> kv_row(int layer, int position) override {
+    return floats(layer, position);
+  }
+  bool skip_to(int position) override;
+
+  // Returns why the engine has no ablations, or an empty text.
+  std::string ablate(Ablation ablation);
+  // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
+  const HostInterval& last_interval() const { return interval_; }
+  const std::string& settings() const { return opened_.settings; }
+  double open_ms() const { return open_ms_; }
+  HostLink& link() const { return *link_; }
+
+ private:
+  // The slowest time of a unit of work (a token, a prefilled id) so far; negative: none yet.
+  struct Pace {
+    double seconds = -1;
+    CallLimit limit(int units, double timeout_s) const;
+    void learn(const HostInterval& interval, int units);
+  };
+
+  void plain(Verb verb);
+  std::optional<std::vector<float>> floats(int layer, std::optional<int> position);
+  template <typename Answer>
+  Answer ask_host(const ToHost& call, const CallLimit& limit);
+
+  std::shared_ptr<HostLink> link_;
+  const int vocab_;
+  const double timeout_s_;
+  Opened opened_;
+  double open_ms_ = 0;
+  EngineState state_;
+  HostInterval interval_;
+  DecodeTimes times_;
+  Pace decode_pace_, prefill_pace_;
+  mutable std::string phase_;  // what progress() last returned a view of
+};
+
+}  // namespace mkbench

@@ -1,0 +1,403 @@
+#include "harness/parent/host_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "harness/flow/interrupt.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+// A process on a GPU may take seconds to leave its driver.
+constexpr double kLongestDeathSeconds = 20;
+// A call that shows no progress for so long at its limit stands still; shorter limits have half of
+// themselves.
+constexpr double kStandstillSeconds = 10;
+constexpr int kPollMs = 100;
+constexpr int kCrossings = 32;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// How many processes of this control group the kernel has killed for lack of memory; 0 where that
+// is not told.
+int64_t oom_kills() {
+  std::ifstream file("/sys/fs/cgroup/memory.events");
+  int64_t count = 0;
+  for (std::string key; file >> key >> count;) {
+    if (key == "oom_kill") return count;
+  }
+  return 0;
+}
+
+std::string file_start(int fd) {
+  std::array<char, 600> text{};
+  const ssize_t n = pread(fd, text.data(), text.size(), 0);
+  std::string line(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// What the child needs between fork() and exec(), where only async-signal-safe calls are allowed.
+struct ChildPlan {
+  pid_t parent;
+  char* const* argv;
+  int call, progress, arena, early_stderr;
+};
+
+// Moves the descriptors out of the way first: a source may be the target of another.
+[[noreturn]] void become_host(const ChildPlan& plan) {
+  constexpr int kOutOfTheWay = 100;
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != plan.parent) _exit(1);  // the parent died before prctl()
+  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score >= 0 && write(score, "500", 3) < 0) {
+  }  // where it is not permitted, the kernel chooses by size
+  const int sources[] = {plan.call, plan.progress, plan.arena, STDERR_FILENO};
+  const int targets[] = {kCallFd, kProgressFd, kArenaFd, kStderrFd};
+  int moved[4];
+  for (int i = 0; i < 4; ++i) moved[i] = fcntl(sources[i], F_DUPFD, kOutOfTheWay);
+  const int early = fcntl(plan.early_stderr, F_DUPFD, kOutOfTheWay);
+  for (int i = 0; i < 4; ++i) {
+    dup2(moved[i], targets[i]);
+    close(moved[i]);
+  }
+  dup2(early, STDERR_FILENO);
+  dup2(early, STDOUT_FILENO);
+  close(early);
+  const int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, STDIN_FILENO);
+  if (nothing > STDERR_FILENO) close(nothing);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(plan.argv[0], plan.argv);
+  const char* why = std::strerror(errno);
+  if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(126);
+  _exit(127);
+}
+
+}  // namespace
+
+std::string signal_text(int signal) {
+  return fmt::format("signal {} ({})", signal, strsignal(signal));
+}
+
+// A wait for one answer.
+struct HostProcess::Running {
+  Clock::time_point begin = Clock::now();
+  Clock::time_point moved = begin;  // when progress last changed
+  bool has_moved = false;
+  std::optional<Clock::time_point> interrupted;
+  ProgressTold last{};
+};
+
+HostProcess::HostProcess(HostCommand command) : command_(std::move(command)) { start(); }
+
+HostProcess::~HostProcess() { end(); }
+
+void HostProcess::start() {
+  int calls[2] = {-1, -1}, progress[2] = {-1, -1};
+  const bool sockets = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, calls) == 0 &&
+                       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, progress) == 0;
+  stderr_fd_ = memfd_create("mkbench-start", MFD_CLOEXEC);
+  std::vector<char*> argv;
+  for (const std::string& word : command_.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  oom_kills_ = oom_kills();
+  started_ = Clock::now();
+  const ChildPlan plan{getpid(), argv.data(), calls[1], progress[1], arena_.fd(), stderr_fd_};
+  pid_ = sockets && stderr_fd_ >= 0 ? fork() : -1;
+  const int error = errno;
+  if (pid_ == 0) become_host(plan);
+  close(calls[1]);
+  close(progress[1]);
+  call_fd_ = calls[0];
+  progress_fd_ = progress[0];
+  if (pid_ < 0) {
+    throw Error(ErrorKind::kRuntime, fmt::format("no process for {}: {}", command_.holds,
+                                                 std::strerror(error)));
+  }
+  setpgid(pid_, pid_);  // also called in the child: either may run first
+  answers_.emplace(call_fd_);
+  told_.emplace(progress_fd_);
+}
+
+void HostProcess::need_hello() {
+  if (hello_) return;
+  const FromHost first = wait("its start", {kStartLimitS, kStartLimitS}, {});
+  const auto* hello = std::get_if<Hello>(&first);
+  if (hello == nullptr) fail(ErrorKind::kRuntime, "did not begin with hello");
+  if (hello->build != command_.build) {
+    fail(ErrorKind::kEnvUnfit, fmt::format("is of another build: found {}, wanted {}; build all "
+                                           "programs of mkbench anew",
+                                           hello->build, command_.build));
+  }
+  hello_ = true;
+  facts_ = {hello->program, pid_, 1e3 * seconds_since(started_), 0, 0};
+  std::array<double, kCrossings> us{};
+  for (double& one : us) {
+    const Clock::time_point begin = Clock::now();
+    send_frame(call_fd_, to_json(ToHost(PingCall{})));
+    wait("ping", {kStartLimitS, kStartLimitS}, {});
+    one = 1e6 * seconds_since(begin);
+  }
+  double sum = 0, squares = 0;
+  for (const double one : us) sum += one, squares += one * one;
+  const double mean = sum / kCrossings;
+  std::sort(us.begin(), us.end());
+  facts_.crossing_us = us[kCrossings / 2];
+  facts_.crossing_sd_us = std::sqrt(std::max(0.0, squares / kCrossings - mean * mean));
+}
+
+ProcessFacts HostProcess::facts() {
+  if (alive()) need_hello();
+  return facts_;
+}
+
+FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
+                           const std::function<void(const std::string&)>& on_stage) {
+  if (!death_.empty()) throw Error(death_kind_, death_);
+  resume();
+  need_hello();
+  const char* what = std::visit([](const auto& one) { return one.kType; }, call);
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_ = {};
+  }
+  send_frame(call_fd_, to_json(call));  // where the host is gone, wait() says so
+  FromHost answer = wait(what, limit, on_stage);
+  if (const auto* failed = std::get_if<Failed>(&answer)) throw Error(failed->kind, failed->message);
+  return answer;
+}
+
+FromHost HostProcess::wait(const char* what, const CallLimit& limit,
+                           const std::function<void(const std::string&)>& on_stage) {
+  Running running;
+  for (;;) {
+    const FrameReader::Got got = answers_->read(kPollMs);
+    if (got == FrameReader::Got::kEnd) died(what);
+    if (got == FrameReader::Got::kRubbish) {
+      fail(ErrorKind::kRuntime, fmt::format("answered '{}' with rubbish: {}", what,
+                                            nlohmann::json(answers_->frame()).dump(
+                                                -1, ' ', true,
+                                                nlohmann::json::error_handler_t::replace)));
+    }
+    if (got == FrameReader::Got::kFrame) {
+      try {
+        FromHost answer =
+            answer_from_json(nlohmann::json::parse(answers_->frame(), nullptr, false));
+        const auto* stage = std::get_if<StageTold>(&answer);
+        if (stage == nullptr) return answer;
+        if (on_stage) on_stage(stage->stage);
+        running.moved = Clock::now();
+        running.has_moved = true;
+      } catch (const Error& error) {
+        fail(ErrorKind::kRuntime,
+             fmt::format("answered '{}' with rubbish: {}", what, error.what()));
+      }
+      continue;
+    }
+    ask_progress(running);
+    obey_interrupt(running, what);
+    const double waited = seconds_since(running.begin);
+    if (waited < limit.expected_s) continue;
+    const double still = std::min(kStandstillSeconds, limit.expected_s / 2);
+    const bool moving = running.has_moved && seconds_since(running.moved) < still;
+    if (moving && waited < limit.longest_s) continue;
+    const std::string at = where();
+    const double silent = seconds_since(running.has_moved ? running.moved : running.begin);
+    if (moving) {
+      fail(ErrorKind::kTimeout,
+           fmt::format("still at work, killed {:.1f} s after '{}' began{}", waited, what, at));
+    }
+    fail(ErrorKind::kHang, fmt::format("no progress for {:.1f} s, killed {:.1f} s after '{}' began{}",
+                                       silent, waited, what, at));
+  }
+}
+
+void HostProcess::ask_progress(Running& running) {
+  if (!hello_) return;
+  while (told_->read(0) == FrameReader::Got::kFrame) {
+    asked_progress_ = false;
+    try {
+      const FromHost answer =
+          answer_from_json(nlohmann::json::parse(told_->frame(), nullptr, false));
+      const auto* now = std::get_if<ProgressTold>(&answer);
+      if (now == nullptr) continue;
+      if (now->position != running.last.position || now->layer != running.last.layer ||
+          now->phase != running.last.phase) {
+        running.last = *now;
+        running.moved = Clock::now();
+        running.has_moved = true;
+      }
+      const std::lock_guard lock(progress_mutex_);
+      progress_ = *now;
+    } catch (const Error&) {
+      return;  // a progress that cannot be read is no progress
+    }
+  }
+  const char ask = '?';
+  if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &ask, 1);
+}
+
+void HostProcess::obey_interrupt(Running& running, const char* what) {
+  if (interrupt_count() == 0) return;
+  if (!running.interrupted) running.interrupted = Clock::now();
+  const bool grace_over = seconds_since(*running.interrupted) > kInterruptGraceS;
+  if (interrupt_count() < 2 && !grace_over) return;
+  death_ = fmt::format("the host of {} was killed during '{}' after Ctrl-C", command_.holds, what);
+  kill_group();
+  throw Interrupted{};
+}
+
+ProgressTold HostProcess::progress() {
+  const std::lock_guard lock(progress_mutex_);
+  return progress_;
+}
+
+// ", position 12, layer 3, phase o_proj", as far as the host has told it.
+std::string HostProcess::where() const {
+  const std::lock_guard lock(progress_mutex_);
+  std::string text;
+  if (progress_.position >= 0) text += fmt::format(", position {}", progress_.position);
+  if (progress_.layer >= 0) text += fmt::format(", layer {}", progress_.layer);
+  if (!progress_.phase.empty()) text += ", phase " + progress_.phase;
+  return text;
+}
+
+void HostProcess::stop() {
+  if (!alive() || stopped_) return;
+  need_hello();
+  kill(-pid_, SIGSTOP);
+  int status = 0;
+  pid_t told = 0;
+  const Clock::time_point begin = Clock::now();
+  while (told == 0 && seconds_since(begin) < kLongestDeathSeconds) {
+    told = waitpid(pid_, &status, WNOHANG | WUNTRACED);
+    if (told == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
+  stopped_ = WIFSTOPPED(status);
+  if (stopped_) return;
+  const std::string how = WIFSIGNALED(status) ? "died by " + signal_text(WTERMSIG(status))
+                                              : "left on its own";
+  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds, how);
+  pid_ = -1;
+}
+
+void HostProcess::resume() {
+  if (!stopped_) return;
+  kill(-pid_, SIGCONT);
+  stopped_ = false;
+}
+
+// Waits for the end of the process, after a kill for seconds; returns its status, -1 without one.
+int HostProcess::reap(bool wait) {
+  const Clock::time_point begin = Clock::now();
+  int status = -1;
+  while (pid_ > 0) {
+    const pid_t ended = waitpid(pid_, &status, WNOHANG);
+    if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
+      pid_ = -1;
+      return status;
+    }
+    // A process stuck in the operating system is left behind, or mkbench would hang with it.
+    if (!wait || seconds_since(begin) > kLongestDeathSeconds) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return -1;
+}
+
+// Ends every process of the group, also those that the host started.
+void HostProcess::kill_group() {
+  if (pid_ <= 0) return;
+  const pid_t group = pid_;
+  kill(-group, SIGKILL);
+  kill(group, SIGKILL);
+  reap(true);
+  kill(-group, SIGKILL);
+}
+
+void HostProcess::fail(ErrorKind kind, const std::string& how) {
+  death_ = fmt::format("the host of {}: {}", command_.holds, how);
+  death_kind_ = kind;
+  kill_group();
+  throw Error(kind, death_);
+}
+
+// The socket has ended. A host that closed it without dying is killed.
+void HostProcess::died(const std::string& during) {
+  const pid_t group = pid_;
+  int status = -1;
+  for (int i = 0; i < 500 && pid_ > 0; ++i) {
+    status = reap(false);
+    if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  std::string how;
+  ErrorKind kind = ErrorKind::kRuntime;
+  if (pid_ > 0) {
+    how = "closed its channel";
+    kill_group();
+  } else if (status >= 0 && WIFSIGNALED(status)) {
+    how = "died by " + signal_text(WTERMSIG(status));
+    if (WTERMSIG(status) == SIGKILL && oom_kills() > oom_kills_) {
+      how += ": the kernel ended it for lack of memory";
+      kind = ErrorKind::kEnvUnfit;
+    } else if (WTERMSIG(status) == SIGKILL) {
+      how += ", killed from outside";
+    }
+  } else {
+    how = fmt::format("left with exit status {}", status >= 0 ? WEXITSTATUS(status) : -1);
+  }
+  kill(-group, SIGKILL);  // what the host started
+  if (!hello_) {
+    const std::string said = file_start(stderr_fd_);
+    death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
+    kind = ErrorKind::kEnvUnfit;
+  } else {
+    death_ = fmt::format("the host of {} {} during '{}'{}", command_.holds, how, during, where());
+  }
+  death_kind_ = kind;
+  throw Error(kind, death_);
+}
+
+void HostProcess::end() {
+  if (pid_ > 0) {
+    resume();
+    close(call_fd_);
+    call_fd_ = -1;
+    const pid_t group = pid_;
+    for (int i = 0; i < 500 && pid_ > 0; ++i) {
+      reap(false);
+      if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    kill(-group, SIGKILL);
+    kill_group();
+    if (death_.empty()) death_ = fmt::format("the host of {} was closed", command_.holds);
+  }
+  for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
+}
+
+}  // namespace mkbench

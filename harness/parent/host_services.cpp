@@ -1,0 +1,128 @@
+#include "harness/parent/host_services.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "harness/device/gpu_state.h"
+#include "harness/device/host_machine.h"
+#include "harness/device/nvtx.h"
+#include "harness/flow/interrupt.h"
+#include "references/base/error.h"
+#include "references/shared_snapshot.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+// A call may wait for a core on its way to a host and back: up to this, and a tenth of its time.
+constexpr double kSlackMs = 20, kSlackShare = 0.1;
+
+std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
+  const std::filesystem::path folder =
+      job.reference_dir.empty() ? data_dir() : std::filesystem::path(job.reference_dir);
+  std::vector<GreedyReference> references;
+  for (const auto& path : find_references(folder, name))
+    references.push_back(read_reference(path, job.reference_dir.empty()));
+  return references;
+}
+
+// The GPU of a job as CUDA shows it now; null without it.
+std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
+  const auto facts =
+      ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, {60, 60});
+  for (const DeviceInfo& device : facts.devices.devices) {
+    if (device.index == job.gpu) return device;
+  }
+  return std::nullopt;
+}
+
+EngineFacts facts_of(const Engine& engine) {
+  const EngineCapabilities capabilities = engine.capabilities();
+  EngineFacts facts{.resolved_name = capabilities.name, .device = capabilities.device};
+  if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
+    facts.settings = proxy->settings();
+    facts.process = proxy->link().facts();
+    facts.process.open_ms = proxy->open_ms();
+  }
+  return facts;
+}
+
+// The interval that the host has measured must lie inside this process's own.
+TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
+  const TimedCall here = time_here(engine, call);
+  const auto* proxy = dynamic_cast<HostEngine*>(&engine);
+  if (proxy == nullptr) return here;
+  const HostInterval& there = proxy->last_interval();
+  const double begin_ms = static_cast<double>(there.begin) / 1e6;
+  const double end_ms = static_cast<double>(there.end) / 1e6;
+  if (begin_ms < here.begin_ms || end_ms > here.begin_ms + here.ms || end_ms < begin_ms) {
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("the host's clock: its interval [{:.3f}, {:.3f}] ms is not inside that "
+                            "of its parent, [{:.3f}, {:.3f}] ms",
+                            begin_ms, end_ms, here.begin_ms, here.begin_ms + here.ms));
+  }
+  TimedCall timed{.begin_ms = begin_ms, .ms = there.ms(), .slack_ms = here.ms - there.ms(), .doubt = ""};
+  if (timed.slack_ms > kSlackMs + kSlackShare * timed.ms) {
+    timed.doubt = fmt::format("clocks disagree: {:.3f} ms around the call, {:.3f} ms in the host",
+                              here.ms, timed.ms);
+  }
+  return timed;
+}
+
+}  // namespace
+
+FlowServices make_services(const CaseJob& job, Hosts& hosts) {
+  nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
+  const auto on_device = [job](EngineRequest request) {
+    request.cuda = job.cuda();
+    request.gpu = job.gpu;
+    request.spin_scale = job.spin_scale;
+    return request;
+  };
+  FlowServices services;
+  services.config = model_config;
+  services.load = [](const std::string& model, int depth) {
+    return share_weights(load_model(resolve_model(model), depth));
+  };
+  services.references = [job](const std::string& name) { return read_references(job, name); };
+  services.make_engine = [on_device, &hosts](const EngineRequest& request,
+                                             const ModelWeights& weights) {
+    return hosts.open(on_device(request), weights);
+  };
+  services.ablate = [](const std::string& name, Engine& engine, Ablation ablation) -> std::string {
+    auto* proxy = dynamic_cast<HostEngine*>(&engine);
+    return proxy != nullptr ? proxy->ablate(ablation) : name + " has no ablations";
+  };
+  services.ratchet = [](const RatchetKey& key) {
+    return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
+                        key);
+  };
+  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) {
+    return hosts.bytes(on_device(request), config);
+  };
+  services.free_bytes = [job, &hosts]() -> int64_t {
+    if (!job.cuda()) return host_free_bytes();
+    const std::optional<DeviceInfo> card = card_of_job(job, hosts);
+    return card ? card->free_bytes : 0;
+  };
+  services.facts = facts_of;
+  services.expect = [&hosts](const std::vector<std::string>& names) {
+    for (const std::string& name : names) hosts.expect(name);
+  };
+  services.take_turn = [job, &hosts](Engine& engine) {
+    hosts.take_turn(engine, FlushCall{job.cuda(), job.gpu});
+  };
+  services.end_turn = [&hosts](Engine& engine) { hosts.end_turn(engine); };
+  services.timed = time_in_host;
+  services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
+  services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {
+    if (!job.cuda()) return "";
+    if (bus.empty()) bus = card_of_job(job, hosts).value_or(DeviceInfo{}).pci_bus_id;
+    return read_gpu_state(bus).throttle_text;
+  };
+  services.stop = [] { return interrupt_count() > 0; };
+  return services;
+}
+
+}  // namespace mkbench

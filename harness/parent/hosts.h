@@ -1,0 +1,54 @@
+// The hosts of a run: which process holds which engine, and whose turn it is.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "harness/engines/registry.h"
+#include "harness/flow/services.h"
+#include "harness/parent/host_engine.h"
+#include "harness/wire/host_link.h"
+
+namespace mkbench {
+
+// Starts a host of a kind; `holds` is what messages call it.
+using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
+
+// Starts the programs that lie beside this one.
+StartHost start_processes();
+
+// Each engine has a host of its own, which lives from its first use to the end of the run; a second
+// engine of one name is held by the same host. The judge's two other runs share a host, which is
+// closed while anything is timed.
+class Hosts {
+ public:
+  Hosts(StartHost start, double timeout_s) : start_(std::move(start)), timeout_s_(timeout_s) {}
+
+  // Starts the host of an engine without waiting for it.
+  void expect(const std::string& engine);
+  // Opens an engine. Throws what HostLink::call() throws.
+  std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
+  int64_t bytes(const EngineRequest& request, const ModelConfig& config);
+  // Asks a host that holds no engine about the machine.
+  HostLink& about_card() { return link("the card", HostKind::kCuda); }
+  HostLink& about_torch() { return link("libtorch", HostKind::kTorch); }
+
+  // Prepares a timed part of `engine`: stops all other hosts, ends those that hold no engine, and
+  // flushes L2 from the engine's own host, which also brings its context onto the card.
+  void take_turn(Engine& engine, const FlushCall& flush);
+  // Waits until the engine's work on its device is over. Throws Error(kIntegrity) for an engine
+  // that has left work behind; its host is ended.
+  void end_turn(Engine& engine);
+
+ private:
+  std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);
+  HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
+
+  const StartHost start_;
+  const double timeout_s_;
+  std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+};
+
+}  // namespace mkbench

@@ -1,0 +1,502 @@
+// What a parent asks a host, and what the host answers: one struct a message with one list of its
+// fields (references/base/fields.h), and one variant each way. A message's kType is its name on the
+// wire; no other code spells it. Arrays of ids and logits lie in the arena (arena.h), not in the
+// messages.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "harness/device/device_info.h"
+#include "harness/device/device_check.h"
+#include "references/base/error.h"
+#include "references/base/fields.h"
+#include "references/config.h"
+#include "references/engine.h"
+#include "references/engine_maker.h"
+
+namespace mkbench {
+
+// ---- structs of other rooms that travel inside messages ----
+
+template <typename V>
+void describe_fields(V& v, Tag<ModelShape>) {
+  using S = ModelShape;
+  list_fields(v, "hidden", &S::hidden, "intermediate", &S::intermediate, "layers", &S::layers,
+              "heads", &S::heads, "kv_heads", &S::kv_heads, "head_dim", &S::head_dim, "vocab",
+              &S::vocab);
+}
+template <typename V>
+void describe_fields(V& v, Tag<ModelConfig>) {
+  using C = ModelConfig;
+  list_fields(v, "shape", &C::shape, "rope_theta", &C::rope_theta, "rope_theta_key",
+              &C::rope_theta_key, "rms_norm_eps", &C::rms_norm_eps, "tie_word_embeddings",
+              &C::tie_word_embeddings, "max_positions", &C::max_positions);
+}
+template <typename V>
+void describe_fields(V& v, Tag<EngineRequest>) {
+  using R = EngineRequest;
+  list_fields(v, "name", &R::name, "max_context", &R::max_context, "fault", &R::fault, "cuda",
+              &R::cuda, "gpu", &R::gpu, "threads", &R::threads, "spin_scale", &R::spin_scale,
+              "precision", &R::precision);
+}
+template <typename V>
+void describe_fields(V& v, Tag<EngineCapabilities>) {
+  using C = EngineCapabilities;
+  list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context, "logits",
+              &C::logits, "one_launch", &C::one_launch, "forced", &C::forced, "snapshots",
+              &C::snapshots, "poison", &C::poison, "counted", &C::counted);
+}
+template <typename V>
+void describe_fields(V& v, Tag<DecodeTimes>) {
+  using T = DecodeTimes;
+  list_fields(v, "host_ms", &T::host_ms, "event_ms", &T::event_ms, "device_ms", &T::device_ms,
+              "sm_ghz", &T::sm_ghz, "per_token_ms", &T::per_token_ms);
+}
+template <typename V>
+void describe_fields(V& v, Tag<Snapshot>) {
+  using S = Snapshot;
+  list_fields(v, "position", &S::position, "pending", &S::pending, "kv_checksum", &S::kv_checksum,
+              "derived", &S::derived);
+}
+template <typename V>
+void describe_fields(V& v, Tag<GpuProcess>) {
+  using P = GpuProcess;
+  list_fields(v, "pid", &P::pid, "name", &P::name, "bytes", &P::bytes);
+}
+template <typename V>
+void describe_fields(V& v, Tag<GpuState>) {
+  using S = GpuState;
+  list_fields(v, "sm_clock_mhz", &S::sm_clock_mhz, "max_sm_clock_mhz", &S::max_sm_clock_mhz,
+              "memory_clock_mhz", &S::memory_clock_mhz, "temperature_c", &S::temperature_c,
+              "power_w", &S::power_w, "power_limit_w", &S::power_limit_w, "throttle_reasons",
+              &S::throttle_reasons, "throttle_text", &S::throttle_text, "ecc", &S::ecc, "mig",
+              &S::mig, "free_bytes", &S::free_bytes, "processes", &S::processes);
+}
+template <typename V>
+void describe_fields(V& v, Tag<DeviceInfo>) {
+  using D = DeviceInfo;
+  list_fields(v, "index", &D::index, "name", &D::name, "uuid", &D::uuid, "pci_bus_id",
+              &D::pci_bus_id, "sm_major", &D::sm_major, "sm_minor", &D::sm_minor, "sm_count",
+              &D::sm_count, "l2_bytes", &D::l2_bytes, "total_bytes", &D::total_bytes, "free_bytes",
+              &D::free_bytes, "state", &D::state);
+}
+template <typename V>
+void describe_fields(V& v, Tag<DeviceList>) {
+  using L = DeviceList;
+  list_fields(v, "driver_cuda_version", &L::driver_cuda_version, "runtime_cuda_version",
+              &L::runtime_cuda_version, "driver_version", &L::driver_version, "error", &L::error,
+              "devices", &L::devices);
+}
+template <typename V>
+void describe_fields(V& v, Tag<DeviceCheck>) {
+  using C = DeviceCheck;
+  list_fields(v, "ok", &C::ok, "got", &C::got, "wanted", &C::wanted, "blocks", &C::blocks, "error",
+              &C::error);
+}
+
+// The snapshot folder from which a host reads the weights, and what the parent knows of it.
+struct WeightsPlace {
+  std::string folder, name, lagset, sha256;
+  std::string stamp;  // sizes and times of the files that the parent judged (shared_snapshot.h)
+  static void fields(auto& v) {
+    list_fields(v, "folder", &WeightsPlace::folder, "name", &WeightsPlace::name, "lagset",
+                &WeightsPlace::lagset, "sha256", &WeightsPlace::sha256, "stamp",
+                &WeightsPlace::stamp);
+  }
+};
+
+// What a proxy must know of its engine after each call.
+struct EngineState {
+  int position = 0;
+  int64_t launches = 0;
+  static void fields(auto& v) {
+    list_fields(v, "position", &EngineState::position, "launches", &EngineState::launches);
+  }
+};
+
+// An interval of CLOCK_MONOTONIC, which all processes of a machine read alike.
+struct HostInterval {
+  int64_t begin = 0, end = 0;
+  double ms() const { return static_cast<double>(end - begin) / 1e6; }
+  static void fields(auto& v) {
+    list_fields(v, "begin", &HostInterval::begin, "end", &HostInterval::end);
+  }
+};
+
+// ---- to a host: calls of an engine; `engine` is the number that Opened gave ----
+
+// Opens an engine. Answer: Opened.
+struct OpenCall {
+  static constexpr char kType[] = "open";
+  EngineRequest request;
+  WeightsPlace weights;
+  static void fields(auto& v) {
+    list_fields(v, "request", &OpenCall::request, "weights", &OpenCall::weights);
+  }
+};
+
+// Calls without arguments. Answer: Answered.
+enum class Verb { kReset, kPoison, kAudit, kClose };
+inline std::string_view enum_text(Verb verb) {
+  constexpr std::string_view kTexts[] = {"reset", "poison", "audit", "close"};
+  return kTexts[static_cast<size_t>(verb)];
+}
+inline std::vector<Verb> enum_values(Tag<Verb>) {
+  return {Verb::kReset, Verb::kPoison, Verb::kAudit, Verb::kClose};
+}
+struct PlainCall {
+  static constexpr char kType[] = "do";
+  int engine = 0;
+  Verb verb = Verb::kReset;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &PlainCall::engine, "verb", &PlainCall::verb);
+  }
+};
+
+// `ids` ids lie in the arena. Answer: Prefilled.
+struct PrefillCall {
+  static constexpr char kType[] = "prefill";
+  int engine = 0, ids = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &PrefillCall::engine, "ids", &PrefillCall::ids);
+  }
+};
+
+// Where forced or logits is set, the arena holds the forced ids, or has room for the logits
+// (DecodeArena). Answer: Decoded.
+struct DecodeCall {
+  static constexpr char kType[] = "decode";
+  int engine = 0, n = 0;
+  bool forced = false, logits = false;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &DecodeCall::engine, "n", &DecodeCall::n, "forced",
+                &DecodeCall::forced, "logits", &DecodeCall::logits);
+  }
+};
+
+// Answer: Answered.
+struct SetPendingCall {
+  static constexpr char kType[] = "set_pending";
+  int engine = 0;
+  int32_t id = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &SetPendingCall::engine, "id", &SetPendingCall::id);
+  }
+};
+
+// Answer: Saved. The KV rows stay in the host; a Snapshot is a position, a checksum and at most a
+// few hundred derived numbers.
+struct SaveCall {
+  static constexpr char kType[] = "save";
+  int engine = 0;
+  static void fields(auto& v) { list_fields(v, "engine", &SaveCall::engine); }
+};
+
+// Answer: Answered.
+struct RestoreCall {
+  static constexpr char kType[] = "restore";
+  int engine = 0;
+  Snapshot snapshot;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &RestoreCall::engine, "snapshot", &RestoreCall::snapshot);
+  }
+};
+
+// hidden(layer) where position is absent, else kv_row(layer, position). Answer: Floats.
+struct StateCall {
+  static constexpr char kType[] = "state";
+  int engine = 0, layer = 0;
+  std::optional<int> position;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &StateCall::engine, "layer", &StateCall::layer, "position",
+                &StateCall::position);
+  }
+};
+
+// Answer: Able.
+struct SkipToCall {
+  static constexpr char kType[] = "skip_to";
+  int engine = 0, position = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &SkipToCall::engine, "position", &SkipToCall::position);
+  }
+};
+
+// Answer: Able; `why` says why the engine has no ablation.
+struct AblateCall {
+  static constexpr char kType[] = "ablate";
+  int engine = 0;
+  Ablation ablation = Ablation::kNone;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &AblateCall::engine, "ablation", &AblateCall::ablation);
+  }
+};
+
+// ---- to a host: calls of the process ----
+
+// Bytes of the request's device that an engine of this config would take. Answer: Described.
+struct DescribeCall {
+  static constexpr char kType[] = "describe";
+  EngineRequest request;
+  ModelConfig config;
+  static void fields(auto& v) {
+    list_fields(v, "request", &DescribeCall::request, "config", &DescribeCall::config);
+  }
+};
+
+// Answered at once; the time that it takes is what a call costs. Answer: Answered.
+struct PingCall {
+  static constexpr char kType[] = "ping";
+  static void fields(auto&) {}
+};
+
+// Waits until the host's work on its device is over. Answer: Answered.
+struct FinishCall {
+  static constexpr char kType[] = "finish";
+  static void fields(auto&) {}
+};
+
+// Prepares L2 for a timed part (device/l2_flush.h); does nothing for a CPU. Answer: Answered.
+struct FlushCall {
+  static constexpr char kType[] = "flush";
+  bool cuda = false;
+  int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "cuda", &FlushCall::cuda, "gpu", &FlushCall::gpu); }
+};
+
+// ---- to a host: questions about the machine ----
+
+// Asks a host of CUDA engines for the GPUs. Answer: CardFacts.
+struct CardCall {
+  static constexpr char kType[] = "card";
+  int gpu = 0;
+  bool compute = false;              // runs one real operation on the GPU
+  std::vector<std::string> models{};  // models for which ring's obstacle is asked
+  static void fields(auto& v) {
+    list_fields(v, "gpu", &CardCall::gpu, "compute", &CardCall::compute, "models",
+                &CardCall::models);
+  }
+};
+
+// Asks a host of libtorch engines for its library. Answer: TorchTold.
+struct TorchCall {
+  static constexpr char kType[] = "torch";
+  static void fields(auto&) {}
+};
+
+// Measures the read bandwidth of a card. Answer: Ceiling.
+struct CeilingCall {
+  static constexpr char kType[] = "ceiling";
+  int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "gpu", &CeilingCall::gpu); }
+};
+
+// `mkbench tune`. Answers: StageTold for each stage, then Tuned.
+struct TuneCall {
+  static constexpr char kType[] = "tune";
+  int gpu = 0;
+  static void fields(auto& v) { list_fields(v, "gpu", &TuneCall::gpu); }
+};
+
+using ToHost = std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, SaveCall,
+                            RestoreCall, StateCall, SkipToCall, AblateCall, DescribeCall, PingCall,
+                            FinishCall, FlushCall, CardCall, TorchCall, CeilingCall, TuneCall>;
+
+// ---- from a host ----
+
+// The first message of a host. A parent takes only a host of its own build.
+struct Hello {
+  static constexpr char kType[] = "hello";
+  std::string build, program;
+  static void fields(auto& v) { list_fields(v, "build", &Hello::build, "program", &Hello::program); }
+};
+
+struct Answered {
+  static constexpr char kType[] = "ok";
+  EngineState state;
+  static void fields(auto& v) { list_fields(v, "state", &Answered::state); }
+};
+
+struct Opened {
+  static constexpr char kType[] = "opened";
+  int engine = 0;
+  EngineCapabilities capabilities;
+  std::string settings;  // pinned library settings
+  EngineState state;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &Opened::engine, "capabilities", &Opened::capabilities, "settings",
+                &Opened::settings, "state", &Opened::state);
+  }
+};
+
+struct Prefilled {
+  static constexpr char kType[] = "prefilled";
+  EngineState state;
+  HostInterval interval;
+  static void fields(auto& v) {
+    list_fields(v, "state", &Prefilled::state, "interval", &Prefilled::interval);
+  }
+};
+
+// `ids` ids lie in the arena.
+struct Decoded {
+  static constexpr char kType[] = "decoded";
+  EngineState state;
+  int ids = 0;
+  HostInterval interval;
+  DecodeTimes times;
+  static void fields(auto& v) {
+    list_fields(v, "state", &Decoded::state, "ids", &Decoded::ids, "interval", &Decoded::interval,
+                "times", &Decoded::times);
+  }
+};
+
+struct Saved {
+  static constexpr char kType[] = "saved";
+  Snapshot snapshot;
+  static void fields(auto& v) { list_fields(v, "snapshot", &Saved::snapshot); }
+};
+
+// `floats` numbers lie in the arena; absent where the engine has none.
+struct Floats {
+  static constexpr char kType[] = "floats";
+  std::optional<int> floats;
+  static void fields(auto& v) { list_fields(v, "floats", &Floats::floats); }
+};
+
+struct Able {
+  static constexpr char kType[] = "able";
+  bool able = false;
+  std::string why;
+  EngineState state;
+  static void fields(auto& v) {
+    list_fields(v, "able", &Able::able, "why", &Able::why, "state", &Able::state);
+  }
+};
+
+struct Described {
+  static constexpr char kType[] = "described";
+  int64_t bytes = 0;
+  static void fields(auto& v) { list_fields(v, "bytes", &Described::bytes); }
+};
+
+// The call failed; the host can go on.
+struct Failed {
+  static constexpr char kType[] = "failed";
+  ErrorKind kind = ErrorKind::kRuntime;
+  std::string message;
+  static void fields(auto& v) { list_fields(v, "kind", &Failed::kind, "message", &Failed::message); }
+};
+
+// A stage of a call that is still running.
+struct StageTold {
+  static constexpr char kType[] = "stage";
+  std::string stage;
+  static void fields(auto& v) { list_fields(v, "stage", &StageTold::stage); }
+};
+
+// Where a running engine is; sent over the second channel whenever a byte arrives on it.
+struct ProgressTold {
+  static constexpr char kType[] = "progress";
+  int position = -1, layer = -1;
+  std::string phase;
+  static void fields(auto& v) {
+    list_fields(v, "position", &ProgressTold::position, "layer", &ProgressTold::layer, "phase",
+                &ProgressTold::phase);
+  }
+};
+
+struct RingObstacle {
+  std::string model, obstacle;  // obstacle: empty where ring can run the model
+  static void fields(auto& v) {
+    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
+  }
+};
+
+struct CardFacts {
+  static constexpr char kType[] = "card";
+  DeviceList devices;
+  std::string architectures;                // that this build has code for
+  std::vector<RingObstacle> ring_obstacles;  // of the models asked for
+  std::optional<DeviceCheck> check;
+  static void fields(auto& v) {
+    list_fields(v, "devices", &CardFacts::devices, "architectures", &CardFacts::architectures,
+                "ring_obstacles", &CardFacts::ring_obstacles, "check", &CardFacts::check);
+  }
+};
+
+struct TorchTold {
+  static constexpr char kType[] = "torch";
+  std::string version, cuda_version, architectures, settings;
+  bool cuda_available = false;
+  static void fields(auto& v) {
+    list_fields(v, "version", &TorchTold::version, "cuda_version", &TorchTold::cuda_version,
+                "architectures", &TorchTold::architectures, "settings", &TorchTold::settings,
+                "cuda_available", &TorchTold::cuda_available);
+  }
+};
+
+// The ceiling of the roofline; the report holds it as `calibration`.
+struct Ceiling {
+  static constexpr char kType[] = "ceiling";
+  double read_gb_per_s = 0, plain_gb_per_s = 0, bulk_gb_per_s = 0;
+  std::string bulk_pattern;
+  int64_t buffer_bytes = 0, bytes_per_sample = 0;
+  int samples = 0;
+  static void fields(auto& v) {
+    list_fields(v, "read_gb_per_s", &Ceiling::read_gb_per_s, "plain_gb_per_s",
+                &Ceiling::plain_gb_per_s, "bulk_gb_per_s", &Ceiling::bulk_gb_per_s, "bulk_pattern",
+                &Ceiling::bulk_pattern, "buffer_bytes", &Ceiling::buffer_bytes, "bytes_per_sample",
+                &Ceiling::bytes_per_sample, "samples", &Ceiling::samples);
+  }
+};
+
+// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
+struct TunedTime {
+  int in_flight = 0, gap = 0, split_from = 0;
+  double us = 0;  // per token
+  static void fields(auto& v) {
+    list_fields(v, "in_flight", &TunedTime::in_flight, "gap", &TunedTime::gap, "split_from",
+                &TunedTime::split_from, "us", &TunedTime::us);
+  }
+};
+
+struct TuneSweep {
+  int depth = 0, until = 0;  // KV rows; `depth` stands for all positions up to `until`
+  std::vector<TunedTime> times;
+  static void fields(auto& v) {
+    list_fields(v, "depth", &TuneSweep::depth, "until", &TuneSweep::until, "times",
+                &TuneSweep::times);
+  }
+};
+
+struct Tuned {
+  static constexpr char kType[] = "tuned";
+  std::string gpu, table_row;
+  int tokens = 0, launches = 0, split_depth = 0, split_tokens = 0;
+  std::vector<TuneSweep> sweeps;
+  std::vector<TunedTime> head, splits;
+  static void fields(auto& v) {
+    list_fields(v, "gpu", &Tuned::gpu, "table_row", &Tuned::table_row, "tokens", &Tuned::tokens,
+                "launches", &Tuned::launches, "split_depth", &Tuned::split_depth, "split_tokens",
+                &Tuned::split_tokens, "sweeps", &Tuned::sweeps, "head", &Tuned::head, "splits",
+                &Tuned::splits);
+  }
+};
+
+using FromHost =
+    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Saved, Floats, Able, Described,
+                 Failed, StageTold, ProgressTold, CardFacts, TorchTold, Ceiling, Tuned>;
+
+nlohmann::json to_json(const ToHost& call);
+nlohmann::json to_json(const FromHost& answer);
+// Both throw Error(kBadInput) naming the field, the value found and what was wanted.
+ToHost call_from_json(const nlohmann::json& j);
+FromHost answer_from_json(const nlohmann::json& j);
+
+}  // namespace mkbench
