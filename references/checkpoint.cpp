@@ -303,6 +303,17 @@ void check_tied_head(const Located& embed, const Located& head, int hidden) {
   });
 }
 
+// One pass over a tensor's values for all that needs them.
+void read_values(const Located& located, const NamedTensor& t, bool check_finite, Sha256* hash,
+                 std::vector<Bf16>& buffer) {
+  Scan scan;
+  for_each_chunk(located, buffer, [&](std::span<const Bf16> values, uint64_t first) {
+    if (hash != nullptr) hash->update(values.data(), values.size_bytes());
+    if (check_finite) scan.add(values, first);
+  });
+  if (check_finite) scan.check(t, located.file->path());
+}
+
 Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor& t) {
   const std::span<const std::byte> bytes = located.file->view(*located.entry);
   Matrix matrix{nullptr, t.rows, t.cols};
@@ -343,6 +354,8 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   const std::vector<NamedTensor> table = tensor_table(weights.config);
   check_names(*checkpoint, table, tied, (folder / (single ? kSingleFile : kIndexFile)).string());
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
+  const bool hashes = options.sha256.empty();
+  const bool reads_values = hashes || options.check_finite;
   Sha256 hash;
   std::vector<Bf16> buffer;
   for (const NamedTensor& t : table) {
@@ -352,21 +365,20 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
       const Located& located = found->second;
       check_type_and_shape(located, t, weights.config.shape, config_path);
       if (is_tied_head) {
-        check_tied_head(checkpoint->tensors.at("model.embed_tokens.weight"), located, t.cols);
+        if (reads_values)
+          check_tied_head(checkpoint->tensors.at("model.embed_tokens.weight"), located, t.cols);
       } else {
-        Scan scan;
-        for_each_chunk(located, buffer, [&](std::span<const Bf16> values, uint64_t first) {
-          hash.update(values.data(), values.size_bytes());
-          if (options.check_finite) scan.add(values, first);
-        });
-        if (options.check_finite) scan.check(t, located.file->path());
+        if (reads_values)
+          read_values(located, t, options.check_finite, hashes ? &hash : nullptr, buffer);
         tensor_of(weights, t) = view_of(*checkpoint, located, t);
       }
     }
     if (is_tied_head) weights.lm_head = weights.embed_tokens;
   }
   for (const auto& file : checkpoint->files) file->check_unchanged();
-  weights.sha256 = hash.hex();
+  weights.sha256 = hashes ? hash.hex() : options.sha256;
+  std::error_code ignored;
+  weights.folder = fs::absolute(folder, ignored);
   weights.owner = std::move(checkpoint);
   return weights;
 }

@@ -256,6 +256,25 @@ ModelConfig parse_config(std::string_view text, const std::string& path) {
   return ConfigReader(parse_json_strict(text, path, limits), path).read();
 }
 
+std::string config_text(const ModelConfig& config) {
+  nlohmann::ordered_json root = {
+      {"architectures", nlohmann::ordered_json::array({"Qwen3ForCausalLM"})},
+      {"model_type", "qwen3"},
+      {"dtype", "bfloat16"},
+      {"hidden_act", "silu"},
+      {"attention_bias", false},
+      {"attention_dropout", 0.0},
+      {"use_cache", true},
+      {"use_sliding_window", false},
+      {"rms_norm_eps", config.rms_norm_eps},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", config.rope_theta}}},
+      {"tie_word_embeddings", config.tie_word_embeddings},
+  };
+  for (const IntegerField& field : kIntegerFields)
+    root[field.key] = field.member != nullptr ? config.shape.*field.member : config.max_positions;
+  return root.dump(2) + "\n";
+}
+
 ModelConfig read_config(const std::filesystem::path& path) {
   return parse_config(read_small_file(path, kMaxConfigBytes), path.string());
 }

@@ -25,6 +25,11 @@ struct ModelConfig {
 // the defects.
 ModelConfig parse_config(std::string_view text, const std::string& path);
 
+// The text of a config.json that parse_config() reads back to the same config (but for
+// rope_theta_key) and Hugging Face transformers accepts. It has no special tokens: a ModelConfig
+// does not hold them.
+std::string config_text(const ModelConfig& config);
+
 // Reads and parses a config.json of at most 1 MB. Throws Error(kBadInput).
 ModelConfig read_config(const std::filesystem::path& path);
 

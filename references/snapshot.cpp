@@ -7,6 +7,7 @@
 
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
+#include "references/shared_snapshot.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -148,8 +149,9 @@ ModelConfig model_config(const std::string& model) {
 
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
   if (is_analytic(spec.row)) {
-    return make_synthetic(spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth)
-                                                   : spec.row->lagset);
+    const std::string_view lagset =
+        spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.row->lagset;
+    return options.share ? make_shared_synthetic(lagset) : make_synthetic(lagset);
   }
   ModelWeights weights = load_folder(spec.folder, spec.name, options);
   const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";

@@ -33,6 +33,11 @@ ModelConfig model_config(const std::string& model);
 struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
+  // Over all tensors, where the caller knows it already: not computed again. Without check_finite
+  // the loader then reads no tensor's bytes, except to copy one that lies misaligned.
+  std::string sha256;
+  // An analytic model is made in memory that other processes can open (make_shared_synthetic()).
+  bool share = false;
 };
 
 // Loads config and weights of a folder: single model.safetensors or model.safetensors.index.json.

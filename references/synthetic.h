@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,11 +27,15 @@ int synthetic_min_depth(std::string_view lagset);
 // that fits.
 std::string_view synthetic_lagset_for_depth(int depth);
 
+// Gives memory for all tensors of a tied model, one after the other in tensor_table()'s order. It
+// becomes the weights' owner.
+using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
+
 // Generates all weights of the 0.6B shapes on `threads` threads (0 = all cores), under the name
 // "synthetic:<lagset>". `layers` < 28 gives a cut whose last layer shifts: tests of kernels use it,
-// and the closed form does not hold for it.
+// and the closed form does not hold for it. Without `memory` the heap holds them.
 ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
-                            int layers = kQwen3_0_6B.layers);
+                            int layers = kQwen3_0_6B.layers, const WeightMemory& memory = {});
 
 // L: one step of the 17-bit LFSR, an invertible linear map. Sign i of a state's codeword is bit 0
 // of L^i s.

@@ -303,9 +303,16 @@ ModelConfig synthetic_config(int layers) {
   return config;
 }
 
+// new Bf16[n] does not write to the memory, so the threads that fill it are the first to touch its
+// pages.
+std::shared_ptr<Bf16[]> heap_memory(const ModelConfig& config) {
+  return std::shared_ptr<Bf16[]>(new Bf16[static_cast<size_t>(config.shape.parameters(true))]);
+}
+
 }  // namespace
 
-ModelWeights make_synthetic(std::string_view lagset, int threads, int layers) {
+ModelWeights make_synthetic(std::string_view lagset, int threads, int layers,
+                            const WeightMemory& memory) {
   const Lags& lags = synthetic_lags(lagset);
   if (layers < 1 || layers > kShape.layers) {
     throw Error(ErrorKind::kBadInput, "synthetic: layers is " + std::to_string(layers) +
@@ -316,13 +323,11 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers) {
   w.lagset = lagset;
   w.config = synthetic_config(layers);
   w.layers.resize(static_cast<size_t>(layers));
-  // new Bf16[n] does not write to the memory, so the threads below are the first to touch its
-  // pages.
-  std::shared_ptr<Bf16[]> memory(new Bf16[static_cast<size_t>(w.config.shape.parameters(true))]);
+  const std::shared_ptr<Bf16[]> held = memory ? memory(w.config) : heap_memory(w.config);
   const std::vector<LayerPlan> plans = plan_layers(lags, layers);
 
   int number = 0;
-  Bf16* next = memory.get();
+  Bf16* next = held.get();
   for (const NamedTensor& t : tensor_table(w.config)) {
     Matrix& matrix = tensor_of(w, t);
     if (t.global == &ModelWeights::lm_head) {
@@ -351,7 +356,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers) {
       }
     });
   }
-  w.owner = std::move(memory);
+  w.owner = held;
   w.sha256 = hash_weights(w);
   return w;
 }

@@ -19,6 +19,7 @@ class WeightEdit {
       : weights_(weights), storage_(std::make_shared<Storage>()) {
     using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<Storage>>;
     weights_.owner = std::make_shared<Both>(weights.owner, storage_);
+    weights_.folder.clear();
   }
 
   // The functions below take matrices of this object.

@@ -1,6 +1,7 @@
 // A model in host memory: config and bf16 tensors by role, from a file or a generator alike.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,9 @@ struct ModelWeights {
   Matrix lm_head;     // [vocab, hidden]; the embedding's own data when tied
   // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
+  // The snapshot folder that holds these weights, absolute; empty: they are only in this process's
+  // memory. Code that edits a tensor of a copy clears it.
+  std::filesystem::path folder;
   std::shared_ptr<const void> owner;
 };
 

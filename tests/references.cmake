@@ -14,6 +14,7 @@ add_dependencies(test_input_tables load_probe)
 
 mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_shared_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 

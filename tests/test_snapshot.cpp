@@ -220,6 +220,31 @@ TEST_CASE("the checks of values and of the manifest can be left out") {
   CHECK_THROWS_AS(load_folder(folder.path(), "micro", options), Error);
 }
 
+TEST_CASE("a hash that the caller knows is taken, and no value is looked at") {
+  const TemporaryFolder folder;
+  write_micro_model(folder.path());
+  std::vector<FileTensor> tensors = micro_tensors();
+  tensors[4].data.assign(tensors[4].data.size(), '\xff');         // NaN
+  tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 999));  // not the embedding
+  LoadOptions options;
+  options.sha256 = "known";
+  for (const size_t residue : {0, 1}) {
+    write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors, residue));
+    options.check_finite = false;
+    const ModelWeights weights = load_folder(folder.path(), "micro", options);
+    CHECK(weights.sha256 == "known");
+    CHECK(weights.folder == folder.path());
+    const std::vector<NamedTensor> table = tensor_table(weights.config);
+    for (size_t i = 0; i + 1 < tensors.size(); ++i)
+      CHECK(same_bytes(tensor_of(weights, table[i]), tensors[i]));
+    CHECK(weights.lm_head.data == weights.embed_tokens.data);
+    options.check_finite = true;
+    CHECK_THROWS_AS(load_folder(folder.path(), "micro", options), Error);
+  }
+  write_micro_model(folder.path());
+  CHECK(load_folder(folder.path(), "micro", options).sha256 == "known");
+}
+
 TEST_CASE("the committed checkpoints load and have the hash that their maker wrote down") {
   const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
   for (const char* name : {"tiny", "tiny-untied"}) {

@@ -1,0 +1,24 @@
+// How much memory this process can still take before the machine or its container refuses.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace mkbench {
+
+struct FreeMemory {
+  uint64_t bytes = 0;
+  std::string limit;  // what sets it: "MemAvailable" or the cgroup's file
+};
+
+// The smallest of MemAvailable and what each memory cgroup (v1 or v2) above this process leaves;
+// page cache counts as free, because the kernel drops it first. All files are read below `root`.
+// A file that is not there sets no limit.
+FreeMemory free_memory(const std::filesystem::path& root = "/");
+
+// Throws Error(kEnvUnfit) with both sizes in MB, beginning with `what`, when `bytes` do not fit.
+void check_free_memory(uint64_t bytes, const std::string& what,
+                       const std::filesystem::path& root = "/");
+
+}  // namespace mkbench

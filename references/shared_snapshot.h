@@ -1,0 +1,37 @@
+// Weights that several processes read: the parent publishes them as one snapshot folder, and a
+// host, transformers' from_pretrained() or a plugin opens that folder like any other.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "references/model_shape.h"
+#include "references/snapshot_folder.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// The same weights with `folder` set. Weights that are only in memory are copied to a sealed
+// safetensors file in memory, which a SnapshotFolder names; the folder goes when the last copy of
+// the result dies. Weights whose folder holds them are returned unchanged.
+// Throws Error(kEnvUnfit) where memory or the folder of temporary files does not suffice.
+ModelWeights share_weights(const ModelWeights& weights);
+
+// make_synthetic() right into such a file, so that 1.2 GB are not held twice.
+ModelWeights make_shared_synthetic(std::string_view lagset, int threads = 0,
+                                   int layers = kQwen3_0_6B.layers);
+
+// One line: name, size and modification time in ns of the folder's config.json, *.safetensors and
+// index, links followed. Equal lines mean the files that the parent has judged.
+// Throws Error(kBadInput).
+std::string snapshot_stamp(const std::filesystem::path& folder);
+
+// A folder as another process has judged it and describes it. Reads no tensor's bytes.
+// Throws Error(kIntegrity) naming found and wanted where the stamp is another one, Error(kBadInput)
+// like load_folder().
+ModelWeights load_shared(const std::filesystem::path& folder, const std::string& name,
+                         const std::string& lagset, const std::string& sha256,
+                         const std::string& stamp);
+
+}  // namespace mkbench
