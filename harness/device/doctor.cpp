@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "harness/device/host_machine.h"
+
 namespace mkbench {
 namespace {
 
@@ -71,6 +73,23 @@ class Items {
  private:
   std::vector<DoctorItem>& items_;
 };
+
+constexpr char kRepair[] =
+    "scripts/setup.sh repairs the installation: it fetches what is missing and builds anew";
+
+// Judges a machine on which the host of the CUDA engines did not start: nothing asked CUDA.
+void judge_without_card(const DoctorInputs& inputs, DoctorReport& report, Items& items) {
+  const std::string driver = driver_version();
+  if (driver.empty()) {
+    items.problem("driver", "no NVIDIA driver is loaded",
+                  "install the NVIDIA driver (in a container: start it with --gpus all), or run "
+                  "with --device cpu");
+  } else {
+    items.fine("driver", driver);
+  }
+  items.problem("CUDA engines", inputs.card_problem, kRepair);
+  report.usability = {Unfit::kNoCode, inputs.card_problem, kRepair};
+}
 
 void judge_driver(const DoctorReport& report, Items& items) {
   const DeviceList& list = report.devices;
@@ -171,13 +190,19 @@ const DeviceInfo* chosen_device(const DoctorInputs& inputs, const DoctorReport& 
 }
 
 void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
-  items.fine("our code",
-             inputs.our_architectures.empty() ? "no GPU code" : inputs.our_architectures);
+  if (inputs.card_problem.empty()) {
+    items.fine("our code",
+               inputs.our_architectures.empty() ? "no GPU code" : inputs.our_architectures);
+  }
   // Where ring cannot run, plain can, so this is no problem.
   if (report.usability.usable()) {
     items.fine("megakernel", inputs.ring_obstacle.empty()
                                  ? fmt::format("ring runs {}", inputs.model)
                                  : "plain, not ring: " + inputs.ring_obstacle);
+  }
+  if (!inputs.torch_problem.empty()) {
+    items.problem("libtorch", inputs.torch_problem, kRepair);
+    return;
   }
   const std::string torch =
       fmt::format("{} built on CUDA {}, {}", inputs.torch_version,
@@ -280,11 +305,15 @@ Toolkit find_toolkit() {
 }
 
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
-  report.usability = judge_device(report.devices, inputs.gpu, inputs.our_architectures);
   report.items.clear();
   Items items(report.items);
-  judge_driver(report, items);
-  judge_devices(inputs, report, items);
+  if (inputs.card_problem.empty()) {
+    report.usability = judge_device(report.devices, inputs.gpu, inputs.our_architectures);
+    judge_driver(report, items);
+    judge_devices(inputs, report, items);
+  } else {
+    judge_without_card(inputs, report, items);
+  }
   judge_toolkit(report, items);
   judge_code(inputs, report, items);
   judge_operation(inputs, report, items);

@@ -14,6 +14,8 @@ namespace mkbench {
 // Facts from other parts of mkbench that the doctor judges.
 struct DoctorInputs {
   int gpu = 0;
+  // Why a host did not start: the loader's own text; empty where it did.
+  std::string card_problem, torch_problem;
   std::string our_architectures;  // "80;86;90a" (kernels)
   std::string ring_obstacle;      // why the ring megakernel cannot run the model; empty: it can
   std::string torch_version, torch_cuda_version;

@@ -190,7 +190,7 @@ FromHost Server::take(const CeilingCall& call) {
 }
 
 FromHost Server::take(const TuneCall& call) {
-  return offered(program_.tune, "tune")(call, [](const std::string& stage) {
+  return offered(program_.tune, "tune")(call, [this](const std::string& stage) {
     tell_(StageTold{stage});
   });
 }

@@ -31,9 +31,9 @@ class Hosts {
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
-  // Asks a host that holds no engine about the machine.
+  // Hosts that are asked about the machine: one that holds no engine, and that of the judge.
   HostLink& about_card() { return link("the card", HostKind::kCuda); }
-  HostLink& about_torch() { return link("libtorch", HostKind::kTorch); }
+  HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
   // Prepares a timed part of `engine`: stops all other hosts, ends those that hold no engine, and
   // flushes L2 from the engine's own host, which also brings its context onto the card.

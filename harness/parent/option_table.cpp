@@ -77,13 +77,6 @@ PlantedFault parse_fault(const std::string& text) {
   return parse_choice<PlantedFault>("plant-fault", text, choices);
 }
 
-std::string parse_test_worker(const std::string& text) {
-  const std::string mode = text.substr(0, text.find(':'));
-  parse_choice<int>("test-worker", mode,
-                    {{"hang", 0}, {"crash", 1}, {"kill", 2}, {"memory", 3}, {"slow", 4}});
-  return text;
-}
-
 }  // namespace
 
 std::string Flag::env() const {
@@ -202,9 +195,6 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.verbose = parse_switch("verbose", t); }},
       {"plant-fault", 0, "NAME", "", "a fault in the candidates that the gate must see",
        kJudgeFlags, true, [](O& o, S t) { o.fault = parse_fault(t); }},
-      {"test-worker", 0, "MODE:ENGINE", "",
-       "a worker that hangs, crashes, is killed, runs out of memory, is slow", kJudgeFlags, true,
-       [](O& o, S t) { o.test_worker = parse_test_worker(t); }},
   };
   return table;
 }

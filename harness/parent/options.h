@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/parent/launch.h"
 #include "harness/flow/job.h"
+#include "harness/parent/hosts.h"
 
 namespace mkbench {
 
@@ -54,7 +54,7 @@ struct Options {
   std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
-  double timeout_s = 0;  // deadline of one case
+  double timeout_s = 0;  // of one call of an engine
   bool profile = false;  // ablations after the samples
   bool in_process = false;
   bool faults = false;            // selftest: plant the faults of the table
@@ -65,7 +65,6 @@ struct Options {
   bool verbose = false;
 
   PlantedFault fault = PlantedFault::kNone;  // planted in the candidates, to test the gate
-  std::string test_worker;                   // "hang:ENGINE" etc., to test the parent
 
   std::vector<OptionValue> values;    // of every flag of the command, in table order
   std::vector<std::string> warnings;  // about the environment, for stderr
@@ -118,7 +117,8 @@ const std::vector<Flag>& flag_table();
 // What a command needs about the call of mkbench besides the options.
 struct Invocation {
   const std::vector<std::string>& argv;
-  DoJob do_job;  // does a job in this process: --in-process
+  StartHost start_host;
+  bool in_process;  // engines run in this process (mkbench-all)
 };
 
 // A subcommand; the table is in commands/table.cpp.

@@ -1,8 +1,13 @@
 #include "harness/parent/parent_main.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
@@ -12,7 +17,19 @@
 namespace mkbench {
 namespace {
 
-int run_command_line(const std::vector<std::string>& argv, DoJob do_job) {
+// Goes on as mkbench-all, which lies beside this program.
+[[noreturn]] void become_all(const std::vector<std::string>& argv) {
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mkbench-all";
+  std::vector<char*> arguments;
+  for (const std::string& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  throw Error(ErrorKind::kEnvUnfit, fmt::format("--in-process: {}: {}", program.string(),
+                                                std::strerror(errno)));
+}
+
+int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process) {
   const std::vector<std::string> args(argv.begin() + 1, argv.end());
   const ParsedCommandLine parsed =
       parse_command_line(args, process_environment(), process_environment_names());
@@ -23,15 +40,20 @@ int run_command_line(const std::vector<std::string>& argv, DoJob do_job) {
   const Options& options = parsed.options;
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "mkbench: warning: {}\n", warning);
+  if (options.in_process && !in_process) become_all(argv);
   install_interrupt_handlers();
-  return options.command->run(options, {argv, do_job});
+  // What a host started and left behind becomes a child of this process, not of init.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return options.command->run(options, {argv, start_host, in_process});
 }
 
 }  // namespace
 
-int parent_main(const std::vector<std::string>& argv, DoJob do_job) {
+int parent_main(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process) {
   try {
-    return run_command_line(argv, do_job);
+    return run_command_line(argv, start_host, in_process);
+  } catch (const Interrupted&) {
+    return exit_code(Verdict::kInterrupted);
   } catch (const Error& error) {
     fmt::print(stderr, "mkbench: error: {}\n", error.what());
     return exit_code(verdict_of(error.kind()));

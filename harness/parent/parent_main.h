@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/launch.h"
+#include "harness/parent/hosts.h"
 
 namespace mkbench {
 
-// `argv` includes the program's name. `do_job` does the jobs of --in-process. Returns the exit
-// code; an exception is printed as one line.
-int parent_main(const std::vector<std::string>& argv, DoJob do_job);
+// `argv` includes the program's name; `start_host` starts the hosts, which are objects of this
+// process where `in_process` is set. Returns the exit code; an exception is printed as one line.
+int parent_main(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process);
 
 }  // namespace mkbench

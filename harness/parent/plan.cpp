@@ -15,26 +15,20 @@
 namespace mkbench {
 namespace {
 
-using Probe = std::optional<ProbeAnswer>;
-
-void choose_device(const Options& options, const Probe& probe, const std::string& problem,
-                   RunPlan& plan) {
+void choose_device(const Options& options, const MachineProbe& probe, RunPlan& plan) {
   plan.device_text = "cpu";
   if (options.device == DeviceChoice::kCpu) return;
-  plan.cuda = probe && probe->usable;
+  plan.cuda = probe.usable;
   if (plan.cuda) {
-    plan.device_text = probe->device;
-    if (probe->other_processes > 0) {
+    plan.device_text = probe.device;
+    if (probe.other_processes > 0) {
       plan.warnings.push_back(
           fmt::format("GPU {} is in use by {} other process(es): times will be noisy", options.gpu,
-                      probe->other_processes));
+                      probe.other_processes));
     }
     return;
   }
-  std::string why = probe             ? probe->reason
-                    : problem.empty() ? ""
-                                      : "the machine could not be examined: " + problem;
-  std::string what_to_do = probe ? probe->what_to_do : "";
+  std::string why = probe.reason, what_to_do = probe.what_to_do;
   while (!why.empty() && why.back() == '.') why.pop_back();
   if (options.device == DeviceChoice::kCuda) {
     if (what_to_do.find("--device cpu") == std::string::npos) {
@@ -48,10 +42,10 @@ void choose_device(const Options& options, const Probe& probe, const std::string
 }
 
 // Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
-std::string ring_obstacle_of(const Probe& probe, const std::string& model) {
-  if (!probe || !probe->usable) return "there is no usable GPU";
-  const auto found = probe->ring_obstacles.find(model);
-  return found != probe->ring_obstacles.end() ? found->second : "it was not asked for this model";
+std::string ring_obstacle_of(const MachineProbe& probe, const std::string& model) {
+  if (!probe.usable) return "there is no usable GPU";
+  const auto found = probe.ring_obstacles.find(model);
+  return found != probe.ring_obstacles.end() ? found->second : "it was not asked for this model";
 }
 
 // Adds the judge, then the yardsticks: parity needs the judge even under --compare none. `mkbench
@@ -72,7 +66,7 @@ void choose_yardsticks(const Options& options, CaseJob& job) {
 
 // Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
 // model, else plain.
-void choose_candidates(const Options& options, const Probe& probe, RunPlan& plan, CaseJob& job) {
+void choose_candidates(const Options& options, const MachineProbe& probe, RunPlan& plan, CaseJob& job) {
   std::vector<std::string> engines = options.engines;
   if (engines.empty()) engines = {default_engine(plan.cuda)};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
@@ -138,9 +132,9 @@ std::vector<std::string> models_of(const Options& options, bool cuda) {
   return names;
 }
 
-RunPlan plan_run(const Options& options, const Probe& probe, const std::string& probe_problem) {
+RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   RunPlan plan;
-  choose_device(options, probe, probe_problem, plan);
+  choose_device(options, probe, plan);
   CaseJob job;
   job.device = plan.cuda ? "cuda" : "cpu";
   job.gpu = options.gpu;
@@ -157,7 +151,6 @@ RunPlan plan_run(const Options& options, const Probe& probe, const std::string& 
   job.fault = options.fault;
   job.nvtx = options.nvtx;
   job.spin_scale = spin_scale(options);
-  job.test_worker = options.test_worker;
   job.profile = options.profile;
   job.whole_parity = options.whole_parity;
 

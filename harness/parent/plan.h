@@ -1,10 +1,10 @@
 // Turns options into jobs: which device, which engines, which cases.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/parent/machine.h"
 #include "harness/parent/options.h"
 #include "harness/flow/job.h"
 
@@ -23,11 +23,9 @@ struct RunPlan {
 // The models of a run: those that --model names, else the default of the device (GPU or CPU).
 std::vector<std::string> models_of(const Options& options, bool cuda);
 
-// Plans a run for the machine that `probe` describes. A failed probe is empty, `probe_problem` says
-// why, and the run is planned for a CPU. Throws Error(kUnsupportedDevice) naming --device cpu where
-// cuda was asked for and is missing, Error(kBadInput) for models that do not exist and for contexts
-// longer than a model's config allows.
-RunPlan plan_run(const Options& options, const std::optional<ProbeAnswer>& probe,
-                 const std::string& probe_problem);
+// Plans a run for the machine that `probe` describes. Throws Error(kUnsupportedDevice) naming
+// --device cpu where cuda was asked for and is missing, Error(kBadInput) for models that do not
+// exist and for contexts longer than a model's config allows.
+RunPlan plan_run(const Options& options, const MachineProbe& probe);
 
 }  // namespace mkbench

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "harness/wire/messages.h"
+#include "harness/flow/events.h"
 
 namespace mkbench {
 

@@ -11,8 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "harness/device/device_info.h"
 #include "harness/device/device_check.h"
+#include "harness/device/device_info.h"
+#include "harness/measure/sample.h"
 #include "references/base/error.h"
 #include "references/base/fields.h"
 #include "references/config.h"
@@ -50,12 +51,6 @@ void describe_fields(V& v, Tag<EngineCapabilities>) {
   list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context, "logits",
               &C::logits, "one_launch", &C::one_launch, "forced", &C::forced, "snapshots",
               &C::snapshots, "poison", &C::poison, "counted", &C::counted);
-}
-template <typename V>
-void describe_fields(V& v, Tag<DecodeTimes>) {
-  using T = DecodeTimes;
-  list_fields(v, "host_ms", &T::host_ms, "event_ms", &T::event_ms, "device_ms", &T::device_ms,
-              "sm_ghz", &T::sm_ghz, "per_token_ms", &T::per_token_ms);
 }
 template <typename V>
 void describe_fields(V& v, Tag<Snapshot>) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "harness/engines/registry.h"
-#include "harness/parent/launch.h"
+#include "harness/parent/machine.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
@@ -61,27 +61,24 @@ void list_models() {
       "  ORG/NAME     a hub id in the local cache\n");
 }
 
-int list_devices_of_machine(const Options& options) {
-  const auto answer =
-      ask_worker<ProbeAnswer>(ProbeJob{options.gpu, {kListedModel}}, kProbeDeadlineS);
-  if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-  if (!answer.ok()) {
-    throw Error(answer.hung ? ErrorKind::kHang : ErrorKind::kRuntime,
-                "listing devices: " + answer.problem);
-  }
+int list_devices_of_machine(const Options& options, const Invocation& invocation) {
+  Hosts hosts(invocation.start_host, options.timeout_s);
+  const MachineProbe probe = probe_of(
+      examine_machine(hosts, CardCall{.gpu = options.gpu, .models = {kListedModel}}), options.gpu);
   fmt::print("devices\n");
-  for (const ListedDevice& device : answer.message->devices) {
-    fmt::print("  cuda:{}  {}, sm {}, {} MiB free of {} MiB\n", device.index, device.name,
-               device.sm, device.free_bytes >> 20, device.total_bytes >> 20);
+  for (const DeviceInfo& device : probe.devices) {
+    fmt::print("  cuda:{}  {}, sm {}.{}, {} MiB free of {} MiB\n", device.index, device.name,
+               device.sm_major, device.sm_minor, device.free_bytes >> 20,
+               device.total_bytes >> 20);
   }
-  const nlohmann::json& cpu = answer.message->environment.at("cpu");
+  const nlohmann::json& cpu = probe.environment.at("cpu");
   fmt::print("  cpu     {}, {} threads\n", cpu["name"].get<std::string>(),
              cpu["threads"].get<int>());
-  if (!answer.message->usable) {
-    fmt::print("no usable GPU: {}\n", answer.message->reason);
+  if (!probe.usable) {
+    fmt::print("no usable GPU: {}\n", probe.reason);
     return 0;
   }
-  const std::string& obstacle = answer.message->ring_obstacles.at(kListedModel);
+  const std::string& obstacle = probe.ring_obstacles.at(kListedModel);
   fmt::print("megakernel on cuda:{} is {}\n", options.gpu,
              obstacle.empty() ? "ring" : "plain: " + obstacle);
   return 0;
@@ -96,14 +93,14 @@ void require_list_arguments(Options& options) {
   }
 }
 
-int list_command(const Options& options, const Invocation&) {
+int list_command(const Options& options, const Invocation& invocation) {
   const auto wants = [&](const char* word) {
     const auto& words = options.arguments;
     return words.empty() || std::find(words.begin(), words.end(), word) != words.end();
   };
   if (wants("engines")) list_engines(options.verbose);
   if (wants("models")) list_models();
-  return wants("devices") ? list_devices_of_machine(options) : 0;
+  return wants("devices") ? list_devices_of_machine(options, invocation) : 0;
 }
 
 }  // namespace mkbench

@@ -10,18 +10,20 @@
 #include <filesystem>
 #include <map>
 
+#include "harness/device/host_machine.h"
+#include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
 #include "harness/judge/repeats.h"
 #include "harness/parent/build_info.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
-#include "harness/parent/launch.h"
+#include "harness/parent/host_services.h"
+#include "harness/parent/machine.h"
 #include "harness/parent/options.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/progress.h"
-#include "harness/parent/supervisor.h"
 #include "harness/report/junit.h"
 #include "harness/report/report.h"
-#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
 
@@ -86,10 +88,12 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 class Run {
  public:
-  Run(const Options& options, const std::vector<std::string>& argv, DoJob do_job)
+  Run(const Options& options, const Invocation& invocation)
       : options_(options),
-        argv_(argv),
-        in_process_(options.in_process ? do_job : nullptr),
+        argv_(invocation.argv),
+        start_host_(invocation.start_host),
+        in_process_(invocation.in_process),
+        hosts_(invocation.start_host, options.timeout_s),
         progress_(options.quiet, options.verbose) {}
 
   int execute() {
@@ -109,8 +113,11 @@ class Run {
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
-      if (interrupted()) break;
-      run_case_apart(job, plan, ++number);
+      if (interrupted()) {
+        add_case_not_reached(job);
+      } else {
+        run_one_case(job, plan, ++number);
+      }
     }
     return finish();
   }
@@ -135,17 +142,19 @@ class Run {
   }
 
   void probe() {
-    auto answer = ask_worker<ProbeAnswer>(ProbeJob{options_.gpu, models_of(options_, true)},
-                                          kProbeDeadlineS, in_process_);
-    probe_ = std::move(answer.message);
-    probe_problem_ = answer.problem;
-    if (probe_) report_.environment = probe_->environment;
+    try {
+      const CardCall call{.gpu = options_.gpu, .models = models_of(options_, true)};
+      probe_ = probe_of(examine_machine(hosts_, call), options_.gpu);
+      report_.environment = probe_.environment;
+    } catch (const Interrupted&) {
+      // The caller asks whether there was an interrupt.
+    }
   }
 
   // A plan that is refused ends the run; with --out given the run leaves a report too.
   RunPlan make_plan() {
     try {
-      return plan_run(options_, probe_, probe_problem_);
+      return plan_run(options_, probe_);
     } catch (const Error& error) {
       if (options_.out.empty() || error.kind() != ErrorKind::kUnsupportedDevice) throw;
       folder_ = make_output_folder(options_.out);
@@ -166,61 +175,71 @@ class Run {
     double least_s = 0;
     bool fits = true;
     for (const CaseJob& job : plan.jobs) {
-      const auto answer = ask_worker<PlanAnswer>(PlanJob{job}, kProbeDeadlineS, in_process_);
-      if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-      if (!answer.ok())
-        throw Error(ErrorKind::kRuntime, fmt::format("dry run: {}", answer.problem));
-      const auto [needed, free, seconds] = *answer.message;
+      const FlowServices services = make_services(job, hosts_);
+      const ModelConfig config = services.config(job.model);
+      const auto [needed, free] = case_memory(job, services, config);
+      const double seconds = least_seconds(job, config);
       least_s += seconds;
       fmt::print(
           "case {}: {:.1f} MB needed, {:.1f} MB free; at least {:.1f} s of reading weights and KV "
-          "rows, "
-          "at most {:g} s (--timeout)\n",
-          case_name(job), megabytes(needed), megabytes(free), seconds, options_.timeout_s);
+          "rows\n",
+          case_name(job), megabytes(needed), megabytes(free), seconds);
       if (free > 0 && needed > free) {
         say(fmt::format("{}: memory of {} does not suffice", case_name(job), job.device));
         fits = false;
       }
     }
-    fmt::print("{} case(s): from {:.1f} s to {:g} s in all, at the read bandwidth measured now\n",
-               plan.jobs.size(), least_s,
-               options_.timeout_s * static_cast<double>(plan.jobs.size()));
+    fmt::print(
+        "{} case(s): {:.1f} s or more in all, at the read bandwidth measured now; a call of an "
+        "engine may take {:g} s (--timeout)\n",
+        plan.jobs.size(), least_s, options_.timeout_s);
     return fits ? 0 : exit_code(Verdict::kEnvUnfit);
   }
 
+  // The time that a case's reads must take.
+  double least_seconds(const CaseJob& job, const ModelConfig& config) {
+    if (!read_rate_) {
+      read_rate_ = job.cuda() ? ask_ceiling().read_gb_per_s * 1e9 : host_read_bytes_per_second();
+    }
+    const double bytes = static_cast<double>(config.shape.bytes_per_step(first_depth(job))) *
+                         job.n_gen * (job.blocks + job.warmup) *
+                         static_cast<double>(job.engines.size());
+    return *read_rate_ > 0 ? bytes / *read_rate_ : 0;
+  }
+
+  Ceiling ask_ceiling() {
+    return ask<Ceiling>(hosts_.about_card(), CeilingCall{options_.gpu},
+                        {options_.timeout_s, options_.timeout_s});
+  }
+
   void measure_ceiling() {
-    const auto answer =
-        ask_worker<CeilingAnswer>(CeilingJob{options_.gpu}, options_.timeout_s, in_process_);
-    if (answer.ok()) {
-      report_.calibration = json_fields::write(*answer.message);
-    } else {
-      warn("no ceiling of the roofline: " + answer.problem);
+    progress_.show({.stage = "read bandwidth", .engine = ""});
+    try {
+      report_.calibration = json_fields::write(ask_ceiling());
+    } catch (const Error& error) {
+      warn(std::string("no ceiling of the roofline: ") + error.what());
+    } catch (const Interrupted&) {
+      // The caller asks whether there was an interrupt.
     }
   }
 
-  void run_case_apart(CaseJob job, const RunPlan& plan, int number) {
+  void run_one_case(CaseJob job, const RunPlan& plan, int number) {
     if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
     CaseCollector collector(job);
     progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
-    const auto take = [&](const FromHost& message) {
-      collector.take(message);
-      if (const auto* now = std::get_if<StageProgress>(&message)) progress_.show(*now);
-      if (const auto* judged = std::get_if<ParityJudged>(&message)) tell_place(*judged);
-      const auto* memory = std::get_if<MemoryStated>(&message);
+    EventSink sink([&](const CaseEvent& event) {
+      collector.take(event);
+      if (const auto* now = std::get_if<StageProgress>(&event)) progress_.show(*now);
+      if (const auto* judged = std::get_if<ParityJudged>(&event)) tell_place(*judged);
+      const auto* memory = std::get_if<MemoryStated>(&event);
       if (memory != nullptr && !options_.quiet) {
         say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
                         megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
                         job.device));
       }
-    };
-    if (in_process_ != nullptr) {
-      CallbackSink sink(take);
-      in_process_(job, sink);
-      collector.finish_in_process(interrupt_count() > 0);
-    } else {
-      collector.finish(run_worker(job, {.deadline_s = options_.timeout_s}, take),
-                       options_.timeout_s);
-    }
+    });
+    run_case(job, make_services(job, hosts_), sink);
+    collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
     progress_.clear();
@@ -228,6 +247,14 @@ class Run {
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
+    report_.cases.push_back(std::move(collector.report()));
+  }
+
+  // A case that Ctrl-C came before is in the report too, as SKIPPED.
+  void add_case_not_reached(const CaseJob& job) {
+    CaseCollector collector(job);
+    collector.finish(true);
+    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
     report_.cases.push_back(std::move(collector.report()));
   }
 
@@ -242,23 +269,32 @@ class Run {
       return e.parity && !e.parity->repeats_sha256.empty();
     };
     if (std::none_of(report.engines.begin(), report.engines.end(), waits) || interrupted()) return;
-    if (in_process_ != nullptr) {
+    if (in_process_) {
       warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
       return;
     }
-    std::vector<WorkerAnswer<RepeatsAnswer>> answers;
+    struct Fresh {
+      RepeatHashes hashes;
+      std::string problem;
+    };
+    std::vector<Fresh> answers;
     for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
-      answers.push_back(ask_worker<RepeatsAnswer>(RepeatsJob{job}, options_.timeout_s));
+      try {
+        Hosts fresh(start_host_, options_.timeout_s);
+        EventSink silent([](const CaseEvent&) {});
+        answers.push_back({hash_case_repeats(job, make_services(job, fresh), silent), ""});
+      } catch (const Error& error) {
+        answers.push_back({{}, error.what()});
+      } catch (const Interrupted&) {
+        // The loop ends, and the runs so far are judged.
+      }
     }
     for (EngineReport& e : report.engines) {
       if (!waits(e)) continue;
       std::vector<FreshRun> runs;
-      for (const auto& a : answers) {
-        if (a.interrupted) continue;
-        FreshRun run{"", a.problem};
-        if (a.ok() && a.message->hashes.count(e.flow_name) > 0)
-          run.sha256 = a.message->hashes.at(e.flow_name);
-        runs.push_back(run);
+      for (const Fresh& a : answers) {
+        const auto hash = a.hashes.find(e.flow_name);
+        runs.push_back({hash != a.hashes.end() ? hash->second : "", a.problem});
       }
       const std::string before = e.parity->reason;
       judge_fresh_runs(runs, *e.parity);
@@ -271,7 +307,7 @@ class Run {
   void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {
     const double ceiling =
         report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
-    const int64_t l2 = probe_ ? probe_->l2_bytes : 0;
+    const int64_t l2 = probe_.l2_bytes;
     for (EngineReport& e : collector.report().engines) {
       if (job.n_prompt > 0) {
         e.roofline.reason = "a prefill test does not read the weights once a token";
@@ -366,10 +402,12 @@ class Run {
 
   const Options& options_;
   const std::vector<std::string>& argv_;
-  const DoJob in_process_;  // null: jobs run in hosts
+  const StartHost start_host_;
+  const bool in_process_;
+  Hosts hosts_;
   ProgressDisplay progress_;
-  std::optional<ProbeAnswer> probe_;
-  std::string probe_problem_;
+  MachineProbe probe_;
+  std::optional<double> read_rate_;  // bytes a second
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;
@@ -387,7 +425,7 @@ int run_command(const Options& options, const Invocation& invocation) {
     devices.arguments = {"devices"};
     return list_command(devices, invocation);
   }
-  return Run(options, invocation.argv, invocation.do_job).execute();
+  return Run(options, invocation).execute();
 }
 
 }  // namespace mkbench

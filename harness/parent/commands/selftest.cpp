@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 
-#include "harness/parent/launch.h"
+#include "harness/flow/interrupt.h"
+#include "harness/parent/machine.h"
 #include "harness/parent/options.h"
-#include "harness/parent/supervisor.h"
 #include "harness/report/verdict.h"
 #include "harness/selftest/fault_table.h"
-#include "harness/flow/interrupt.h"
+#include "harness/selftest/lanes.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -36,76 +39,89 @@ const FaultRow& row_of(const FaultLane& lane) {
   return *found;
 }
 
-bool gpu_usable(const Options& options) {
-  const auto answer = ask_worker<ProbeAnswer>(ProbeJob{options.gpu}, options.timeout_s);
-  const bool usable = answer.ok() && answer.message->usable;
-  if (!usable && options.device == DeviceChoice::kCuda) {
+bool gpu_usable(const Options& options, const Invocation& invocation) {
+  Hosts hosts(invocation.start_host, options.timeout_s);
+  const MachineProbe probe =
+      probe_of(examine_machine(hosts, CardCall{.gpu = options.gpu}), options.gpu);
+  if (!probe.usable && options.device == DeviceChoice::kCuda) {
     throw Error(ErrorKind::kUnsupportedDevice,
-                fmt::format("selftest --device cuda: {}",
-                            answer.ok() ? answer.message->reason : answer.problem));
+                fmt::format("selftest --device cuda: {}", probe.reason));
   }
-  return usable;
+  return probe.usable;
 }
 
-// Starts hosts until every lane has a result.
+// Runs lanes on several threads. Each thread has its own hosts, which end with it, so a crash or a
+// hang costs its own lane only. Lanes of CUDA engines run on the calling thread, one after another.
 class Lanes {
  public:
-  Lanes(const Options& options, std::set<size_t> wanted)
-      : options_(options), pending_(std::move(wanted)), results_(fault_lanes().size()) {}
+  Lanes(const Options& options, const StartHost& start_host, const std::set<size_t>& wanted)
+      : options_(options),
+        start_host_(start_host),
+        results_(fault_lanes().size()),
+        all_(wanted.size()),
+        runner_([](const EngineRequest& request, const ModelWeights& weights) {
+                  return thread_hosts->open(request, weights);
+                },
+                options.gpu) {
+    for (const size_t lane : wanted) {
+      (lane_info(fault_lanes()[lane].lane).cuda ? cuda_ : host_).push_back(lane);
+    }
+  }
 
   void run() {
-    const size_t all = pending_.size();
-    while (!pending_.empty() && interrupt_count() == 0) {
-      const size_t before = pending_.size();
-      const SelftestJob job{options_.gpu, {pending_.begin(), pending_.end()}};
-      started_.clear();
-      const WorkerEnd end = run_worker(job, {.deadline_s = options_.timeout_s},
-                                       [&](const FromHost& message) { take(message, all); });
-      if (pending_.empty()) return;
-      // Lanes that had started and have no result when the host ends are lost. Where there is no
-      // such lane and none has ended either, all lanes are lost.
-      std::set<size_t> lost;
-      for (const size_t lane : started_) {
-        if (pending_.count(lane) > 0) lost.insert(lane);
+    {
+      const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+      std::vector<std::jthread> team;
+      for (size_t t = 0; t < std::min(cores, host_.size()); ++t) {
+        team.emplace_back([this] {
+          Hosts hosts(start_host_, options_.timeout_s);
+          thread_hosts = &hosts;
+          for (size_t i; (i = next_.fetch_add(1)) < host_.size();) run_lane(host_[i]);
+        });
       }
-      if (lost.empty() && before == pending_.size()) lost = pending_;
-      for (const size_t lane : lost) finish(lane, {{describe(end)}, std::nullopt, how(end)});
     }
+    Hosts hosts(start_host_, options_.timeout_s);
+    thread_hosts = &hosts;
+    for (const size_t lane : cuda_) run_lane(lane);
   }
 
   const std::optional<LaneResult>& result(size_t lane) const { return results_[lane]; }
 
  private:
-  static std::string describe(const WorkerEnd& end) {
-    using How = WorkerEnd::How;
-    return end.how == How::kHung || end.how == How::kTimedOut ? "hang" : "crash";
-  }
-  static std::string how(const WorkerEnd& end) {
-    if (end.how == WorkerEnd::How::kSignalled) return "the worker died by " + signal_text(end.code);
-    return fmt::format("the worker ended without an answer after {:.0f} s", end.seconds);
-  }
-
-  void finish(size_t lane, LaneOutcome outcome) {
-    std::string text = surprise(fault_lanes()[lane], outcome);
-    results_[lane] = {std::move(outcome), std::move(text)};
-    pending_.erase(lane);
-  }
-
-  void take(const FromHost& message, size_t all) {
-    if (const auto* started = std::get_if<LaneStarted>(&message)) started_.insert(started->lane);
-    const auto* lane = std::get_if<LaneDone>(&message);
-    if (lane == nullptr) return;
-    finish(lane->lane, {lane->failing, lane->r_rms, lane->note});
-    const size_t done = all - pending_.size();
-    if (!options_.quiet && (options_.verbose || done % kLanesOfProgress == 0)) {
-      fmt::print(stderr, "mkbench: {} of {} lanes\n", done, all);
+  void run_lane(size_t index) {
+    if (interrupt_count() > 0) return;
+    const FaultLane& lane = fault_lanes()[index];
+    LaneOutcome outcome;
+    try {
+      outcome = runner_.run(lane);
+    } catch (const Interrupted&) {
+      return;
+    } catch (const std::exception& error) {
+      outcome = {.failing = {"error"}, .r_rms = {}, .note = error.what()};
+    }
+    std::string text = surprise(lane, outcome);
+    const std::lock_guard lock(mutex_);
+    results_[index] = {std::move(outcome), std::move(text)};
+    ++done_;
+    if (!options_.quiet && (options_.verbose || done_ % kLanesOfProgress == 0)) {
+      fmt::print(stderr, "mkbench: {} of {} lanes\n", done_, all_);
     }
   }
 
+  static thread_local Hosts* thread_hosts;
+
   const Options& options_;
-  std::set<size_t> pending_, started_;
+  const StartHost& start_host_;
   std::vector<std::optional<LaneResult>> results_;
+  const size_t all_;
+  LaneRunner runner_;
+  std::vector<size_t> host_, cuda_;
+  std::atomic<size_t> next_{0};
+  std::mutex mutex_;  // guards results_ and done_
+  size_t done_ = 0;
 };
+
+thread_local Hosts* Lanes::thread_hosts = nullptr;
 
 struct Tally {
   int right = 0, all = 0;
@@ -139,11 +155,11 @@ void print_elsewhere() {
 
 }  // namespace
 
-int selftest_command(const Options& options, const Invocation&) {
+int selftest_command(const Options& options, const Invocation& invocation) {
   if (!options.faults) {
     throw Error(ErrorKind::kBadInput, "mkbench selftest: there is only --faults; give it");
   }
-  const bool with_cuda = options.device != DeviceChoice::kCpu && gpu_usable(options);
+  const bool with_cuda = options.device != DeviceChoice::kCpu && gpu_usable(options, invocation);
   std::set<size_t> wanted;
   for (size_t i = 0; i < fault_lanes().size(); ++i) {
     const FaultLane& lane = fault_lanes()[i];
@@ -154,7 +170,7 @@ int selftest_command(const Options& options, const Invocation&) {
   if (wanted.empty()) {
     throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
   }
-  Lanes lanes(options, wanted);
+  Lanes lanes(options, invocation.start_host, wanted);
   lanes.run();
   const bool interrupted = interrupt_count() > 0;
 

@@ -7,8 +7,9 @@
 #include <map>
 #include <set>
 
-#include "harness/parent/launch.h"
+#include "harness/parent/hosts.h"
 #include "harness/parent/options.h"
+#include "harness/parent/progress.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
@@ -59,13 +60,13 @@ void print_times(std::string_view title, int TunedTime::*varied,
 
 }  // namespace
 
-int tune_command(const Options& options, const Invocation&) {
-  const auto answer = ask_worker<TuneAnswer>(TuneJob{options.gpu}, options.timeout_s);
-  if (answer.interrupted) return exit_code(Verdict::kInterrupted);
-  if (!answer.ok()) {
-    throw Error(answer.hung ? ErrorKind::kHang : answer.kind, answer.problem);
-  }
-  const TuneAnswer& result = *answer.message;
+int tune_command(const Options& options, const Invocation& invocation) {
+  Hosts hosts(invocation.start_host, options.timeout_s);
+  ProgressDisplay progress(options.quiet, options.verbose);
+  const auto say = [&](const std::string& stage) { progress.show({.stage = stage, .engine = ""}); };
+  const Tuned result = ask<Tuned>(hosts.about_card(), TuneCall{options.gpu},
+                                  {options.timeout_s, options.timeout_s}, say);
+  progress.clear();
   fmt::print("ring on {}: {} tokens a launch, medians of {} launches by CUDA events; * quickest\n",
              result.gpu, result.tokens, result.launches);
   for (const TuneSweep& sweep : result.sweeps) print_sweep(sweep);
