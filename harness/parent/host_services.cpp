@@ -110,10 +110,9 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);
   };
-  services.take_turn = [job, &hosts](Engine& engine) {
-    hosts.take_turn(engine, FlushCall{job.cuda(), job.gpu});
-  };
-  services.end_turn = [&hosts](Engine& engine) { hosts.end_turn(engine); };
+  const FlushCall flush{job.cuda(), job.gpu};
+  services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
+  services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };
   services.timed = time_in_host;
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {
