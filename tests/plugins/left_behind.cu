@@ -10,6 +10,8 @@
 
 namespace {
 
+const mkbench_engine_abi* sound = nullptr;  // set when the library is loaded
+#if !defined(LEFT_SPINNING)
 // One block that computes for `ns` nanoseconds.
 __global__ void stay(int64_t ns) {
   const auto now = [] {
@@ -21,9 +23,7 @@ __global__ void stay(int64_t ns) {
   while (now() < end) {
   }
 }
-
-const mkbench_engine_abi* sound = nullptr;  // set when the library is loaded
-constexpr int64_t kLongNs = 400'000'000, kShortNs = 20'000'000;
+#endif
 
 #if defined(LEFT_CONTEXT)
 // A kernel in a context that mkbench does not know, so that cudaDeviceSynchronize() of the other
@@ -53,7 +53,7 @@ void leave_something() {
   check(cudaGetDevice(&device), "cudaGetDevice");
   if (other == nullptr) create(&other, 0, device);
   set(other);
-  stay<<<1, 1>>>(kLongNs);
+  stay<<<1, 1>>>(400'000'000);
   set(current);
 }
 #elif defined(LEFT_THREAD)
@@ -65,7 +65,7 @@ void leave_something() {
     cudaStream_t stream;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     for (;;) {
-      stay<<<1, 1, 0, stream>>>(kShortNs);
+      stay<<<1, 1, 0, stream>>>(20'000'000);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
@@ -78,8 +78,8 @@ void leave_something() {
   begun = true;
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
     std::thread([] {
-      for (volatile unsigned n = 0;; n = n + 1) {
-      }
+      static std::atomic<unsigned> turns{0};
+      for (;;) turns.fetch_add(1, std::memory_order_relaxed);
     }).detach();
   }
 }
