@@ -116,6 +116,7 @@ class BlockRunner {
       start_again(c);
       c.engine->decode(tokens_);
     }
+    services_.end_turn(*c.engine);
   }
 
   // Sets the engine to the end of the timed prompt. An engine without snapshots prefills again,

@@ -65,6 +65,13 @@ std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind 
 void Hosts::expect(const std::string& engine) { shared_link(holder_of(engine), kind_of(engine)); }
 
 std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWeights& weights) {
+  // Before the first engine of the run the card is as quiet as it will ever be.
+  if (request.cuda && quiet_card_ms_ == 0) {
+    const FlushCall flush{true, request.gpu};
+    for (int i = 0; i < 2; ++i) try_card(flush);  // the first one makes the buffer
+    for (int i = 0; i < kQuietTries; ++i)
+      quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
+  }
   return std::make_unique<HostEngine>(shared_link(holder_of(request.name), kind_of(request.name)),
                                       request, weights, timeout_s_);
 }
@@ -76,11 +83,6 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
 }
 
 void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
-  if (flush.cuda && quiet_card_ms_ == 0) {
-    for (int i = 0; i < 2; ++i) try_card(flush);  // the first one makes the buffer
-    for (int i = 0; i < kQuietTries; ++i)
-      quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
-  }
   HostLink& own = proxy(engine).link();
   for (auto it = links_.begin(); it != links_.end();) {
     const bool idle = it->second.use_count() == 1 && it->first == kJudgesRuns;
