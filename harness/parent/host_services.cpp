@@ -110,6 +110,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);
   };
+  services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
   const FlushCall flush{job.cuda(), job.gpu};
   services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
   services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };

@@ -82,12 +82,12 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
       .bytes;
 }
 
+void Hosts::end_judges_runs() { links_.erase(kJudgesRuns); }
+
 void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   HostLink& own = proxy(engine).link();
-  for (auto it = links_.begin(); it != links_.end();) {
-    const bool idle = it->second.use_count() == 1 && it->first == kJudgesRuns;
-    if (it->second.get() != &own && !idle) it->second->stop();
-    it = idle ? links_.erase(it) : std::next(it);
+  for (auto& [holds, link] : links_) {
+    if (link.get() != &own) link->stop();
   }
   ask<Answered>(own, flush, kQuestion);
 }

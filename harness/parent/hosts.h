@@ -35,8 +35,10 @@ class Hosts {
   HostLink& about_card() { return link("the card", HostKind::kCuda); }
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
-  // Prepares a timed part of `engine`: stops all other hosts, ends those that hold no engine, and
-  // flushes L2 from the engine's own host, which also brings its context onto the card.
+  // Ends the host of the judge's two other runs.
+  void end_judges_runs();
+  // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
+  // host, which also brings its context onto the card.
   void take_turn(Engine& engine, const FlushCall& flush);
   // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
   // tries the card, because work in another context of the engine's process is not waited for.
