@@ -33,6 +33,7 @@ struct PythonEngine {
   // `body`: lines of a class that is the counting engine otherwise; none: the engine itself.
   explicit PythonEngine(const std::string& body = "", double timeout_s = 20)
       : hosts(start_processes(), timeout_s) {
+    unsetenv("PYTHONUNBUFFERED");  // by which the host's own buffers would not show
     fs::create_directory(folder.path() / "model");
     testing::write_micro_model(folder.path() / "model");
     request.name = kRoot / "tests/engines/counting.py";
@@ -118,7 +119,8 @@ TEST_CASE("an engine in Python answers every call") {
   ids.push_back(first);
   CHECK(made == std::vector<int32_t>{first, mix(ids)});
   for (int32_t id = 0; id < 6; ++id) {
-    CHECK(logits[static_cast<size_t>(id)] == (id == first ? 10.0F : 0.01F * static_cast<float>(id)));
+    CHECK(logits[static_cast<size_t>(id)] ==
+          (id == first ? 10.0F : 0.01F * static_cast<float>(id)));
   }
   CHECK(logits[6 + static_cast<size_t>(made[1])] == 10);
   CHECK(engine.position() == 4);
@@ -148,10 +150,19 @@ TEST_CASE("an engine in Python answers every call") {
   CHECK(python.hosts.bytes(python.request, python.weights.config) == 0);
   python.hosts.take_turn(engine, FlushCall{false, 0});
   python.hosts.end_turn(engine);
-  CHECK_THAT(error_of([&] { python.hosts.take_turn(engine, FlushCall{true, 0}); }).what(),
+  CHECK_THAT(error_of([&] {
+               python.hosts.take_turn(engine, FlushCall{true, 0});
+             }).what(),
              ContainsText("defines no flush_l2"));
-  CHECK_THAT(error_of([&] { ask<CardFacts>(python.proxy().link(), CardCall{}, {5, 5}); }).what(),
+  CHECK_THAT(error_of([&] {
+               ask<CardFacts>(python.proxy().link(), CardCall{}, {5, 5});
+             }).what(),
              ContainsText("host.py has no call 'card'"));
+  const PlainCall nobody{99, Verb::kReset};
+  CHECK_THAT(error_of([&] {
+               ask<Answered>(python.proxy().link(), nobody, {5, 5});
+             }).what(),
+             ContainsText("no engine has the number 99"));
 }
 
 TEST_CASE("two engines of one Python host are apart") {
@@ -203,7 +214,9 @@ TEST_CASE("an exception in a Python engine fails its call") {
 TEST_CASE("bad ids and a bad n are refused before any work") {
   PythonEngine python;
   Engine& engine = python.open();
-  CHECK(error_of([&] { engine.prefill(std::vector<int32_t>{1, 6}); }).kind() == ErrorKind::kBadInput);
+  CHECK(error_of([&] {
+          engine.prefill(std::vector<int32_t>{1, 6});
+        }).kind() == ErrorKind::kBadInput);
   CHECK(engine.position() == 0);
   CHECK(error_of([&] { engine.decode(0); }).kind() == ErrorKind::kBadInput);
   CHECK(engine.launch_count() == 0);
@@ -243,12 +256,15 @@ TEST_CASE("a file that is no engine is bad input") {
   };
   CHECK_THAT(refused(""), ContainsText("altered.py: no such file"));
   CHECK_THAT(refused("import nothing_like_this\n"),
-             ContainsText("ModuleNotFoundError: No module named 'nothing_like_this' (altered.py, line 1)"));
-  CHECK_THAT(refused("def make_engine(:\n"), ContainsText("SyntaxError: invalid syntax (altered.py, line 1)"));
+             ContainsText(
+                 "ModuleNotFoundError: No module named 'nothing_like_this' (altered.py, line 1)"));
+  CHECK_THAT(refused("def make_engine(:\n"),
+             ContainsText("SyntaxError: invalid syntax (altered.py, line 1)"));
   CHECK_THAT(refused("make = 1\n"), ContainsText("defines no make_engine(folder, request)"));
   PythonEngine faulty;
   faulty.request.fault = PlantedFault::kNanWeight;
-  CHECK_THAT(error_of([&] { faulty.open(); }).what(), ContainsText("a fault cannot be planted in it"));
+  CHECK_THAT(error_of([&] { faulty.open(); }).what(),
+             ContainsText("a fault cannot be planted in it"));
 }
 
 TEST_CASE("weights that have changed since they were judged are not opened") {
@@ -259,12 +275,14 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
   const ModelWeights& w = python.weights;
   const Error error = error_of([&] {
     ask<Opened>(python.proxy().link(),
-                OpenCall{python.request, {w.folder, "micro", "", w.sha256, "'config.json' 1 1"}}, {5, 5});
+                OpenCall{python.request, {w.folder, "micro", "", w.sha256, "'config.json' 1 1"}},
+                {5, 5});
   });
   CHECK(error.kind() == ErrorKind::kIntegrity);
   CHECK_THAT(error.what(), ContainsText("the weights have changed since they were judged: found "
                                         "'config.json' "));
-  CHECK_THAT(error.what(), ContainsText(fmt::format("'model.safetensors' {} ", fs::file_size(file))));
+  CHECK_THAT(error.what(),
+             ContainsText(fmt::format("'model.safetensors' {} ", fs::file_size(file))));
 }
 
 TEST_CASE("a host of another wire.json is refused") {
@@ -324,7 +342,8 @@ TEST_CASE("a Python host that dies costs its call, and the next engine has a new
   CHECK(python.open().position() == 0);
   PythonEngine leaves(decode_that("os._exit(5)"));
   leaves.open();
-  CHECK_THAT(error_of([&] { leaves.engine->decode(1); }).what(), ContainsText("left with exit status 5"));
+  CHECK_THAT(error_of([&] { leaves.engine->decode(1); }).what(),
+             ContainsText("left with exit status 5"));
 }
 
 // Sends stdout and stderr of this process to files while it lives.
