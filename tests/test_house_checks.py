@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,16 @@ class IncludeArrows(unittest.TestCase):
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
+
+
+class MainJob(unittest.TestCase):
+    def test_it_reads_in_twenty_files(self):
+        text = (ROOT / "CONTRIBUTING.md").read_text().split("The main job, in the order", 1)[1].split("\nA fact has", 1)[0]
+        numbers, files = zip(*re.findall(r"^(\d+)\. `([^`]+)`: ", text, re.MULTILINE))
+        self.assertEqual(list(map(int, numbers)), list(range(1, len(files) + 1)))
+        self.assertEqual(len(text.strip().splitlines()) - 2, len(files))  # each line of the list was read
+        self.assertLessEqual(len(set(files)), 20)
+        self.assertEqual([name for name in files if not (ROOT / name).is_file()], [])
 
 
 class Tree(unittest.TestCase):
@@ -196,7 +207,6 @@ class SourceHash(TemporaryTree):
             ("harness/host/faulty_engine.cpp", "fault", "judgement"),
             ("harness/parent/host_engine.cpp", "proxy", "speed judgement"),
             ("harness/parent/hosts.cpp", "turns", "speed judgement"),
-            ("scripts/host.py", "host", "speed judgement"),
             ("CMakeLists.txt", "project2", "speed judgement"),
         ]:
             self.write(path, text)
@@ -242,7 +252,7 @@ class SourceHash(TemporaryTree):
         self.write("README.md", "other words")
         self.write("harness/report/markdown.cpp", "table")
         self.write("harness/parent/options.cpp", "flags")
-        self.write("scripts/host.sh", "script")
+        self.write("scripts/host.py", "script")
         self.write("tests/a.cpp", "test")
         self.write("CMakeLists.txt.bak", "project")
         self.write(".gitignore", "*.orig\n")
