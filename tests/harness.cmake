@@ -6,12 +6,9 @@ mkbench_test(test_messages LABEL host LIBS mkbench_wire)
 mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_supervisor LABEL host LIBS mkbench_host mkbench_parent)
 
-# The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
-add_executable(mkbench_usage usage_program.cpp)
-target_link_libraries(mkbench_usage PRIVATE mkbench_parent)
-foreach(name test_cli test_cli_worker test_make_checkpoint)
-  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT
-    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "USAGE_UNDER_TEST=$<TARGET_FILE:mkbench_usage>")
+# The real programs.
+foreach(name test_cli test_make_checkpoint)
+  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.

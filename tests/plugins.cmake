@@ -17,6 +17,9 @@ foreach(fault theta vocab cache hang crash short overrun nan overwrite fails sta
   string(TOUPPER ${first} first)
   mkbench_plugin_example(naive_cpu_${fault} naive_cpu.cpp NAIVE_FAULT=k${first}${rest})
 endforeach()
+mkbench_plugin_example(misbehaving misbehaving.cpp)
+target_link_libraries(misbehaving PRIVATE Threads::Threads)
+target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 foreach(reason symbol null version size name function device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
@@ -63,5 +66,7 @@ add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
 set(mkbench_plugin_environment
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}")
 mkbench_python_test(test_plugins CLASSES TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_cli_hosts CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})

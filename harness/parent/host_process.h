@@ -61,6 +61,7 @@ class HostProcess final : public HostLink {
   void resume();
   void kill_group();
   int reap(bool wait);
+  bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
   std::string where() const;
@@ -79,6 +80,10 @@ class HostProcess final : public HostLink {
   mutable std::mutex progress_mutex_;
   ProgressTold progress_;
 };
+
+// Kills what hosts have started outside their process group and left behind: once its host has died,
+// such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have ended.
+void end_left_processes();
 
 // "signal 11 (Segmentation fault)"
 std::string signal_text(int signal);

@@ -100,8 +100,12 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
                         key);
   };
-  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) {
-    return hosts.bytes(on_device(request), config);
+  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) -> int64_t {
+    try {
+      return hosts.bytes(on_device(request), config);
+    } catch (const Error&) {
+      return 0;  // opening the engine fails too, and is its own verdict
+    }
   };
   services.free_bytes = [job, &hosts]() -> int64_t {
     if (!job.cuda()) return host_free_bytes();

@@ -34,6 +34,15 @@ HostKind kind_of(const std::string& engine) {
   return engine.ends_with(".py") ? HostKind::kPython : HostKind::kCuda;
 }
 
+// A host that cannot be stopped is dead afterwards; whoever asks it next is told why.
+void stop_other(HostLink& link) {
+  try {
+    link.stop();
+  } catch (const Error&) {
+    if (link.alive()) throw;
+  }
+}
+
 HostEngine& proxy(Engine& engine) {
   if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
@@ -87,7 +96,7 @@ void Hosts::end_judges_runs() { links_.erase(kJudgesRuns); }
 void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   HostLink& own = proxy(engine).link();
   for (auto& [holds, link] : links_) {
-    if (link.get() != &own) link->stop();
+    if (link.get() != &own) stop_other(*link);
   }
   ask<Answered>(own, flush, kQuestion);
 }

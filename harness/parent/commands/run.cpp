@@ -26,6 +26,7 @@
 #include "harness/report/report.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
+#include "references/snapshot_folder.h"
 
 namespace mkbench {
 namespace {
@@ -97,6 +98,7 @@ class Run {
         progress_(options.quiet, options.verbose) {}
 
   int execute() {
+    remove_stale_snapshots();
     probe();
     if (interrupted()) return stop_early();
     const RunPlan plan = make_plan();
@@ -133,11 +135,16 @@ class Run {
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
-  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs.
+  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs,
+  // and on a machine that may have one it is not known which cases the run would have had.
   int stop_early() {
     if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    std::vector<CaseJob> jobs;
+    if (options_.device == DeviceChoice::kCpu) jobs = plan_run(options_, probe_).jobs;
     folder_ = make_output_folder(options_.out);
     report_.meta = describe_run(options_, argv_, folder_.string());
+    if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
+    for (const CaseJob& job : jobs) add_case_not_reached(job);
     return finish();
   }
 
