@@ -1,10 +1,10 @@
-# The command line, and the parent with its worker.
+# The command line, the flow of a case, hosts and their parent.
 mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_registry LABEL host LIBS mkbench_host)
-mkbench_test(test_messages LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
-mkbench_test(test_supervisor LABEL host LIBS mkbench_host mkbench_parent)
+mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
+mkbench_test(test_calls LABEL host LIBS mkbench_wire)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
+mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 
 # The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
 add_executable(mkbench_usage usage_program.cpp)
@@ -15,6 +15,6 @@ foreach(name test_cli test_cli_worker test_make_checkpoint)
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
-mkbench_test(test_faults LABEL host LIBS mkbench_selftest TIMEOUT 600 THREADS 8 SLOW)
-mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest_cuda mkbench_ring mkbench_plain_faults
+mkbench_test(test_faults LABEL host LIBS mkbench_selftest mkbench_host mkbench_host_twin TIMEOUT 600 THREADS 8 SLOW)
+mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest mkbench_host_cuda
              CUDA::cudart TIMEOUT 600)
