@@ -3,6 +3,7 @@ mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
+mkbench_test(test_channel LABEL host LIBS mkbench_wire)
 mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 
