@@ -39,7 +39,10 @@ std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
 
 EngineFacts facts_of(const Engine& engine) {
   const EngineCapabilities capabilities = engine.capabilities();
-  EngineFacts facts{.resolved_name = capabilities.name, .device = capabilities.device};
+  EngineFacts facts{.resolved_name = capabilities.name,
+                    .device = capabilities.device,
+                    .settings = "",
+                    .process = {}};
   if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
     facts.settings = proxy->settings();
     facts.process = proxy->link().facts();
@@ -83,7 +86,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   FlowServices services;
   services.config = model_config;
   services.load = [](const std::string& model, int depth) {
-    return share_weights(load_model(resolve_model(model), depth, {.share = true}));
+    return share_weights(load_model(resolve_model(model), depth, {.sha256 = "", .share = true}));
   };
   services.references = [job](const std::string& name) { return read_references(job, name); };
   services.make_engine = [on_device, &hosts](const EngineRequest& request,
