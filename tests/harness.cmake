@@ -7,6 +7,15 @@ mkbench_test(test_channel LABEL host LIBS mkbench_wire)
 mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 
+# Hosts of the host twin, in this process and as a program that needs neither CUDA nor libtorch.
+if(TARGET mkbench_host_twin)
+  add_executable(twin_host twin_host.cpp)
+  target_link_libraries(twin_host PRIVATE mkbench_host mkbench_host_twin)
+  mkbench_test(test_host_engine LABEL host LIBS mkbench_parent mkbench_host mkbench_host_twin)
+  target_compile_definitions(test_host_engine PRIVATE MKBENCH_TWIN_HOST="$<TARGET_FILE:twin_host>")
+  add_dependencies(test_host_engine twin_host)
+endif()
+
 # The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
 add_executable(mkbench_usage usage_program.cpp)
 target_link_libraries(mkbench_usage PRIVATE mkbench_parent)
