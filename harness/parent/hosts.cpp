@@ -29,6 +29,15 @@ HostKind kind_of(const std::string& engine) {
   return engine.ends_with(".py") ? HostKind::kPython : HostKind::kCuda;
 }
 
+// A host that cannot be stopped is ended by that, and the next call of its own engine says so: it
+// is no failure of the engine whose turn it is.
+void stop_other(HostLink& link) {
+  try {
+    link.stop();
+  } catch (const Error&) {
+  }
+}
+
 HostEngine& proxy(Engine& engine) {
   if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
@@ -74,7 +83,7 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   HostLink& own = proxy(engine).link();
   for (auto it = links_.begin(); it != links_.end();) {
     const bool idle = it->second.use_count() == 1 && it->first == kJudgesRuns;
-    if (it->second.get() != &own && !idle) it->second->stop();
+    if (it->second.get() != &own && !idle) stop_other(*it->second);
     it = idle ? links_.erase(it) : std::next(it);
   }
   ask<Answered>(own, flush, kQuestion);
