@@ -6,6 +6,8 @@ mkbench_test(test_calls LABEL host LIBS mkbench_wire)
 mkbench_test(test_channel LABEL host LIBS mkbench_wire)
 mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
+mkbench_test(test_hosts LABEL host LIBS mkbench_parent)
+mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
 
 # Hosts of the host twin, in this process and as a program that needs neither CUDA nor libtorch.
 if(TARGET mkbench_host_twin)
@@ -14,6 +16,14 @@ if(TARGET mkbench_host_twin)
   mkbench_test(test_host_engine LABEL host LIBS mkbench_parent mkbench_host mkbench_host_twin)
   target_compile_definitions(test_host_engine PRIVATE MKBENCH_TWIN_HOST="$<TARGET_FILE:twin_host>")
   add_dependencies(test_host_engine twin_host)
+endif()
+
+# The real hosts.
+mkbench_test(test_host_programs LABEL host LIBS mkbench_parent mkbench_host_cuda)
+if(TARGET test_host_programs)
+  target_compile_definitions(test_host_programs PRIVATE
+    MKBENCH_HOST_CUDA="$<TARGET_FILE:mkbench-host-cuda>" MKBENCH_HOST_TORCH="$<TARGET_FILE:mkbench-host-torch>")
+  add_dependencies(test_host_programs mkbench-host-cuda mkbench-host-torch)
 endif()
 
 # The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
