@@ -64,6 +64,7 @@ class HostProcess final : public HostLink {
   bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
+  std::string ending(int status);
   std::string where() const;
 
   const HostCommand command_;
