@@ -72,11 +72,13 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
 class BlockRunner {
  public:
   BlockRunner(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-              std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink)
+              std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
+              ProgressWatch& watch, EventSink& sink)
       : job_(job),
         services_(services),
         truth_(truth),
         engines_(std::move(engines)),
+        open_(open),
         watch_(watch),
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen) {}
@@ -84,7 +86,7 @@ class BlockRunner {
   void run() {
     services_.begin_timing();
     for (Contestant* c : engines_) {
-      guard_engine(sink_, *c, [&] { prepare(*c); });
+      if (!job_.one_at_a_time) guard_engine(sink_, *c, [&] { prepare(*c); });
     }
     const std::vector<std::vector<int>> orders =
         block_orders(static_cast<int>(engines_.size()), std::max(job_.blocks, job_.max_blocks),
@@ -126,6 +128,7 @@ class BlockRunner {
 
   // Decodes one token several times, each time as a sample is taken.
   void measure_overhead(Contestant& c) {
+    if (overheads_.count(c.name) > 0) return;
     if (c.engine->last_times().event_ms <= 0 && c.engine->last_times().device_ms <= 0) return;
     std::vector<DecodeTimes> times;
     for (int i = 0; i < kOverheadRuns; ++i) {
@@ -161,8 +164,16 @@ class BlockRunner {
       watch_.count(block + 1, std::max(job_.blocks, block + 1));
       guard_engine(sink_, c, [&] {
         const RangeGuard range = services_.range("engine");
+        if (job_.one_at_a_time) {
+          open_(c);
+          prepare(c);
+        }
         take_sample(c, block, static_cast<int>(place));
       });
+      if (job_.one_at_a_time) {
+        watch_.end();
+        c.engine.reset();
+      }
     }
   }
 
@@ -267,6 +278,7 @@ class BlockRunner {
   const FlowServices& services_;
   const TimedTruth& truth_;
   std::vector<Contestant*> engines_;
+  const std::function<void(Contestant&)>& open_;
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
@@ -279,8 +291,9 @@ class BlockRunner {
 }  // namespace
 
 void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-                std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink) {
-  BlockRunner(job, services, truth, std::move(engines), watch, sink).run();
+                std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
+                ProgressWatch& watch, EventSink& sink) {
+  BlockRunner(job, services, truth, std::move(engines), open, watch, sink).run();
 }
 
 }  // namespace mkbench

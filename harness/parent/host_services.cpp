@@ -75,6 +75,7 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
 }  // namespace
 
 FlowServices make_services(const CaseJob& job, Hosts& hosts) {
+  hosts.hold_one(job.one_at_a_time);
   nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
   const auto on_device = [job](EngineRequest request) {
     request.cuda = job.cuda();

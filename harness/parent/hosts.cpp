@@ -24,10 +24,6 @@ constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 constexpr int kCardTries = 3, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
 
-std::string holder_of(const std::string& engine) {
-  return engine == kTruthName || engine == kHeadFp32Name ? kJudgesRuns : engine;
-}
-
 HostKind kind_of(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));
   if (row != nullptr) return row->host;
@@ -71,11 +67,25 @@ std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind 
   return link;
 }
 
-void Hosts::expect(const std::string& engine) { shared_link(holder_of(engine), kind_of(engine)); }
+std::string Hosts::holder_of(const std::string& engine) const {
+  if (engine != kTruthName && engine != kHeadFp32Name) return engine;
+  return one_ ? kJudgeName : kJudgesRuns;
+}
+
+void Hosts::end_idle(const std::string& but) {
+  for (auto it = links_.begin(); it != links_.end();) {
+    it = it->first != but && it->second.use_count() == 1 ? links_.erase(it) : std::next(it);
+  }
+}
+
+void Hosts::expect(const std::string& engine) {
+  if (!one_) shared_link(holder_of(engine), kind_of(engine));
+}
 
 std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWeights& weights) {
+  if (one_) end_idle(holder_of(request.name));
   // Before the first engine of the run the card is as quiet as it will ever be.
-  if (request.cuda && quiet_card_ms_ == 0) {
+  if (request.cuda && !one_ && quiet_card_ms_ == 0) {
     const FlushCall flush{true, request.gpu};
     for (int i = 0; i < 2; ++i) try_card(flush);  // the first one makes the buffer
     for (int i = 0; i < kQuietTries; ++i)
@@ -128,7 +138,7 @@ void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
   const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
   if (s.count() > kLeftBehindS)
     blame_for_work(engine, fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
-  if (!flush.cuda) return;
+  if (!flush.cuda || one_) return;  // another process on the card may not be permitted
   double ms = 0;
   for (int i = 0; i < kCardTries; ++i) {
     ms = try_card(flush);

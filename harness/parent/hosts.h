@@ -35,6 +35,9 @@ class Hosts {
   HostLink& about_card() { return link("the card", HostKind::kCuda); }
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
+  // From now on at most one process holds engines: a host that holds none is ended before another
+  // one opens an engine, and the judge and its two other runs share a host.
+  void hold_one(bool one) { one_ = one; }
   // Ends the host of the judge's two other runs.
   void end_judges_runs();
   // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
@@ -54,9 +57,13 @@ class Hosts {
   double try_card(const FlushCall& flush);
   [[noreturn]] void blame_for_work(Engine& engine, const std::string& found);
 
+  std::string holder_of(const std::string& engine) const;
+  void end_idle(const std::string& but);
+
   const StartHost start_;
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+  bool one_ = false;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };
 
