@@ -85,8 +85,8 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   };
   FlowServices services;
   services.config = model_config;
-  services.load = [](const std::string& model, int depth) {
-    return share_weights(load_model(resolve_model(model), depth, {.sha256 = "", .share = true}));
+  services.load = [&hosts](const std::string& model, int depth) {
+    return hosts.load(model, depth);
   };
   services.references = [job](const std::string& name) { return read_references(job, name); };
   services.make_engine = [on_device, &hosts](const EngineRequest& request,

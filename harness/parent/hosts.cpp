@@ -10,6 +10,10 @@
 #include "harness/parent/host_process.h"
 #include "harness/wire/build_id.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
+#include "references/shared_snapshot.h"
+#include "references/snapshot.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
@@ -80,6 +84,19 @@ void Hosts::end_idle(const std::string& but) {
 
 void Hosts::expect(const std::string& engine) {
   if (!one_) shared_link(holder_of(engine), kind_of(engine));
+}
+
+ModelWeights Hosts::load(const std::string& model, int depth) {
+  const ModelSpec spec = resolve_model(model);
+  const bool by_depth = is_analytic(spec.row) && spec.row->lagset.empty();
+  const std::string name =
+      spec.name + (by_depth ? ":" + std::string(synthetic_lagset_for_depth(depth)) : "");
+  const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
+  if (!weights_.folder.empty() && loaded_ == key()) return weights_;
+  weights_ = ModelWeights{};  // freed before the next ones are made
+  weights_ = share_weights(load_model(spec, depth, {.share = true}));
+  loaded_ = key();
+  return weights_;
 }
 
 std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWeights& weights) {

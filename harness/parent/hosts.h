@@ -28,6 +28,9 @@ class Hosts {
 
   // Starts the host of an engine without waiting for it.
   void expect(const std::string& engine);
+  // Loads a model and shares its weights with the hosts; the last ones are kept, and taken again
+  // where their files have not changed. Throws what load_model() throws.
+  ModelWeights load(const std::string& model, int depth);
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
@@ -64,6 +67,8 @@ class Hosts {
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   bool one_ = false;
+  std::string loaded_;  // model and lag set of weights_, and the stamp of their files
+  ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };
 
