@@ -94,7 +94,7 @@ ModelWeights Hosts::load(const std::string& model, int depth) {
   const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
   weights_ = ModelWeights{};  // freed before the next ones are made
-  weights_ = share_weights(load_model(spec, depth, {.share = true}));
+  weights_ = share_weights(load_model(spec, depth, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
 }
