@@ -361,10 +361,10 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   const ModelShape& s = config.shape;
   const int64_t element = options.fp32 ? 4 : 2;
-  const bool aliased = !options.cuda && !options.fp32;
-  int64_t bytes = aliased ? 0 : element * s.parameters(config.tie_word_embeddings);
-  // An fp32 head is kept beside the embedding of a tied model, and replaces an untied bf16 head.
-  if (options.head_fp32 && !options.fp32) bytes += 4 * s.embedding_parameters();
+  // On a CPU the weights lie in the loader's memory.
+  int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
+  // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
+  if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
   const int64_t kv_elements = 2LL * s.layers * s.kv_width() * options.max_context;
   return bytes + element * kv_elements;
 }

@@ -75,7 +75,7 @@ TEST_CASE("eager's memory is stated before it is taken") {
   CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + 4LL * 151'936 * 1024 + kv);
   options = {};
   options.fp32 = true;
-  CHECK(eager_bytes(config, options) == 4 * 596'049'920LL + 2 * kv);
+  CHECK(eager_bytes(config, options) == 4LL * 151'936 * 1024 + 2 * kv);
 }
 
 TEST_CASE("the pinned settings are in force and are reported") {
