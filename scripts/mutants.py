@@ -132,7 +132,7 @@ class Workshop:
     def __init__(self, scratch: pathlib.Path, tests: list[str], jobs: int):
         self.scratch, self.tree, self.build = scratch, copy_tree(scratch), scratch / "build"
         run([program("cmake"), "-S", self.tree, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
-             "-DCMAKE_CXX_FLAGS=-O0", f"-DMKBENCH_PYTHON={sys.executable}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+             "-DCMAKE_CXX_FLAGS=-O0", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
              f"-DCMAKE_MAKE_PROGRAM={shutil.which(program('ninja'))}"], scratch)
         run([program("ninja"), "-j", str(jobs), *tests], self.build)
         compiled = json.loads((self.build / "compile_commands.json").read_text())
