@@ -25,14 +25,15 @@ EngineState state_of(const Engine& engine) { return {engine.position(), engine.l
 }  // namespace
 
 FromHost Server::answer(const ToHost& call) {
+  called_.clear();
   try {
     return std::visit([this](const auto& one) { return take(one); }, call);
   } catch (const Error& error) {
     return Failed{error.kind(), error.what()};
   } catch (const std::bad_alloc&) {
-    return Failed{ErrorKind::kEnvUnfit, "out of host memory"};
+    return Failed{ErrorKind::kEnvUnfit, called_ + "out of host memory"};
   } catch (const std::exception& error) {
-    return Failed{ErrorKind::kRuntime, error.what()};
+    return Failed{ErrorKind::kRuntime, called_ + error.what()};
   }
 }
 
@@ -53,6 +54,7 @@ Server::HeldEngine& Server::engine(int number) {
   if (found == engines_.end())
     throw Error(ErrorKind::kRuntime, fmt::format("no engine has the number {}", number));
   watch(found->second.engine.get());
+  called_ = found->second.name + ": ";
   return found->second;
 }
 
@@ -74,6 +76,7 @@ const Function& Server::offered(const Function& function, const char* what) cons
 }
 
 FromHost Server::take(const OpenCall& call) {
+  called_ = call.request.name + ": ";
   const ModelWeights& weights = weights_at(call.weights);
   HeldEngine held{program_.factory.make(call.request, weights), call.request.name,
                   weights.config.shape.vocab};
@@ -111,7 +114,8 @@ FromHost Server::take(const PrefillCall& call) {
 
 FromHost Server::take(const DecodeCall& call) {
   HeldEngine& held = engine(call.engine);
-  const DecodeArena layout(call.n, call.logits, held.vocab);
+  const int steps = std::max(call.n, 0);  // the engine refuses the others
+  const DecodeArena layout(steps, call.logits, held.vocab);
   char* const memory = arena_.at_least(layout.bytes);
   const auto* forced = call.forced ? reinterpret_cast<const int32_t*>(memory) : nullptr;
   auto* logits = call.logits ? reinterpret_cast<float*>(memory + layout.logits) : nullptr;
@@ -124,7 +128,7 @@ FromHost Server::take(const DecodeCall& call) {
     interval.end = now_ns();
   }
   // More ids than were asked for are told, and not sent.
-  const size_t sent = std::min(ids.size(), static_cast<size_t>(call.n));
+  const size_t sent = std::min(ids.size(), static_cast<size_t>(steps));
   std::memcpy(memory + layout.ids, ids.data(), sent * sizeof(int32_t));
   return Decoded{state_of(*held.engine), static_cast<int>(ids.size()), interval,
                  held.engine->last_times()};

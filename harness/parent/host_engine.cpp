@@ -9,8 +9,8 @@
 namespace mkbench {
 namespace {
 
-// Opening loads weights and compiles nothing; libraries from elsewhere may do more.
-constexpr double kOpenLimitS = 120;
+// To open an engine; one in Python may compile its kernels first.
+constexpr double kOpenLimitS = 120, kPythonOpenLimitS = 900;
 // Limit of a call that neither prefills nor decodes.
 constexpr double kSmallCallS = 60;
 // A call may take ten times what its pace predicts, and at least 20 s.
@@ -35,11 +35,15 @@ void HostEngine::Pace::learn(const HostInterval& interval, int units) {
 
 HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
                        const ModelWeights& weights, double timeout_s)
-    : link_(std::move(link)), vocab_(weights.config.shape.vocab), timeout_s_(timeout_s) {
+    : link_(std::move(link)),
+      name_(request.name),
+      vocab_(weights.config.shape.vocab),
+      timeout_s_(timeout_s) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
+  const double limit = request.name.ends_with(".py") ? kPythonOpenLimitS : kOpenLimitS;
   opened_ = ask<Opened>(*link_, OpenCall{request, place_of(shared)},
-                        {kOpenLimitS, std::max(kOpenLimitS, timeout_s)});
+                        {limit, std::max(limit, timeout_s)});
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
   open_ms_ = ms.count();
   state_ = opened_.state;

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -29,10 +30,13 @@ constexpr double kLongestDeathSeconds = 20;
 // themselves.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
+constexpr double kLeftProcessesS = 2;
 constexpr int kCrossings = 32;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // How many processes of this control group the kernel has killed for lack of memory; 0 where that
@@ -133,6 +137,7 @@ void HostProcess::start() {
   call_fd_ = calls[0];
   progress_fd_ = progress[0];
   if (pid_ < 0) {
+    end();  // no destructor runs for an object that was not made
     throw Error(ErrorKind::kRuntime, fmt::format("no process for {}: {}", command_.holds,
                                                  std::strerror(error)));
   }
@@ -216,6 +221,7 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       }
       continue;
     }
+    if (gone()) died(what);
     ask_progress(running);
     obey_interrupt(running, what);
     const double waited = seconds_since(running.begin);
@@ -298,10 +304,10 @@ void HostProcess::stop() {
   if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
   stopped_ = WIFSTOPPED(status);
   if (stopped_) return;
-  const std::string how = WIFSIGNALED(status) ? "died by " + signal_text(WTERMSIG(status))
-                                              : "left on its own";
-  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds, how);
+  kill(-pid_, SIGKILL);  // what the host started
   pid_ = -1;
+  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
+                       ending(status));
 }
 
 void HostProcess::resume() {
@@ -325,6 +331,13 @@ int HostProcess::reap(bool wait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return -1;
+}
+
+// True once the process has ended. Its socket may still be open then, in a process that it started.
+bool HostProcess::gone() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
 }
 
 // Ends every process of the group, also those that the host started.
@@ -352,32 +365,44 @@ void HostProcess::died(const std::string& during) {
     status = reap(false);
     if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  std::string how;
-  ErrorKind kind = ErrorKind::kRuntime;
-  if (pid_ > 0) {
-    how = "closed its channel";
-    kill_group();
-  } else if (status >= 0 && WIFSIGNALED(status)) {
-    how = "died by " + signal_text(WTERMSIG(status));
-    if (WTERMSIG(status) == SIGKILL && oom_kills() > oom_kills_) {
-      how += ": the kernel ended it for lack of memory";
-      kind = ErrorKind::kEnvUnfit;
-    } else if (WTERMSIG(status) == SIGKILL) {
-      how += ", killed from outside";
-    }
-  } else {
-    how = fmt::format("left with exit status {}", status >= 0 ? WEXITSTATUS(status) : -1);
-  }
+  const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
+  kill_group();
   kill(-group, SIGKILL);  // what the host started
   if (!hello_) {
-    const std::string said = file_start(stderr_fd_);
+    std::string said = file_start(stderr_fd_);
+    const std::string prefix = command_.argv.front() + ": ";  // of the loader
+    if (said.starts_with(prefix)) said.erase(0, prefix.size());
     death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
-    kind = ErrorKind::kEnvUnfit;
+    death_kind_ = ErrorKind::kEnvUnfit;
   } else {
     death_ = fmt::format("the host of {} {} during '{}'{}", command_.holds, how, during, where());
   }
-  death_kind_ = kind;
-  throw Error(kind, death_);
+  throw Error(death_kind_, death_);
+}
+
+// How a host ended by itself; sets the kind of its death.
+std::string HostProcess::ending(int status) {
+  if (status < 0 || !WIFSIGNALED(status))
+    return fmt::format("left with exit status {}", status >= 0 ? WEXITSTATUS(status) : -1);
+  const std::string how = "died by " + signal_text(WTERMSIG(status));
+  if (WTERMSIG(status) != SIGKILL) return how;
+  if (oom_kills() <= oom_kills_) return how + ", killed from outside";
+  death_kind_ = ErrorKind::kEnvUnfit;
+  return how + ": the kernel ended it for lack of memory";
+}
+
+void end_left_processes() {
+  namespace fs = std::filesystem;
+  const Clock::time_point begin = Clock::now();
+  while (waitpid(-1, nullptr, WNOHANG) >= 0 && seconds_since(begin) < kLeftProcessesS) {
+    std::error_code error;
+    for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
+         at.increment(error)) {
+      std::ifstream children(at->path() / "children");
+      for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 void HostProcess::end() {

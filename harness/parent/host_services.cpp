@@ -76,6 +76,7 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
 }  // namespace
 
 FlowServices make_services(const CaseJob& job, Hosts& hosts) {
+  hosts.hold_one(job.one_at_a_time);
   nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
   const auto on_device = [job](EngineRequest request) {
     request.cuda = job.cuda();
@@ -85,8 +86,8 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   };
   FlowServices services;
   services.config = model_config;
-  services.load = [](const std::string& model, int depth) {
-    return share_weights(load_model(resolve_model(model), depth, {.share = true}));
+  services.load = [&hosts](const std::string& model, int depth) {
+    return hosts.load(model, depth);
   };
   services.references = [job](const std::string& name) { return read_references(job, name); };
   services.make_engine = [on_device, &hosts](const EngineRequest& request,
@@ -101,8 +102,12 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
                         key);
   };
-  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) {
-    return hosts.bytes(on_device(request), config);
+  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) -> int64_t {
+    try {
+      return hosts.bytes(on_device(request), config);
+    } catch (const Error&) {
+      return 0;  // opening the engine fails too, and is its own verdict
+    }
   };
   services.free_bytes = [job, &hosts]() -> int64_t {
     if (!job.cuda()) return host_free_bytes();
@@ -113,10 +118,10 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);
   };
-  services.take_turn = [job, &hosts](Engine& engine) {
-    hosts.take_turn(engine, FlushCall{job.cuda(), job.gpu});
-  };
-  services.end_turn = [&hosts](Engine& engine) { hosts.end_turn(engine); };
+  services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
+  const FlushCall flush{job.cuda(), job.gpu};
+  services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
+  services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };
   services.timed = time_in_host;
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {

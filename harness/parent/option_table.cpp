@@ -182,6 +182,13 @@ const std::vector<Flag>& flag_table() {
        false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},
       {"rows", 0, "LIST", "", "rows of the fault table instead of all", kSelftestFlags, true,
        [](O& o, S t) { o.rows = parse_word_list("rows", t); }},
+      {"resident", 0, "all|one", "",
+       "engines open at a time (default: all, where the card and its memory permit it)", kJudgeFlags,
+       false,
+       [](O& o, S t) {
+         o.resident = parse_choice<Resident>("resident", t,
+                                             {{"all", Resident::kAll}, {"one", Resident::kOne}});
+       }},
       {"in-process", 0, "", "",
        "all engines in one process, and no limits: for debuggers, ncu, compute-sanitizer",
        kJudgeFlags, false, [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
