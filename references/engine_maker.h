@@ -22,7 +22,7 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   PlantedFault fault = PlantedFault::kNone;
-  // The host fills these in from its job.
+  // The parent fills these in from its job.
   bool cuda = false;
   int gpu = 0;
   int threads = 0;        // of an engine on a CPU; 0: its own choice

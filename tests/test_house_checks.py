@@ -396,7 +396,7 @@ class MutantTable(unittest.TestCase):
         self.assertEqual(mutants.findings_of(rows), [])
         real = [row for row in rows if not row.equivalent]
         self.assertGreaterEqual(len(real), 80)
-        for room in ("measure", "judge", "report", "references", "parent", "host"):
+        for room in ("measure", "judge", "report", "references", "parent", "flow"):
             self.assertGreaterEqual(sum(row.room == room for row in real), 10, room)
 
     def test_bad_rows_are_found(self):

@@ -14,7 +14,7 @@
 namespace mkbench {
 
 // Prefills every contestant that is still in the case with the truth's prompt, warms up, and sends
-// one sample message for each engine and block; --target-rel-ci may add blocks. Ids are compared
+// one sample for each engine and block; --target-rel-ci may add blocks. Ids are compared
 // after each clock has stopped; an engine with a wrong or missing receipt, clocks that disagree or
 // a launch counter that does not fit leaves the case. Throws Interrupted between samples.
 //

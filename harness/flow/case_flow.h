@@ -1,5 +1,5 @@
 // One case from loading to the last sample: memory, weights, references, the gates of the judge and
-// of each other engine, and then the timed part. All results are sent to a EventSink.
+// of each other engine, and then the timed part. All results are sent to an EventSink.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ using RepeatHashes = std::map<std::string, std::string>;
 RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services,
                                 EventSink& sink);
 
-// Runs the case. Every failure becomes a message (a verdict on an engine or on the whole case);
-// after Ctrl-C the last message says "interrupted", else "done".
+// Runs the case. Every failure becomes a verdict (on an engine or on the whole case);
+// after Ctrl-C the last event is CaseInterrupted, else Done.
 void run_case(const CaseJob& job, const FlowServices& services, EventSink& sink);
 
 }  // namespace mkbench

@@ -1,4 +1,4 @@
-// An engine of a case: its roles, its verdict so far, and how its failures become messages.
+// An engine of a case: its roles, its verdict so far, and how its failures become events.
 #pragma once
 
 #include <memory>

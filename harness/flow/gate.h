@@ -50,7 +50,7 @@ class Gate {
         sink_(sink) {}
 
   // Holds the judge to the references, and first makes the live reference where one is needed.
-  // Returns true where the judge passed; else sends the messages that say INVALID_REFERENCE.
+  // Returns true where the judge passed; else sends the verdicts INVALID_REFERENCE.
   bool pass_judge(Contestant& contestant);
   // The judge is closed: failures of other engines are not localised from now on.
   void drop_judge() { judge_ = nullptr; }

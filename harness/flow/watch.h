@@ -1,5 +1,4 @@
-// Tells the parent where the running engine is. The parent can then tell a hang from slow work, and
-// say where a crash happened.
+// Tells where the running engine is, for the display of progress.
 #pragma once
 
 #include <atomic>
@@ -11,7 +10,7 @@
 
 namespace mkbench {
 
-// Sends a progress message at each new stage, and five times a second when the engine has moved.
+// Sends a StageProgress at each new stage, and five times a second when the engine has moved.
 class ProgressWatch {
  public:
   explicit ProgressWatch(EventSink& sink);

@@ -39,9 +39,10 @@ std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
 
 EngineFacts facts_of(const Engine& engine) {
   const EngineCapabilities capabilities = engine.capabilities();
-  EngineFacts facts;
-  facts.resolved_name = capabilities.name;
-  facts.device = capabilities.device;
+  EngineFacts facts{.resolved_name = capabilities.name,
+                    .device = capabilities.device,
+                    .settings = "",
+                    .process = {}};
   if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
     facts.settings = proxy->settings();
     facts.process = proxy->link().facts();
