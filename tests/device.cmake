@@ -1,6 +1,6 @@
 # Facts about the machine, the doctor, profiler ranges, the read-bandwidth ceiling.
 mkbench_test(test_device LABEL host LIBS mkbench_device)
-mkbench_test(test_roofline LABEL gpu LIBS mkbench_device CUDA::cudart)
+mkbench_test(test_roofline LABEL gpu LIBS mkbench_card CUDA::cudart)
 
 # A profiler in miniature and the program that it watches.
 add_library(mkbench_nvtx_injection SHARED nvtx_injection.cpp)

@@ -1,10 +1,30 @@
-# The command line, and the parent with its worker.
+# The command line, the flow of a case, hosts and their parent.
 mkbench_test(test_options LABEL host LIBS mkbench_parent)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_registry LABEL host LIBS mkbench_host)
-mkbench_test(test_messages LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_host mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
-mkbench_test(test_supervisor LABEL host LIBS mkbench_host mkbench_parent)
+mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
+mkbench_test(test_calls LABEL host LIBS mkbench_wire)
+mkbench_test(test_channel LABEL host LIBS mkbench_wire)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_trials.cpp test_host_parts.cpp)
+mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
+mkbench_test(test_hosts LABEL host LIBS mkbench_parent)
+mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
+
+# Hosts of the host twin, in this process and as a program that needs neither CUDA nor libtorch.
+if(TARGET mkbench_host_twin)
+  add_executable(twin_host twin_host.cpp)
+  target_link_libraries(twin_host PRIVATE mkbench_host mkbench_host_twin)
+  mkbench_test(test_host_engine LABEL host LIBS mkbench_parent mkbench_host mkbench_host_twin)
+  target_compile_definitions(test_host_engine PRIVATE MKBENCH_TWIN_HOST="$<TARGET_FILE:twin_host>")
+  add_dependencies(test_host_engine twin_host)
+endif()
+
+# The real hosts.
+mkbench_test(test_host_programs LABEL host LIBS mkbench_parent mkbench_host_cuda)
+if(TARGET test_host_programs)
+  target_compile_definitions(test_host_programs PRIVATE
+    MKBENCH_HOST_CUDA="$<TARGET_FILE:mkbench-host-cuda>" MKBENCH_HOST_TORCH="$<TARGET_FILE:mkbench-host-torch>")
+  add_dependencies(test_host_programs mkbench-host-cuda mkbench-host-torch)
+endif()
 
 # The real programs.
 foreach(name test_cli test_make_checkpoint)
@@ -12,6 +32,6 @@ foreach(name test_cli test_make_checkpoint)
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
-mkbench_test(test_faults LABEL host LIBS mkbench_selftest TIMEOUT 600 THREADS 8 SLOW)
-mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest_cuda mkbench_ring mkbench_plain_faults
+mkbench_test(test_faults LABEL host LIBS mkbench_selftest mkbench_host mkbench_host_twin TIMEOUT 600 THREADS 8 SLOW)
+mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest mkbench_host_cuda
              CUDA::cudart TIMEOUT 600)

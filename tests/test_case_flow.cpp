@@ -38,8 +38,9 @@ TEST_CASE("a right kernel passes its gate, is timed, and every token has a recei
     CHECK(e.launches == 3);
     CHECK(e.ms_per_tok.has_value());
   }
-  CHECK(bench.flushes == 6);  // one right before each sample
-  CHECK(bench.idle_flushes == 0);
+  CHECK(bench.turns == 6);  // one right before each sample
+  CHECK(bench.ended_turns == 6);
+  CHECK(bench.idle_turns == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
   Bench cool;
@@ -212,7 +213,7 @@ TEST_CASE("an exception of an engine becomes the verdict of that engine") {
   }
 }
 
-TEST_CASE("after a CUDA error on a card the case ends: the context is poisoned") {
+TEST_CASE("a CUDA error on a card costs no other engine its samples") {
   Bench bench;
   bench.scripts["kernel"].device = "cuda:0 Some GPU";
   bench.scripts["kernel"].before = [](int d) {
@@ -220,7 +221,9 @@ TEST_CASE("after a CUDA error on a card the case ends: the context is poisoned")
   };
   const CaseReport c = bench.run();
   CHECK(engine_of(c, "kernel").verdict == Verdict::kCudaError);
-  CHECK(engine_of(c, "eager").samples.size() == 1);
+  CHECK(engine_of(c, "kernel").samples.empty());
+  CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+  CHECK(engine_of(c, "eager").samples.size() == 3);
 }
 
 TEST_CASE("an error that concerns the whole case becomes the verdict of the case") {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/host/factory.h"
 #include "harness/report/checks.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/gate_faults.h"
@@ -19,6 +20,9 @@
 #include "references/weight_edit.h"
 #include "tests/support/catch2.h"
 
+namespace mkbench {
+extern const EngineMaker host_twin_maker;
+}
 using namespace mkbench;
 
 namespace {
@@ -56,7 +60,10 @@ bool is_plant(const FaultLane& lane) {
 
 // Each lane shows what the table says.
 void check_lanes(const std::vector<FaultLane>& lanes) {
-  LaneRunner runner;
+  const EngineFactory factory({&host_twin_maker});
+  LaneRunner runner([&](const EngineRequest& request, const ModelWeights& weights) {
+    return factory.make(request, weights);
+  });
   std::vector<LaneOutcome> outcomes(lanes.size());
   parallel_chunks(static_cast<int64_t>(lanes.size()), 1, thread_count(0),
                   [&](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// Parts of the host, tested one by one: the truth of timed tokens, progress, names of references,
+// Parts of the flow of a case, tested one by one: the truth of timed tokens, progress, names of references,
 // memory of the sweep.
 #include <unistd.h>
 
@@ -104,7 +104,7 @@ TEST_CASE(
 
 TEST_CASE("a new stage drops the count of the last one, and position 0 is reported") {
   std::vector<StageProgress> messages;
-  CallbackSink sink([&](const FromHost& m) { messages.push_back(std::get<StageProgress>(m)); });
+  EventSink sink([&](const CaseEvent& m) { messages.push_back(std::get<StageProgress>(m)); });
   ScriptedEngine engine(Script{});
   {
     ProgressWatch watch(sink);

@@ -132,9 +132,7 @@ TEST_CASE("every flag reaches its option") {
                                 "-q",
                                 "-v",
                                 "--plant-fault",
-                                "rope_theta",
-                                "--test-worker",
-                                "hang:host-twin"});
+                                "rope_theta"});
   CHECK(o.engines == std::vector<std::string>{"ring", "plain", "host-twin"});
   CHECK(o.models == std::vector<std::string>{"tiny", "synthetic:deep"});
   CHECK(o.device == DeviceChoice::kCpu);
@@ -164,7 +162,6 @@ TEST_CASE("every flag reaches its option") {
   CHECK(o.quiet);
   CHECK(o.verbose);
   CHECK(o.fault == PlantedFault::kRopeTheta);
-  CHECK(o.test_worker == "hang:host-twin");
   CHECK(options_of({"--junit", "a/b.xml"}).junit == "a/b.xml");
   CHECK(options_of({"--ids", "1,2,3"}).ids == std::vector<int32_t>{1, 2, 3});
   CHECK(options_of({"--model", "tiny", "--model", "tiny-untied"}).models.size() == 2);

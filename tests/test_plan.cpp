@@ -13,15 +13,15 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-RunPlan plan_of(const std::vector<std::string>& args, const ProbeAnswer& probe) {
+RunPlan plan_of(const std::vector<std::string>& args, const MachineProbe& probe) {
   const ParsedCommandLine parsed =
       parse_command_line(args, [](const std::string&) { return std::nullopt; }, {});
-  return plan_run(parsed.options, probe, "");
+  return plan_run(parsed.options, probe);
 }
 
 // A card on which ring can run full-size models and not the tiny ones.
-ProbeAnswer card() {
-  ProbeAnswer probe;
+MachineProbe card() {
+  MachineProbe probe;
   probe.usable = true;
   probe.device = "cuda:0 Some GPU";
   probe.ring_obstacles = {{"synthetic", ""}, {"tiny", "hidden_size found 128"}};
@@ -115,7 +115,7 @@ TEST_CASE("blocks are added only for --target-rel-ci, and `parity` has no yardst
 }
 
 TEST_CASE("a card that other processes use causes a warning, an idle card does not") {
-  ProbeAnswer probe = card();
+  MachineProbe probe = card();
   CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
   probe.other_processes = 1;
   CHECK(any_holds(plan_of({"--model", "synthetic"}, probe).warnings, "1 other process"));
@@ -136,7 +136,7 @@ TEST_CASE("MKBENCH_SPIN_SCALE, from 1 to 1e9, counts only under --in-process") {
 }
 
 TEST_CASE("without a GPU the host twin runs, and megakernel resolves to plain") {
-  ProbeAnswer probe;
+  MachineProbe probe;
   probe.reason = "no driver";
   const RunPlan plan = plan_of({}, probe);
   CHECK_FALSE(plan.cuda);

@@ -1,7 +1,10 @@
 // The rows of engines and models: every engine row has its maker, every name its own row.
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
 #include "harness/host/makers.h"
 #include "references/model_row.h"
@@ -11,17 +14,22 @@
 namespace mkbench {
 namespace {
 
-TEST_CASE("every engine of the registry is made by exactly one maker, and every maker has a row") {
-  std::set<std::string> made, listed;
-  for (const EngineMaker* maker : engine_makers()) {
-    INFO(maker->name);
-    CHECK(made.insert(std::string(maker->name)).second);
-    CHECK(maker->make != nullptr);
-    CHECK(maker->bytes != nullptr);
+TEST_CASE("every engine of the registry is made by exactly one maker, in the program of its row") {
+  // Makers without a row: the engine of the fault corpus, and the maker of all plugins.
+  std::map<std::string, HostKind> made, listed = {{kPlainWithFaults, HostKind::kCuda},
+                                                  {kPluginMaker, HostKind::kCuda}};
+  for (const auto& [kind, makers] :
+       {std::pair(HostKind::kCuda, cuda_makers()), std::pair(HostKind::kTorch, torch_makers())}) {
+    for (const EngineMaker* maker : makers) {
+      INFO(maker->name);
+      CHECK(made.emplace(maker->name, kind).second);
+      CHECK(maker->make != nullptr);
+      CHECK(maker->bytes != nullptr);
+    }
   }
   for (const EngineRow& row : engine_rows()) {
     INFO(row.name);
-    CHECK(listed.insert(std::string(row.name)).second);
+    CHECK(listed.emplace(row.name, row.host).second);
     CHECK(find_engine(row.name) == &row);
     CHECK((row.cuda || row.cpu));
     CHECK(row.roles != 0);

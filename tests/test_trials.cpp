@@ -1,4 +1,4 @@
-// `mkbench parity` in a host, with scripted engines: every check, nothing timed.
+// `mkbench parity` with scripted engines: every check, nothing timed.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -50,8 +50,8 @@ TEST_CASE("`parity` adds repeats, sweep and isolation, and takes no sample") {
   CHECK(kernel.parity->repeats_sha256.size() == 64);
   CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
   // A fresh process gives bit-equal ids and logits.
-  CallbackSink sink([](const FromHost&) {});
-  CHECK(hash_case_repeats(bench.job, bench.services, sink).hashes ==
+  EventSink sink([](const CaseEvent&) {});
+  CHECK(hash_case_repeats(bench.job, bench.services, sink) ==
         std::map<std::string, std::string>{{"kernel", kernel.parity->repeats_sha256}});
 
   Bench timed;

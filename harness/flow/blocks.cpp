@@ -15,17 +15,19 @@ namespace mkbench {
 namespace {
 
 constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+constexpr int kOverheadRuns = 20;  // decodes of one token that measure what the clocks differ by
 
 // What judge_sample() needs of a run besides its ids.
 struct Traces {
   int64_t launches = 0;
   int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
   bool kv_equal = true;
-  std::string doubt;  // of the clock, see TimedCall
+  std::string doubt{};  // of the clock, see TimedCall
+  ClockOverhead overhead{};
 };
 
 std::string clock_doubt(const Sample& sample, const Traces& traces) {
-  const std::string clocks = clock_disagreement(sample.times);
+  const std::string clocks = clock_disagreement(sample.times, traces.overhead);
   return clocks.empty() ? traces.doubt : clocks;
 }
 
@@ -80,6 +82,7 @@ class BlockRunner {
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen) {}
 
   void run() {
+    services_.begin_timing();
     for (Contestant* c : engines_) {
       guard_engine(sink_, *c, [&] { prepare(*c); });
     }
@@ -101,6 +104,7 @@ class BlockRunner {
 
   void prepare(Contestant& c) {
     check_stop();
+    services_.take_turn(*c.engine);
     watch_.begin("prefill", c.name, c.engine.get());
     {
       const RangeGuard range = services_.range("prefill");
@@ -116,6 +120,23 @@ class BlockRunner {
       start_again(c);
       c.engine->decode(tokens_);
     }
+    services_.end_turn(*c.engine);
+    measure_overhead(c);
+  }
+
+  // Decodes one token several times, each time as a sample is taken.
+  void measure_overhead(Contestant& c) {
+    if (c.engine->last_times().event_ms <= 0 && c.engine->last_times().device_ms <= 0) return;
+    std::vector<DecodeTimes> times;
+    for (int i = 0; i < kOverheadRuns; ++i) {
+      check_stop();
+      start_again(c);
+      services_.take_turn(*c.engine);
+      const TimedCall call = services_.timed(*c.engine, [&] { c.engine->decode(1); });
+      times.push_back(c.engine->last_times());
+      times.back().host_ms = call.ms;
+    }
+    overheads_[c.name] = clock_overhead(times);
   }
 
   // Sets the engine to the end of the timed prompt. An engine without snapshots prefills again,
@@ -154,7 +175,8 @@ class BlockRunner {
       sample.block = block;
       sample.order = place;
       sample.repeats = repeats;
-      const Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+      Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+      traces.overhead = overheads_[c.name];
       launches_[c.name] += traces.launches;
       services_.end_turn(*c.engine);
       c.engine->audit();
@@ -250,6 +272,7 @@ class BlockRunner {
   const int tokens_;
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
+  std::map<std::string, ClockOverhead> overheads_;  // by engine
   std::map<std::string, std::vector<double>> ms_per_token_;
 };
 

@@ -114,7 +114,8 @@ FromHost Server::take(const PrefillCall& call) {
 
 FromHost Server::take(const DecodeCall& call) {
   HeldEngine& held = engine(call.engine);
-  const DecodeArena layout(call.n, call.logits, held.vocab);
+  const int steps = std::max(call.n, 0);  // the engine refuses the others
+  const DecodeArena layout(steps, call.logits, held.vocab);
   char* const memory = arena_.at_least(layout.bytes);
   const auto* forced = call.forced ? reinterpret_cast<const int32_t*>(memory) : nullptr;
   auto* logits = call.logits ? reinterpret_cast<float*>(memory + layout.logits) : nullptr;
@@ -127,7 +128,7 @@ FromHost Server::take(const DecodeCall& call) {
     interval.end = now_ns();
   }
   // More ids than were asked for are told, and not sent.
-  const size_t sent = std::min(ids.size(), static_cast<size_t>(call.n));
+  const size_t sent = std::min(ids.size(), static_cast<size_t>(steps));
   std::memcpy(memory + layout.ids, ids.data(), sent * sizeof(int32_t));
   return Decoded{state_of(*held.engine), static_cast<int>(ids.size()), interval,
                  held.engine->last_times()};

@@ -137,6 +137,7 @@ void HostProcess::start() {
   call_fd_ = calls[0];
   progress_fd_ = progress[0];
   if (pid_ < 0) {
+    end();  // no destructor runs for an object that was not made
     throw Error(ErrorKind::kRuntime, fmt::format("no process for {}: {}", command_.holds,
                                                  std::strerror(error)));
   }
@@ -303,10 +304,10 @@ void HostProcess::stop() {
   if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
   stopped_ = WIFSTOPPED(status);
   if (stopped_) return;
-  const std::string how = WIFSIGNALED(status) ? "died by " + signal_text(WTERMSIG(status))
-                                              : "left on its own";
-  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds, how);
+  kill(-pid_, SIGKILL);  // what the host started
   pid_ = -1;
+  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
+                       ending(status));
 }
 
 void HostProcess::resume() {
@@ -364,34 +365,30 @@ void HostProcess::died(const std::string& during) {
     status = reap(false);
     if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  std::string how;
-  ErrorKind kind = ErrorKind::kRuntime;
-  if (pid_ > 0) {
-    how = "closed its channel";
-    kill_group();
-  } else if (status >= 0 && WIFSIGNALED(status)) {
-    how = "died by " + signal_text(WTERMSIG(status));
-    if (WTERMSIG(status) == SIGKILL && oom_kills() > oom_kills_) {
-      how += ": the kernel ended it for lack of memory";
-      kind = ErrorKind::kEnvUnfit;
-    } else if (WTERMSIG(status) == SIGKILL) {
-      how += ", killed from outside";
-    }
-  } else {
-    how = fmt::format("left with exit status {}", status >= 0 ? WEXITSTATUS(status) : -1);
-  }
+  const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
+  kill_group();
   kill(-group, SIGKILL);  // what the host started
   if (!hello_) {
     std::string said = file_start(stderr_fd_);
     const std::string prefix = command_.argv.front() + ": ";  // of the loader
     if (said.starts_with(prefix)) said.erase(0, prefix.size());
     death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
-    kind = ErrorKind::kEnvUnfit;
+    death_kind_ = ErrorKind::kEnvUnfit;
   } else {
     death_ = fmt::format("the host of {} {} during '{}'{}", command_.holds, how, during, where());
   }
-  death_kind_ = kind;
-  throw Error(kind, death_);
+  throw Error(death_kind_, death_);
+}
+
+// How a host ended by itself; sets the kind of its death.
+std::string HostProcess::ending(int status) {
+  if (status < 0 || !WIFSIGNALED(status))
+    return fmt::format("left with exit status {}", status >= 0 ? WEXITSTATUS(status) : -1);
+  const std::string how = "died by " + signal_text(WTERMSIG(status));
+  if (WTERMSIG(status) != SIGKILL) return how;
+  if (oom_kills() <= oom_kills_) return how + ", killed from outside";
+  death_kind_ = ErrorKind::kEnvUnfit;
+  return how + ": the kernel ended it for lack of memory";
 }
 
 void end_left_processes() {

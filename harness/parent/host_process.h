@@ -44,9 +44,8 @@ class HostProcess final : public HostLink {
   ProcessFacts facts() override;
   bool alive() const override { return pid_ > 0 && death_.empty(); }
   void stop() override;
+  void end() override;
 
-  // Ends a host that holds no engine, and waits up to a second for it.
-  void end();
   pid_t pid() const { return pid_; }
 
  private:
@@ -65,6 +64,7 @@ class HostProcess final : public HostLink {
   bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
+  std::string ending(int status);
   std::string where() const;
 
   const HostCommand command_;

@@ -39,7 +39,9 @@ std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
 
 EngineFacts facts_of(const Engine& engine) {
   const EngineCapabilities capabilities = engine.capabilities();
-  EngineFacts facts{.resolved_name = capabilities.name, .device = capabilities.device};
+  EngineFacts facts;
+  facts.resolved_name = capabilities.name;
+  facts.device = capabilities.device;
   if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
     facts.settings = proxy->settings();
     facts.process = proxy->link().facts();
@@ -83,7 +85,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   FlowServices services;
   services.config = model_config;
   services.load = [](const std::string& model, int depth) {
-    return share_weights(load_model(resolve_model(model), depth, {.share = true}));
+    return share_weights(load_model(resolve_model(model), depth, {.sha256 = "", .share = true}));
   };
   services.references = [job](const std::string& name) { return read_references(job, name); };
   services.make_engine = [on_device, &hosts](const EngineRequest& request,
@@ -114,10 +116,10 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);
   };
-  services.take_turn = [job, &hosts](Engine& engine) {
-    hosts.take_turn(engine, FlushCall{job.cuda(), job.gpu});
-  };
-  services.end_turn = [&hosts](Engine& engine) { hosts.end_turn(engine); };
+  services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
+  const FlushCall flush{job.cuda(), job.gpu};
+  services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
+  services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };
   services.timed = time_in_host;
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {

@@ -32,18 +32,23 @@ bool send_frame(int fd, const nlohmann::json& message) {
   return write_all(fd, frame.data(), frame.size());
 }
 
-bool FrameReader::take_frame() {
+// What the bytes so far hold.
+FrameReader::Got FrameReader::take_frame() {
   uint32_t size = 0;
-  if (bytes_.size() < sizeof(size)) return false;
+  if (bytes_.size() < sizeof(size)) return Got::kNothing;
   std::memcpy(&size, bytes_.data(), sizeof(size));
-  if (bytes_.size() < sizeof(size) + size) return false;
+  if (size > kMostFrameBytes) {
+    frame_ = bytes_.substr(0, 80);
+    return Got::kRubbish;
+  }
+  if (bytes_.size() < sizeof(size) + size) return Got::kNothing;
   frame_ = bytes_.substr(sizeof(size), size);
   bytes_.erase(0, sizeof(size) + size);
-  return true;
+  return Got::kFrame;
 }
 
 FrameReader::Got FrameReader::read(int wait_ms) {
-  if (take_frame()) return Got::kFrame;
+  if (const Got got = take_frame(); got != Got::kNothing) return got;
   pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
   const int ready = poll(&entry, 1, wait_ms);
   if (ready <= 0) return Got::kNothing;  // also where a signal came
@@ -52,13 +57,7 @@ FrameReader::Got FrameReader::read(int wait_ms) {
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return Got::kNothing;
   if (n <= 0) return Got::kEnd;
   bytes_.append(buffer.data(), static_cast<size_t>(n));
-  uint32_t size = 0;
-  if (bytes_.size() >= sizeof(size)) std::memcpy(&size, bytes_.data(), sizeof(size));
-  if (size > kMostFrameBytes) {
-    frame_ = bytes_.substr(0, 80);
-    return Got::kRubbish;
-  }
-  return take_frame() ? Got::kFrame : Got::kNothing;
+  return take_frame();
 }
 
 }  // namespace mkbench

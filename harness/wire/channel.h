@@ -34,7 +34,7 @@ class FrameReader {
   const std::string& frame() const { return frame_; }
 
  private:
-  bool take_frame();
+  Got take_frame();
 
   int fd_;
   std::string bytes_, frame_;

@@ -1,7 +1,8 @@
 // Converts structs to JSON and back by their field lists (fields.h). Enums that have enum_text(E)
 // are words, other enums are numbers. A variant is an object whose "type" is the kType of the
-// struct that it holds. A number that is not finite becomes null, with the reason in
-// "<field>_reason".
+// struct that it holds. A double that is not finite becomes null, with the reason in
+// "<field>_reason"; a float becomes that reason itself, because floats stand in lists, whose items
+// have no field for a reason.
 #pragma once
 
 #include <fmt/format.h>
@@ -95,6 +96,8 @@ template <typename T>
 json write(const T& v) {
   if constexpr (std::is_same_v<T, double>) {
     return std::isfinite(v) ? json(v) : json(nullptr);
+  } else if constexpr (std::is_same_v<T, float>) {
+    return std::isfinite(v) ? json(v) : json(not_finite(v));
   } else if constexpr (std::is_same_v<T, json> || std::is_arithmetic_v<T> ||
                        std::is_same_v<T, std::string>) {
     return v;
@@ -246,6 +249,12 @@ void read(const json& j, const std::string& path, T& v) {
   } else if constexpr (std::is_integral_v<T>) {
     read_integer(j, path, v);
   } else if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_same_v<T, float>) {
+      using Limits = std::numeric_limits<float>;
+      for (const float f : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
+        if (j == not_finite(f)) return void(v = f);
+      }
+    }
     if (!j.is_number()) refuse(path, shown(j), "a number");
     v = j.get<T>();
   } else if constexpr (std::is_same_v<T, std::string>) {

@@ -9,7 +9,6 @@
 #include "harness/flow/case_flow.h"
 #include "harness/parent/collector.h"
 #include "harness/report/report.h"
-#include "harness/wire/channel.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
@@ -45,19 +44,21 @@ inline GreedyReference scripted_reference() {
   return reference;
 }
 
-// One case with scripted engines in place of all real ones, and the messages that the case sent.
+// One case with scripted engines in place of all real ones, and the events that the case sent.
 struct Bench {
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
   CaseJob job;
   FlowServices services;
-  std::vector<FromHost> messages;
+  std::vector<CaseEvent> messages;
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int flushes = 0;       // flushes of L2
-  int idle_flushes = 0;  // flushes followed by a call other than the timed one
-  bool flushed = false;
+  int turns = 0;       // turns taken
+  int idle_turns = 0;  // turns followed by a call other than the timed one, or by none
+  int ended_turns = 0;
+  bool turn_taken = false;
+  std::string in_turn;  // the engine that has taken the last turn
 
   Bench() {
     job.model = "scripted";
@@ -85,8 +86,8 @@ struct Bench {
       script.name = request.name;
       const std::string timed = job.n_prompt > 0 ? "prefill" : "decode";
       script.called = [this, timed](const char* call) {
-        if (flushed && call != timed) ++idle_flushes;
-        flushed = false;
+        if (turn_taken && call != timed) ++idle_turns;
+        turn_taken = false;
       };
       return std::make_unique<ScriptedEngine>(script);
     };
@@ -96,12 +97,22 @@ struct Bench {
     };
     services.bytes = [](const EngineRequest&, const ModelConfig&) { return int64_t{1000}; };
     services.free_bytes = [] { return int64_t{1} << 30; };
-    services.settings = [](const std::string& engine) {
-      return engine == "eager" ? "pinned=1" : "";
+    services.facts = [](const Engine& engine) {
+      const EngineCapabilities can = engine.capabilities();
+      return EngineFacts{.resolved_name = can.name,
+                         .device = can.device,
+                         .settings = can.name == "eager" ? "pinned=1" : "",
+                         .process = {}};
     };
-    services.flush_l2 = [this] {
-      ++flushes;
-      flushed = true;
+    services.take_turn = [this](Engine& engine) {
+      ++turns;
+      turn_taken = true;
+      in_turn = engine.capabilities().name;
+    };
+    services.end_turn = [this](Engine& engine) {
+      if (turn_taken) ++idle_turns;
+      turn_taken = false;
+      if (engine.capabilities().name == in_turn) ++ended_turns;
     };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };
@@ -110,16 +121,16 @@ struct Bench {
     };
   }
 
-  // Runs the case as --in-process does and returns its aggregated report.
+  // Runs the case and returns its aggregated report.
   CaseReport run() {
     CaseCollector collector(job);
-    CallbackSink sink([&](const FromHost& message) {
+    EventSink sink([&](const CaseEvent& message) {
       messages.push_back(message);
       if (std::holds_alternative<SampleTaken>(message)) ++samples_seen;
       collector.take(message);
     });
     run_case(job, services, sink);
-    collector.finish_in_process(false);
+    collector.finish(false);
     interrupted = collector.interrupted();
     aggregate(collector.report(), 0.95, 1, false);
     return collector.report();

@@ -1,0 +1,56 @@
+// A host that records what it is asked, and answers as a test tells it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/wire/host_link.h"
+
+namespace mkbench::testing {
+
+struct Asked {
+  ToHost call;
+  CallLimit limit;
+};
+
+struct FakeLink final : HostLink {
+  std::vector<Asked> asked;
+  std::function<std::optional<FromHost>(const ToHost&)> answer = [](const ToHost&) {
+    return std::nullopt;
+  };
+  Arena memory;
+  int stops = 0;
+  std::function<void()> stopping;
+  bool lives = true;
+  ProgressTold told;
+
+  FromHost call(const ToHost& call, const CallLimit& limit,
+                const std::function<void(const std::string&)>&) override {
+    asked.push_back({call, limit});
+    if (std::optional<FromHost> own = answer(call)) return *own;
+    if (std::holds_alternative<OpenCall>(call)) return Opened{};
+    if (std::holds_alternative<PrefillCall>(call)) return Prefilled{};
+    if (const auto* decode = std::get_if<DecodeCall>(&call)) return Decoded{{}, decode->n, {}, {}};
+    if (std::holds_alternative<SkipToCall>(call)) return Able{};
+    return Answered{};
+  }
+  Arena& arena() override { return memory; }
+  ProgressTold progress() override { return told; }
+  ProcessFacts facts() override { return {}; }
+  bool alive() const override { return lives; }
+  void stop() override {
+    ++stops;
+    if (stopping) stopping();
+  }
+
+  template <typename Call>
+  int count() const {
+    int n = 0;
+    for (const Asked& one : asked) n += std::holds_alternative<Call>(one.call);
+    return n;
+  }
+};
+
+}  // namespace mkbench::testing

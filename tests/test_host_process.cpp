@@ -1,0 +1,480 @@
+// Hosts as processes, with Python scripts as hosts: how they start, answer, stop and end, and what
+// the parent says of each end.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/flow/interrupt.h"
+#include "harness/parent/host_process.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+// What every script starts with: frames as in harness/wire/channel.h.
+constexpr char kPrelude[] = R"(
+import json, os, signal, struct, subprocess, sys, threading, time
+ended = None  # a file that is made when the parent closes its end
+def raw(data, fd=3):
+    while data:
+        data = data[os.write(fd, data):]
+def send(message, fd=3):
+    data = json.dumps(message).encode()
+    raw(struct.pack('<I', len(data)) + data, fd)
+def take(size):
+    data = b''
+    while len(data) < size:
+        more = os.read(3, size - len(data))
+        if not more:
+            if ended: open(ended, 'w').close()
+            os._exit(0)
+        data += more
+    return data
+def receive():
+    return json.loads(take(struct.unpack('<I', take(4))[0]))
+def hello(build='b1'):
+    send({'type': 'hello', 'build': build, 'program': 'script'})
+def ok(position=0):
+    send({'type': 'ok', 'state': {'position': position, 'launches': 0}})
+def next_call():
+    while True:
+        call = receive()
+        if call['type'] != 'ping':
+            return call
+        ok()
+def answer_progress(tell):
+    def loop():
+        while os.read(4, 1):
+            position, layer, phase = tell()
+            send({'type': 'progress', 'position': position, 'layer': layer, 'phase': phase}, 4)
+    threading.Thread(target=loop, daemon=True).start()
+def serve(answer=ok):
+    while True:
+        next_call()
+        answer()
+)";
+
+std::filesystem::path new_path() {
+  static int number = 0;
+  return std::filesystem::temp_directory_path() /
+         ("mkbench_host_" + std::to_string(getpid()) + "_" + std::to_string(++number));
+}
+
+struct Script {
+  std::filesystem::path path = new_path();
+  explicit Script(const std::string& body) { std::ofstream(path) << kPrelude << body << "\n"; }
+  ~Script() { std::filesystem::remove(path); }
+  Script(const Script&) = delete;
+  Script& operator=(const Script&) = delete;
+  HostCommand command() const {
+    return {.argv = {"/bin/sh", "-c", "exec python3 -I -S \"$0\"", path.string()},
+            .build = "b1",
+            .holds = "ring"};
+  }
+};
+
+// A host that runs a script.
+struct ScriptHost {
+  Script script;
+  HostProcess process;
+  explicit ScriptHost(const std::string& body) : script(body), process(script.command()) {}
+};
+
+// Says hello, and does `body` in the first call.
+std::string in_call(const std::string& body) { return "hello()\nnext_call()\n" + body; }
+
+constexpr CallLimit kAmple{60, 60};
+
+int position_of(HostLink& link, const CallLimit& limit = kAmple) {
+  return ask<Answered>(link, FinishCall{}, limit).state.position;
+}
+
+struct Failure {
+  ErrorKind kind;
+  std::string text;
+  double seconds;
+};
+
+Failure failure_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
+    return {error.kind(), error.what(), s.count()};
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+Failure failure_of(HostLink& link, const CallLimit& limit = kAmple) {
+  return failure_of([&] { position_of(link, limit); });
+}
+
+// The state of a process as /proc shows it; '-' where there is none.
+char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return '-';
+  return line[line.rfind(')') + 2];
+}
+
+// Waits up to two seconds until the process is in one of the states.
+bool comes_to(pid_t pid, const std::string& states) {
+  for (int i = 0; i < 200; ++i) {
+    if (states.find(state_of(pid)) != std::string::npos) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
+// Whether a process has ended; init may not have collected it yet.
+bool is_gone(pid_t pid) { return comes_to(pid, "-ZX"); }
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator entries("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+TEST_CASE("a host says hello and answers, and its stages and failures arrive") {
+  ScriptHost host(R"(
+hello()
+next_call()
+send({'type': 'stage', 'stage': 'one'})
+send({'type': 'stage', 'stage': 'two'})
+ok(7)
+next_call()
+send({'type': 'failed', 'kind': 7, 'message': 'rows were modified'})
+serve(lambda: ok(9))
+)");
+  std::vector<std::string> stages;
+  const auto answer = ask<Answered>(host.process, FinishCall{}, kAmple,
+                                    [&](const std::string& stage) { stages.push_back(stage); });
+  CHECK(answer.state.position == 7);
+  CHECK(stages == std::vector<std::string>{"one", "two"});
+  const Failure failed = failure_of(host.process);
+  CHECK(failed.kind == ErrorKind::kIntegrity);
+  CHECK(failed.text == "rows were modified");
+  CHECK(host.process.alive());
+  CHECK(position_of(host.process) == 9);
+  CHECK_THAT(failure_of([&] { ask<Saved>(host.process, FinishCall{}, kAmple); }).text,
+             ContainsText("found another message, wanted 'saved'"));
+
+  const ProcessFacts facts = host.process.facts();
+  CHECK(facts.program == "script");
+  CHECK(facts.pid == host.process.pid());
+  CHECK(facts.start_ms > 0);
+  CHECK(facts.crossing_us > 0);
+  std::string score;
+  std::getline(std::ifstream("/proc/" + std::to_string(facts.pid) + "/oom_score_adj"), score);
+  CHECK(score == "500");  // where memory is short, a host goes before its parent
+}
+
+TEST_CASE("a host that does not start says why") {
+  struct Row {
+    std::string body;
+    ErrorKind kind;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Row> rows = {
+      {"hello('b2')", ErrorKind::kEnvUnfit, {"found b2, wanted b1", "build all"}},
+      {"print('libx.so.1: cannot\\nopen', file=sys.stderr); sys.exit(127)",
+       ErrorKind::kEnvUnfit,
+       {"/bin/sh cannot start: libx.so.1: cannot open"}},
+      {"print('to stdout', flush=True); os._exit(1)", ErrorKind::kEnvUnfit, {"to stdout"}},
+      {"os._exit(3)", ErrorKind::kEnvUnfit, {"cannot start: left with exit status 3"}},
+      {"os.kill(os.getpid(), signal.SIGABRT)", ErrorKind::kEnvUnfit, {"signal 6 (Aborted)"}},
+      {"ok()", ErrorKind::kRuntime, {"did not begin with hello"}},
+  };
+  for (const Row& row : rows) {
+    INFO(row.body);
+    ScriptHost host(row.body);
+    const pid_t pid = host.process.pid();
+    const Failure failure = failure_of(host.process);
+    CHECK(failure.kind == row.kind);
+    for (const std::string& part : row.parts) CHECK_THAT(failure.text, ContainsText(part));
+    CHECK_FALSE(host.process.alive());
+    CHECK(is_gone(pid));
+  }
+  HostProcess missing({.argv = {"/nonexistent/mkbench-host"}, .build = "b1", .holds = "ring"});
+  const Failure failure = failure_of(missing);
+  CHECK(failure.kind == ErrorKind::kEnvUnfit);
+  CHECK(failure.text == "/nonexistent/mkbench-host cannot start: No such file or directory");
+}
+
+TEST_CASE("a host that ends or talks rubbish in a call is killed, and stays dead") {
+  struct Row {
+    std::string body, part;
+  };
+  const std::vector<Row> rows = {
+      {"os.kill(os.getpid(), signal.SIGSEGV)", "died by signal 11 (Segmentation fault) during"},
+      {"os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (Killed), killed from outside"},
+      {"os._exit(3)", "left with exit status 3 during 'finish'"},
+      {"os.close(3); time.sleep(1000)", "closed its channel during 'finish'"},
+      {"raw(b'\\x04\\x00\\x00\\x00abcd'); time.sleep(1000)", "answered 'finish' with rubbish: top"},
+      {"raw(b'\\xff\\xff\\xff\\xff some text'); time.sleep(1000)", "some text"},
+      {"send({'type': 'poem'}); time.sleep(1000)", "rubbish: type: found 'poem'"},
+      {"send({'type': 'ok'}); time.sleep(1000)", "rubbish: ok.state: found nothing"},
+      {"raw(b'\\x09\\x00\\x00\\x00{'); os._exit(0)", "left with exit status 0"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.body);
+    ScriptHost host(in_call(row.body));
+    const pid_t pid = host.process.pid();
+    const Failure failure = failure_of(host.process);
+    CHECK(failure.kind == ErrorKind::kRuntime);
+    CHECK_THAT(failure.text, ContainsText("the host of ring") && ContainsText(row.part));
+    CHECK_FALSE(host.process.alive());
+    CHECK(is_gone(pid));
+    const Failure again = failure_of(host.process);
+    CHECK(again.kind == failure.kind);
+    CHECK(again.text == failure.text);
+  }
+}
+
+TEST_CASE("a silent call is a hang at its limit, with the place that the host told") {
+  for (const bool tells : {false, true}) {
+    ScriptHost host((tells ? "answer_progress(lambda: (12, 3, 'o_proj'))\n" : "") +
+                    in_call("time.sleep(1000)"));
+    const pid_t pid = host.process.pid();
+    host.process.facts();  // has started
+    const Failure failure = failure_of(host.process, {0.8, 60});
+    CHECK(failure.kind == ErrorKind::kHang);
+    CHECK_THAT(failure.text, ContainsText("no progress for 0.") && ContainsText("'finish' began"));
+    CHECK((failure.text.find(", position 12, layer 3, phase o_proj") != std::string::npos) == tells);
+    CHECK(host.process.progress().position == (tells ? 12 : -1));
+    CHECK(failure.seconds >= 0.8);
+    CHECK(failure.seconds < 20);
+    CHECK(is_gone(pid));
+  }
+}
+
+TEST_CASE("a call that moves goes on beyond its limit, to the end of all time at most") {
+  const std::string moving =
+      "start = time.time()\n"
+      "answer_progress(lambda: (int(1e3 * (time.time() - start)), -1, ''))\n";
+  ScriptHost slow(moving + in_call("time.sleep(2)\nok(5)\nserve()"));
+  slow.process.facts();
+  CHECK(position_of(slow.process, {1, 60}) == 5);
+
+  ScriptHost endless(moving + in_call("time.sleep(1000)"));
+  endless.process.facts();
+  const Failure failure = failure_of(endless.process, {1, 1.6});
+  CHECK(failure.kind == ErrorKind::kTimeout);
+  CHECK_THAT(failure.text, ContainsText("still at work") && ContainsText(", position "));
+  CHECK(failure.seconds >= 1.6);
+  CHECK_FALSE(endless.process.alive());
+
+  // Stages count as progress.
+  ScriptHost stages(in_call(
+      "for i in range(20):\n    send({'type': 'stage', 'stage': 'x'})\n    time.sleep(0.1)\nok(6)\n"
+      "serve()"));
+  stages.process.facts();
+  CHECK(position_of(stages.process, {1, 60}) == 6);
+}
+
+TEST_CASE("a stopped host stands still with all that it started, and the next call wakes it") {
+  const std::filesystem::path ended = new_path();
+  pid_t pid = 0;
+  {
+    ScriptHost host("ended = '" + ended.string() + "'\n" +
+                    "child = subprocess.Popen(['sleep', '1000'])\n"
+                    "hello()\nserve(lambda: ok(child.pid))");
+    const pid_t child = position_of(host.process);
+    pid = host.process.pid();
+    for (int i = 0; i < 2; ++i) {
+      host.process.stop();
+      CHECK(state_of(pid) == 'T');
+      CHECK(comes_to(child, "T"));
+      host.process.stop();  // once more changes nothing
+      CHECK(position_of(host.process) == child);
+      CHECK(comes_to(pid, "SR"));
+      CHECK(comes_to(child, "SR"));
+    }
+    host.process.stop();
+  }
+  CHECK(is_gone(pid));
+  CHECK(std::filesystem::remove(ended));  // it was woken and left by itself
+}
+
+TEST_CASE("a host that dies while it is stopped or idle is told of in the next call") {
+  const std::string with_child =
+      "child = subprocess.Popen(['sleep', '1000'])\nhello()\nserve(lambda: ok(child.pid))";
+  SECTION("stopped") {
+    ScriptHost host(with_child);
+    const pid_t child = position_of(host.process), pid = host.process.pid();
+    host.process.stop();
+    kill(pid, SIGKILL);
+    REQUIRE(is_gone(pid));
+    const Failure failure = failure_of(host.process);
+    CHECK(failure.kind == ErrorKind::kRuntime);
+    CHECK_THAT(failure.text, ContainsText("signal 9"));
+    CHECK(is_gone(child));
+  }
+  SECTION("idle") {
+    ScriptHost host(with_child);
+    const pid_t child = position_of(host.process), pid = host.process.pid();
+    kill(pid, SIGSEGV);
+    REQUIRE(is_gone(pid));
+    CHECK_THAT(failure_of(host.process).text, ContainsText("signal 11"));
+    CHECK(is_gone(child));
+  }
+  SECTION("idle, and then to be stopped") {
+    ScriptHost host(with_child);
+    const pid_t child = position_of(host.process), pid = host.process.pid();
+    kill(pid, SIGSEGV);
+    REQUIRE(is_gone(pid));
+    CHECK_NOTHROW(host.process.stop());
+    CHECK_FALSE(host.process.alive());
+    CHECK_THAT(failure_of(host.process).text,
+               ContainsText("signal 11 (Segmentation fault) while nothing was asked of it"));
+    CHECK(is_gone(child));
+  }
+}
+
+TEST_CASE("nothing that a host started outlives it, however it ends") {
+  const std::string child = "child = subprocess.Popen(['sleep', '1000'])\n";
+  const std::string tell = child + "hello()\nnext_call()\nok(child.pid)\nnext_call()\n";
+  struct Row {
+    std::string body;
+    bool fails;
+  };
+  for (const Row& row : {Row{"ok()\nserve()", false}, Row{"time.sleep(1000)", true},
+                         Row{"os._exit(0)", true}, Row{"send({'type': 'poem'})\nserve()", true}}) {
+    INFO(row.body);
+    pid_t pid = 0, grandchild = 0;
+    {
+      ScriptHost host(tell + row.body);
+      pid = host.process.pid();
+      grandchild = position_of(host.process);
+      REQUIRE(grandchild > 0);
+      CHECK(comes_to(grandchild, "SR"));
+      if (row.fails) {
+        failure_of(host.process, {0.5, 0.5});
+        CHECK(is_gone(grandchild));
+      } else {
+        position_of(host.process);
+      }
+    }
+    CHECK(is_gone(pid));
+    CHECK(is_gone(grandchild));
+  }
+}
+
+TEST_CASE("a host that does not react to the end of its channel is killed") {
+  pid_t pid = 0;
+  {
+    ScriptHost host("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + in_call("ok()\ntime.sleep(1000)"));
+    position_of(host.process);
+    pid = host.process.pid();
+  }
+  CHECK(is_gone(pid));
+}
+
+TEST_CASE("no descriptor is left behind, and a host inherits only its own") {
+  const size_t before = open_descriptors();
+  {
+    ScriptHost first("hello()\nserve()"), missing("os._exit(3)"), crashing(in_call("os._exit(3)"));
+    position_of(first.process);
+    failure_of(missing.process);
+    failure_of(crashing.process);
+    ScriptHost second(R"(
+links = [os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd')
+         if os.path.islink('/proc/self/fd/' + fd)]
+hello()
+serve(lambda: ok(sum(link.startswith('socket:') for link in links)))
+)");
+    CHECK(position_of(second.process) == 2);
+    CHECK(open_descriptors() > before);
+  }
+  CHECK(open_descriptors() == before);
+
+  // Where no process can be made, either.
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit few{before + 2, limit.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const Failure failure = failure_of(
+      [] { HostProcess({.argv = {"/bin/true"}, .build = "b1", .holds = "the judge's runs"}); });
+  setrlimit(RLIMIT_NOFILE, &limit);
+  CHECK(failure.kind == ErrorKind::kRuntime);
+  CHECK_THAT(failure.text, ContainsText("no process for the judge's runs: Too many open files"));
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("hosts start side by side: the second does not wait for the first") {
+  const std::filesystem::path met = new_path();
+  ScriptHost first("for i in range(1000):\n    if os.path.exists('" + met.string() +
+                   "'): break\n    time.sleep(0.01)\nelse: os._exit(9)\nhello()\nserve(lambda: ok(1))");
+  ScriptHost second("open('" + met.string() + "', 'w').close()\nhello()\nserve(lambda: ok(2))");
+  CHECK(position_of(first.process) == 1);
+  CHECK(position_of(second.process) == 2);
+  CHECK(std::filesystem::remove(met));
+}
+
+// Runs `body` in a forked child, which may count interrupts, and returns its exit code.
+int in_child(const std::function<int()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    int code = 99;
+    try {
+      code = body();
+    } catch (...) {
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+TEST_CASE("after one Ctrl-C a call may end, after two its host is killed") {
+  const int code = in_child([] {
+    install_interrupt_handlers();
+    ScriptHost host("hello()\nnext_call()\ntime.sleep(0.5)\nok(4)\nnext_call()\ntime.sleep(1000)");
+    host.process.facts();
+    raise(SIGINT);
+    if (position_of(host.process) != 4) return 1;
+    const pid_t pid = host.process.pid();
+    raise(SIGINT);
+    try {
+      position_of(host.process);
+      return 2;
+    } catch (const Interrupted&) {
+    }
+    if (host.process.alive() || !is_gone(pid)) return 3;
+    return failure_of(host.process).text.find("after Ctrl-C") != std::string::npos ? 0 : 4;
+  });
+  CHECK(code == 0);
+}
+
+TEST_CASE("a host does not outlive a parent that is killed") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const int code = in_child([&] {
+    auto* host = new ScriptHost(in_call("ok()\ntime.sleep(1000)"));
+    position_of(host->process);
+    const pid_t pid = host->process.pid();
+    return write(ends[1], &pid, sizeof pid) == sizeof pid ? 0 : 1;
+  });
+  CHECK(code == 0);
+  pid_t pid = 0;
+  REQUIRE(read(ends[0], &pid, sizeof pid) == sizeof pid);
+  close(ends[0]);
+  close(ends[1]);
+  CHECK(is_gone(pid));
+}
+
+}  // namespace
+}  // namespace mkbench
