@@ -23,7 +23,7 @@ DEATHS = {
     "orphan": ("RUNTIME_ERROR", 1, " died by signal 11 (Segmentation fault) during 'decode'"),
 }
 WRONG_ANSWERS = {
-    "rubbish": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: \"What is this?\""),
+    "rubbish": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: \"What is this?"),
     "frame": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: type: found 12, wanted a string"),
     "close": ("RUNTIME_ERROR", 1, " left with exit status 0 during 'decode'"),
 }

@@ -1,7 +1,7 @@
 // naive_cuda.cu with one change to decode(): it leaves work behind when it returns. For tests; see
 // T7 and T14 of the faults of timing.
 #define mkbench_engine_table sound_engine_table
-#include "naive_cuda.cu"
+#include "tests/plugins/naive_cuda.cu"
 #undef mkbench_engine_table
 
 #include <atomic>
