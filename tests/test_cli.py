@@ -218,7 +218,7 @@ class MainJob(CliTest):
         self.assertEqual(self.engine(self.report(), "ring")["verdict"], "UNSUPPORTED_DEVICE")
 
     def test_depth_and_prefill_are_checked_live(self):
-        result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference(), "--in-process")
+        result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())
         report = self.report()
         self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]], ["live", "live"], result.stderr)
         self.assertEqual([c["axes"]["n_prompt"] for c in report["cases"]], [12, 0])

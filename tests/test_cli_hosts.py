@@ -23,7 +23,7 @@ DEATHS = {
     "orphan": ("RUNTIME_ERROR", 1, " died by signal 11 (Segmentation fault) during 'decode'"),
 }
 WRONG_ANSWERS = {
-    "rubbish": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: \"What is this?\""),
+    "rubbish": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: \"What is this?"),
     "frame": ("RUNTIME_ERROR", 1, ": answered 'decode' with rubbish: type: found 12, wanted a string"),
     "close": ("RUNTIME_ERROR", 1, " left with exit status 0 during 'decode'"),
 }
@@ -188,7 +188,7 @@ class Neighbours(MisbehavingTest):
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, stderr)
         # The rest of the time is taken by prefills between the samples, and by the end of the run.
-        self.assertGreater(sum(seen), len(seen) / 3, seen)
+        self.assertGreater(sum(seen), len(seen) / 3, f"{sum(seen)} of {len(seen)} times all others were stopped")
         report = self.report()
         for name in ("eager", "./sound.so"):
             times = [s["times"]["host_ms"] for s in self.engine(report, name)["samples"]]

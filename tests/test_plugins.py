@@ -16,7 +16,7 @@ BROKEN = {
     "theta": ("FAIL_TOKEN", 3, "tokens wrong"),
     "vocab": ("FAIL_SELF", 3, "not the lowest-index argmax"),
     "cache": ("FAIL_TOKEN", 3, "tokens wrong"),
-    "crash": ("RUNTIME_ERROR", 1, "died by signal 11 (Segmentation fault) during parity of"),
+    "crash": ("RUNTIME_ERROR", 1, "died by signal 11 (Segmentation fault) during 'decode'"),
     "short": ("FAIL_TOKEN", 3, "decode(64) returned 63 ids"),
     "overrun": ("INTEGRITY", 8, "ids of decode(): 256 bytes were asked for, memory 0 bytes after them was written"),
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
@@ -135,9 +135,8 @@ class Broken(PluginTest):
 
     def test_a_hang(self):
         """The deadline ends a hang, and its silence tells it from slow work."""
-        engine = self.check("naive_cpu_hang", "HANG", 7, "killed at the deadline of 12 s during parity of",
-                            "--timeout", "12")
-        self.assertIn("position 16", engine["reasons"][0])
+        engine = self.check("naive_cpu_hang", "HANG", 7, "no progress for ", "--timeout", "4")
+        self.assertRegex(engine["reasons"][0], r"killed [4-9]\.\d s after 'decode' began, position 16$")
 
     def test_many_in_one_run(self):
         """Each engine is judged by itself, and the intact one among them is timed."""
