@@ -26,12 +26,10 @@ if(TARGET test_host_programs)
   add_dependencies(test_host_programs mkbench-host-cuda mkbench-host-torch)
 endif()
 
-# The real binary; and the parent alone, which starts in a few milliseconds, for what needs no engine.
-add_executable(mkbench_usage usage_program.cpp)
-target_link_libraries(mkbench_usage PRIVATE mkbench_parent)
+# The real binary.
 foreach(name test_cli test_cli_worker test_make_checkpoint)
   mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT
-    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "USAGE_UNDER_TEST=$<TARGET_FILE:mkbench_usage>")
+    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "USAGE_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.

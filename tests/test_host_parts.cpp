@@ -219,6 +219,23 @@ TEST_CASE("the sweep goes as far as memory allows, and to the end where free mem
   }
 }
 
+TEST_CASE("engines that were not reached say so, and why; the others keep what they have") {
+  for (const bool interrupted : {false, true}) {
+    Bench bench;
+    bench.job.engines.push_back({.name = "plain", .asked = "plain", .candidate = true});
+    CaseCollector collector(bench.job);
+    collector.take(VerdictGiven{"eager", Verdict::kPass, ""});
+    collector.take(VerdictGiven{"plain", Verdict::kSkipped, "has no code"});
+    collector.finish(interrupted);
+    CHECK(collector.interrupted() == interrupted);
+    const CaseReport& c = collector.report();
+    CHECK(engine_of(c, "eager").reasons.empty());
+    CHECK(engine_of(c, "plain").reasons == std::vector<std::string>{"has no code"});
+    CHECK(reason_of(engine_of(c, "kernel")) ==
+          (interrupted ? "interrupted before it was judged" : "not reached"));
+  }
+}
+
 TEST_CASE("ids are shown as text") {
   ModelShape bytes = kTiny;
   const std::vector<int32_t> ids = {'a', '\n', '\\', 0xff, 256};

@@ -257,6 +257,9 @@ TEST_CASE("a silent call is a hang at its limit, with the place that the host to
     CHECK(failure.seconds >= 0.8);
     CHECK(failure.seconds < 20);
     CHECK(is_gone(pid));
+    const Failure again = failure_of(host.process);
+    CHECK(again.kind == ErrorKind::kHang);
+    CHECK(again.text == failure.text);
   }
 }
 
@@ -448,11 +451,13 @@ TEST_CASE("after one Ctrl-C a call may end, after two its host is killed") {
     if (position_of(host.process) != 4) return 1;
     const pid_t pid = host.process.pid();
     raise(SIGINT);
+    const auto begin = std::chrono::steady_clock::now();
     try {
       position_of(host.process);
       return 2;
     } catch (const Interrupted&) {
     }
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(10)) return 5;
     if (host.process.alive() || !is_gone(pid)) return 3;
     return failure_of(host.process).text.find("after Ctrl-C") != std::string::npos ? 0 : 4;
   });
