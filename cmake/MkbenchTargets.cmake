@@ -5,6 +5,8 @@ target_include_directories(mkbench_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(mkbench_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MKBENCH_WERROR}>>:-Werror>
+  # No function is replaced at run time, so what is built to be moved may be inlined all the same.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
   # GCC 12 warns of its own std::string operator+ (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # A spill or local memory in a kernel is a build failure: a performance test that needs no GPU.
@@ -44,6 +46,8 @@ function(mkbench_library name)
   list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  # All alike, because they share precompiled headers; libraries of tests link some of them.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(NOT ARG_OPTIMIZED)
     mkbench_compile_quickly(${name} mkbench_base)
   endif()

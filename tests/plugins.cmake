@@ -42,9 +42,7 @@ foreach(what context thread spinning)
   mkbench_plugin_example(left_${what} left_behind.cu LEFT_${word})
 endforeach()
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
-# Our own kernels as libraries. Their static libraries are linked in, so these are built to be moved.
-set_target_properties(mkbench_base mkbench_references mkbench_launch mkbench_plain mkbench_ring
-  PROPERTIES POSITION_INDEPENDENT_CODE ON)
+# Our own kernels as libraries.
 foreach(kernel plain ring)
   string(TOUPPER ${kernel} word)
   mkbench_plugin_example(${kernel}_behind_abi megakernel_behind_abi.cpp BEHIND_${word})

@@ -40,7 +40,7 @@ TEST_CASE("a right kernel passes its gate, is timed, and every token has a recei
   }
   CHECK(bench.turns == 6);  // one right before each sample
   CHECK(bench.ended_turns == 6);
-  CHECK(bench.idle_turns == 0);
+  CHECK(bench.loose_turns == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
   Bench cool;

@@ -94,7 +94,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   REQUIRE(e.samples.size() == 3);
   CHECK(bench.turns == 6);
   CHECK(bench.ended_turns == 6);
-  CHECK(bench.idle_turns == 0);
+  CHECK(bench.loose_turns == 0);
   CHECK(e.samples[0].tokens == 4);
   CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
   CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
@@ -123,7 +123,7 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(kernel.profile->no_loads_runs_us.size() == 5);
   CHECK(kernel.profile->full_us.value.has_value());
   CHECK(bench.turns == 6 + 2 * 6);  // six samples, and six runs of each of two ablations
-  CHECK(bench.idle_turns == 0);
+  CHECK(bench.loose_turns == 0);
   CHECK_FALSE(kernel.profile->binds.empty());
   CHECK(bench.ablations ==
         std::vector<Ablation>{Ablation::kNoWaits, Ablation::kNoLoads, Ablation::kNone});

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,55 @@ TEST_CASE("a decode that moves no launch counter is an integrity failure, right 
   CHECK(holds(reason_of(kernel), "0 launches"));
 }
 
+TEST_CASE(
+    "a clock that is doubted repeats the sample; a doubt that stays is an integrity failure") {
+  for (const int doubts : {1, 1000}) {
+    Bench bench;
+    int left = doubts;
+    bench.services.timed = [&](Engine& engine, const std::function<void()>& call) {
+      TimedCall timed = time_here(engine, call);
+      if (engine.capabilities().name == "kernel" && left-- > 0) timed.doubt = "clocks disagree: 9";
+      return timed;
+    };
+    const CaseReport c = bench.run();
+    const EngineReport& kernel = engine_of(c, "kernel");
+    CHECK(kernel.verdict == (doubts == 1 ? Verdict::kPass : Verdict::kIntegrity));
+    REQUIRE_FALSE(kernel.samples.empty());
+    CHECK(kernel.samples[0].repeats == (doubts == 1 ? 1 : 2));
+    if (doubts > 1) CHECK(holds(reason_of(kernel), "clocks disagree: 9"));
+    CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+  }
+}
+
+TEST_CASE("an engine that leaves work behind leaves the case, with the other one's samples kept") {
+  Bench bench;
+  int turns = 0;
+  bench.services.end_turn = [&](Engine& engine) {
+    if (engine.capabilities().name == "kernel" && ++turns == 2)
+      throw Error(ErrorKind::kIntegrity, "kernel left work on its device");
+  };
+  const CaseReport c = bench.run();
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kIntegrity);
+  CHECK(engine_of(c, "kernel").samples.size() == 1);
+  CHECK(engine_of(c, "eager").samples.size() == 3);
+}
+
+TEST_CASE("times and starts of samples are those of the clock beside the engine") {
+  Bench bench;
+  double begin = 5000;
+  bench.services.timed = [&](Engine&, const std::function<void()>& call) {
+    call();
+    begin += 100;
+    return TimedCall{.begin_ms = begin, .ms = 16, .slack_ms = 3, .doubt = ""};
+  };
+  const CaseReport c = bench.run();
+  const EngineReport& kernel = engine_of(c, "kernel");
+  REQUIRE(kernel.samples.size() == 3);
+  CHECK(kernel.samples[0].times.host_ms == 16);
+  CHECK(engine_of(c, "eager").samples[0].start_ms == 0);  // the first timed call of the case
+  CHECK(kernel.samples[0].start_ms == 100);
+}
+
 TEST_CASE("blocks are added as long as an interval is too wide, and no longer") {
   for (const auto& [target, samples] : {std::pair{1e-12, 12}, {0.99, 8}}) {
     Bench bench;
@@ -216,6 +266,23 @@ TEST_CASE("the sweep goes as far as memory allows, and to the end where free mem
     const CheckResult* sweep = find_check(*kernel.parity, Check::kSweep);
     REQUIRE(sweep != nullptr);
     CHECK_THAT(sweep->detail, ContainsText(longest));
+  }
+}
+
+TEST_CASE("engines that were not reached say so, and why; the others keep what they have") {
+  for (const bool interrupted : {false, true}) {
+    Bench bench;
+    bench.job.engines.push_back({.name = "plain", .asked = "plain", .candidate = true});
+    CaseCollector collector(bench.job);
+    collector.take(VerdictGiven{"eager", Verdict::kPass, ""});
+    collector.take(VerdictGiven{"plain", Verdict::kSkipped, "has no code"});
+    collector.finish(interrupted);
+    CHECK(collector.interrupted() == interrupted);
+    const CaseReport& c = collector.report();
+    CHECK(engine_of(c, "eager").reasons.empty());
+    CHECK(engine_of(c, "plain").reasons == std::vector<std::string>{"has no code"});
+    CHECK(reason_of(engine_of(c, "kernel")) ==
+          (interrupted ? "interrupted before it was judged" : "not reached"));
   }
 }
 

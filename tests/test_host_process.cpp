@@ -18,78 +18,17 @@
 #include "harness/parent/host_process.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
+#include "tests/support/process_state.h"
+#include "tests/support/script_host.h"
 
 namespace mkbench {
 namespace {
 
-// What every script starts with: frames as in harness/wire/channel.h.
-constexpr char kPrelude[] = R"(
-import json, os, signal, struct, subprocess, sys, threading, time
-ended = None  # a file that is made when the parent closes its end
-def raw(data, fd=3):
-    while data:
-        data = data[os.write(fd, data):]
-def send(message, fd=3):
-    data = json.dumps(message).encode()
-    raw(struct.pack('<I', len(data)) + data, fd)
-def take(size):
-    data = b''
-    while len(data) < size:
-        more = os.read(3, size - len(data))
-        if not more:
-            if ended: open(ended, 'w').close()
-            os._exit(0)
-        data += more
-    return data
-def receive():
-    return json.loads(take(struct.unpack('<I', take(4))[0]))
-def hello(build='b1'):
-    send({'type': 'hello', 'build': build, 'program': 'script'})
-def ok(position=0):
-    send({'type': 'ok', 'state': {'position': position, 'launches': 0}})
-def next_call():
-    while True:
-        call = receive()
-        if call['type'] != 'ping':
-            return call
-        ok()
-def answer_progress(tell):
-    def loop():
-        while os.read(4, 1):
-            position, layer, phase = tell()
-            send({'type': 'progress', 'position': position, 'layer': layer, 'phase': phase}, 4)
-    threading.Thread(target=loop, daemon=True).start()
-def serve(answer=ok):
-    while True:
-        next_call()
-        answer()
-)";
-
-std::filesystem::path new_path() {
-  static int number = 0;
-  return std::filesystem::temp_directory_path() /
-         ("mkbench_host_" + std::to_string(getpid()) + "_" + std::to_string(++number));
-}
-
-struct Script {
-  std::filesystem::path path = new_path();
-  explicit Script(const std::string& body) { std::ofstream(path) << kPrelude << body << "\n"; }
-  ~Script() { std::filesystem::remove(path); }
-  Script(const Script&) = delete;
-  Script& operator=(const Script&) = delete;
-  HostCommand command() const {
-    return {.argv = {"/bin/sh", "-c", "exec python3 -I -S \"$0\"", path.string()},
-            .build = "b1",
-            .holds = "ring"};
-  }
-};
-
-// A host that runs a script.
-struct ScriptHost {
-  Script script;
-  HostProcess process;
-  explicit ScriptHost(const std::string& body) : script(body), process(script.command()) {}
-};
+using testing::comes_to;
+using testing::is_gone;
+using testing::new_path;
+using testing::ScriptHost;
+using testing::state_of;
 
 // Says hello, and does `body` in the first call.
 std::string in_call(const std::string& body) { return "hello()\nnext_call()\n" + body; }
@@ -121,26 +60,6 @@ Failure failure_of(const std::function<void()>& work) {
 Failure failure_of(HostLink& link, const CallLimit& limit = kAmple) {
   return failure_of([&] { position_of(link, limit); });
 }
-
-// The state of a process as /proc shows it; '-' where there is none.
-char state_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return '-';
-  return line[line.rfind(')') + 2];
-}
-
-// Waits up to two seconds until the process is in one of the states.
-bool comes_to(pid_t pid, const std::string& states) {
-  for (int i = 0; i < 200; ++i) {
-    if (states.find(state_of(pid)) != std::string::npos) return true;
-    usleep(10'000);
-  }
-  return false;
-}
-
-// Whether a process has ended; init may not have collected it yet.
-bool is_gone(pid_t pid) { return comes_to(pid, "-ZX"); }
 
 size_t open_descriptors() {
   const std::filesystem::directory_iterator entries("/proc/self/fd");
@@ -252,11 +171,15 @@ TEST_CASE("a silent call is a hang at its limit, with the place that the host to
     const Failure failure = failure_of(host.process, {0.8, 60});
     CHECK(failure.kind == ErrorKind::kHang);
     CHECK_THAT(failure.text, ContainsText("no progress for 0.") && ContainsText("'finish' began"));
-    CHECK((failure.text.find(", position 12, layer 3, phase o_proj") != std::string::npos) == tells);
+    CHECK((failure.text.find(", position 12, layer 3, phase o_proj") != std::string::npos) ==
+          tells);
     CHECK(host.process.progress().position == (tells ? 12 : -1));
     CHECK(failure.seconds >= 0.8);
     CHECK(failure.seconds < 20);
     CHECK(is_gone(pid));
+    const Failure again = failure_of(host.process);
+    CHECK(again.kind == ErrorKind::kHang);
+    CHECK(again.text == failure.text);
   }
 }
 
@@ -375,7 +298,8 @@ TEST_CASE("nothing that a host started outlives it, however it ends") {
 TEST_CASE("a host that does not react to the end of its channel is killed") {
   pid_t pid = 0;
   {
-    ScriptHost host("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + in_call("ok()\ntime.sleep(1000)"));
+    ScriptHost host("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" +
+                    in_call("ok()\ntime.sleep(1000)"));
     position_of(host.process);
     pid = host.process.pid();
   }
@@ -415,8 +339,9 @@ serve(lambda: ok(sum(link.startswith('socket:') for link in links)))
 
 TEST_CASE("hosts start side by side: the second does not wait for the first") {
   const std::filesystem::path met = new_path();
-  ScriptHost first("for i in range(1000):\n    if os.path.exists('" + met.string() +
-                   "'): break\n    time.sleep(0.01)\nelse: os._exit(9)\nhello()\nserve(lambda: ok(1))");
+  ScriptHost first(
+      "for i in range(1000):\n    if os.path.exists('" + met.string() +
+      "'): break\n    time.sleep(0.01)\nelse: os._exit(9)\nhello()\nserve(lambda: ok(1))");
   ScriptHost second("open('" + met.string() + "', 'w').close()\nhello()\nserve(lambda: ok(2))");
   CHECK(position_of(first.process) == 1);
   CHECK(position_of(second.process) == 2);
@@ -448,11 +373,13 @@ TEST_CASE("after one Ctrl-C a call may end, after two its host is killed") {
     if (position_of(host.process) != 4) return 1;
     const pid_t pid = host.process.pid();
     raise(SIGINT);
+    const auto begin = std::chrono::steady_clock::now();
     try {
       position_of(host.process);
       return 2;
     } catch (const Interrupted&) {
     }
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(10)) return 5;
     if (host.process.alive() || !is_gone(pid)) return 3;
     return failure_of(host.process).text.find("after Ctrl-C") != std::string::npos ? 0 : 4;
   });

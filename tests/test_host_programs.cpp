@@ -121,7 +121,8 @@ TEST_CASE("each program answers its own questions about the machine, and only th
 }
 
 TEST_CASE("a program that no parent has started says so") {
-  const std::string command = std::string("exec ") + MKBENCH_HOST_CUDA + " 3<&- 4<&- 5<&- 6<&- 2>&1";
+  const std::string command =
+      std::string("exec ") + MKBENCH_HOST_CUDA + " 3<&- 4<&- 5<&- 6<&- 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   char text[200] = {};

@@ -1,4 +1,6 @@
 // The parent's side of hosts, with a link that records what it is asked and answers as told.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -120,6 +122,16 @@ TEST_CASE("ids that were not asked for show as -1, and logits that were not writ
   CHECK(decode(5, 3, nullptr) == Ids{0, 1, 2, -1, -1});
   CHECK(decode(2, 3, nullptr) == Ids{0, 1});
   CHECK(decode(-4, 3, nullptr).empty());
+  // Forced ids lie where the host looks for them.
+  std::vector<int32_t> seen(3);
+  bench.link->answer = [&](const ToHost& call) -> std::optional<FromHost> {
+    CHECK(std::get<DecodeCall>(call).forced);
+    std::memcpy(seen.data(), bench.link->memory.at_least(1), 3 * sizeof(int32_t));
+    return std::nullopt;
+  };
+  const Ids forced = {8, 9, 10};
+  bench.engine.decode(3, forced.data(), nullptr);
+  CHECK(seen == forced);
   std::vector<float> logits(2 * kSmall.vocab, 0.5F);
   decode(2, 2, logits.data());
   CHECK(logits == std::vector<float>(2 * kSmall.vocab, 0.5F));
@@ -270,6 +282,13 @@ TEST_CASE("what ends a turn too late, or not at all, has left work behind") {
   CHECK(failing(ErrorKind::kTimeout) == ErrorKind::kIntegrity);
   CHECK(failing(ErrorKind::kCuda) == ErrorKind::kCuda);  // a fault of its own kind
   CHECK(fakes.link("ring").asked.back().limit.longest_s == 5);
+
+  // A call returns once its work is done: what takes another 0.25 s was not waited for.
+  fakes.link("ring").answer = [](const ToHost& call) -> std::optional<FromHost> {
+    if (std::holds_alternative<FinishCall>(call)) usleep(300'000);
+    return std::nullopt;
+  };
+  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring), ContainsText("it was over 0."));
 }
 
 TEST_CASE("an answer of another kind is an error that names the one wanted") {

@@ -16,8 +16,8 @@ namespace {
 
 TEST_CASE("every engine of the registry is made by exactly one maker, in the program of its row") {
   // Makers without a row: the engine of the fault corpus, and the maker of all plugins.
-  std::map<std::string, HostKind> made, listed = {{kPlainWithFaults, HostKind::kCuda},
-                                                  {kPluginMaker, HostKind::kCuda}};
+  std::map<std::string, HostKind> made,
+      listed = {{kPlainWithFaults, HostKind::kCuda}, {kPluginMaker, HostKind::kCuda}};
   for (const auto& [kind, makers] :
        {std::pair(HostKind::kCuda, cuda_makers()), std::pair(HostKind::kTorch, torch_makers())}) {
     for (const EngineMaker* maker : makers) {

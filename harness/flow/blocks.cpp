@@ -189,7 +189,6 @@ class BlockRunner {
       Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
       traces.overhead = overheads_[c.name];
       launches_[c.name] += traces.launches;
-      services_.end_turn(*c.engine);
       c.engine->audit();
       const Verdict verdict =
           judge_sample(sample, *c.engine, traces, truth_.expected_of(c.name), tokens_);
@@ -207,6 +206,7 @@ class BlockRunner {
     services_.take_turn(engine);
     const int64_t before = engine.launch_count();
     const TimedCall call = services_.timed(engine, [&] { sample.ids = engine.decode(tokens_); });
+    services_.end_turn(engine);
     sample.tokens = tokens_;
     sample.times = engine.last_times();
     keep_time(call, sample);
@@ -220,6 +220,7 @@ class BlockRunner {
     engine.poison();
     services_.take_turn(engine);
     const TimedCall call = services_.timed(engine, [&] { engine.prefill(truth_.prompt); });
+    services_.end_turn(engine);  // the decode below would wait for work that the prefill has left
     keep_time(call, sample);
     sample.tokens = job_.n_prompt;
     // The KV rows must equal those of the first prefill, whose continuation is checked too.

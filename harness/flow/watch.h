@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "harness/flow/events.h"
 #include "references/engine.h"
 
 namespace mkbench {

@@ -54,11 +54,9 @@ struct Bench {
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int turns = 0;       // turns taken
-  int idle_turns = 0;  // turns followed by a call other than the timed one, or by none
-  int ended_turns = 0;
-  bool turn_taken = false;
-  std::string in_turn;  // the engine that has taken the last turn
+  int turns = 0, ended_turns = 0;
+  int loose_turns = 0;     // turns that held another call than the timed one, or not one call
+  int calls_in_turn = -1;  // calls of engines since the last turn began; -1: it has ended
 
   Bench() {
     job.model = "scripted";
@@ -86,8 +84,8 @@ struct Bench {
       script.name = request.name;
       const std::string timed = job.n_prompt > 0 ? "prefill" : "decode";
       script.called = [this, timed](const char* call) {
-        if (turn_taken && call != timed) ++idle_turns;
-        turn_taken = false;
+        if (calls_in_turn == 0 && call != timed) ++loose_turns;
+        if (calls_in_turn >= 0) ++calls_in_turn;
       };
       return std::make_unique<ScriptedEngine>(script);
     };
@@ -104,15 +102,14 @@ struct Bench {
                          .settings = can.name == "eager" ? "pinned=1" : "",
                          .process = {}};
     };
-    services.take_turn = [this](Engine& engine) {
+    services.take_turn = [this](Engine&) {
       ++turns;
-      turn_taken = true;
-      in_turn = engine.capabilities().name;
+      calls_in_turn = 0;
     };
-    services.end_turn = [this](Engine& engine) {
-      if (turn_taken) ++idle_turns;
-      turn_taken = false;
-      if (engine.capabilities().name == in_turn) ++ended_turns;
+    services.end_turn = [this](Engine&) {
+      ++ended_turns;
+      if (calls_in_turn != 1) ++loose_turns;
+      calls_in_turn = -1;
     };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };

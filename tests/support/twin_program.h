@@ -26,19 +26,18 @@ inline const HostProgram& twin_program() {
     maker.settings = [] { return std::string("pinned=1"); };
     return maker;
   }();
-  static const HostProgram program{
-      .name = "twin-host",
-      .factory = EngineFactory({&host_twin_maker, &judge}),
-      .finish =
-          [] {
-            if (flushed_gpu() == kWorkThatEnds) usleep(400'000);
-            if (flushed_gpu() == kWorkLeft) sleep(1000);
-          },
-      .flush = [](const FlushCall& call) { flushed_gpu() = call.gpu; },
-      .card = {},
-      .torch = {},
-      .ceiling = {},
-      .tune = {}};
+  static const HostProgram program{.name = "twin-host",
+                                   .factory = EngineFactory({&host_twin_maker, &judge}),
+                                   .finish =
+                                       [] {
+                                         if (flushed_gpu() == kWorkThatEnds) usleep(400'000);
+                                         if (flushed_gpu() == kWorkLeft) sleep(1000);
+                                       },
+                                   .flush = [](const FlushCall& call) { flushed_gpu() = call.gpu; },
+                                   .card = {},
+                                   .torch = {},
+                                   .ceiling = {},
+                                   .tune = {}};
   return program;
 }
 
