@@ -35,7 +35,7 @@ struct LoadOptions {
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
   // Over all tensors, where the caller knows it already: not computed again. Without check_finite
   // the loader then reads no tensor's bytes, except to copy one that lies misaligned.
-  std::string sha256;
+  std::string sha256{};
   // An analytic model is made in memory that other processes can open (make_shared_synthetic()).
   bool share = false;
 };

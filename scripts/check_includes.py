@@ -21,19 +21,21 @@ MAY_INCLUDE = {
     "tests": {"tests", "harness", "references", "kernels", "baselines"},
 }
 # Room of the harness -> what it may include besides itself and references: rooms, and kernels or baselines.
-# measure, report <- judge <- parent; wire <- parent, host; a host never sees the parent, and the parent sees
-# neither kernels nor baselines. main.cpp, which joins the two, is outside the rooms.
+# measure, report <- judge <- flow <- parent; wire <- parent, host. A host sees neither the parent nor who judges or
+# schedules; the flow of a case sees engines, not processes; the parent sees neither kernels nor baselines.
+# main.cpp, and all_main.cpp, which joins parent and hosts, are outside the rooms.
 ROOMS = {
     "engines": set(),
     "measure": set(),
     "report": {"measure"},
     "judge": {"measure", "report"},
-    "wire": {"engines", "measure", "report"},
-    "device": {"engines", "kernels"},
+    "flow": {"engines", "judge", "measure", "report"},
+    "wire": {"device", "measure", "report"},
+    "device": {"kernels"},
     "plugin": {"engines", "kernels"},
-    "selftest": {"judge", "measure", "report", "kernels"},
-    "host": {"baselines", "device", "engines", "judge", "kernels", "measure", "plugin", "report", "selftest", "wire"},
-    "parent": {"engines", "judge", "measure", "report", "selftest", "wire"},
+    "selftest": {"judge", "measure", "report"},
+    "host": {"baselines", "device", "engines", "kernels", "wire"},
+    "parent": {"device", "engines", "flow", "judge", "measure", "report", "selftest", "wire"},
     "micro": {"device", "kernels"},
 }
 # Headers that CMake writes into the build folder.

@@ -149,7 +149,7 @@ class Workshop:
     def try_program(self, test: pathlib.Path, temporary: pathlib.Path, limit_s: float) -> str:
         """How the test failed; empty where it passed."""
         temporary.mkdir(parents=True, exist_ok=True)
-        # stdout and stderr are two files, because a test checks that its worker's stdout goes to stderr.
+        # stdout and stderr are two files, because a test checks that a host's stdout goes to stderr.
         with (open(temporary / "stdout", "wb") as out, open(temporary / "stderr", "wb") as err,
               subprocess.Popen([test, "--abort"], cwd=self.tree, stdout=out, stderr=err, start_new_session=True,
                                env=os.environ | {"TMPDIR": str(temporary)}) as process):

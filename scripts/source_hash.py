@@ -19,18 +19,20 @@ import sys
 from tracked_files import ROOT, tracked_files
 
 KINDS = ("speed", "judgement")
-# Start of a path -> the hashes that cover it; the first row that fits counts. A new file of the host falls into
-# both until a row says that it only times or only judges.
+# Start of a path -> the hashes that cover it; the first row that fits counts. A new file of the flow or of a host
+# falls into both until a row says that it only times or only judges.
 COVERED = (
     ("CMakeLists.txt", KINDS),
     ("kernels/", ("speed",)), ("harness/device/", ("speed",)), ("harness/measure/", ("speed",)),
     ("references/", ("judgement",)), ("baselines/", ("judgement",)), ("harness/judge/", ("judgement",)),
     ("harness/plugin/", ("judgement",)),
-    ("harness/host/blocks.", ("speed",)), ("harness/host/machine.", ("speed",)), ("harness/host/profile.", ("speed",)),
-    ("harness/host/tune_ring.", ("speed",)),
-    ("harness/host/gate.", ("judgement",)), ("harness/host/selftest_lanes.", ("judgement",)),
-    ("harness/host/timed_truth.", ("judgement",)), ("harness/host/trials.", ("judgement",)),
-    ("harness/host/", KINDS), ("harness/wire/", KINDS),
+    ("harness/flow/blocks.", ("speed",)), ("harness/flow/profile.", ("speed",)),
+    ("harness/host/card_work.", ("speed",)), ("harness/host/tune_ring.", ("speed",)),
+    ("harness/flow/gate.", ("judgement",)), ("harness/flow/timed_truth.", ("judgement",)),
+    ("harness/flow/trials.", ("judgement",)), ("harness/host/faulty_engine.", ("judgement",)),
+    ("harness/flow/", KINDS), ("harness/host/", KINDS), ("harness/wire/", KINDS),
+    # Proxies, processes and turns: a deadline is a verdict, and a crossing is time.
+    ("harness/parent/host_", KINDS), ("harness/parent/hosts.", KINDS),
 )
 CODE = (".h", ".cpp", ".cuh", ".cu")
 # Matches literals, which stay as they are (raw strings, strings, characters; not the separator of digits), and
@@ -65,7 +67,7 @@ def code_of(text: bytes) -> bytes:
 def covered(path: str) -> tuple[str, ...]:
     """The hashes that cover a file, by name."""
     return next((kinds for start, kinds in COVERED
-                 if path == start or start[-1] in "/." and path.startswith(start)), ())
+                 if path == start or start[-1] in "/._" and path.startswith(start)), ())
 
 
 def source_hash(kind: str, root: pathlib.Path = ROOT) -> str:

@@ -8,12 +8,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "references" / "data"
 BINARY = os.environ["BINARY_UNDER_TEST"]
-USAGE_BINARY = os.environ.get("USAGE_UNDER_TEST")  # the parent alone
 
 
 def environment(**extra):
@@ -52,7 +52,7 @@ class CliTest(unittest.TestCase):
         return next(e for e in engines if name in (e["name"], e["resolved_name"]))
 
     def short_reference(self, model="tiny", prompts=("corpus-17", "other-2"), change=None):
-        """A folder of references with a few of the committed prompts: the worker's tests need no more."""
+        """A folder of references with a few of the committed prompts, which is enough where parity is not the matter."""
         source = json.loads((DATA / model / "reference.json").read_text())
         source["prompts"] = [p for p in source["prompts"] if p["name"] in prompts]
         steps = [step for p in source["prompts"] for step in p["steps"]]
@@ -70,6 +70,68 @@ class CliTest(unittest.TestCase):
         return str(target.parent)
 
 
+class HostsTest(CliTest):
+    """Runs whose processes and temporary files can be found again: their TMPDIR is a folder of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.tmp = self.folder / "tmp"
+        self.tmp.mkdir()
+        self.addCleanup(self.end_left_processes)
+
+    def own(self, **extra):
+        return environment(TMPDIR=str(self.tmp), **extra)
+
+    def start(self, *args, **extra):
+        """Starts a run with its report in self.out."""
+        process = subprocess.Popen(
+            [BINARY, "--device", "cpu", "--no-plot", "--out", str(self.out), "-v", *args], cwd=self.folder,
+            env=self.own(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for(self, process, text):
+        """Reads stderr until a line holds `text`."""
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if text in line:
+                return
+        self.fail(f"'{text}' did not come: {lines}")
+
+    def left_processes(self):
+        """Processes of this test's runs that are alive: pid -> program and state."""
+        found = {}
+        mark = f"TMPDIR={self.tmp}".encode()
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    stat = (folder / "stat").read_text()
+                    found[int(folder.name)] = ((folder / "cmdline").read_text().split("\0")[0], process_state(stat))
+            except OSError:
+                pass  # it has ended
+        return found
+
+    def end_left_processes(self):
+        for pid in self.left_processes():
+            os.kill(pid, signal.SIGKILL)
+
+    def assert_nothing_left(self, files=True):
+        """Within a second after the end of a run no process of it is left, and no temporary file."""
+        deadline = time.monotonic() + 1
+        while self.left_processes() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(self.left_processes(), {})
+        if files:
+            self.assertEqual(list(self.tmp.iterdir()), [])
+        self.assertEqual(list(pathlib.Path("/dev/shm").glob("mkbench*")), [])
+
+
+def process_state(stat):
+    """The letter of a /proc/PID/stat, after the name in brackets."""
+    return stat.rsplit(")", 1)[1].split()[0]
+
+
 def send_interrupt(process):
-    """What a terminal's Ctrl-C does to the parent (its worker stands in a group of its own)."""
+    """What a terminal's Ctrl-C does to the parent: each host stands in a group of its own."""
     os.kill(process.pid, signal.SIGINT)

@@ -27,10 +27,9 @@ if(TARGET test_host_programs)
   add_dependencies(test_host_programs mkbench-host-cuda mkbench-host-torch)
 endif()
 
-# The real binary.
-foreach(name test_cli test_cli_worker test_make_checkpoint)
-  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT
-    "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "USAGE_UNDER_TEST=$<TARGET_FILE:mkbench>")
+# The real programs.
+foreach(name test_cli test_make_checkpoint)
+  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -57,7 +58,12 @@ class IncludeArrows(unittest.TestCase):
             ("harness/parent/a.cpp", '"kernels/phase.h"', "harness/parent must not include kernels"),
             ("harness/parent/commands/a.cpp", '"baselines/eager.h"', "harness/parent must not include baselines"),
             ("harness/report/a.cpp", '"harness/judge/parity.h"', "harness/report must not include judge"),
-            ("harness/wire/a.cpp", '"harness/flow/gate.h"', "harness/wire must not include host"),
+            ("harness/host/a.cpp", '"harness/flow/gate.h"', "harness/host must not include flow"),
+            ("harness/host/a.cpp", '"harness/judge/parity.h"', "harness/host must not include judge"),
+            ("harness/flow/a.cpp", '"harness/wire/calls.h"', "harness/flow must not include wire"),
+            ("harness/flow/a.cpp", '"harness/parent/hosts.h"', "harness/flow must not include parent"),
+            ("harness/wire/a.cpp", '"harness/host/server.h"', "harness/wire must not include host"),
+            ("harness/selftest/a.cpp", '"kernels/phase.h"', "harness/selftest must not include kernels"),
             ("harness/shed/a.cpp", '"references/engine.h"', "harness/shed is not a room"),
             ("references/base/a.cpp", '"references/engine.h"', "references/base must not include the rest"),
         ]:
@@ -84,6 +90,16 @@ class IncludeArrows(unittest.TestCase):
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
+
+
+class MainJob(unittest.TestCase):
+    def test_it_reads_in_twenty_files(self):
+        text = (ROOT / "CONTRIBUTING.md").read_text().split("The main job, in the order", 1)[1].split("\nA fact has", 1)[0]
+        numbers, files = zip(*re.findall(r"^(\d+)\. `([^`]+)`: ", text, re.MULTILINE))
+        self.assertEqual(list(map(int, numbers)), list(range(1, len(files) + 1)))
+        self.assertEqual(len(text.strip().splitlines()) - 2, len(files))  # each line of the list was read
+        self.assertLessEqual(len(set(files)), 20)
+        self.assertEqual([name for name in files if not (ROOT / name).is_file()], [])
 
 
 class Tree(unittest.TestCase):
@@ -186,6 +202,11 @@ class SourceHash(TemporaryTree):
             ("baselines/eager.cpp", "eager", "judgement"),
             ("references/model_shape.h", "shapes", "judgement"),
             ("harness/host/new.cpp", "new", "speed judgement"),
+            ("harness/flow/new.cpp", "new", "speed judgement"),
+            ("harness/host/card_work.cpp", "flush", "speed"),
+            ("harness/host/faulty_engine.cpp", "fault", "judgement"),
+            ("harness/parent/host_engine.cpp", "proxy", "speed judgement"),
+            ("harness/parent/hosts.cpp", "turns", "speed judgement"),
             ("CMakeLists.txt", "project2", "speed judgement"),
         ]:
             self.write(path, text)
@@ -230,6 +251,8 @@ class SourceHash(TemporaryTree):
         before = self.hash()
         self.write("README.md", "other words")
         self.write("harness/report/markdown.cpp", "table")
+        self.write("harness/parent/options.cpp", "flags")
+        self.write("scripts/host.py", "script")
         self.write("tests/a.cpp", "test")
         self.write("CMakeLists.txt.bak", "project")
         self.write(".gitignore", "*.orig\n")

@@ -18,6 +18,7 @@ struct DeviceInfo {
   int sm_count = 0;
   int64_t l2_bytes = 0;
   int64_t total_bytes = 0, free_bytes = 0;
+  bool exclusive = false;  // one process at a time may use the card (compute mode)
   GpuState state;
 
   bool has_bf16() const { return sm_major >= 8; }

@@ -326,6 +326,9 @@ void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
   if (report.gpu_ready) {
     report.verdict = fmt::format("ready on GPU {}", inputs.gpu);
     report.next = "mkbench --compare eager";
+  } else if (!inputs.torch_problem.empty() || !inputs.card_problem.empty()) {
+    report.verdict = "nothing can be judged: a program of mkbench cannot start";
+    report.next = "scripts/setup.sh";
   } else {
     const std::string reason =
         !report.usability.usable() ? report.usability.reason : "see the problems above";

@@ -29,6 +29,9 @@ bool read_device(int index, DeviceInfo& device) {
   device.sm_count = properties.multiProcessorCount;
   device.l2_bytes = properties.l2CacheSize;
   device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  int mode = 0;
+  if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index) == cudaSuccess)
+    device.exclusive = mode == cudaComputeModeExclusiveProcess;
   std::array<char, 32> bus{};
   if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index) == cudaSuccess) {
     device.pci_bus_id = bus.data();

@@ -15,17 +15,19 @@ namespace mkbench {
 namespace {
 
 constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+constexpr int kOverheadRuns = 20;  // decodes of one token that measure what the clocks differ by
 
 // What judge_sample() needs of a run besides its ids.
 struct Traces {
   int64_t launches = 0;
   int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
   bool kv_equal = true;
-  std::string doubt;  // of the clock, see TimedCall
+  std::string doubt{};  // of the clock, see TimedCall
+  ClockOverhead overhead{};
 };
 
 std::string clock_doubt(const Sample& sample, const Traces& traces) {
-  const std::string clocks = clock_disagreement(sample.times);
+  const std::string clocks = clock_disagreement(sample.times, traces.overhead);
   return clocks.empty() ? traces.doubt : clocks;
 }
 
@@ -70,18 +72,21 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
 class BlockRunner {
  public:
   BlockRunner(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-              std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink)
+              std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
+              ProgressWatch& watch, EventSink& sink)
       : job_(job),
         services_(services),
         truth_(truth),
         engines_(std::move(engines)),
+        open_(open),
         watch_(watch),
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen) {}
 
   void run() {
+    services_.begin_timing();
     for (Contestant* c : engines_) {
-      guard_engine(sink_, *c, [&] { prepare(*c); });
+      if (!job_.one_at_a_time) guard_engine(sink_, *c, [&] { prepare(*c); });
     }
     const std::vector<std::vector<int>> orders =
         block_orders(static_cast<int>(engines_.size()), std::max(job_.blocks, job_.max_blocks),
@@ -101,6 +106,7 @@ class BlockRunner {
 
   void prepare(Contestant& c) {
     check_stop();
+    services_.take_turn(*c.engine);
     watch_.begin("prefill", c.name, c.engine.get());
     {
       const RangeGuard range = services_.range("prefill");
@@ -116,6 +122,24 @@ class BlockRunner {
       start_again(c);
       c.engine->decode(tokens_);
     }
+    services_.end_turn(*c.engine);
+    measure_overhead(c);
+  }
+
+  // Decodes one token several times, each time as a sample is taken.
+  void measure_overhead(Contestant& c) {
+    if (overheads_.count(c.name) > 0) return;
+    if (c.engine->last_times().event_ms <= 0 && c.engine->last_times().device_ms <= 0) return;
+    std::vector<DecodeTimes> times;
+    for (int i = 0; i < kOverheadRuns; ++i) {
+      check_stop();
+      start_again(c);
+      services_.take_turn(*c.engine);
+      const TimedCall call = services_.timed(*c.engine, [&] { c.engine->decode(1); });
+      times.push_back(c.engine->last_times());
+      times.back().host_ms = call.ms;
+    }
+    overheads_[c.name] = clock_overhead(times);
   }
 
   // Sets the engine to the end of the timed prompt. An engine without snapshots prefills again,
@@ -140,8 +164,16 @@ class BlockRunner {
       watch_.count(block + 1, std::max(job_.blocks, block + 1));
       guard_engine(sink_, c, [&] {
         const RangeGuard range = services_.range("engine");
+        if (job_.one_at_a_time) {
+          open_(c);
+          prepare(c);
+        }
         take_sample(c, block, static_cast<int>(place));
       });
+      if (job_.one_at_a_time) {
+        watch_.end();
+        c.engine.reset();
+      }
     }
   }
 
@@ -154,7 +186,8 @@ class BlockRunner {
       sample.block = block;
       sample.order = place;
       sample.repeats = repeats;
-      const Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+      Traces traces = job_.n_prompt > 0 ? time_prefill(c, sample) : time_decode(c, sample);
+      traces.overhead = overheads_[c.name];
       launches_[c.name] += traces.launches;
       c.engine->audit();
       const Verdict verdict =
@@ -246,19 +279,22 @@ class BlockRunner {
   const FlowServices& services_;
   const TimedTruth& truth_;
   std::vector<Contestant*> engines_;
+  const std::function<void(Contestant&)>& open_;
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
+  std::map<std::string, ClockOverhead> overheads_;  // by engine
   std::map<std::string, std::vector<double>> ms_per_token_;
 };
 
 }  // namespace
 
 void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-                std::vector<Contestant*> engines, ProgressWatch& watch, EventSink& sink) {
-  BlockRunner(job, services, truth, std::move(engines), watch, sink).run();
+                std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
+                ProgressWatch& watch, EventSink& sink) {
+  BlockRunner(job, services, truth, std::move(engines), open, watch, sink).run();
 }
 
 }  // namespace mkbench

@@ -57,8 +57,11 @@ class CaseFlow {
     const TimedTruth truth = find_truth(references);
     drop_untimed_engines();
     if (timed_engines().empty()) return;
-    run_blocks(job_, services_, truth, timed_engines(), watch_, sink_);
-    if (job_.profile) run_profile(job_, services_, living_candidates(), watch_, sink_);
+    run_blocks(
+        job_, services_, truth, timed_engines(), [this](Contestant& c) { make_engine(c); }, watch_,
+        sink_);
+    if (job_.profile && !job_.one_at_a_time)
+      run_profile(job_, services_, living_candidates(), watch_, sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
@@ -165,7 +168,13 @@ class CaseFlow {
     for (Contestant& c : contestants_) {
       if (!c.judges) continue;
       guard_engine(sink_, c, [&] { make_engine(c); });
-      if (c.alive && the_gate.pass_judge(c)) continue;
+      if (c.alive && the_gate.pass_judge(c)) {
+        if (job_.one_at_a_time) {
+          the_gate.drop_judge();
+          c.engine.reset();
+        }
+        continue;
+      }
       const Verdict of_others =
           c.verdict == Verdict::kInvalidReference ? Verdict::kNotJudged : Verdict::kSkipped;
       for (Contestant& other : contestants_) {
@@ -180,7 +189,7 @@ class CaseFlow {
       if (c.judges) continue;
       guard_engine(sink_, c, [&] { make_engine(c); });
       if (c.alive) the_gate.judge_engine(c);
-      if (!c.alive) c.engine.reset();
+      if (!c.alive || job_.one_at_a_time) c.engine.reset();
     }
   }
 
@@ -236,7 +245,14 @@ class CaseFlow {
     }
     // Where the truth of the timed tokens is not known, finding it needs the judge, timed or not.
     const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
+    if (job_.one_at_a_time && !known) {
+      throw Error(ErrorKind::kEnvUnfit,
+                  fmt::format("--resident one: what follows the timed prompt of {} is not known, and "
+                              "to find it out takes several engines at once",
+                              job_.model));
+    }
     for (Contestant& c : contestants_) {
+      if (job_.one_at_a_time) break;  // run_blocks() makes them
       if (c.alive && !c.engine && (c.timed() || !known))
         guard_engine(sink_, c, [&] { make_engine(c); });
     }
@@ -362,18 +378,22 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
     positions = std::max(positions, planned_parity_positions(job, services, config.shape));
   const int context = context_for(positions, config.max_positions);
   CaseMemory memory;
-  const auto add = [&](const std::string& name) {
-    memory.needed += services.bytes({.name = name, .max_context = context}, config);
+  const auto bytes = [&](const std::string& name) {
+    return services.bytes({.name = name, .max_context = context}, config);
   };
   // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
   // memory beside the engines for a while.
   const ModelRow* row = find_model(job.model);
   const bool judges = !job.judged || !is_analytic(row);
+  int64_t beside_the_judge = 0;
+  if (judges) beside_the_judge += bytes(kHeadFp32Name);
+  if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
   for (const CaseEngine& engine : job.engines) {
-    if (judges || engine.timed()) add(engine.name);
+    const bool live = engine.judges && !has_committed_truth(row);
+    if (!judges && !engine.timed() && !live) continue;
+    const int64_t alone = bytes(engine.name) + (engine.judges ? beside_the_judge : 0);
+    memory.needed = job.one_at_a_time ? std::max(memory.needed, alone) : memory.needed + alone;
   }
-  if (judges) add(kHeadFp32Name);
-  if (!has_committed_truth(row)) add(kTruthName);
   memory.free = services.free_bytes();
   return memory;
 }

@@ -223,6 +223,7 @@ void Gate::judge_engine(Contestant& contestant) {
       fail_engine(sink_, contestant, report.verdict, report.reason);
       return;
     }
+    services_.end_turn(*contestant.engine);
     contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
     send_verdict(sink_, contestant.name, contestant.verdict, "");
   });

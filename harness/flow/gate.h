@@ -52,6 +52,8 @@ class Gate {
   // Holds the judge to the references, and first makes the live reference where one is needed.
   // Returns true where the judge passed; else sends the messages that say INVALID_REFERENCE.
   bool pass_judge(Contestant& contestant);
+  // The judge is closed: failures of other engines are not localised from now on.
+  void drop_judge() { judge_ = nullptr; }
   // Judges a candidate, or a yardstick that is not the judge; sends its verdict and parity report.
   void judge_engine(Contestant& contestant);
 

@@ -42,6 +42,7 @@ struct CaseJob {
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
   bool profile = false;             // ablations after the samples
+  bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
   int depth = 0;                    // KV rows before the first timed step
   int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it

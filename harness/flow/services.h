@@ -51,6 +51,8 @@ struct FlowServices {
   std::function<EngineFacts(const Engine&)> facts;
   // Engines that will be made soon: their processes may start already.
   std::function<void(const std::vector<std::string>& names)> expect = [](const auto&) {};
+  // Called once all engines are judged: what only judging needs is closed.
+  std::function<void()> begin_timing = [] {};
   // Called before each timed part of an engine: nothing else runs, and no data of the preparation
   // waits in L2 to be written back (l2_flush.h).
   std::function<void(Engine&)> take_turn = [](Engine&) {};

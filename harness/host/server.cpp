@@ -25,14 +25,15 @@ EngineState state_of(const Engine& engine) { return {engine.position(), engine.l
 }  // namespace
 
 FromHost Server::answer(const ToHost& call) {
+  called_.clear();
   try {
     return std::visit([this](const auto& one) { return take(one); }, call);
   } catch (const Error& error) {
     return Failed{error.kind(), error.what()};
   } catch (const std::bad_alloc&) {
-    return Failed{ErrorKind::kEnvUnfit, "out of host memory"};
+    return Failed{ErrorKind::kEnvUnfit, called_ + "out of host memory"};
   } catch (const std::exception& error) {
-    return Failed{ErrorKind::kRuntime, error.what()};
+    return Failed{ErrorKind::kRuntime, called_ + error.what()};
   }
 }
 
@@ -53,6 +54,7 @@ Server::HeldEngine& Server::engine(int number) {
   if (found == engines_.end())
     throw Error(ErrorKind::kRuntime, fmt::format("no engine has the number {}", number));
   watch(found->second.engine.get());
+  called_ = found->second.name + ": ";
   return found->second;
 }
 
@@ -74,6 +76,7 @@ const Function& Server::offered(const Function& function, const char* what) cons
 }
 
 FromHost Server::take(const OpenCall& call) {
+  called_ = call.request.name + ": ";
   const ModelWeights& weights = weights_at(call.weights);
   HeldEngine held{program_.factory.make(call.request, weights), call.request.name,
                   weights.config.shape.vocab};

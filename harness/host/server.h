@@ -78,6 +78,7 @@ class Server {
   int last_number_ = 0;
   std::mutex mutex_;  // held while progress() reads the engine
   const Engine* running_ = nullptr;
+  std::string called_;  // "NAME: " of the engine of the running call; empty without one
 };
 
 }  // namespace mkbench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,21 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
 }
 
-// Host, event and device clocks must agree within 1 % + 20 us (clocks that an engine lacks are 0
-// and left out). Returns the reason for disagreement, or an empty string.
-std::string clock_disagreement(const DecodeTimes& times);
+// By how much the event and device clocks of an engine run short of the host's clock around the
+// call: launch, synchronisation and the copy of ids. Measured, because it is 30-180 us and differs
+// between hosts (H100, H200; 2026-11).
+struct ClockOverhead {
+  double event_ms = 0, event_sd_ms = 0;
+  double device_ms = 0, device_sd_ms = 0;
+};
+
+// From decodes of one token: medians, and standard deviations that one outlier does not change.
+ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token);
+
+// Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
+// + 20 us (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or
+// an empty string.
+std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
 // Share of the roofline that a sample set reached: bytes per token at the mean context depth + (n -
 // 1) / 2, over the measured ceiling.

@@ -15,6 +15,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   report_.depth = job.n_prompt > 0 ? 0 : first_depth(job);
   report_.n_gen = job.n_prompt > 0 ? 0 : job.n_gen;
   report_.n_prompt = job.n_prompt;
+  report_.resident = job.one_at_a_time ? "one" : "all";
   for (const CaseEngine& engine : job.engines) {
     EngineReport e;
     e.resolved_name = e.flow_name = engine.name;

@@ -35,7 +35,10 @@ void HostEngine::Pace::learn(const HostInterval& interval, int units) {
 
 HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
                        const ModelWeights& weights, double timeout_s)
-    : link_(std::move(link)), vocab_(weights.config.shape.vocab), timeout_s_(timeout_s) {
+    : link_(std::move(link)),
+      name_(request.name),
+      vocab_(weights.config.shape.vocab),
+      timeout_s_(timeout_s) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   opened_ = ask<Opened>(*link_, OpenCall{request, place_of(shared)},

@@ -42,6 +42,7 @@ class HostEngine final : public Engine {
   std::string ablate(Ablation ablation);
   // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
   const HostInterval& last_interval() const { return interval_; }
+  const std::string& name() const { return name_; }  // as it was requested
   const std::string& settings() const { return opened_.settings; }
   double open_ms() const { return open_ms_; }
   HostLink& link() const { return *link_; }
@@ -60,6 +61,7 @@ class HostEngine final : public Engine {
   Answer ask_host(const ToHost& call, const CallLimit& limit);
 
   std::shared_ptr<HostLink> link_;
+  const std::string name_;
   const int vocab_;
   const double timeout_s_;
   Opened opened_;

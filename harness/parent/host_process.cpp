@@ -14,6 +14,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -29,10 +30,13 @@ constexpr double kLongestDeathSeconds = 20;
 // themselves.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
+constexpr double kLeftProcessesS = 2;
 constexpr int kCrossings = 32;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // How many processes of this control group the kernel has killed for lack of memory; 0 where that
@@ -217,6 +221,7 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       }
       continue;
     }
+    if (gone()) died(what);
     ask_progress(running);
     obey_interrupt(running, what);
     const double waited = seconds_since(running.begin);
@@ -328,6 +333,13 @@ int HostProcess::reap(bool wait) {
   return -1;
 }
 
+// True once the process has ended. Its socket may still be open then, in a process that it started.
+bool HostProcess::gone() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
 // Ends every process of the group, also those that the host started.
 void HostProcess::kill_group() {
   if (pid_ <= 0) return;
@@ -357,7 +369,9 @@ void HostProcess::died(const std::string& during) {
   kill_group();
   kill(-group, SIGKILL);  // what the host started
   if (!hello_) {
-    const std::string said = file_start(stderr_fd_);
+    std::string said = file_start(stderr_fd_);
+    const std::string prefix = command_.argv.front() + ": ";  // of the loader
+    if (said.starts_with(prefix)) said.erase(0, prefix.size());
     death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
     death_kind_ = ErrorKind::kEnvUnfit;
   } else {
@@ -375,6 +389,20 @@ std::string HostProcess::ending(int status) {
   if (oom_kills() <= oom_kills_) return how + ", killed from outside";
   death_kind_ = ErrorKind::kEnvUnfit;
   return how + ": the kernel ended it for lack of memory";
+}
+
+void end_left_processes() {
+  namespace fs = std::filesystem;
+  const Clock::time_point begin = Clock::now();
+  while (waitpid(-1, nullptr, WNOHANG) >= 0 && seconds_since(begin) < kLeftProcessesS) {
+    std::error_code error;
+    for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
+         at.increment(error)) {
+      std::ifstream children(at->path() / "children");
+      for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 void HostProcess::end() {

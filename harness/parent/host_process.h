@@ -44,9 +44,8 @@ class HostProcess final : public HostLink {
   ProcessFacts facts() override;
   bool alive() const override { return pid_ > 0 && death_.empty(); }
   void stop() override;
+  void end() override;
 
-  // Ends a host that holds no engine, and waits up to a second for it.
-  void end();
   pid_t pid() const { return pid_; }
 
  private:
@@ -62,6 +61,7 @@ class HostProcess final : public HostLink {
   void resume();
   void kill_group();
   int reap(bool wait);
+  bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
   std::string ending(int status);
@@ -81,6 +81,10 @@ class HostProcess final : public HostLink {
   mutable std::mutex progress_mutex_;
   ProgressTold progress_;
 };
+
+// Kills what hosts have started outside their process group and left behind: once its host has died,
+// such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have ended.
+void end_left_processes();
 
 // "signal 11 (Segmentation fault)"
 std::string signal_text(int signal);

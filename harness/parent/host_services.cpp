@@ -39,10 +39,9 @@ std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
 
 EngineFacts facts_of(const Engine& engine) {
   const EngineCapabilities capabilities = engine.capabilities();
-  EngineFacts facts{.resolved_name = capabilities.name,
-                    .device = capabilities.device,
-                    .settings = "",
-                    .process = {}};
+  EngineFacts facts;
+  facts.resolved_name = capabilities.name;
+  facts.device = capabilities.device;
   if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
     facts.settings = proxy->settings();
     facts.process = proxy->link().facts();
@@ -76,6 +75,7 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
 }  // namespace
 
 FlowServices make_services(const CaseJob& job, Hosts& hosts) {
+  hosts.hold_one(job.one_at_a_time);
   nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
   const auto on_device = [job](EngineRequest request) {
     request.cuda = job.cuda();
@@ -101,8 +101,12 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
                         key);
   };
-  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) {
-    return hosts.bytes(on_device(request), config);
+  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) -> int64_t {
+    try {
+      return hosts.bytes(on_device(request), config);
+    } catch (const Error&) {
+      return 0;  // opening the engine fails too, and is its own verdict
+    }
   };
   services.free_bytes = [job, &hosts]() -> int64_t {
     if (!job.cuda()) return host_free_bytes();
@@ -113,10 +117,10 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);
   };
-  services.take_turn = [job, &hosts](Engine& engine) {
-    hosts.take_turn(engine, FlushCall{job.cuda(), job.gpu});
-  };
-  services.end_turn = [&hosts](Engine& engine) { hosts.end_turn(engine); };
+  services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
+  const FlushCall flush{job.cuda(), job.gpu};
+  services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
+  services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };
   services.timed = time_in_host;
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
   services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {

@@ -35,20 +35,36 @@ class Hosts {
   HostLink& about_card() { return link("the card", HostKind::kCuda); }
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
-  // Prepares a timed part of `engine`: stops all other hosts, ends those that hold no engine, and
-  // flushes L2 from the engine's own host, which also brings its context onto the card.
+  // From now on at most one process holds engines: a host that holds none is ended before another
+  // one opens an engine, and the judge and its two other runs share a host.
+  void hold_one(bool one) { one_ = one; }
+  // Ends the host of the judge's two other runs.
+  void end_judges_runs();
+  // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
+  // host, which also brings its context onto the card.
   void take_turn(Engine& engine, const FlushCall& flush);
-  // Waits until the engine's work on its device is over. Throws Error(kIntegrity) for an engine
-  // that has left work behind; its host is ended.
-  void end_turn(Engine& engine);
+  // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
+  // tries the card, because work in another context of the engine's process is not waited for.
+  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended.
+  void end_turn(Engine& engine, const FlushCall& flush);
 
  private:
   std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);
   HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
 
+  // Milliseconds of a flush of L2 by the host that holds no engine: the card's work for a tenth of
+  // one, more where somebody else's work is on the card.
+  double try_card(const FlushCall& flush);
+  [[noreturn]] void blame_for_work(Engine& engine, const std::string& found);
+
+  std::string holder_of(const std::string& engine) const;
+  void end_idle(const std::string& but);
+
   const StartHost start_;
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+  bool one_ = false;
+  double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };
 
 }  // namespace mkbench

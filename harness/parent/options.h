@@ -18,6 +18,9 @@ namespace mkbench {
 
 struct CommandRow;
 
+// --resident: whether all engines of a case are open at a time, or one.
+enum class Resident { kAuto, kAll, kOne };
+
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 
 // One flag's value as it was given, for meta.options of a report.
@@ -54,6 +57,7 @@ struct Options {
   std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
+  Resident resident = Resident::kAuto;
   double timeout_s = 0;  // of one call of an engine
   bool profile = false;  // ablations after the samples
   bool in_process = false;

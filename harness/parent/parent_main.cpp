@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/parent/host_process.h"
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
 #include "harness/flow/interrupt.h"
@@ -29,6 +30,10 @@ namespace {
                                                 std::strerror(errno)));
 }
 
+struct LeftProcesses {
+  ~LeftProcesses() { end_left_processes(); }
+};
+
 int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process) {
   const std::vector<std::string> args(argv.begin() + 1, argv.end());
   const ParsedCommandLine parsed =
@@ -44,6 +49,7 @@ int run_command_line(const std::vector<std::string>& argv, const StartHost& star
   install_interrupt_handlers();
   // What a host started and left behind becomes a child of this process, not of init.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const LeftProcesses ended_last;
   return options.command->run(options, {argv, start_host, in_process});
 }
 

@@ -151,6 +151,13 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.fault = options.fault;
   job.nvtx = options.nvtx;
   job.spin_scale = spin_scale(options);
+  job.one_at_a_time = options.resident == Resident::kOne;
+  if (plan.cuda && probe.exclusive && options.resident == Resident::kAuto) {
+    job.one_at_a_time = true;
+    plan.notes.push_back(fmt::format("GPU {} is in compute mode EXCLUSIVE_PROCESS: one engine is "
+                                     "open at a time (--resident one)",
+                                     options.gpu));
+  }
   job.profile = options.profile;
   job.whole_parity = options.whole_parity;
 

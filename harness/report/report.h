@@ -182,6 +182,7 @@ struct CaseReport {
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
   int64_t bytes_needed = 0, bytes_free = 0;
+  std::string resident;  // "all" or "one"
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::vector<EngineReport> engines;
@@ -213,6 +214,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
   });
   v.field("ids_sha256", &C::ids_sha256, "of the timed prompt's ids");
   v.field("generated_text", &C::generated_text, "the candidate's timed tokens as text");
+  v.field("resident", &C::resident, "engines open at a time: all or one");
   v.field("bytes_needed", &C::bytes_needed, "device or host memory, computed before loading");
   v.field("bytes_free", &C::bytes_free, "free at that time");
   v.field("verdict", &C::verdict, "worst of its engines'");

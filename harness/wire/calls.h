@@ -11,88 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "harness/device/device_check.h"
-#include "harness/device/device_info.h"
 #include "harness/measure/sample.h"
+#include "harness/wire/travelling.h"
 #include "references/base/error.h"
-#include "references/base/fields.h"
-#include "references/config.h"
-#include "references/engine.h"
-#include "references/engine_maker.h"
 
 namespace mkbench {
-
-// ---- structs of other rooms that travel inside messages ----
-
-template <typename V>
-void describe_fields(V& v, Tag<ModelShape>) {
-  using S = ModelShape;
-  list_fields(v, "hidden", &S::hidden, "intermediate", &S::intermediate, "layers", &S::layers,
-              "heads", &S::heads, "kv_heads", &S::kv_heads, "head_dim", &S::head_dim, "vocab",
-              &S::vocab);
-}
-template <typename V>
-void describe_fields(V& v, Tag<ModelConfig>) {
-  using C = ModelConfig;
-  list_fields(v, "shape", &C::shape, "rope_theta", &C::rope_theta, "rope_theta_key",
-              &C::rope_theta_key, "rms_norm_eps", &C::rms_norm_eps, "tie_word_embeddings",
-              &C::tie_word_embeddings, "max_positions", &C::max_positions);
-}
-template <typename V>
-void describe_fields(V& v, Tag<EngineRequest>) {
-  using R = EngineRequest;
-  list_fields(v, "name", &R::name, "max_context", &R::max_context, "fault", &R::fault, "cuda",
-              &R::cuda, "gpu", &R::gpu, "threads", &R::threads, "spin_scale", &R::spin_scale,
-              "precision", &R::precision);
-}
-template <typename V>
-void describe_fields(V& v, Tag<EngineCapabilities>) {
-  using C = EngineCapabilities;
-  list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context, "logits",
-              &C::logits, "one_launch", &C::one_launch, "forced", &C::forced, "snapshots",
-              &C::snapshots, "poison", &C::poison, "counted", &C::counted);
-}
-template <typename V>
-void describe_fields(V& v, Tag<Snapshot>) {
-  using S = Snapshot;
-  list_fields(v, "position", &S::position, "pending", &S::pending, "kv_checksum", &S::kv_checksum,
-              "derived", &S::derived);
-}
-template <typename V>
-void describe_fields(V& v, Tag<GpuProcess>) {
-  using P = GpuProcess;
-  list_fields(v, "pid", &P::pid, "name", &P::name, "bytes", &P::bytes);
-}
-template <typename V>
-void describe_fields(V& v, Tag<GpuState>) {
-  using S = GpuState;
-  list_fields(v, "sm_clock_mhz", &S::sm_clock_mhz, "max_sm_clock_mhz", &S::max_sm_clock_mhz,
-              "memory_clock_mhz", &S::memory_clock_mhz, "temperature_c", &S::temperature_c,
-              "power_w", &S::power_w, "power_limit_w", &S::power_limit_w, "throttle_reasons",
-              &S::throttle_reasons, "throttle_text", &S::throttle_text, "ecc", &S::ecc, "mig",
-              &S::mig, "free_bytes", &S::free_bytes, "processes", &S::processes);
-}
-template <typename V>
-void describe_fields(V& v, Tag<DeviceInfo>) {
-  using D = DeviceInfo;
-  list_fields(v, "index", &D::index, "name", &D::name, "uuid", &D::uuid, "pci_bus_id",
-              &D::pci_bus_id, "sm_major", &D::sm_major, "sm_minor", &D::sm_minor, "sm_count",
-              &D::sm_count, "l2_bytes", &D::l2_bytes, "total_bytes", &D::total_bytes, "free_bytes",
-              &D::free_bytes, "state", &D::state);
-}
-template <typename V>
-void describe_fields(V& v, Tag<DeviceList>) {
-  using L = DeviceList;
-  list_fields(v, "driver_cuda_version", &L::driver_cuda_version, "runtime_cuda_version",
-              &L::runtime_cuda_version, "driver_version", &L::driver_version, "error", &L::error,
-              "devices", &L::devices);
-}
-template <typename V>
-void describe_fields(V& v, Tag<DeviceCheck>) {
-  using C = DeviceCheck;
-  list_fields(v, "ok", &C::ok, "got", &C::got, "wanted", &C::wanted, "blocks", &C::blocks, "error",
-              &C::error);
-}
 
 // The snapshot folder from which a host reads the weights, and what the parent knows of it.
 struct WeightsPlace {

@@ -34,6 +34,8 @@ class HostLink {
   virtual bool alive() const = 0;
   // Stops all threads of the host until the next call; returns when they stand still.
   virtual void stop() = 0;
+  // Ends the host; the link is dead afterwards.
+  virtual void end() = 0;
 };
 
 // call() for a call with one kind of answer. Throws Error(kRuntime) for another answer.

@@ -26,6 +26,7 @@
 #include "harness/report/report.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
+#include "references/snapshot_folder.h"
 
 namespace mkbench {
 namespace {
@@ -97,6 +98,7 @@ class Run {
         progress_(options.quiet, options.verbose) {}
 
   int execute() {
+    remove_stale_snapshots();
     probe();
     if (interrupted()) return stop_early();
     const RunPlan plan = make_plan();
@@ -133,11 +135,16 @@ class Run {
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
-  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs.
+  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs,
+  // and on a machine that may have one it is not known which cases the run would have had.
   int stop_early() {
     if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    std::vector<CaseJob> jobs;
+    if (options_.device == DeviceChoice::kCpu) jobs = plan_run(options_, probe_).jobs;
     folder_ = make_output_folder(options_.out);
     report_.meta = describe_run(options_, argv_, folder_.string());
+    if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
+    for (const CaseJob& job : jobs) add_case_not_reached(job);
     return finish();
   }
 
@@ -225,6 +232,7 @@ class Run {
 
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
     if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
+    choose_residency(job);
     CaseCollector collector(job);
     progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
     EventSink sink([&](const CaseEvent& event) {
@@ -248,6 +256,28 @@ class Run {
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));
+  }
+
+  // Where all engines do not fit into memory at a time and each alone does, they are opened in turn.
+  void choose_residency(CaseJob& job) {
+    if (options_.resident != Resident::kAuto || job.one_at_a_time) return;
+    try {
+      const FlowServices services = make_services(job, hosts_);
+      const ModelConfig config = services.config(job.model);
+      const CaseMemory all = case_memory(job, services, config);
+      if (all.free <= 0 || all.needed <= all.free) return;
+      CaseJob one = job;
+      one.one_at_a_time = true;
+      if (case_memory(one, services, config).needed > all.free) return;
+      job = one;
+      say(fmt::format("{}: {:.1f} MB are needed for all engines and {:.1f} MB are free: one engine "
+                      "is open at a time (--resident one)",
+                      case_name(job), megabytes(all.needed), megabytes(all.free)));
+    } catch (const std::exception&) {
+      // The case meets the same error and reports it.
+    } catch (const Interrupted&) {
+      // The case sees the interrupt too.
+    }
   }
 
   // A case that Ctrl-C came before is in the report too, as SKIPPED.

@@ -1,0 +1,359 @@
+"""The host of an engine that is written in Python. mkbench starts it; harness/host/serve.h is its twin in C++.
+
+The engine's file defines
+
+  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it (config.json,
+                                *.safetensors), for request["max_context"] positions; request["cuda"], request["gpu"] and
+                                request["threads"] say where it runs. The fields are those of `open` in wire.json.
+  engine_bytes(config, request) optional: bytes of the request's device that such an engine takes
+  finish()                      optional: waits until the device work of this process is over
+  flush_l2(gpu)                 writes L2 back before a timed part; an engine on a GPU needs it
+
+and the engine it returns has (references/engine.h is the contract)
+
+  capabilities()                a dict with any of the fields of `capabilities` in wire.json; give name, device, max_context
+  reset()                       empties the sequence: position 0, no pending id
+  poison()                      fills outputs, scratch and KV rows at and above the position with NaN / -1
+  prefill(ids)                  int32 [count >= 1]: appends KV rows for the pending id, if any, and all ids but the last
+                                one, which becomes pending
+  decode(n, forced, logits)     returns n greedy ids once all work is done. forced: None, or int32 [n], whose item t is
+                                the input of step t for t >= 1. logits: None, or float32 [n, vocab], to be filled
+  set_pending(id)               replaces the pending id
+  save(), restore(snapshot)     a dict with the fields of `snapshot` in wire.json; restore() checks kv_checksum
+  position()                    KV rows written
+  optional: launch_count() (without it `counted` is false), last_times() (a dict, fields of `times`, ms), audit(),
+  hidden(layer) -> float32 [hidden], kv_row(layer, position) -> float32 [2 * kv_width], or None, skip_to(position) -> bool,
+  settings (a line of text), progress() -> (position, layer, phase), which another thread calls while decode() runs
+
+An exception fails the call and leaves the host alive: RUNTIME_ERROR with the exception's type and text, unless its class
+has an attribute mkbench_kind, a name of KINDS. Bad ids, n and positions are "bad_input", before any work.
+What the engine prints goes to stderr. The clock runs around prefill() and decode().
+"""
+
+import copy
+import hashlib
+import importlib.util
+import json
+import mmap
+import operator
+import os
+import pathlib
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+
+import numpy
+
+# harness/wire/channel.h
+CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
+# Numbers of references/base/error.h that differ from the default of `failed`, a runtime error.
+KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7}
+
+
+class HostError(Exception):
+    def __init__(self, kind: str, text: str):
+        super().__init__(text)
+        self.mkbench_kind = kind
+
+
+def fit(default, value, path: str):
+    """`value` in the form of the field that `default` shows. Raises where a dict has a field that wire.json lacks."""
+    if isinstance(default, dict):
+        if unknown := value.keys() - default.keys():
+            raise KeyError(f"{path}: found {', '.join(sorted(unknown))}, wanted some of {', '.join(default)}")
+        return {name: fit(held, value[name], f"{path}.{name}") if name in value else held for name, held in default.items()}
+    if isinstance(default, list):
+        return [float(item) for item in value]
+    if default is None:
+        return value
+    if isinstance(default, bool) or isinstance(default, str):
+        if not isinstance(value, type(default)):
+            raise TypeError(f"{path}: found {value!r}, wanted {type(default).__name__}")
+        return value
+    return operator.index(value) if isinstance(default, int) else float(value)
+
+
+class Wire:
+    """The messages of wire.json, which harness/wire/calls.h defines."""
+
+    def __init__(self, path: pathlib.Path):
+        text = path.read_bytes()
+        fields = json.loads(text)
+        self.build = hashlib.sha256(text).hexdigest()[:16]
+        self.calls = {message["type"]: message for message in fields["to_host"]}
+        self.answers = {message["type"]: message for message in fields["from_host"]}
+
+    def answer(self, type_: str, **fields) -> dict:
+        return fit(self.answers[type_], fields, type_) | {"type": type_}
+
+    def failed(self, error: BaseException) -> dict:
+        if isinstance(error, HostError):
+            text = str(error)
+        else:
+            text = f"{type(error).__name__}: {error}"
+            at = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+            if at and not isinstance(error, SyntaxError):
+                text += f" ({pathlib.Path(at[-1].filename).name}, line {at[-1].lineno})"
+        kind = getattr(error, "mkbench_kind", "env_unfit" if isinstance(error, MemoryError) else None)
+        return self.answer("failed", kind=KINDS.get(kind, self.answers["failed"]["kind"]), message=" ".join(text.split()))
+
+
+def send_frame(channel: socket.socket, message: dict) -> None:
+    text = json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    channel.sendall(struct.pack("<I", len(text)) + text)
+
+
+def read_exactly(channel: socket.socket, size: int) -> bytes:
+    """Fewer bytes where the parent has closed its end."""
+    data = b""
+    while len(data) < size and (more := channel.recv(size - len(data))):
+        data += more
+    return data
+
+
+class Arena:
+    """harness/wire/arena.h: memory that the parent makes and enlarges."""
+
+    def __init__(self, fd: int):
+        self.fd, self.memory = fd, b""
+
+    def array(self, dtype, offset: int, *shape: int) -> numpy.ndarray:
+        end = offset + numpy.dtype(dtype).itemsize * int(numpy.prod(shape))
+        if end > len(self.memory):
+            size = os.fstat(self.fd).st_size
+            if size < end:
+                raise HostError("runtime", f"arena of {end} bytes: too small: {size} bytes")
+            self.memory = mmap.mmap(self.fd, size)
+        return numpy.ndarray(shape, dtype, self.memory, offset)
+
+
+def snapshot_stamp(folder: pathlib.Path) -> str:
+    """As references/shared_snapshot.h writes it."""
+    files = []
+    for path in folder.iterdir():
+        if path.name in ("config.json", "model.safetensors.index.json") or path.name.endswith(".safetensors"):
+            info = path.stat()
+            files.append(f"'{path.name}' {info.st_size} {info.st_mtime_ns}")
+    return ", ".join(sorted(files, key=os.fsencode))
+
+
+def check_stamp(folder: pathlib.Path, wanted: str) -> None:
+    found = snapshot_stamp(folder)
+    if found != wanted:
+        raise HostError("integrity", f"{folder}: the weights have changed since they were judged: found {found}, "
+                                     f"wanted {wanted} (name, bytes, time in ns)")
+
+
+def load_module(path: str):
+    if not pathlib.Path(path).is_file():
+        raise HostError("bad_input", f"{path}: no such file")
+    sys.path[0] = str(pathlib.Path(path).resolve().parent)  # in place of scripts/
+    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        error.mkbench_kind = "bad_input"  # like a library that does not load
+        raise
+    if not hasattr(module, "make_engine"):
+        raise HostError("bad_input", f"{path}: defines no make_engine(folder, request)")
+    return module
+
+
+class Held:
+    """An engine, the length of a row of its logits, and its decodes so far."""
+
+    def __init__(self, engine, vocab: int):
+        self.engine, self.vocab = engine, vocab
+
+    def state(self) -> dict:
+        count = getattr(self.engine, "launch_count", None)
+        return {"position": self.engine.position(), "launches": count() if count else 0}
+
+
+class Server:
+    """Answers calls, by the type of the call: take_<type>."""
+
+    def __init__(self, wire: Wire, arena: Arena):
+        self.wire, self.arena = wire, arena
+        self.modules, self.held = {}, {}
+        self.numbers = 0
+        self.running = None
+
+    def answer(self, call: dict) -> dict:
+        try:
+            take = getattr(self, f"take_{call['type']}", None)
+            if take is None:
+                raise HostError("runtime", f"host.py has no call '{call['type']}'")
+            return take(call)
+        except BaseException as error:  # sys.exit() in an engine fails its call and no more
+            return self.wire.failed(error)
+
+    def progress(self) -> dict:
+        try:
+            position, layer, phase = self.running.progress()
+            return self.wire.answer("progress", position=position, layer=layer, phase=phase)
+        except Exception:  # no engine runs, or it does not tell
+            return self.wire.answer("progress")
+
+    def module(self, path: str):
+        if path not in self.modules:
+            self.modules[path] = load_module(path)
+        return self.modules[path]
+
+    def optional(self, name: str):
+        """The functions of that name that the engines' files define."""
+        return [getattr(module, name) for module in self.modules.values() if hasattr(module, name)]
+
+    def engine(self, call: dict) -> Held:
+        if call["engine"] not in self.held:
+            raise HostError("runtime", f"no engine has the number {call['engine']}")
+        held = self.held[call["engine"]]
+        self.running = held.engine
+        return held
+
+    def take_open(self, call: dict) -> dict:
+        request, place = call["request"], call["weights"]
+        if request["fault"] != self.wire.calls["open"]["request"]["fault"]:
+            raise HostError("bad_input", f"engine {request['name']}: a fault cannot be planted in it")
+        folder = pathlib.Path(place["folder"])
+        check_stamp(folder, place["stamp"])
+        engine = self.module(request["name"]).make_engine(folder, copy.deepcopy(request))
+        check_stamp(folder, place["stamp"])  # the files that were read are the ones of the stamp
+        held = Held(engine, json.loads((folder / "config.json").read_text())["vocab_size"])
+        capabilities = dict(engine.capabilities())
+        if not hasattr(engine, "launch_count"):
+            capabilities["counted"] = False
+        opened = self.wire.answer("opened", engine=self.numbers + 1, capabilities=capabilities,
+                                  settings=getattr(engine, "settings", ""), state=held.state())
+        self.numbers += 1
+        self.held[self.numbers] = held
+        return opened
+
+    def take_do(self, call: dict) -> dict:
+        held, verb = self.engine(call), call["verb"]
+        if verb == "close":
+            self.running = None
+            del self.held[call["engine"]]
+            return self.wire.answer("ok")
+        if verb != "audit" or hasattr(held.engine, verb):
+            getattr(held.engine, verb)()
+        return self.wire.answer("ok", state=held.state())
+
+    def take_prefill(self, call: dict) -> dict:
+        held = self.engine(call)
+        ids = self.arena.array(numpy.int32, 0, call["ids"]).copy()
+        begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        held.engine.prefill(ids)
+        end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return self.wire.answer("prefilled", state=held.state(), interval={"begin": begin, "end": end})
+
+    def take_decode(self, call: dict) -> dict:
+        held, n = self.engine(call), call["n"]
+        if n < 1:
+            raise HostError("bad_input", f"decode: n: found {n}, wanted at least 1")
+        at_ids = (4 * n + 63) // 64 * 64  # DecodeArena
+        forced = self.arena.array(numpy.int32, 0, n).copy() if call["forced"] else None
+        logits = self.arena.array(numpy.float32, 2 * at_ids, n, held.vocab) if call["logits"] else None
+        begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        ids = numpy.asarray(held.engine.decode(n, forced, logits), numpy.int32)
+        end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        # More ids than were asked for are told, and not sent.
+        sent = min(n, len(ids))
+        self.arena.array(numpy.int32, at_ids, n)[:sent] = ids[:sent]
+        times = held.engine.last_times() if hasattr(held.engine, "last_times") else {}
+        return self.wire.answer("decoded", state=held.state(), ids=len(ids), interval={"begin": begin, "end": end}, times=times)
+
+    def take_set_pending(self, call: dict) -> dict:
+        held = self.engine(call)
+        held.engine.set_pending(call["id"])
+        return self.wire.answer("ok", state=held.state())
+
+    def take_save(self, call: dict) -> dict:
+        return self.wire.answer("saved", snapshot=self.engine(call).engine.save())
+
+    def take_restore(self, call: dict) -> dict:
+        held = self.engine(call)
+        held.engine.restore(call["snapshot"])
+        return self.wire.answer("ok", state=held.state())
+
+    def take_state(self, call: dict) -> dict:
+        engine, position = self.engine(call).engine, call["position"]
+        name, where = ("hidden", ()) if position is None else ("kv_row", (position,))
+        row = getattr(engine, name)(call["layer"], *where) if hasattr(engine, name) else None
+        if row is None:
+            return self.wire.answer("floats")
+        row = numpy.asarray(row, numpy.float32).reshape(-1)
+        self.arena.array(numpy.float32, 0, row.size)[:] = row
+        return self.wire.answer("floats", floats=row.size)
+
+    def take_skip_to(self, call: dict) -> dict:
+        held = self.engine(call)
+        able = hasattr(held.engine, "skip_to") and held.engine.skip_to(call["position"])
+        return self.wire.answer("able", able=able, state=held.state())
+
+    def take_ablate(self, call: dict) -> dict:
+        held = self.engine(call)
+        return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
+
+    def take_describe(self, call: dict) -> dict:
+        count = getattr(self.module(call["request"]["name"]), "engine_bytes", lambda config, request: 0)
+        return self.wire.answer("described", bytes=count(call["config"], call["request"]))
+
+    def take_ping(self, call: dict) -> dict:
+        return self.wire.answer("ok")
+
+    def take_finish(self, call: dict) -> dict:
+        for finish in self.optional("finish"):
+            finish()
+        return self.wire.answer("ok")
+
+    def take_flush(self, call: dict) -> dict:
+        flushes = self.optional("flush_l2")
+        if call["cuda"] and not flushes:
+            raise HostError("runtime", "the engine's file defines no flush_l2(gpu), without which its times are too good")
+        for flush in flushes[:1] if call["cuda"] else ():
+            flush(call["gpu"])
+        return self.wire.answer("ok")
+
+
+def answer_progress(server: Server, channel: socket.socket) -> None:
+    """Answers the second channel while the main thread is inside a call and does not hold the interpreter's lock."""
+    while channel.recv(1):
+        send_frame(channel, server.progress())
+
+
+def main() -> int:
+    try:
+        for fd in (CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD):
+            os.set_inheritable(fd, False)
+    except OSError:
+        print("host.py: is started by mkbench, not by hand", file=sys.stderr)
+        return 2
+    sys.dont_write_bytecode = True
+    try:
+        wire = Wire(pathlib.Path(__file__).with_name("wire.json"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"host.py: wire.json: {error}")
+    os.dup2(STDERR_FD, sys.stderr.fileno())
+    os.dup2(STDERR_FD, sys.stdout.fileno())  # the parent's stdout holds results alone
+    os.close(STDERR_FD)
+    sys.stdout.reconfigure(line_buffering=True)
+    calls = socket.socket(fileno=CALL_FD)
+    server = Server(wire, Arena(ARENA_FD))
+    threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
+    send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))
+    while len(head := read_exactly(calls, 4)) == 4:
+        answer = server.answer(json.loads(read_exactly(calls, *struct.unpack("<I", head))))
+        try:
+            send_frame(calls, answer)
+        except ValueError as error:  # a number that JSON has no word for
+            send_frame(calls, wire.failed(error))
+    os._exit(0)  # libraries may hang in their destructors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

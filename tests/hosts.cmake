@@ -1,0 +1,4 @@
+# Processes that hold engines.
+mkbench_test(test_host_python LABEL host LIBS mkbench_parent mkbench_input_cases)
+target_compile_definitions(test_host_python PRIVATE
+  MKBENCH_PYTHON="${MKBENCH_PYTHON}" MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

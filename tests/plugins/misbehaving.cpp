@@ -1,0 +1,143 @@
+// naive_cpu.cpp with one misbehaviour, which the library's own file name says up to the first '-' or
+// '.': copies of this file named crash.so, hang.so and hang-2.so differ in nothing else. The tables
+// of tests/test_cli_hosts.py give the expected verdicts.
+//
+// It happens in one decode without logits of MISBEHAVE_TOKENS tokens (7), which only timed blocks
+// and their warm-up decode: the call number MISBEHAVE_AT, counted from 1. Number 1 is the warm-up,
+// and the default, 3, is the second timed block. Number 0 is the very first decode, which belongs to
+// parity.
+#define mkbench_engine_table sound_table
+#include "tests/plugins/naive_cpu.cpp"
+#undef mkbench_engine_table
+
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
+    const mkbench_abi_sizes* host);
+
+namespace {
+
+constexpr int kCallFd = 3;  // the host's socket to its parent (harness/wire/channel.h)
+
+std::string own_name() {
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void*>(&mkbench_engine_table), &info);
+  std::string name = info.dli_fname;
+  name = name.substr(name.rfind('/') + 1);
+  return name.substr(0, name.find_first_of("-."));
+}
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) pause();
+}
+
+// A child that does nothing for ever, in the group of its parent or in one of its own.
+void leave_a_child(bool own_session) {
+  if (fork() != 0) return;
+  if (own_session) setsid();
+  sleep_for_ever();
+}
+
+// A thread that no signal stops: it waits for a child that does nothing for ever.
+void become_unstoppable() {
+  std::thread([] {
+    if (vfork() == 0) sleep_for_ever();
+  }).detach();
+  usleep(100'000);
+}
+
+void spin() {
+  static std::atomic<uint64_t> turns{0};
+  for (int i = 0; i < 8; ++i) {
+    std::thread([] {
+      for (;;) ++turns;
+    }).detach();
+  }
+}
+
+// Ends in std::bad_alloc, which passes the C interface, with a little memory left for the answer.
+void take_all_memory() {
+  constexpr size_t kChunk = size_t{64} << 20;
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit limit{pages * size_t(getpagesize()) + 4 * kChunk, RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+  static std::vector<std::vector<char>> taken;
+  for (;;) taken.emplace_back(kChunk);
+}
+
+void write_to_parent(const std::string& bytes) {
+  if (write(kCallFd, bytes.data(), bytes.size()) < 0) std::abort();
+}
+
+using Misbehaviour = void (*)(mkbench_engine* e);
+const std::map<std::string, Misbehaviour> kDuringDecode = {
+    {"crash", [](mkbench_engine*) { std::raise(SIGSEGV); }},
+    {"abort", [](mkbench_engine*) { std::abort(); }},
+    {"kill", [](mkbench_engine*) { std::raise(SIGKILL); }},
+    {"stop", [](mkbench_engine*) { std::raise(SIGSTOP); }},
+    {"exit", [](mkbench_engine*) { std::exit(3); }},
+    {"hang", [](mkbench_engine*) { sleep_for_ever(); }},
+    {"slow",
+     [](mkbench_engine* e) {
+       for (;; usleep(50'000)) e->running = e->running + 1;
+     }},
+    {"memory", [](mkbench_engine*) { take_all_memory(); }},
+    {"throw", [](mkbench_engine*) { throw std::runtime_error("it passes\nthe interface"); }},
+    {"rubbish", [](mkbench_engine*) { write_to_parent("What is this?"); }},
+    {"frame", [](mkbench_engine*) { write_to_parent(std::string("\x0b\0\0\0{\"type\":12}", 15)); }},
+    {"close", [](mkbench_engine*) { close(kCallFd); }},
+    {"print", [](mkbench_engine*) { std::puts("a line on standard output"), std::fflush(stdout); }},
+    {"spin", [](mkbench_engine*) { spin(); }},
+    {"unstoppable", [](mkbench_engine*) { become_unstoppable(); }},
+    {"child", [](mkbench_engine*) { leave_a_child(false); }},
+    {"daemon", [](mkbench_engine*) { leave_a_child(true); }},
+    // The child keeps the socket open after its parent's death.
+    {"orphan", [](mkbench_engine*) { leave_a_child(false), std::raise(SIGSEGV); }},
+};
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+int32_t spoiled_decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
+                       float* logits) {
+  static const int wanted = setting("MISBEHAVE_AT", 3);
+  static const int tokens = setting("MISBEHAVE_TOKENS", 7);
+  static int calls = 0;
+  static bool done = false;
+  if (n == tokens && logits == nullptr) ++calls;
+  if (!done && (wanted == 0 || calls == wanted)) {
+    done = true;
+    const auto found = kDuringDecode.find(own_name());
+    if (found != kDuringDecode.end()) found->second(e);
+  }
+  return decode(e, n, forced, ids, logits);
+}
+
+int32_t spoiled_open(const mkbench_open* args, mkbench_engine** engine) {
+  if (own_name() == "opencrash") std::raise(SIGSEGV);
+  if (own_name() == "openslow") sleep(3);
+  return open_engine(args, engine);
+}
+
+}  // namespace
+
+const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+  const mkbench_engine_abi* sound = sound_table(host);
+  if (sound == nullptr) return nullptr;
+  static mkbench_engine_abi table = *sound;
+  table.open = spoiled_open;
+  table.decode = spoiled_decode;
+  return &table;
+}

@@ -1,0 +1,412 @@
+// scripts/host.py, the host of engines in Python, behind the proxy that every engine has.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/parent/host_process.h"
+#include "harness/parent/hosts.h"
+#include "harness/wire/build_id.h"
+#include "references/snapshot.h"
+#include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+const fs::path kRoot = MKBENCH_SOURCE_DIR;
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A model of six ids, an engine's file, and a host that holds an engine of it.
+struct PythonEngine {
+  // `body`: lines of a class that is the counting engine otherwise; none: the engine itself.
+  explicit PythonEngine(const std::string& body = "", double timeout_s = 20)
+      : hosts(start_processes(), timeout_s) {
+    unsetenv("PYTHONUNBUFFERED");  // by which the host's own buffers would not show
+    fs::create_directory(folder.path() / "model");
+    testing::write_micro_model(folder.path() / "model");
+    request.name = kRoot / "tests/engines/counting.py";
+    request.max_context = 40;
+    if (!body.empty()) {
+      write("import ctypes, math, os, sys, time\nsys.path.append('" +
+            (kRoot / "tests/engines").string() + "')\nimport counting\n\n\n" +
+            "class Engine(counting.Counting):\n    name = 'altered'\n" + body +
+            "\n\nmake_engine = Engine\n");
+    }
+  }
+  void write(const std::string& text) {
+    request.name = folder.path() / "altered.py";
+    testing::write_file(request.name, text);
+  }
+  Engine& open() {
+    weights = load_folder(folder.path() / "model", "micro");
+    engine = hosts.open(request, weights);
+    return *engine;
+  }
+  HostEngine& proxy() { return dynamic_cast<HostEngine&>(*engine); }
+
+  TemporaryFolder folder;
+  Hosts hosts;
+  EngineRequest request;
+  ModelWeights weights;
+  std::unique_ptr<Engine> engine;
+};
+
+// Indented for the body of a class.
+std::string decode_that(const std::string& does) {
+  return "    def decode(self, n, forced, logits):\n        " + does +
+         "\n        return super().decode(n, forced, logits)";
+}
+
+// The error that a call ends with.
+template <typename Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorKind::kRuntime, "nothing was thrown"};
+}
+
+// What the counting engine emits after `ids`.
+int32_t mix(const std::vector<int32_t>& ids) {
+  int64_t sum = 0;
+  for (size_t at = 0; at < ids.size(); ++at) sum += static_cast<int64_t>(at + 1) * (ids[at] + 7);
+  return static_cast<int32_t>(sum % 6);
+}
+
+TEST_CASE("scripts/wire.json is what the messages are") {
+  // After a change of a message: mkbench_wire_fields > scripts/wire.json
+  CHECK(text_of(kRoot / "scripts/wire.json") == wire_fields());
+}
+
+TEST_CASE("an engine in Python answers every call") {
+  PythonEngine python;
+  Engine& engine = python.open();
+  const EngineCapabilities can = engine.capabilities();
+  CHECK(can.name == "counting");
+  CHECK(can.device == "cpu");
+  CHECK(can.max_context == 40);
+  CHECK((can.logits && can.forced && can.snapshots && can.counted && !can.one_launch));
+  CHECK(python.proxy().settings() == "integers=1");
+
+  engine.reset();
+  engine.poison();
+  std::vector<int32_t> ids = {3, 1, 4};
+  engine.prefill(ids);
+  CHECK(engine.position() == 2);
+  CHECK(python.proxy().last_interval().ms() > 0);
+  const Snapshot snapshot = engine.save();
+  CHECK(snapshot.position == 2);
+  CHECK(snapshot.pending == 4);
+  CHECK(snapshot.kv_checksum == 1);
+
+  std::vector<float> logits(2 * 6, -1);
+  const std::vector<int32_t> made = engine.decode(2, nullptr, logits.data());
+  const int32_t first = mix(ids);
+  ids.push_back(first);
+  CHECK(made == std::vector<int32_t>{first, mix(ids)});
+  for (int32_t id = 0; id < 6; ++id) {
+    CHECK(logits[static_cast<size_t>(id)] ==
+          (id == first ? 10.0F : 0.01F * static_cast<float>(id)));
+  }
+  CHECK(logits[6 + static_cast<size_t>(made[1])] == 10);
+  CHECK(engine.position() == 4);
+  CHECK(engine.launch_count() == 1);
+  CHECK(engine.last_times().host_ms == 0.5);
+  CHECK(engine.last_times().per_token_ms == std::vector<double>{0.25, 0.25});
+
+  engine.restore(snapshot);
+  CHECK(engine.position() == 2);
+  const int32_t forced[] = {0, 5, 2};
+  const std::vector<int32_t> led = engine.decode(3, forced);
+  CHECK(led == std::vector<int32_t>{first, mix({3, 1, 4, 5}), mix({3, 1, 4, 5, 2})});
+  engine.restore(snapshot);
+  CHECK(engine.step(5) == mix({3, 1, 5}));
+
+  CHECK(engine.hidden(1) == std::vector<float>{1, 3, 0});
+  engine.audit();
+  CHECK(engine.hidden(1) == std::vector<float>{1, 3, 1});
+  CHECK(engine.kv_row(7, 1) == std::vector<float>{7, 1});
+  CHECK_FALSE(engine.kv_row(7, 3).has_value());
+  CHECK(engine.skip_to(9));
+  CHECK(engine.position() == 9);
+  CHECK_THAT(python.proxy().ablate(Ablation::kNoWaits), ContainsText("no ablations"));
+
+  CHECK(python.proxy().link().facts().program == "host.py");
+  CHECK(python.proxy().link().facts().crossing_us > 0);
+  CHECK(python.hosts.bytes(python.request, python.weights.config) == 0);
+  python.hosts.take_turn(engine, FlushCall{false, 0});
+  python.hosts.end_turn(engine);
+  CHECK_THAT(error_of([&] {
+               python.hosts.take_turn(engine, FlushCall{true, 0});
+             }).what(),
+             ContainsText("defines no flush_l2"));
+  CHECK_THAT(error_of([&] {
+               ask<CardFacts>(python.proxy().link(), CardCall{}, {5, 5});
+             }).what(),
+             ContainsText("host.py has no call 'card'"));
+  const PlainCall nobody{99, Verb::kReset};
+  CHECK_THAT(error_of([&] {
+               ask<Answered>(python.proxy().link(), nobody, {5, 5});
+             }).what(),
+             ContainsText("no engine has the number 99"));
+}
+
+TEST_CASE("two engines of one Python host are apart") {
+  PythonEngine python;
+  Engine& one = python.open();
+  const std::unique_ptr<Engine> other = python.hosts.open(python.request, python.weights);
+  CHECK(&python.proxy().link() == &dynamic_cast<HostEngine&>(*other).link());
+  one.prefill(std::vector<int32_t>{1, 2, 3});
+  other->prefill(std::vector<int32_t>{5, 4});
+  CHECK(one.decode(1) == std::vector<int32_t>{mix({1, 2, 3})});
+  CHECK(other->decode(1) == std::vector<int32_t>{mix({5, 4})});
+}
+
+TEST_CASE("without launch_count() a Python engine's launches are not counted") {
+  PythonEngine python(
+      "    def __getattribute__(self, name):\n"
+      "        if name == 'launch_count':\n            raise AttributeError(name)\n"
+      "        return super().__getattribute__(name)");
+  CHECK_FALSE(python.open().capabilities().counted);
+}
+
+TEST_CASE("an exception in a Python engine fails its call") {
+  const auto raised = [](const std::string& does) {
+    PythonEngine python(decode_that(does));
+    Engine& engine = python.open();
+    engine.prefill(std::vector<int32_t>{1, 2});
+    const Error error = error_of([&] { engine.decode(1); });
+    engine.reset();  // the host is still there
+    CHECK(engine.position() == 0);
+    return error;
+  };
+  const Error plain = raised("raise RuntimeError('two\\nlines')");
+  CHECK(plain.kind() == ErrorKind::kRuntime);
+  CHECK(std::string(plain.what()) == "RuntimeError: two lines (altered.py, line 9)");
+  CHECK_THAT(raised("sys.exit(3)").what(), ContainsText("SystemExit: 3 (altered.py, line 9)"));
+  CHECK_THAT(raised("return ['no id']").what(), ContainsText("ValueError: "));
+  for (const auto& [name, kind] : {std::pair{"bad_input", ErrorKind::kBadInput},
+                                   {"env_unfit", ErrorKind::kEnvUnfit},
+                                   {"unsupported_device", ErrorKind::kUnsupportedDevice},
+                                   {"integrity", ErrorKind::kIntegrity},
+                                   {"no such kind", ErrorKind::kRuntime}}) {
+    INFO(name);
+    CHECK(raised(fmt::format("raise type('Own', (Exception,), {{'mkbench_kind': '{}'}})", name))
+              .kind() == kind);
+  }
+  CHECK(raised("raise MemoryError").kind() == ErrorKind::kEnvUnfit);
+}
+
+TEST_CASE("bad ids and a bad n are refused before any work") {
+  PythonEngine python;
+  Engine& engine = python.open();
+  CHECK(error_of([&] {
+          engine.prefill(std::vector<int32_t>{1, 6});
+        }).kind() == ErrorKind::kBadInput);
+  CHECK(engine.position() == 0);
+  CHECK(error_of([&] { engine.decode(0); }).kind() == ErrorKind::kBadInput);
+  CHECK(engine.launch_count() == 0);
+}
+
+TEST_CASE("more ids than were asked for, and fewer, are told") {
+  for (const int count : {1, 3}) {
+    PythonEngine python(decode_that(fmt::format("return [4] * {}", count)));
+    std::vector<int32_t> wanted(static_cast<size_t>(count), 4);
+    if (count == 3) wanted[2] = -1;  // what was not asked for is not sent
+    CHECK(python.open().decode(2) == wanted);
+  }
+}
+
+TEST_CASE("a Python engine that answers what the wire has no word for fails its call") {
+  const auto at_open = [](const std::string& body) {
+    PythonEngine python(body);
+    return std::string(error_of([&] { python.open(); }).what());
+  };
+  CHECK_THAT(at_open("    def capabilities(self):\n        return {'speed': 1}"),
+             ContainsText("opened.capabilities: found speed, wanted some of counted, "));
+  CHECK_THAT(at_open("    def capabilities(self):\n        return {'logits': 1}"),
+             ContainsText("opened.capabilities.logits: found 1, wanted bool"));
+  PythonEngine python("    def last_times(self):\n        return {'host_ms': math.nan}");
+  CHECK_THAT(error_of([&] { python.open().decode(1); }).what(), ContainsText("ValueError: "));
+  CHECK(python.engine->launch_count() == 0);  // as before the call that failed
+}
+
+TEST_CASE("a file that is no engine is bad input") {
+  const auto refused = [](const std::string& text) {
+    PythonEngine python;
+    python.write(text);
+    if (text.empty()) fs::remove(python.request.name);
+    const Error error = error_of([&] { python.open(); });
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return std::string(error.what());
+  };
+  CHECK_THAT(refused(""), ContainsText("altered.py: no such file"));
+  CHECK_THAT(refused("import nothing_like_this\n"),
+             ContainsText(
+                 "ModuleNotFoundError: No module named 'nothing_like_this' (altered.py, line 1)"));
+  CHECK_THAT(refused("def make_engine(:\n"),
+             ContainsText("SyntaxError: invalid syntax (altered.py, line 1)"));
+  CHECK_THAT(refused("make = 1\n"), ContainsText("defines no make_engine(folder, request)"));
+  PythonEngine faulty;
+  faulty.request.fault = PlantedFault::kNanWeight;
+  CHECK_THAT(error_of([&] { faulty.open(); }).what(),
+             ContainsText("a fault cannot be planted in it"));
+}
+
+TEST_CASE("weights that have changed since they were judged are not opened") {
+  PythonEngine python;
+  python.open();
+  const fs::path file = python.folder.path() / "model/model.safetensors";
+  // The proxy takes the stamp itself, so the call is sent by hand.
+  const ModelWeights& w = python.weights;
+  const Error error = error_of([&] {
+    ask<Opened>(python.proxy().link(),
+                OpenCall{python.request, {w.folder, "micro", "", w.sha256, "'config.json' 1 1"}},
+                {5, 5});
+  });
+  CHECK(error.kind() == ErrorKind::kIntegrity);
+  CHECK_THAT(error.what(), ContainsText("the weights have changed since they were judged: found "
+                                        "'config.json' "));
+  CHECK_THAT(error.what(),
+             ContainsText(fmt::format("'model.safetensors' {} ", fs::file_size(file))));
+}
+
+TEST_CASE("a host of another wire.json is refused") {
+  TemporaryFolder folder;
+  fs::copy(kRoot / "scripts/host.py", folder.path());
+  const HostCommand command{.argv = {MKBENCH_PYTHON, folder.path() / "host.py"},
+                            .build = wire_fields_hash(),
+                            .holds = "counting"};
+  const auto start = [&] {
+    HostProcess host(command);
+    return error_of([&] { host.call(PingCall{}, {5, 5}); });
+  };
+  const Error none = start();
+  CHECK(none.kind() == ErrorKind::kEnvUnfit);
+  CHECK_THAT(none.what(), ContainsText("cannot start: host.py: wire.json: "));
+  testing::write_file(folder.path() / "wire.json", wire_fields() + " ");
+  const Error other = start();
+  CHECK(other.kind() == ErrorKind::kEnvUnfit);
+  CHECK_THAT(other.what(), ContainsText("the host of counting: is of another build: found "));
+}
+
+TEST_CASE("the interpreter's lock does not make a Python engine hang before its limit") {
+  // PyDLL keeps the lock: the second thread cannot answer.
+  const std::string holds = decode_that("ctypes.PyDLL(None).usleep(2000000)");
+  PythonEngine patient(holds, 10);
+  patient.open().prefill(std::vector<int32_t>{1, 2});
+  CHECK(patient.engine->decode(1).size() == 1);
+  CHECK(patient.proxy().last_interval().ms() > 1900);
+  PythonEngine hasty(holds, 1);
+  hasty.open().prefill(std::vector<int32_t>{1, 2});
+  CHECK(error_of([&] { hasty.engine->decode(1); }).kind() == ErrorKind::kHang);
+}
+
+TEST_CASE("the second thread of a Python host tells where the engine is") {
+  PythonEngine python(decode_that("self.ids += [0] * 5; time.sleep(0.4)"));
+  python.open().prefill(std::vector<int32_t>{1, 2});
+  python.engine->decode(1);
+  const Progress progress = python.engine->progress();
+  CHECK(progress.position == 6);
+  CHECK(progress.layer == 3);
+  CHECK(progress.phase == "counting");
+  // What moves is not hung, and has its limit all the same.
+  PythonEngine endless(decode_that("while True: self.ids.append(0); time.sleep(0.01)"), 2);
+  endless.open().prefill(std::vector<int32_t>{1, 2});
+  const Error error = error_of([&] { endless.engine->decode(1); });
+  CHECK(error.kind() == ErrorKind::kTimeout);
+  CHECK_THAT(error.what(), ContainsText("phase counting"));
+}
+
+TEST_CASE("a Python host that dies costs its call, and the next engine has a new one") {
+  PythonEngine python(decode_that("os.kill(os.getpid(), 11)"));
+  python.open().prefill(std::vector<int32_t>{1, 2});
+  const Error error = error_of([&] { python.engine->decode(1); });
+  CHECK(error.kind() == ErrorKind::kRuntime);
+  CHECK_THAT(error.what(), ContainsText("died by signal 11"));
+  CHECK_THAT(error_of([&] { python.engine->reset(); }).what(), ContainsText("died by signal 11"));
+  CHECK(python.open().position() == 0);
+  PythonEngine leaves(decode_that("os._exit(5)"));
+  leaves.open();
+  CHECK_THAT(error_of([&] { leaves.engine->decode(1); }).what(),
+             ContainsText("left with exit status 5"));
+}
+
+// Sends stdout and stderr of this process to files while it lives.
+class Outputs {
+ public:
+  explicit Outputs(const fs::path& folder) : folder_(folder) {
+    for (const int fd : {1, 2}) {
+      saved_[fd] = dup(fd);
+      const int file = open(name(fd).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+      dup2(file, fd);
+      close(file);
+    }
+  }
+  ~Outputs() {
+    for (const int fd : {1, 2}) {
+      dup2(saved_[fd], fd);
+      close(saved_[fd]);
+    }
+  }
+  fs::path name(int fd) const { return folder_ / ("output" + std::to_string(fd)); }
+
+ private:
+  const fs::path folder_;
+  int saved_[3] = {};
+};
+
+TEST_CASE("what a Python engine prints reaches neither stdout nor the wire") {
+  PythonEngine python(decode_that("print('a word'); os.write(1, b'bytes\\n')"));
+  std::vector<int32_t> ids;
+  std::string out, err;
+  {
+    const Outputs outputs(python.folder.path());
+    python.open().prefill(std::vector<int32_t>{1, 2});
+    ids = python.engine->decode(1);
+    out = text_of(outputs.name(1));
+    err = text_of(outputs.name(2));
+  }
+  CHECK(ids == std::vector<int32_t>{mix({1, 2})});
+  CHECK(out.empty());
+  CHECK(err == "a word\nbytes\n");
+}
+
+TEST_CASE("a Python host ends when its parent closes the channel") {
+  std::shared_ptr<HostLink> link = start_processes()(HostKind::kPython, "x.py");
+  const pid_t pid = link->facts().pid;
+  REQUIRE(kill(pid, 0) == 0);
+  const auto begin = std::chrono::steady_clock::now();
+  link.reset();
+  // A host that does not leave by itself is killed after a second.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(900));
+  CHECK(kill(pid, 0) != 0);
+}
+
+TEST_CASE("a Python host is not started by hand") {
+  const std::string command =
+      std::string(MKBENCH_PYTHON) + " " + (kRoot / "scripts/host.py").string() + " 2>&1 3>&- 6>&-";
+  FILE* const pipe = popen(command.c_str(), "r");
+  char text[200] = {};
+  const size_t bytes = fread(text, 1, sizeof(text) - 1, pipe);
+  const int status = pclose(pipe);
+  CHECK(std::string(text, bytes) == "host.py: is started by mkbench, not by hand\n");
+  CHECK(WEXITSTATUS(status) == 2);
+}
+
+}  // namespace
+}  // namespace mkbench
