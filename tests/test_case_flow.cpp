@@ -38,9 +38,10 @@ TEST_CASE("a right kernel passes its gate, is timed, and every token has a recei
     CHECK(e.launches == 3);
     CHECK(e.ms_per_tok.has_value());
   }
-  CHECK(bench.turns == 6);  // one right before each sample
-  CHECK(bench.ended_turns == 6);
-  CHECK(bench.loose_turns == 0);
+  CHECK(bench.turns == 2 + 6);  // one for each engine's warm-up, one right before each sample
+  CHECK(bench.timed_calls == 6);
+  CHECK(bench.ended_calls == 6);
+  CHECK(bench.loose_calls == 0);
   CHECK(engine_of(c, "eager").settings == "pinned=1");
   CHECK(engine_of(c, "kernel").throttle_reasons == std::vector<std::string>{"power cap"});
   Bench cool;

@@ -92,9 +92,10 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   const EngineReport& e = engine_of(c, "kernel");
   CHECK(e.verdict == Verdict::kPassLive);
   REQUIRE(e.samples.size() == 3);
-  CHECK(bench.turns == 6);
-  CHECK(bench.ended_turns == 6);
-  CHECK(bench.loose_turns == 0);
+  CHECK(bench.turns == 2 + 6);
+  CHECK(bench.timed_calls == 6);
+  CHECK(bench.ended_calls == 6);
+  CHECK(bench.loose_calls == 0);
   CHECK(e.samples[0].tokens == 4);
   CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
   CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
@@ -122,8 +123,9 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(kernel.profile->no_waits_runs_us.size() == 5);
   CHECK(kernel.profile->no_loads_runs_us.size() == 5);
   CHECK(kernel.profile->full_us.value.has_value());
-  CHECK(bench.turns == 6 + 2 * 6);  // six samples, and six runs of each of two ablations
-  CHECK(bench.loose_turns == 0);
+  // Two warm-ups, six samples, and six runs of each of two ablations.
+  CHECK(bench.turns == 2 + 6 + 2 * 6);
+  CHECK(bench.loose_calls == 0);
   CHECK_FALSE(kernel.profile->binds.empty());
   CHECK(bench.ablations ==
         std::vector<Ablation>{Ablation::kNoWaits, Ablation::kNoLoads, Ablation::kNone});

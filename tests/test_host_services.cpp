@@ -43,7 +43,7 @@ struct TwinHosts {
   char state(const std::string& holds) const { return state_of(started.at(holds).back()); }
 };
 
-TEST_CASE("a turn stops the other hosts, and ends that of the judge's runs once it holds none") {
+TEST_CASE("a turn stops the other hosts, and the judge's runs end before anything is timed") {
   TwinHosts twins;
   twins.hosts.expect("host-twin");
   const auto twin = twins.open("host-twin"), second = twins.open("host-twin"),
@@ -61,18 +61,18 @@ TEST_CASE("a turn stops the other hosts, and ends that of the judge's runs once 
   twin->prefill(std::vector<int32_t>{1, 2, 3});
   const std::vector<int32_t> ids = twin->decode(3, nullptr, nullptr);
   CHECK(twins.state("eager") == 'T');
-  twins.hosts.end_turn(*twin);
+  twins.hosts.end_turn(*twin, {});
 
   // A stopped host answers when it is called, and the truth is still there.
   truth->prefill(std::vector<int32_t>{1, 2, 3});
   CHECK(truth->decode(3, nullptr, nullptr) == ids);
 
   truth.reset();
-  twins.hosts.take_turn(*judge, {});
-  CHECK(twins.state("host-twin") == 'T');
-  CHECK(twins.state(runs) == 'T');  // it still holds the run with an fp32 head
   head.reset();
   twins.hosts.take_turn(*judge, {});
+  CHECK(twins.state("host-twin") == 'T');
+  CHECK(twins.state(runs) == 'T');
+  twins.hosts.end_judges_runs();
   CHECK(twins.state(runs) == '-');
   second->prefill(std::vector<int32_t>{1, 2, 3});
   CHECK(second->decode(3, nullptr, nullptr) == ids);
@@ -100,29 +100,32 @@ TEST_CASE("the host of an engine that has died is replaced, and the others live 
 
 TEST_CASE("work that an engine leaves on its device is an integrity failure") {
   TwinHosts twins;
-  const auto twin = twins.open("host-twin");
   const auto kind_after = [&](int gpu) {
-    twins.hosts.take_turn(*twin, FlushCall{.cuda = true, .gpu = gpu});
+    const auto twin = twins.open("host-twin");
+    twins.hosts.take_turn(*twin, FlushCall{.cuda = false, .gpu = gpu});
     try {
-      twins.hosts.end_turn(*twin);
+      twins.hosts.end_turn(*twin, FlushCall{});
     } catch (const Error& error) {
       CHECK_THAT(error.what(), ContainsText("host-twin left work on its device"));
+      CHECK_THROWS_AS(twin->reset(), Error);  // its host is ended
+      CHECK(twins.state("host-twin") == '-');
       return static_cast<int>(error.kind());
     }
     return -1;
   };
   CHECK(kind_after(0) == -1);
+  CHECK(twins.started["host-twin"].size() == 1);
   CHECK(kind_after(testing::kWorkThatEnds) == static_cast<int>(ErrorKind::kIntegrity));
-  CHECK(kind_after(0) == -1);  // its host goes on
+  CHECK(kind_after(0) == -1);
+  CHECK(twins.started["host-twin"].size() == 2);
   CHECK(kind_after(testing::kWorkLeft) == static_cast<int>(ErrorKind::kIntegrity));
-  CHECK_THROWS_AS(twin->reset(), Error);  // its host is ended
 }
 
 TEST_CASE("what is no proxy has no host whose turn it could be") {
   TwinHosts twins;
   const auto direct = twin_program().factory.make(request(), tiny());
   CHECK_THROWS_WITH(twins.hosts.take_turn(*direct, {}), ContainsText("no host holds"));
-  CHECK_THROWS_WITH(twins.hosts.end_turn(*direct), ContainsText("no host holds"));
+  CHECK_THROWS_WITH(twins.hosts.end_turn(*direct, {}), ContainsText("no host holds"));
 }
 
 int64_t now_ns() {
@@ -151,6 +154,7 @@ struct SkewedHost final : HostLink {
   ProcessFacts facts() override { return host.facts(); }
   bool alive() const override { return true; }
   void stop() override {}
+  void end() override {}
 };
 
 TEST_CASE("the host's interval counts, and must lie inside the parent's") {

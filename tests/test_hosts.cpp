@@ -233,31 +233,60 @@ TEST_CASE("a turn stops every other host, and flushes in the engine's own") {
   CHECK(std::get<FlushCall>(fakes.link("ring").asked.back().call).gpu == 3);
   CHECK(fakes.link("eager").count<FlushCall>() == 0);
   CHECK(fakes.link("ring").count<FinishCall>() == 0);
-  fakes.hosts.end_turn(*ring);
+  fakes.hosts.end_turn(*ring, {});
   CHECK(fakes.link("ring").count<FinishCall>() == 1);
 
   truth.reset();
   fakes.links.clear();  // only the hosts themselves hold their links now
-  CHECK_FALSE(runs.expired());
   fakes.hosts.take_turn(*ring, {});
+  CHECK_FALSE(runs.expired());
+  fakes.hosts.end_judges_runs();
   CHECK(runs.expired());
 }
 
-TEST_CASE("a turn does not end hosts without engines that are not the judge's") {
+TEST_CASE("only the judge's runs are ended before timing; the host of the card is stopped") {
   FakeHosts fakes;
   const auto ring = fakes.open("ring");
   fakes.hosts.about_card();
-  const std::weak_ptr<FakeLink> card = fakes.links.at("the card")[0];
-  fakes.links["the card"].clear();
+  fakes.hosts.end_judges_runs();
   fakes.hosts.take_turn(*ring, {});
-  REQUIRE_FALSE(card.expired());
-  CHECK(card.lock()->stops == 1);
+  CHECK(fakes.link("the card").stops == 1);
+  CHECK(fakes.link("the card").count<FlushCall>() == 0);
+  fakes.hosts.about_card();
+  CHECK(fakes.links["the card"].size() == 1);
+}
+
+TEST_CASE("work that the engine's own host does not show is found by a flush from another process") {
+  for (const bool busy : {false, true}) {
+    FakeHosts fakes;
+    const auto ring =
+        fakes.hosts.open({.name = "ring", .max_context = 64, .cuda = true}, small_weights());
+    FakeLink& card = fakes.link("the card");
+    CHECK(card.count<FlushCall>() > 1);  // how long it takes on the quiet card
+    card.answer = [&](const ToHost&) -> std::optional<FromHost> {
+      if (busy) usleep(100'000);
+      return std::nullopt;
+    };
+    const auto end = [&] { fakes.hosts.end_turn(*ring, FlushCall{.cuda = true, .gpu = 0}); };
+    if (busy) {
+      CHECK_THROWS_WITH(end(), ContainsText("a flush of L2 by another process took 1"));
+      CHECK_FALSE(fakes.link("ring").alive());  // what it has left ends with it
+      fakes.hosts.expect("ring");
+      CHECK(fakes.links["ring"].size() == 2);
+    } else {
+      CHECK_NOTHROW(end());
+      CHECK(fakes.link("ring").alive());
+    }
+  }
 }
 
 TEST_CASE("a host that cannot be stopped costs the engine whose turn it is nothing") {
   FakeHosts fakes;
   const auto ring = fakes.open("ring"), plain = fakes.open("plain"), eager = fakes.open("eager");
-  fakes.link("eager").stopping = [] { throw Error(ErrorKind::kHang, "cannot be stopped"); };
+  fakes.link("eager").stopping = [&fakes] {
+    fakes.link("eager").lives = false;
+    throw Error(ErrorKind::kHang, "cannot be stopped");
+  };
   CHECK_NOTHROW(fakes.hosts.take_turn(*ring, {}));
   CHECK(fakes.link("plain").stops == 1);
   CHECK(fakes.link("ring").count<FlushCall>() == 1);
@@ -272,13 +301,14 @@ TEST_CASE("what ends a turn too late, or not at all, has left work behind") {
       return std::nullopt;
     };
     try {
-      fakes.hosts.end_turn(*ring);
+      fakes.hosts.end_turn(*ring, {});
     } catch (const Error& error) {
       return error.kind();
     }
     return ErrorKind::kRuntime;
   };
   CHECK(failing(ErrorKind::kHang) == ErrorKind::kIntegrity);
+  CHECK_FALSE(fakes.link("ring").alive());
   CHECK(failing(ErrorKind::kTimeout) == ErrorKind::kIntegrity);
   CHECK(failing(ErrorKind::kCuda) == ErrorKind::kCuda);  // a fault of its own kind
   CHECK(fakes.link("ring").asked.back().limit.longest_s == 5);
@@ -288,7 +318,7 @@ TEST_CASE("what ends a turn too late, or not at all, has left work behind") {
     if (std::holds_alternative<FinishCall>(call)) usleep(300'000);
     return std::nullopt;
   };
-  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring), ContainsText("it was over 0."));
+  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, {}), ContainsText("it was busy 0."));
 }
 
 TEST_CASE("an answer of another kind is an error that names the one wanted") {

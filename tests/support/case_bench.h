@@ -54,9 +54,11 @@ struct Bench {
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
-  int turns = 0, ended_turns = 0;
-  int loose_turns = 0;     // turns that held another call than the timed one, or not one call
+  int turns = 0;
+  int timed_calls = 0, ended_calls = 0;  // ended: the turn ended right after the timed call
+  int loose_calls = 0;  // timed calls that were not the first call of their turn
   int calls_in_turn = -1;  // calls of engines since the last turn began; -1: it has ended
+  bool in_timed_turn = false;
 
   Bench() {
     job.model = "scripted";
@@ -82,9 +84,7 @@ struct Bench {
     services.make_engine = [this](const EngineRequest& request, const ModelWeights&) {
       Script script = scripts[request.name];
       script.name = request.name;
-      const std::string timed = job.n_prompt > 0 ? "prefill" : "decode";
-      script.called = [this, timed](const char* call) {
-        if (calls_in_turn == 0 && call != timed) ++loose_turns;
+      script.called = [this](const char*) {
         if (calls_in_turn >= 0) ++calls_in_turn;
       };
       return std::make_unique<ScriptedEngine>(script);
@@ -107,9 +107,15 @@ struct Bench {
       calls_in_turn = 0;
     };
     services.end_turn = [this](Engine&) {
-      ++ended_turns;
-      if (calls_in_turn != 1) ++loose_turns;
+      if (in_timed_turn && calls_in_turn == 1) ++ended_calls;
       calls_in_turn = -1;
+      in_timed_turn = false;
+    };
+    services.timed = [this](Engine& engine, const std::function<void()>& call) {
+      ++timed_calls;
+      if (calls_in_turn != 0) ++loose_calls;
+      in_timed_turn = true;
+      return time_here(engine, call);
     };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };

@@ -40,6 +40,7 @@ struct FakeLink final : HostLink {
   ProgressTold progress() override { return told; }
   ProcessFacts facts() override { return {}; }
   bool alive() const override { return lives; }
+  void end() override { lives = false; }
   void stop() override {
     ++stops;
     if (stopping) stopping();
