@@ -31,8 +31,10 @@ ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token) {
       if (times.*clock > 0) differences.push_back(times.host_ms - times.*clock);
     }
     if (differences.empty()) return;
-    ms = middle(differences);
-    for (double& difference : differences) difference = std::abs(difference - ms);
+    const double median = middle(differences);
+    // A clock inside the call cannot show more time than the one around it: that is no overhead.
+    ms = std::max(0.0, median);
+    for (double& difference : differences) difference = std::abs(difference - median);
     sd_ms = 1.4826 * middle(differences);
   };
   ClockOverhead overhead;
