@@ -19,9 +19,10 @@ int main(int argc, char** argv) {
                             .torch = torch_told,
                             .ceiling = measure_ceiling,
                             .tune = tune_ring};
-  return parent_main({argv, argv + argc},
-                     [&program](HostKind, const std::string&) -> std::shared_ptr<HostLink> {
-                       return std::make_shared<LocalHost>(program);
-                     },
-                     true);
+  return parent_main(
+      {argv, argv + argc},
+      [&program](HostKind, const std::string&) -> std::shared_ptr<HostLink> {
+        return std::make_shared<LocalHost>(program);
+      },
+      true);
 }

@@ -224,6 +224,7 @@ TEST_CASE("a turn stops every other host, and flushes in the engine's own") {
   FakeHosts fakes;
   const auto ring = fakes.open("ring");
   const auto eager = fakes.open("eager");
+  CHECK_FALSE(fakes.links.contains("the card"));
   auto truth = fakes.open("eager-fp32");
   const std::weak_ptr<FakeLink> runs = fakes.links.at("the judge's runs")[0];
   fakes.hosts.take_turn(*ring, FlushCall{.cuda = true, .gpu = 3});
@@ -235,6 +236,7 @@ TEST_CASE("a turn stops every other host, and flushes in the engine's own") {
   CHECK(fakes.link("ring").count<FinishCall>() == 0);
   fakes.hosts.end_turn(*ring, {});
   CHECK(fakes.link("ring").count<FinishCall>() == 1);
+  CHECK_FALSE(fakes.links.contains("the card"));  // on a CPU there is no card to try
 
   truth.reset();
   fakes.links.clear();  // only the hosts themselves hold their links now
@@ -256,7 +258,8 @@ TEST_CASE("only the judge's runs are ended before timing; the host of the card i
   CHECK(fakes.links["the card"].size() == 1);
 }
 
-TEST_CASE("work that the engine's own host does not show is found by a flush from another process") {
+TEST_CASE(
+    "work that the engine's own host does not show is found by a flush from another process") {
   for (const bool busy : {false, true}) {
     FakeHosts fakes;
     const auto ring =
@@ -278,6 +281,27 @@ TEST_CASE("work that the engine's own host does not show is found by a flush fro
       CHECK(fakes.link("ring").alive());
     }
   }
+}
+
+TEST_CASE("where one process holds engines, an idle host ends before another one opens") {
+  FakeHosts fakes;
+  fakes.hosts.hold_one(true);
+  fakes.hosts.expect("ring");
+  CHECK(fakes.links.empty());  // nothing starts before its turn
+  auto truth = fakes.open("eager-fp32");
+  const auto eager = fakes.open("eager");  // the judge and its other runs share a host
+  CHECK(fakes.links.size() == 1);
+  CHECK(fakes.links["eager"].size() == 1);
+  auto plain = fakes.open("plain");
+  const std::weak_ptr<FakeLink> host = fakes.links["plain"][0];
+  fakes.links.clear();
+  plain.reset();
+  plain = fakes.open("plain");  // its own host is kept
+  CHECK(fakes.links.empty());
+  plain.reset();
+  const auto ring = fakes.open("ring");
+  CHECK(host.expired());
+  CHECK(fakes.links.size() == 1);  // the judge's host still holds engines and was kept
 }
 
 TEST_CASE("a host that cannot be stopped costs the engine whose turn it is nothing") {

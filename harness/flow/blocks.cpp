@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+constexpr int kMostRepeats = 2;    // how often a sample is repeated when its clocks disagree
 constexpr int kOverheadRuns = 20;  // decodes of one token that measure what the clocks differ by
 
 // What judge_sample() needs of a run besides its ids.

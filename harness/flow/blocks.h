@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "harness/flow/contestant.h"
+#include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/watch.h"
-#include "harness/flow/job.h"
 
 namespace mkbench {
 

@@ -78,7 +78,7 @@ class CaseFlow {
       watch_.begin("repeats", c.name, c.engine.get());
       Findings findings;
       answer[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
-                                        shape.vocab, findings);
+                                 shape.vocab, findings);
       watch_.end();
       c.engine.reset();
     }
@@ -246,10 +246,11 @@ class CaseFlow {
     // Where the truth of the timed tokens is not known, finding it needs the judge, timed or not.
     const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
     if (job_.one_at_a_time && !known) {
-      throw Error(ErrorKind::kEnvUnfit,
-                  fmt::format("--resident one: what follows the timed prompt of {} is not known, and "
-                              "to find it out takes several engines at once",
-                              job_.model));
+      throw Error(
+          ErrorKind::kEnvUnfit,
+          fmt::format("--resident one: what follows the timed prompt of {} is not known, and "
+                      "to find it out takes several engines at once",
+                      job_.model));
     }
     for (Contestant& c : contestants_) {
       if (job_.one_at_a_time) break;  // run_blocks() makes them
@@ -398,8 +399,7 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   return memory;
 }
 
-RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services,
-                                EventSink& sink) {
+RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services, EventSink& sink) {
   return CaseFlow(job, services, sink).hash_repeats();
 }
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "harness/flow/services.h"
 #include "harness/flow/job.h"
+#include "harness/flow/services.h"
 
 namespace mkbench {
 
@@ -25,8 +25,7 @@ using RepeatHashes = std::map<std::string, std::string>;
 
 // Runs the repeated prompts; the services must make engines in fresh processes. Engine errors pass
 // through.
-RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services,
-                                EventSink& sink);
+RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services, EventSink& sink);
 
 // Runs the case. Every failure becomes a verdict (on an engine or on the whole case);
 // after Ctrl-C the last event is CaseInterrupted, else Done.

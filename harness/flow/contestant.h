@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/verdict.h"
 #include "harness/flow/interrupt.h"
 #include "harness/flow/job.h"
+#include "harness/report/verdict.h"
 #include "references/base/error.h"
 #include "references/engine.h"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "harness/flow/contestant.h"
+#include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
 #include "harness/judge/parity.h"
-#include "harness/flow/job.h"
 
 namespace mkbench {
 

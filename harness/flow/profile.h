@@ -5,16 +5,15 @@
 #include <vector>
 
 #include "harness/flow/contestant.h"
+#include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
-#include "harness/flow/job.h"
 
 namespace mkbench {
 
 // Sends one ProfileTaken for each engine: times of both ablations at the job's depth and length,
 // or the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
 void run_profile(const CaseJob& job, const FlowServices& services,
-                 const std::vector<Contestant*>& candidates, ProgressWatch& watch,
-                 EventSink& sink);
+                 const std::vector<Contestant*>& candidates, ProgressWatch& watch, EventSink& sink);
 
 }  // namespace mkbench

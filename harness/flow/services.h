@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "harness/engines/registry.h"
-#include "harness/judge/ratchet.h"
 #include "harness/flow/job.h"
+#include "harness/judge/ratchet.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
 

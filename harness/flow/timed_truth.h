@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/flow/services.h"
 #include "harness/flow/job.h"
+#include "harness/flow/services.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
 

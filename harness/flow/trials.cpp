@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "harness/flow/gate.h"
+#include "harness/flow/interrupt.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
 #include "harness/judge/sweep.h"
-#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
 #include "harness/judge/findings.h"
-#include "harness/flow/job.h"
 
 namespace mkbench {
 

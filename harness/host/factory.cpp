@@ -64,11 +64,11 @@ std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
   const EngineMaker& maker = need(request);
   require_plantable(request, maker);
   if (!runs_there(request)) {
-    throw Error(ErrorKind::kUnsupportedDevice,
-                request.name + (request.cuda
-                                    ? " runs on a CPU and --device is cuda; use --device cpu"
-                                    : " is a CUDA kernel and --device is cpu; host-twin is "
-                                      "its twin on a CPU"));
+    throw Error(
+        ErrorKind::kUnsupportedDevice,
+        request.name + (request.cuda ? " runs on a CPU and --device is cuda; use --device cpu"
+                                     : " is a CUDA kernel and --device is cpu; host-twin is "
+                                       "its twin on a CPU"));
   }
   return with_fault_around(maker.make(with_planted_fault(weights, request.fault), request),
                            request.fault);

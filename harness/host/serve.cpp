@@ -42,8 +42,7 @@ int serve(const HostProgram& program) {
   close(kStderrFd);
   std::signal(SIGPIPE, SIG_IGN);
   Arena arena(kArenaFd);
-  Server server(program, arena,
-                [](const FromHost& told) { send_frame(kCallFd, to_json(told)); });
+  Server server(program, arena, [](const FromHost& told) { send_frame(kCallFd, to_json(told)); });
   std::thread(answer_progress, std::ref(server)).detach();
   send_frame(kCallFd, to_json(FromHost(Hello{build_id(), program.name})));
   FrameReader reader(kCallFd);

@@ -194,9 +194,8 @@ FromHost Server::take(const CeilingCall& call) {
 }
 
 FromHost Server::take(const TuneCall& call) {
-  return offered(program_.tune, "tune")(call, [this](const std::string& stage) {
-    tell_(StageTold{stage});
-  });
+  return offered(program_.tune, "tune")(
+      call, [this](const std::string& stage) { tell_(StageTold{stage}); });
 }
 
 }  // namespace mkbench

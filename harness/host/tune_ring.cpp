@@ -1,11 +1,10 @@
-#include "harness/host/cuda_program.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "harness/device/device_info.h"
+#include "harness/host/cuda_program.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/tuning.h"
@@ -59,7 +58,8 @@ int deepest(const TuneCall& call, const ModelConfig& config) {
     options.gpu = call.gpu;
     options.max_context = range.depth + kTokens;
     const int64_t spare = int64_t{1} << 30;
-    if (ring_device_bytes(config, options) + spare <= list_devices().devices.at(static_cast<size_t>(call.gpu)).free_bytes)
+    if (ring_device_bytes(config, options) + spare <=
+        list_devices().devices.at(static_cast<size_t>(call.gpu)).free_bytes)
       most = range.depth;
   }
   return most;
@@ -181,14 +181,14 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
   Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
               ring::most_head_copies_in_flight(device.sm_major), options};
   Tuned result{.gpu = device.name,
-                    .table_row = "",
-                    .tokens = kTokens,
-                    .launches = kLaunches,
-                    .split_depth = kSplitDepth,
-                    .split_tokens = kSplitTokens,
-                    .sweeps = {},
-                    .head = {},
-                    .splits = {}};
+               .table_row = "",
+               .tokens = kTokens,
+               .launches = kLaunches,
+               .split_depth = kSplitDepth,
+               .split_tokens = kSplitTokens,
+               .sweeps = {},
+               .head = {},
+               .splits = {}};
   for (const DepthRange& range : kDepths) {
     if (range.depth > most) break;
     say(fmt::format("depth {}", range.depth));

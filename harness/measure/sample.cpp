@@ -31,8 +31,10 @@ ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token) {
       if (times.*clock > 0) differences.push_back(times.host_ms - times.*clock);
     }
     if (differences.empty()) return;
-    ms = middle(differences);
-    for (double& difference : differences) difference = std::abs(difference - ms);
+    const double median = middle(differences);
+    // A clock inside the call cannot show more time than the one around it: that is no overhead.
+    ms = std::max(0.0, median);
+    for (double& difference : differences) difference = std::abs(difference - median);
     sd_ms = 1.4826 * middle(differences);
   };
   ClockOverhead overhead;
@@ -59,12 +61,13 @@ std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& ov
     for (size_t j = i + 1; j < clocks.size(); ++j) {
       const Clock &a = clocks[i], &b = clocks[j];
       if (a.ms == 0 || b.ms == 0) continue;
-      const double allowed =
-          kClockShare * std::max(a.ms, b.ms) + kClockSds * std::hypot(a.sd_ms, b.sd_ms) + kClockFloorMs;
+      const double allowed = kClockShare * std::max(a.ms, b.ms) +
+                             kClockSds * std::hypot(a.sd_ms, b.sd_ms) + kClockFloorMs;
       if (std::abs(a.ms + a.short_by_ms - b.ms - b.short_by_ms) > allowed) {
-        return fmt::format("clocks disagree: {} {:.3f} ms, {} {:.3f} ms (allowed {:.3f} beside an "
-                           "overhead of {:.3f})",
-                           a.name, a.ms, b.name, b.ms, allowed, b.short_by_ms - a.short_by_ms);
+        return fmt::format(
+            "clocks disagree: {} {:.3f} ms, {} {:.3f} ms (allowed {:.3f} beside an "
+            "overhead of {:.3f})",
+            a.name, a.ms, b.name, b.ms, allowed, b.short_by_ms - a.short_by_ms);
       }
     }
   }

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/report/report.h"
 #include "harness/flow/job.h"
+#include "harness/report/report.h"
 
 namespace mkbench {
 

@@ -42,8 +42,8 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   const double limit = request.name.ends_with(".py") ? kPythonOpenLimitS : kOpenLimitS;
-  opened_ = ask<Opened>(*link_, OpenCall{request, place_of(shared)},
-                        {limit, std::max(limit, timeout_s)});
+  opened_ =
+      ask<Opened>(*link_, OpenCall{request, place_of(shared)}, {limit, std::max(limit, timeout_s)});
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
   open_ms_ = ms.count();
   state_ = opened_.state;
@@ -88,9 +88,9 @@ std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* log
   if (forced != nullptr) std::memcpy(memory, forced, bytes);
   // An engine that does not write its logits leaves what the caller filled in.
   if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
-  const auto done = ask_host<Decoded>(
-      DecodeCall{opened_.engine, n, forced != nullptr, logits_out != nullptr},
-      decode_pace_.limit(steps, timeout_s_));
+  const auto done =
+      ask_host<Decoded>(DecodeCall{opened_.engine, n, forced != nullptr, logits_out != nullptr},
+                        decode_pace_.limit(steps, timeout_s_));
   interval_ = done.interval;
   times_ = done.times;
   decode_pace_.learn(interval_, steps);

@@ -138,8 +138,8 @@ void HostProcess::start() {
   progress_fd_ = progress[0];
   if (pid_ < 0) {
     end();  // no destructor runs for an object that was not made
-    throw Error(ErrorKind::kRuntime, fmt::format("no process for {}: {}", command_.holds,
-                                                 std::strerror(error)));
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("no process for {}: {}", command_.holds, std::strerror(error)));
   }
   setpgid(pid_, pid_);  // also called in the child: either may run first
   answers_.emplace(call_fd_);
@@ -201,10 +201,10 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
     const FrameReader::Got got = answers_->read(kPollMs);
     if (got == FrameReader::Got::kEnd) died(what);
     if (got == FrameReader::Got::kRubbish) {
-      fail(ErrorKind::kRuntime, fmt::format("answered '{}' with rubbish: {}", what,
-                                            nlohmann::json(answers_->frame()).dump(
-                                                -1, ' ', true,
-                                                nlohmann::json::error_handler_t::replace)));
+      fail(ErrorKind::kRuntime,
+           fmt::format("answered '{}' with rubbish: {}", what,
+                       nlohmann::json(answers_->frame())
+                           .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
     }
     if (got == FrameReader::Got::kFrame) {
       try {
@@ -235,8 +235,9 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       fail(ErrorKind::kTimeout,
            fmt::format("still at work, killed {:.1f} s after '{}' began{}", waited, what, at));
     }
-    fail(ErrorKind::kHang, fmt::format("no progress for {:.1f} s, killed {:.1f} s after '{}' began{}",
-                                       silent, waited, what, at));
+    fail(ErrorKind::kHang,
+         fmt::format("no progress for {:.1f} s, killed {:.1f} s after '{}' began{}", silent, waited,
+                     what, at));
   }
 }
 

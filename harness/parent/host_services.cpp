@@ -29,8 +29,7 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
 
 // The GPU of a job as CUDA shows it now; null without it.
 std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
-  const auto facts =
-      ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, {60, 60});
+  const auto facts = ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, {60, 60});
   for (const DeviceInfo& device : facts.devices.devices) {
     if (device.index == job.gpu) return device;
   }
@@ -65,7 +64,8 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
                             "of its parent, [{:.3f}, {:.3f}] ms",
                             begin_ms, end_ms, here.begin_ms, here.begin_ms + here.ms));
   }
-  TimedCall timed{.begin_ms = begin_ms, .ms = there.ms(), .slack_ms = here.ms - there.ms(), .doubt = ""};
+  TimedCall timed{
+      .begin_ms = begin_ms, .ms = there.ms(), .slack_ms = here.ms - there.ms(), .doubt = ""};
   if (timed.slack_ms > kSlackMs + kSlackShare * timed.ms) {
     timed.doubt = fmt::format("clocks disagree: {:.3f} ms around the call, {:.3f} ms in the host",
                               here.ms, timed.ms);
@@ -102,7 +102,8 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
                         key);
   };
-  services.bytes = [on_device, &hosts](const EngineRequest& request, const ModelConfig& config) -> int64_t {
+  services.bytes = [on_device, &hosts](const EngineRequest& request,
+                                       const ModelConfig& config) -> int64_t {
     try {
       return hosts.bytes(on_device(request), config);
     } catch (const Error&) {

@@ -52,7 +52,8 @@ HostEngine& proxy(Engine& engine) {
 
 StartHost start_processes() {
   return [](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
-    const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    const std::filesystem::path here =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path();
     HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
     if (kind == HostKind::kPython) {
       command.argv = {MKBENCH_BUILD_PYTHON, MKBENCH_SOURCE_DIR "/scripts/host.py"};
@@ -139,8 +140,8 @@ double Hosts::try_card(const FlushCall& flush) {
 void Hosts::blame_for_work(Engine& engine, const std::string& found) {
   links_.erase(holder_of(proxy(engine).name()));
   proxy(engine).link().end();
-  throw Error(ErrorKind::kIntegrity, fmt::format("{} left work on its device: {}",
-                                                 engine.capabilities().name, found));
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("{} left work on its device: {}", engine.capabilities().name, found));
 }
 
 void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
@@ -149,21 +150,23 @@ void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
     ask<Answered>(proxy(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kHang && error.kind() != ErrorKind::kTimeout) throw;
-    blame_for_work(engine, fmt::format("it was busy {:g} s after the call had returned",
-                                       kLeftBehindLimitS));
+    blame_for_work(
+        engine, fmt::format("it was busy {:g} s after the call had returned", kLeftBehindLimitS));
   }
   const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
   if (s.count() > kLeftBehindS)
-    blame_for_work(engine, fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
+    blame_for_work(engine,
+                   fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
   if (!flush.cuda || one_) return;  // another process on the card may not be permitted
   double ms = 0;
   for (int i = 0; i < kCardTries; ++i) {
     ms = try_card(flush);
     if (ms <= kBusyFactor * quiet_card_ms_ + kBusyMs) return;
   }
-  blame_for_work(engine, fmt::format("after the call had returned, a flush of L2 by another process "
-                                     "took {:.2f} ms, {} times in a row; on the quiet card {:.2f} ms",
-                                     ms, kCardTries, quiet_card_ms_));
+  blame_for_work(engine,
+                 fmt::format("after the call had returned, a flush of L2 by another process "
+                             "took {:.2f} ms, {} times in a row; on the quiet card {:.2f} ms",
+                             ms, kCardTries, quiet_card_ms_));
 }
 
 }  // namespace mkbench

@@ -25,8 +25,8 @@ std::optional<Answer> try_to_ask(HostLink& link, const ToHost& call, std::string
 
 const DeviceInfo* device_of(const CardFacts& card, int gpu) {
   const auto& list = card.devices.devices;
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [&](const DeviceInfo& d) { return d.index == gpu; });
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const DeviceInfo& d) { return d.index == gpu; });
   return found == list.end() ? nullptr : &*found;
 }
 
@@ -37,8 +37,7 @@ void judge_usability(const MachineFacts& facts, int gpu, MachineProbe& probe) {
     probe.what_to_do = "see mkbench doctor";
     return;
   }
-  const Usability usability =
-      judge_device(facts.card->devices, gpu, facts.card->architectures);
+  const Usability usability = judge_device(facts.card->devices, gpu, facts.card->architectures);
   probe.reason = usability.reason;
   probe.what_to_do = usability.what_to_do;
   if (!usability.usable()) return;

@@ -183,8 +183,8 @@ const std::vector<Flag>& flag_table() {
       {"rows", 0, "LIST", "", "rows of the fault table instead of all", kSelftestFlags, true,
        [](O& o, S t) { o.rows = parse_word_list("rows", t); }},
       {"resident", 0, "all|one", "",
-       "engines open at a time (default: all, where the card and its memory permit it)", kJudgeFlags,
-       false,
+       "engines open at a time (default: all, where the card and its memory permit it)",
+       kJudgeFlags, false,
        [](O& o, S t) {
          o.resident = parse_choice<Resident>("resident", t,
                                              {{"all", Resident::kAll}, {"one", Resident::kOne}});

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/flow/interrupt.h"
 #include "harness/parent/host_process.h"
 #include "harness/parent/options.h"
 #include "harness/report/verdict.h"
-#include "harness/flow/interrupt.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -26,15 +26,16 @@ namespace {
   for (const std::string& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execv(program.c_str(), arguments.data());
-  throw Error(ErrorKind::kEnvUnfit, fmt::format("--in-process: {}: {}", program.string(),
-                                                std::strerror(errno)));
+  throw Error(ErrorKind::kEnvUnfit,
+              fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
 }
 
 struct LeftProcesses {
   ~LeftProcesses() { end_left_processes(); }
 };
 
-int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process) {
+int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host,
+                     bool in_process) {
   const std::vector<std::string> args(argv.begin() + 1, argv.end());
   const ParsedCommandLine parsed =
       parse_command_line(args, process_environment(), process_environment_names());
@@ -55,7 +56,8 @@ int run_command_line(const std::vector<std::string>& argv, const StartHost& star
 
 }  // namespace
 
-int parent_main(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process) {
+int parent_main(const std::vector<std::string>& argv, const StartHost& start_host,
+                bool in_process) {
   try {
     return run_command_line(argv, start_host, in_process);
   } catch (const Interrupted&) {

@@ -66,7 +66,8 @@ void choose_yardsticks(const Options& options, CaseJob& job) {
 
 // Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
 // model, else plain.
-void choose_candidates(const Options& options, const MachineProbe& probe, RunPlan& plan, CaseJob& job) {
+void choose_candidates(const Options& options, const MachineProbe& probe, RunPlan& plan,
+                       CaseJob& job) {
   std::vector<std::string> engines = options.engines;
   if (engines.empty()) engines = {default_engine(plan.cuda)};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
@@ -154,9 +155,10 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.one_at_a_time = options.resident == Resident::kOne;
   if (plan.cuda && probe.exclusive && options.resident == Resident::kAuto) {
     job.one_at_a_time = true;
-    plan.notes.push_back(fmt::format("GPU {} is in compute mode EXCLUSIVE_PROCESS: one engine is "
-                                     "open at a time (--resident one)",
-                                     options.gpu));
+    plan.notes.push_back(
+        fmt::format("GPU {} is in compute mode EXCLUSIVE_PROCESS: one engine is "
+                    "open at a time (--resident one)",
+                    options.gpu));
   }
   job.profile = options.profile;
   job.whole_parity = options.whole_parity;

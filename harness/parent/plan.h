@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/flow/job.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
-#include "harness/flow/job.h"
 
 namespace mkbench {
 

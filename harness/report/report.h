@@ -85,10 +85,10 @@ void describe_fields(V& v, Tag<EngineFacts>) {
 }
 
 struct EngineReport : EngineFacts {
-  std::string name;         // as asked for
+  std::string name;       // as asked for
   std::string flow_name;  // what the events of a case call it; not written
-  std::string role;         // "baseline" or "candidate"
-  bool timed = true;        // false: a baseline that only judges
+  std::string role;       // "baseline" or "candidate"
+  bool timed = true;      // false: a baseline that only judges
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;

@@ -126,7 +126,7 @@ std::unique_ptr<Engine> LaneRunner::engine(const FaultLane& lane, const ModelWei
                                            int max_context) const {
   const bool cuda = lane_info(lane.lane).cuda;
   // One thread, because lanes run side by side.
-  return source_({.name = !cuda                     ? "host-twin"
+  return source_({.name = !cuda                      ? "host-twin"
                           : lane.lane == Lane::kRing ? "ring"
                                                      : kPlainWithFaults,
                   .max_context = max_context,
@@ -138,8 +138,8 @@ std::unique_ptr<Engine> LaneRunner::engine(const FaultLane& lane, const ModelWei
 }
 
 std::unique_ptr<Engine> LaneRunner::twin(const ModelWeights& weights, PlantedFault rounding) const {
-  return source_({.name = "host-twin", .max_context = kMaxContext, .fault = rounding, .cuda = false},
-                 weights);
+  return source_(
+      {.name = "host-twin", .max_context = kMaxContext, .fault = rounding, .cuda = false}, weights);
 }
 
 LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {

@@ -39,7 +39,8 @@ char* Arena::at_least(size_t bytes) {
     if (ftruncate(fd_, static_cast<off_t>(wanted)) != 0) fail("ftruncate", wanted);
   } else {
     struct stat info {};
-    if (fstat(fd_, &info) != 0 || static_cast<size_t>(info.st_size) < bytes) fail("too small", bytes);
+    if (fstat(fd_, &info) != 0 || static_cast<size_t>(info.st_size) < bytes)
+      fail("too small", bytes);
   }
   if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
   void* mapped = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);

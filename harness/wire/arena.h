@@ -12,7 +12,7 @@ namespace mkbench {
 // other process with SIGBUS.
 class Arena {
  public:
-  Arena();                  // a new one; throws Error(kRuntime)
+  Arena();                             // a new one; throws Error(kRuntime)
   explicit Arena(int fd) : fd_(fd) {}  // the host's side
   ~Arena();
   Arena(const Arena&) = delete;

@@ -193,7 +193,7 @@ struct FlushCall {
 struct CardCall {
   static constexpr char kType[] = "card";
   int gpu = 0;
-  bool compute = false;              // runs one real operation on the GPU
+  bool compute = false;               // runs one real operation on the GPU
   std::vector<std::string> models{};  // models for which ring's obstacle is asked
   static void fields(auto& v) {
     list_fields(v, "gpu", &CardCall::gpu, "compute", &CardCall::compute, "models",
@@ -231,7 +231,9 @@ using ToHost = std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPen
 struct Hello {
   static constexpr char kType[] = "hello";
   std::string build, program;
-  static void fields(auto& v) { list_fields(v, "build", &Hello::build, "program", &Hello::program); }
+  static void fields(auto& v) {
+    list_fields(v, "build", &Hello::build, "program", &Hello::program);
+  }
 };
 
 struct Answered {
@@ -308,7 +310,9 @@ struct Failed {
   static constexpr char kType[] = "failed";
   ErrorKind kind = ErrorKind::kRuntime;
   std::string message;
-  static void fields(auto& v) { list_fields(v, "kind", &Failed::kind, "message", &Failed::message); }
+  static void fields(auto& v) {
+    list_fields(v, "kind", &Failed::kind, "message", &Failed::message);
+  }
 };
 
 // A stage of a call that is still running.
@@ -339,7 +343,7 @@ struct RingObstacle {
 struct CardFacts {
   static constexpr char kType[] = "card";
   DeviceList devices;
-  std::string architectures;                // that this build has code for
+  std::string architectures;                 // that this build has code for
   std::vector<RingObstacle> ring_obstacles;  // of the models asked for
   std::optional<DeviceCheck> check;
   static void fields(auto& v) {

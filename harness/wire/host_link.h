@@ -44,8 +44,8 @@ Answer ask(HostLink& link, const ToHost& call, const CallLimit& limit,
            const std::function<void(const std::string&)>& on_stage = {}) {
   FromHost answer = link.call(call, limit, on_stage);
   if (auto* wanted = std::get_if<Answer>(&answer)) return std::move(*wanted);
-  throw Error(ErrorKind::kRuntime,
-              std::string("a host's answer: found another message, wanted '") + Answer::kType + "'");
+  throw Error(ErrorKind::kRuntime, std::string("a host's answer: found another message, wanted '") +
+                                       Answer::kType + "'");
 }
 
 }  // namespace mkbench

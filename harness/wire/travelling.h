@@ -63,8 +63,8 @@ void describe_fields(V& v, Tag<DeviceInfo>) {
   using D = DeviceInfo;
   list_fields(v, "index", &D::index, "name", &D::name, "uuid", &D::uuid, "pci_bus_id",
               &D::pci_bus_id, "sm_major", &D::sm_major, "sm_minor", &D::sm_minor, "sm_count",
-              &D::sm_count, "l2_bytes", &D::l2_bytes, "total_bytes", &D::total_bytes, "exclusive", &D::exclusive, "free_bytes",
-              &D::free_bytes, "state", &D::state);
+              &D::sm_count, "l2_bytes", &D::l2_bytes, "total_bytes", &D::total_bytes, "exclusive",
+              &D::exclusive, "free_bytes", &D::free_bytes, "state", &D::state);
 }
 template <typename V>
 void describe_fields(V& v, Tag<DeviceList>) {

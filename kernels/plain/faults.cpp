@@ -62,9 +62,7 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 }  // namespace
 
 // plain with whatever fault the fault corpus asks for.
-extern const EngineMaker plain_faults_maker{.name = kPlainWithFaults,
-                                            .make = make,
-                                            .bytes = bytes,
-                                            .takes_kernel_faults = true};
+extern const EngineMaker plain_faults_maker{
+    .name = kPlainWithFaults, .make = make, .bytes = bytes, .takes_kernel_faults = true};
 
 }  // namespace mkbench

@@ -96,8 +96,9 @@ int32_t guarded(std::string& error, const Work& work) {
 }
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  return guarded(open_error,
-                 [&] { *engine = new mkbench_engine{make(*args), args->model->vocab, {}, {}}; });
+  return guarded(open_error, [&] {
+    *engine = new mkbench_engine{make(*args), args->model->vocab, {}, {}};
+  });
 }
 void close_engine(mkbench_engine* e) { delete e; }
 int32_t reset(mkbench_engine* e) {
@@ -112,7 +113,8 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
     if (logits != nullptr) e->logits.resize(static_cast<size_t>(n) * static_cast<size_t>(e->vocab));
     const std::vector<int32_t> emitted =
         e->engine->decode(n, forced, logits != nullptr ? e->logits.data() : nullptr);
-    check(cudaMemcpy(ids, emitted.data(), emitted.size() * sizeof(int32_t), cudaMemcpyHostToDevice));
+    check(
+        cudaMemcpy(ids, emitted.data(), emitted.size() * sizeof(int32_t), cudaMemcpyHostToDevice));
     if (logits == nullptr) return;
     check(cudaMemcpy(logits, e->logits.data(), e->logits.size() * sizeof(float),
                      cudaMemcpyHostToDevice));

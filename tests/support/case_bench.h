@@ -56,7 +56,7 @@ struct Bench {
   int samples_seen = 0, stop_after_samples = -1;
   int turns = 0;
   int timed_calls = 0, ended_calls = 0;  // ended: the turn ended right after the timed call
-  int loose_calls = 0;  // timed calls that were not the first call of their turn
+  int loose_calls = 0;                   // timed calls that were not the first call of their turn
   int calls_in_turn = -1;  // calls of engines since the last turn began; -1: it has ended
   bool in_timed_turn = false;
 

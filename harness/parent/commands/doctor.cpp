@@ -1,6 +1,7 @@
+#include "harness/device/doctor.h"
+
 #include <fmt/format.h>
 
-#include "harness/device/doctor.h"
 #include "harness/device/host_machine.h"
 #include "harness/flow/case_flow.h"
 #include "harness/parent/host_services.h"
@@ -37,8 +38,8 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
 
 int doctor_command(const Options& options, const Invocation& invocation) {
   Hosts hosts(invocation.start_host, options.timeout_s);
-  const MachineFacts facts = examine_machine(
-      hosts, CardCall{.gpu = options.gpu, .compute = true, .models = {kModel}});
+  const MachineFacts facts =
+      examine_machine(hosts, CardCall{.gpu = options.gpu, .compute = true, .models = {kModel}});
   DoctorInputs inputs;
   inputs.gpu = options.gpu;
   inputs.model = kModel;

@@ -68,8 +68,7 @@ int list_devices_of_machine(const Options& options, const Invocation& invocation
   fmt::print("devices\n");
   for (const DeviceInfo& device : probe.devices) {
     fmt::print("  cuda:{}  {}, sm {}.{}, {} MiB free of {} MiB\n", device.index, device.name,
-               device.sm_major, device.sm_minor, device.free_bytes >> 20,
-               device.total_bytes >> 20);
+               device.sm_major, device.sm_minor, device.free_bytes >> 20, device.total_bytes >> 20);
   }
   const nlohmann::json& cpu = probe.environment.at("cpu");
   fmt::print("  cpu     {}, {} threads\n", cpu["name"].get<std::string>(),

@@ -270,7 +270,8 @@ class Run {
       one.one_at_a_time = true;
       if (case_memory(one, services, config).needed > all.free) return;
       job = one;
-      say(fmt::format("{}: {:.1f} MB are needed for all engines and {:.1f} MB are free: one engine "
+      say(
+          fmt::format("{}: {:.1f} MB are needed for all engines and {:.1f} MB are free: one engine "
                       "is open at a time (--resident one)",
                       case_name(job), megabytes(all.needed), megabytes(all.free)));
     } catch (const std::exception&) {

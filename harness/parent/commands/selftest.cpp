@@ -59,9 +59,8 @@ class Lanes {
         start_host_(start_host),
         results_(fault_lanes().size()),
         all_(wanted.size()),
-        runner_([](const EngineRequest& request, const ModelWeights& weights) {
-                  return thread_hosts->open(request, weights);
-                },
+        runner_([](const EngineRequest& request,
+                   const ModelWeights& weights) { return thread_hosts->open(request, weights); },
                 options.gpu) {
     for (const size_t lane : wanted) {
       (lane_info(fault_lanes()[lane].lane).cuda ? cuda_ : host_).push_back(lane);
