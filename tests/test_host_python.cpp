@@ -149,11 +149,7 @@ TEST_CASE("an engine in Python answers every call") {
   CHECK(python.proxy().link().facts().crossing_us > 0);
   CHECK(python.hosts.bytes(python.request, python.weights.config) == 0);
   python.hosts.take_turn(engine, FlushCall{false, 0});
-<<<<<<< HEAD
   python.hosts.end_turn(engine, FlushCall{false, 0});
-=======
-  python.hosts.end_turn(engine, {});
->>>>>>> cpptests
   CHECK_THAT(error_of([&] {
                python.hosts.take_turn(engine, FlushCall{true, 0});
              }).what(),

@@ -1,12 +1,9 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <map>
 
@@ -14,7 +11,6 @@
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
 #include "harness/judge/repeats.h"
-#include "harness/parent/build_info.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/host_services.h"
@@ -22,6 +18,7 @@
 #include "harness/parent/options.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/progress.h"
+#include "harness/parent/run_folder.h"
 #include "harness/report/junit.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
@@ -32,58 +29,6 @@ namespace mkbench {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-std::string utc_now(const char* format) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof(text), format, &parts);
-  return text;
-}
-
-// Makes the report's folder before anything is measured, so that a run of minutes does not end
-// without a place for its results.
-fs::path make_output_folder(const std::string& asked) {
-  std::error_code error;
-  fs::path folder = asked;
-  if (asked.empty()) {
-    const std::string name = "mkbench-report-" + utc_now("%Y%m%d-%H%M%S");
-    folder = name;
-    for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", name, i);
-  } else if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder, error))) {
-    throw Error(
-        ErrorKind::kBadInput,
-        fmt::format(
-            "--out {}: is there already and not an empty folder; reports are never overwritten",
-            asked));
-  }
-  fs::create_directories(folder, error);
-  if (error) {
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("--out {}: {}", folder.string(), error.message()));
-  }
-  return folder;
-}
-
-Json describe_run(const Options& options, const std::vector<std::string>& argv,
-                  const std::string& output) {
-  const BuildInfo build = build_info();
-  std::vector<std::string> shown = argv;  // the report does not show where the program lies
-  if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
-  return {{"argv", shown},
-          {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
-          {"version", build.version},
-          {"git_sha", build.git_sha},
-          {"dirty", build.dirty},
-          {"build_type", build.build_type},
-          {"compiler", build.compiler},
-          {"cuda_compiler", build.cuda_compiler},
-          {"seed", options.seed},
-          {"output", output},
-          {"options", options_to_json(options)}};
-}
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -107,7 +52,7 @@ class Run {
     for (const std::string& note : plan.notes) say(note);
     if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
     if (options_.dry_run) return dry_run(plan);
-    check_paths();
+    check_paths(options_);
     folder_ = make_output_folder(options_.out);
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
@@ -370,33 +315,6 @@ class Run {
                       report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
     }
     return report_.exit_code;
-  }
-
-  // Checks every path that the run reads or writes, so that a typo fails before minutes of work.
-  void check_paths() const {
-    const fs::path junit = options_.junit;
-    if (!options_.junit.empty()) {
-      const fs::path folder = junit.parent_path();
-      if (!folder.empty() && !fs::is_directory(folder)) {
-        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: there is no folder {}",
-                                                      options_.junit, folder.string()));
-      }
-      if (fs::is_directory(junit)) {
-        throw Error(ErrorKind::kBadInput,
-                    fmt::format("--junit {}: found a folder, wanted a file", options_.junit));
-      }
-      if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
-        throw Error(ErrorKind::kBadInput, fmt::format("--junit {}: cannot write to its folder: {}",
-                                                      options_.junit, std::strerror(errno)));
-      }
-    }
-    if (!options_.reference.empty() && !fs::is_directory(options_.reference)) {
-      throw Error(
-          ErrorKind::kBadInput,
-          fmt::format("--reference {}: found {}, wanted a folder that holds "
-                      "<model>/reference*.json",
-                      options_.reference, fs::exists(options_.reference) ? "a file" : "nothing"));
-    }
   }
 
   void write_files() const {
