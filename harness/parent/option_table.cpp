@@ -191,7 +191,7 @@ const std::vector<Flag>& flag_table() {
        }},
       {"in-process", 0, "", "",
        "all engines in one process, and no limits: for debuggers, ncu, compute-sanitizer",
-       kJudgeFlags, false, [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
+       kCardFlags, false, [](O& o, S t) { o.in_process = parse_switch("in-process", t); }},
       {"list-devices", 0, "", "", "print the devices and end", kMeasureFlags, false,
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",

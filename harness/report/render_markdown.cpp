@@ -150,6 +150,19 @@ std::string receipts_line(const Group& group) {
                                        : check);
 }
 
+// "processes, started and opened in ms: eager by mkbench-host-torch 292 + 53 (a call costs 70 us)"
+std::string processes_note(const CaseReport& c) {
+  std::string text;
+  for (const EngineReport& e : c.engines) {
+    const ProcessFacts& p = e.process;
+    if (p.program.empty()) continue;
+    text += fmt::format("{}{} by {} {:.0f} + {:.0f}", text.empty() ? "" : ", ", e.name, p.program,
+                        p.start_ms, p.open_ms);
+    if (p.crossing_us > 0) text += fmt::format(" (a call costs {:.0f} us)", p.crossing_us);
+  }
+  return text.empty() ? "" : "processes, started and opened in ms: " + text;
+}
+
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
 // where it is not a pass.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
@@ -182,6 +195,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
       continue;
     notes.push_back("no speed-up: " + one_line(comparison.speedup.reason));
   }
+  if (std::string note = processes_note(c); !note.empty()) notes.push_back(std::move(note));
   if (!c.generated_text.empty()) {
     notes.push_back(fmt::format("text: \"{}\"", one_line(c.generated_text, 160)));
   }
