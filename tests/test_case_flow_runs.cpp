@@ -76,9 +76,47 @@ TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
   CHECK_FALSE(parity_memo(failed.run()).has_value());
   Bench live;
   live.references.clear();
+  live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
   live.job.ids.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
   CHECK_FALSE(parity_memo(live.run()).has_value());
+}
+
+TEST_CASE("with one engine open at a time, each turn opens its engine and closes it") {
+  Bench bench;
+  bench.job.one_at_a_time = true;
+  int open = 0, most = 0, opened = 0;
+  struct Counted final : testing::ScriptedEngine {
+    Counted(const testing::Script& script, int& count)
+        : testing::ScriptedEngine(script), open(count) {}
+    ~Counted() override { --open; }
+    int& open;
+  };
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
+    testing::Script script = bench.scripts[request.name];
+    script.name = request.name;
+    if (request.name == "eager" || request.name == "kernel") ++opened;
+    most = std::max(most, ++open);
+    return std::make_unique<Counted>(script, open);
+  };
+  const CaseReport c = bench.run();
+  CHECK(c.resident == "one");
+  for (const char* name : {"eager", "kernel"}) {
+    CHECK(engine_of(c, name).verdict == Verdict::kPass);
+    CHECK(engine_of(c, name).samples.size() == 3);
+  }
+  CHECK(opened == 2 + 2 * 3);  // each is judged once and timed in three blocks
+  CHECK(most == 2);            // the judge and its run with an fp32 head
+  CHECK(open == 0);
+  CHECK(c.bytes_needed == 3000);  // these two and the truth; with the kernel beside them 4000
+
+  Bench live;  // what follows the prompt is found out by several engines at once
+  live.job.one_at_a_time = true;
+  live.references.clear();
+  live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
+  const CaseReport refused = live.run();
+  CAPTURE(refused.reasons);
+  CHECK(verdict_name(refused.verdict) == "ENV_UNFIT");
 }
 
 TEST_CASE("prefill tests are checked by their KV rows and by the tokens that follow") {
@@ -92,7 +130,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   const EngineReport& e = engine_of(c, "kernel");
   CHECK(e.verdict == Verdict::kPassLive);
   REQUIRE(e.samples.size() == 3);
-  CHECK(bench.turns == 2 + 6);
+  CHECK(bench.turns == 1 + 2 + 6);
   CHECK(bench.timed_calls == 6);
   CHECK(bench.ended_calls == 6);
   CHECK(bench.loose_calls == 0);
@@ -123,8 +161,8 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   CHECK(kernel.profile->no_waits_runs_us.size() == 5);
   CHECK(kernel.profile->no_loads_runs_us.size() == 5);
   CHECK(kernel.profile->full_us.value.has_value());
-  // Two warm-ups, six samples, and six runs of each of two ablations.
-  CHECK(bench.turns == 2 + 6 + 2 * 6);
+  // The gate, two warm-ups, six samples, and six runs of each of two ablations.
+  CHECK(bench.turns == 1 + 2 + 6 + 2 * 6);
   CHECK(bench.loose_calls == 0);
   CHECK_FALSE(kernel.profile->binds.empty());
   CHECK(bench.ablations ==

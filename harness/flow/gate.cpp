@@ -210,6 +210,7 @@ void Gate::run_trials(Trials& trials, Contestant& contestant, ParityReport& repo
 
 void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
+    services_.take_turn(*contestant.engine);
     ParityReport report =
         judge(*contestant.engine, contestant.name, false, rounds_logits(contestant.name));
     Trials trials(job_, services_, weights_, max_context_, watch_);

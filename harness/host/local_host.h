@@ -18,7 +18,7 @@ class LocalHost final : public HostLink {
   ProcessFacts facts() override;
   bool alive() const override { return true; }
   void stop() override {}
-  void end() override {}
+  void end(ErrorKind, const std::string&) override {}
 
  private:
   const HostProgram& program_;

@@ -116,7 +116,7 @@ struct HostProcess::Running {
 
 HostProcess::HostProcess(HostCommand command) : command_(std::move(command)) { start(); }
 
-HostProcess::~HostProcess() { end(); }
+HostProcess::~HostProcess() { close_down(); }
 
 void HostProcess::start() {
   int calls[2] = {-1, -1}, progress[2] = {-1, -1};
@@ -137,7 +137,7 @@ void HostProcess::start() {
   call_fd_ = calls[0];
   progress_fd_ = progress[0];
   if (pid_ < 0) {
-    end();  // no destructor runs for an object that was not made
+    close_down();  // no destructor runs for an object that was not made
     throw Error(ErrorKind::kRuntime,
                 fmt::format("no process for {}: {}", command_.holds, std::strerror(error)));
   }
@@ -406,7 +406,15 @@ void end_left_processes() {
   }
 }
 
-void HostProcess::end() {
+void HostProcess::end(ErrorKind kind, const std::string& why) {
+  if (death_.empty()) {
+    death_ = why;
+    death_kind_ = kind;
+  }
+  close_down();
+}
+
+void HostProcess::close_down() {
   if (pid_ > 0) {
     resume();
     close(call_fd_);
@@ -418,7 +426,6 @@ void HostProcess::end() {
     }
     kill(-group, SIGKILL);
     kill_group();
-    if (death_.empty()) death_ = fmt::format("the host of {} was closed", command_.holds);
   }
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);

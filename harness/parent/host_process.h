@@ -44,7 +44,7 @@ class HostProcess final : public HostLink {
   ProcessFacts facts() override;
   bool alive() const override { return pid_ > 0 && death_.empty(); }
   void stop() override;
-  void end() override;
+  void end(ErrorKind kind, const std::string& why) override;
 
   pid_t pid() const { return pid_; }
 
@@ -53,6 +53,7 @@ class HostProcess final : public HostLink {
   struct Running;
 
   void start();
+  void close_down();
   void need_hello();
   FromHost wait(const char* what, const CallLimit& limit,
                 const std::function<void(const std::string&)>& on_stage);

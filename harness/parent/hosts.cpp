@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "harness/engines/plugin_file.h"
 #include "harness/parent/host_process.h"
@@ -23,10 +24,12 @@ constexpr char kJudgesRuns[] = "the judge's runs";
 constexpr CallLimit kQuestion{60, 60};
 // Work that is still on the device so long after its call has returned was left behind.
 constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
-// The card is busy where each of so many flushes takes longer than this. Another context's kernel
+// The card is busy where most of so many flushes take longer than this: another context's kernel
 // keeps the card for a time slice of about 2 ms before a flush gets its turn.
-constexpr int kCardTries = 3, kQuietTries = 16;
+constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
+// So many tenths of a second are waited for the card to become quiet.
+constexpr int kQuietWaits = 100;
 
 HostKind kind_of(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));
@@ -126,6 +129,8 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
+  if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
+  last_turn_ = holder_of(proxy(engine).name());
   ask<Answered>(own, flush, kQuestion);
 }
 
@@ -136,37 +141,66 @@ double Hosts::try_card(const FlushCall& flush) {
   return ms.count();
 }
 
-// The engine's host is ended: what it has left on the card ends with its contexts.
-void Hosts::blame_for_work(Engine& engine, const std::string& found) {
-  links_.erase(holder_of(proxy(engine).name()));
-  proxy(engine).link().end();
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("{} left work on its device: {}", engine.capabilities().name, found));
+// What shows that somebody's work is on the card; empty where it is quiet, on a CPU, and where
+// another process on the card may not be permitted.
+std::string Hosts::card_work(const FlushCall& flush) {
+  if (!flush.cuda || one_ || quiet_card_ms_ == 0) return "";
+  int slow = 0;
+  double slowest_ms = 0;
+  for (int i = 0; i < kCardTries; ++i) {
+    const double ms = try_card(flush);
+    slow += ms > kBusyFactor * quiet_card_ms_ + kBusyMs;
+    slowest_ms = std::max(slowest_ms, ms);
+  }
+  if (2 * slow < kCardTries) return "";
+  return fmt::format(
+      "after the call had returned, a flush of L2 by another process took up to "
+      "{:.2f} ms; on the quiet card {:.2f} ms",
+      slowest_ms, quiet_card_ms_);
+}
+
+// Ends the host of an engine: what it has left on the card ends with its contexts.
+std::string Hosts::end_for_work(const std::string& holds, const std::string& name,
+                                const std::string& found) {
+  const std::string why = fmt::format("{} left work on its device: {}", name, found);
+  if (const auto link = links_.find(holds); link != links_.end()) {
+    link->second->end(ErrorKind::kIntegrity, why);
+    links_.erase(link);
+  }
+  return why;
+}
+
+// Work that appears between two turns was begun by the engine that ran last: all others stood
+// still. Its next call says so.
+void Hosts::need_quiet_card(const FlushCall& flush) {
+  std::string found = card_work(flush);
+  if (found.empty()) return;
+  if (!last_turn_.empty()) end_for_work(last_turn_, last_turn_, found);
+  for (int i = 0; i < kQuietWaits; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    found = card_work(flush);
+    if (found.empty()) return;
+  }
+  throw Error(ErrorKind::kEnvUnfit,
+              "the card does not become quiet, and no engine of this run is at work: " + found);
 }
 
 void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
+  const std::string holds = holder_of(proxy(engine).name()), name = engine.capabilities().name;
+  const auto blame = [&](const std::string& found) {
+    throw Error(ErrorKind::kIntegrity, end_for_work(holds, name, found));
+  };
   const auto begin = std::chrono::steady_clock::now();
   try {
     ask<Answered>(proxy(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kHang && error.kind() != ErrorKind::kTimeout) throw;
-    blame_for_work(
-        engine, fmt::format("it was busy {:g} s after the call had returned", kLeftBehindLimitS));
+    blame(fmt::format("it was busy {:g} s after the call had returned", kLeftBehindLimitS));
   }
   const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
   if (s.count() > kLeftBehindS)
-    blame_for_work(engine,
-                   fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
-  if (!flush.cuda || one_) return;  // another process on the card may not be permitted
-  double ms = 0;
-  for (int i = 0; i < kCardTries; ++i) {
-    ms = try_card(flush);
-    if (ms <= kBusyFactor * quiet_card_ms_ + kBusyMs) return;
-  }
-  blame_for_work(engine,
-                 fmt::format("after the call had returned, a flush of L2 by another process "
-                             "took {:.2f} ms, {} times in a row; on the quiet card {:.2f} ms",
-                             ms, kCardTries, quiet_card_ms_));
+    blame(fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
+  if (const std::string found = card_work(flush); !found.empty()) blame(found);
 }
 
 }  // namespace mkbench

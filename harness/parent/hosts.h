@@ -58,7 +58,10 @@ class Hosts {
   // Milliseconds of a flush of L2 by the host that holds no engine: the card's work for a tenth of
   // one, more where somebody else's work is on the card.
   double try_card(const FlushCall& flush);
-  [[noreturn]] void blame_for_work(Engine& engine, const std::string& found);
+  std::string card_work(const FlushCall& flush);
+  void need_quiet_card(const FlushCall& flush);
+  std::string end_for_work(const std::string& holds, const std::string& name,
+                           const std::string& found);
 
   std::string holder_of(const std::string& engine) const;
   void end_idle(const std::string& but);
@@ -67,7 +70,8 @@ class Hosts {
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   bool one_ = false;
-  std::string loaded_;  // model and lag set of weights_, and the stamp of their files
+  std::string last_turn_;  // what the host holds whose turn was last
+  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };

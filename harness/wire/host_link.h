@@ -34,8 +34,8 @@ class HostLink {
   virtual bool alive() const = 0;
   // Stops all threads of the host until the next call; returns when they stand still.
   virtual void stop() = 0;
-  // Ends the host; the link is dead afterwards.
-  virtual void end() = 0;
+  // Ends the host; later calls throw an Error of this kind with this text.
+  virtual void end(ErrorKind kind, const std::string& why) = 0;
 };
 
 // call() for a call with one kind of answer. Throws Error(kRuntime) for another answer.

@@ -40,7 +40,13 @@ struct FakeLink final : HostLink {
   ProgressTold progress() override { return told; }
   ProcessFacts facts() override { return {}; }
   bool alive() const override { return lives; }
-  void end() override { lives = false; }
+  void end(ErrorKind kind, const std::string& why) override {
+    lives = false;
+    end_kind = kind;
+    end_reason = why;
+  }
+  ErrorKind end_kind = ErrorKind::kRuntime;
+  std::string end_reason;
   void stop() override {
     ++stops;
     if (stopping) stopping();
