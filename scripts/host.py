@@ -6,7 +6,7 @@ The engine's file defines
                                 *.safetensors), for request["max_context"] positions; request["cuda"], request["gpu"] and
                                 request["threads"] say where it runs. The fields are those of `open` in wire.json.
   engine_bytes(config, request) optional: bytes of the request's device that such an engine takes
-  finish()                      optional: waits until the device work of this process is over
+  finish()                      waits until the device work of this process is over; an engine on a GPU needs it
   flush_l2(gpu)                 writes L2 back before a timed part; an engine on a GPU needs it
 
 and the engine it returns has (references/engine.h is the contract)
@@ -243,11 +243,17 @@ class Server:
             getattr(held.engine, verb)()
         return self.wire.answer("ok", state=held.state())
 
+    def finish(self) -> None:
+        """Waits for the engine's work on its device; the clock of a call runs until then."""
+        for finish in self.optional("finish"):
+            finish()
+
     def take_prefill(self, call: dict) -> dict:
         held = self.engine(call)
         ids = self.arena.array(numpy.int32, 0, call["ids"]).copy()
         begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         held.engine.prefill(ids)
+        self.finish()
         end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return self.wire.answer("prefilled", state=held.state(), interval={"begin": begin, "end": end})
 
@@ -260,6 +266,7 @@ class Server:
         logits = self.arena.array(numpy.float32, 2 * at_ids, n, held.vocab) if call["logits"] else None
         begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         ids = numpy.asarray(held.engine.decode(n, forced, logits), numpy.int32)
+        self.finish()
         end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         # More ids than were asked for are told, and not sent.
         sent = min(n, len(ids))
@@ -307,14 +314,14 @@ class Server:
         return self.wire.answer("ok")
 
     def take_finish(self, call: dict) -> dict:
-        for finish in self.optional("finish"):
-            finish()
+        self.finish()
         return self.wire.answer("ok")
 
     def take_flush(self, call: dict) -> dict:
         flushes = self.optional("flush_l2")
-        if call["cuda"] and not flushes:
-            raise HostError("runtime", "the engine's file defines no flush_l2(gpu), without which its times are too good")
+        if call["cuda"] and not (flushes and self.optional("finish")):
+            missing = "finish()" if flushes else "flush_l2(gpu)"
+            raise HostError("runtime", f"the engine's file defines no {missing}, without which its times are too good")
         for flush in flushes[:1] if call["cuda"] else ():
             flush(call["gpu"])
         return self.wire.answer("ok")

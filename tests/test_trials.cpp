@@ -51,8 +51,23 @@ TEST_CASE("`parity` adds repeats, sweep and isolation, and takes no sample") {
   CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
   // A fresh process gives bit-equal ids and logits.
   EventSink sink([](const CaseEvent&) {});
-  CHECK(hash_case_repeats(bench.job, bench.services, sink) ==
-        std::map<std::string, std::string>{{"kernel", kernel.parity->repeats_sha256}});
+  RepeatHashes fresh = hash_case_repeats(bench.job, bench.services, sink);
+  CHECK(fresh.size() == 1);
+  CHECK(fresh["kernel"].sha256 == kernel.parity->repeats_sha256);
+  CHECK(fresh["kernel"].problem.empty());
+
+  // A candidate that ends there costs the others nothing.
+  bench.job.engines.insert(bench.job.engines.begin() + 1,
+                           CaseEngine{.name = "crashing", .asked = "crashing", .candidate = true});
+  const auto make = bench.services.make_engine;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    if (request.name == "crashing") throw Error(ErrorKind::kRuntime, "its host died");
+    return make(request, weights);
+  };
+  fresh = hash_case_repeats(bench.job, bench.services, sink);
+  CHECK(fresh["crashing"].problem == "its host died");
+  CHECK(fresh["crashing"].sha256.empty());
+  CHECK(fresh["kernel"].sha256 == kernel.parity->repeats_sha256);
 
   Bench timed;
   const CaseReport run = timed.run();

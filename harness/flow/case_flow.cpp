@@ -49,7 +49,6 @@ class CaseFlow {
   void run() {
     const ModelConfig planned = services_.config(job_.model);
     check_positions(planned);
-    expect_engines();
     state_memory(planned);
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
@@ -74,11 +73,15 @@ class CaseFlow {
     RepeatHashes answer;
     for (Contestant& c : contestants_) {
       if (!c.candidate) continue;
-      make_engine(c);
-      watch_.begin("repeats", c.name, c.engine.get());
-      Findings findings;
-      answer[c.name] = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
-                                 shape.vocab, findings);
+      try {
+        make_engine(c);
+        watch_.begin("repeats", c.name, c.engine.get());
+        Findings findings;
+        answer[c.name].sha256 = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
+                                          shape.vocab, findings);
+      } catch (const std::exception& error) {
+        answer[c.name].problem = error.what();
+      }
       watch_.end();
       c.engine.reset();
     }
@@ -96,14 +99,6 @@ class CaseFlow {
 
   void check_stop() const {
     if (services_.stop()) throw Interrupted{};
-  }
-
-  // Lets the processes of the case start side by side.
-  void expect_engines() const {
-    std::vector<std::string> names;
-    for (const Contestant& c : contestants_) names.push_back(c.name);
-    if (!job_.judged) names.emplace_back(kHeadFp32Name);
-    services_.expect(names);
   }
 
   // Refuses a context longer than the model allows, with the numbers; nothing is truncated.
@@ -378,6 +373,11 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   if (!job.judged)
     positions = std::max(positions, planned_parity_positions(job, services, config.shape));
   const int context = context_for(positions, config.max_positions);
+  // The processes of the case start side by side; each is asked below.
+  std::vector<std::string> names;
+  for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
+  if (!job.judged) names.emplace_back(kHeadFp32Name);
+  services.expect(names);
   CaseMemory memory;
   const auto bytes = [&](const std::string& name) {
     return services.bytes({.name = name, .max_context = context}, config);

@@ -8,6 +8,7 @@
 
 #include "harness/flow/job.h"
 #include "harness/flow/services.h"
+#include "harness/judge/repeats.h"
 
 namespace mkbench {
 
@@ -20,11 +21,10 @@ struct CaseMemory {
 // need not exist yet.
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
 
-// By candidate, the sha256 of its ids and logits on the repeated prompts.
-using RepeatHashes = std::map<std::string, std::string>;
+// By candidate, the sha256 of its ids and logits on the repeated prompts, or why it has none.
+using RepeatHashes = std::map<std::string, FreshRun>;
 
-// Runs the repeated prompts; the services must make engines in fresh processes. Engine errors pass
-// through.
+// Runs the repeated prompts; the services must make engines in fresh processes.
 RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services, EventSink& sink);
 
 // Runs the case. Every failure becomes a verdict (on an engine or on the whole case);

@@ -18,7 +18,8 @@ void ProgressWatch::begin(const std::string& stage, const std::string& engine_na
   engine_name_ = engine_name;
   engine_ = engine;
   done_ = total_ = 0;
-  last_ = Progress{};
+  last_position_ = last_layer_ = -1;
+  last_phase_.clear();
   if (!stage.empty()) send_locked();
 }
 
@@ -35,9 +36,9 @@ void ProgressWatch::send_locked() {
     message.done = done_;
     message.total = total_;
   }
-  if (last_.position >= 0) message.position = last_.position;
-  if (last_.layer >= 0) message.layer = last_.layer;
-  message.phase = last_.phase;
+  if (last_position_ >= 0) message.position = last_position_;
+  if (last_layer_ >= 0) message.layer = last_layer_;
+  message.phase = last_phase_;
   sink_.send(message);
 }
 
@@ -48,9 +49,11 @@ void ProgressWatch::poll() {
     if (engine_ == nullptr) continue;
     const Progress now = engine_->progress();
     const bool moved =
-        now.position != last_.position || now.layer != last_.layer || now.phase != last_.phase;
+        now.position != last_position_ || now.layer != last_layer_ || now.phase != last_phase_;
     if (!moved) continue;
-    last_ = now;
+    last_position_ = now.position;
+    last_layer_ = now.layer;
+    last_phase_ = now.phase;  // a copy: the engine may free what it returned a view of
     send_locked();
   }
 }

@@ -35,7 +35,8 @@ class ProgressWatch {
   const Engine* engine_ = nullptr;
   std::string stage_, engine_name_;
   int done_ = 0, total_ = 0;
-  Progress last_;
+  int last_position_ = -1, last_layer_ = -1;
+  std::string last_phase_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

@@ -58,6 +58,11 @@ Server::HeldEngine& Server::engine(int number) {
   return found->second;
 }
 
+// The clock of a call runs until the device work of the process is over, whoever began it.
+void Server::finish(const HeldEngine& held) const {
+  if (held.cuda && program_.finish) program_.finish();
+}
+
 // Weights are loaded once for all engines of a host.
 const ModelWeights& Server::weights_at(const WeightsPlace& place) {
   const auto key = std::pair(place.folder, place.stamp);
@@ -79,7 +84,7 @@ FromHost Server::take(const OpenCall& call) {
   called_ = call.request.name + ": ";
   const ModelWeights& weights = weights_at(call.weights);
   HeldEngine held{program_.factory.make(call.request, weights), call.request.name,
-                  weights.config.shape.vocab};
+                  weights.config.shape.vocab, call.request.cuda};
   const int number = ++last_number_;
   const Opened opened{number, held.engine->capabilities(),
                       program_.factory.settings(call.request.name), state_of(*held.engine)};
@@ -92,6 +97,11 @@ FromHost Server::take(const PlainCall& call) {
   if (call.verb == Verb::kClose) {
     watch(nullptr);
     engines_.erase(call.engine);
+    // The parent may be about to make other weights.
+    if (engines_.empty()) {
+      weights_ = {};
+      loaded_ = {};
+    }
     return Answered{};
   }
   if (call.verb == Verb::kReset) held.engine->reset();
@@ -108,6 +118,7 @@ FromHost Server::take(const PrefillCall& call) {
   const NvtxRange range("prefill");
   HostInterval interval{now_ns(), 0};
   held.engine->prefill(ids);
+  finish(held);
   interval.end = now_ns();
   return Prefilled{state_of(*held.engine), interval};
 }
@@ -125,6 +136,7 @@ FromHost Server::take(const DecodeCall& call) {
     const NvtxRange range("decode");
     interval.begin = now_ns();
     ids = held.engine->decode(call.n, forced, logits);
+    finish(held);
     interval.end = now_ns();
   }
   // More ids than were asked for are told, and not sent.

@@ -42,7 +42,10 @@ class Server {
     std::unique_ptr<Engine> engine;
     std::string name;
     int vocab = 0;
+    bool cuda = false;
   };
+
+  void finish(const HeldEngine& held) const;
 
   FromHost take(const OpenCall& call);
   FromHost take(const PlainCall& call);

@@ -126,13 +126,14 @@ bool HostEngine::skip_to(int position) {
 std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
   // Room for the longest row of any model that is known.
   constexpr size_t kMostFloats = size_t{1} << 18;
-  const char* memory = link_->arena().at_least(kMostFloats * sizeof(float));
+  link_->arena().at_least(kMostFloats * sizeof(float));
   const auto answer =
       ask_host<Floats>(StateCall{opened_.engine, layer, position}, {kSmallCallS, timeout_s_});
   if (!answer.floats) return std::nullopt;
   const size_t count = std::min(kMostFloats, static_cast<size_t>(std::max(*answer.floats, 0)));
   std::vector<float> row(count);
-  std::memcpy(row.data(), memory, count * sizeof(float));
+  // A server in this process may have moved the arena meanwhile.
+  std::memcpy(row.data(), link_->arena().at_least(count * sizeof(float)), count * sizeof(float));
   return row;
 }
 

@@ -39,13 +39,15 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// How many processes of this control group the kernel has killed for lack of memory; 0 where that
-// is not told.
+// How many processes the kernel has killed for lack of memory: of this container where its control
+// group is the root that it sees, else of the machine; 0 where that is not told.
 int64_t oom_kills() {
-  std::ifstream file("/sys/fs/cgroup/memory.events");
-  int64_t count = 0;
-  for (std::string key; file >> key >> count;) {
-    if (key == "oom_kill") return count;
+  for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
+    std::ifstream file(path);
+    int64_t count = 0;
+    for (std::string key; file >> key >> count;) {
+      if (key == "oom_kill") return count;
+    }
   }
   return 0;
 }
@@ -183,6 +185,7 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
   if (!death_.empty()) throw Error(death_kind_, death_);
   resume();
   need_hello();
+  oom_kills_ = oom_kills();
   const char* what = std::visit([](const auto& one) { return one.kType; }, call);
   {
     const std::lock_guard lock(progress_mutex_);
@@ -219,7 +222,6 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
         fail(ErrorKind::kRuntime,
              fmt::format("answered '{}' with rubbish: {}", what, error.what()));
       }
-      continue;
     }
     if (gone()) died(what);
     ask_progress(running);
@@ -392,17 +394,29 @@ std::string HostProcess::ending(int status) {
   return how + ": the kernel ended it for lack of memory";
 }
 
-void end_left_processes() {
+std::vector<pid_t> child_processes() {
   namespace fs = std::filesystem;
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
+       at.increment(error)) {
+    std::ifstream children(at->path() / "children");
+    for (pid_t child = 0; children >> child;) found.push_back(child);
+  }
+  return found;
+}
+
+void end_left_processes(const std::vector<pid_t>& but) {
   const Clock::time_point begin = Clock::now();
-  while (waitpid(-1, nullptr, WNOHANG) >= 0 && seconds_since(begin) < kLeftProcessesS) {
-    std::error_code error;
-    for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
-         at.increment(error)) {
-      std::ifstream children(at->path() / "children");
-      for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
+  for (bool left = true; left && seconds_since(begin) < kLeftProcessesS;) {
+    left = false;
+    for (const pid_t child : child_processes()) {
+      if (std::find(but.begin(), but.end(), child) != but.end()) continue;
+      left = true;
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, WNOHANG);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (left) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 

@@ -85,7 +85,10 @@ class HostProcess final : public HostLink {
 
 // Kills what hosts have started outside their process group and left behind: once its host has died,
 // such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have ended.
-void end_left_processes();
+void end_left_processes(const std::vector<pid_t>& but);
+
+// The children of this process, as the kernel lists them.
+std::vector<pid_t> child_processes();
 
 // "signal 11 (Segmentation fault)"
 std::string signal_text(int signal);

@@ -19,7 +19,7 @@
 namespace mkbench {
 namespace {
 
-constexpr char kJudgesRuns[] = "the judge's runs";
+constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
 // A question that loads nothing.
 constexpr CallLimit kQuestion{60, 60};
 // Work that is still on the device so long after its call has returned was left behind.
@@ -97,7 +97,7 @@ ModelWeights Hosts::load(const std::string& model, int depth) {
       spec.name + (by_depth ? ":" + std::string(synthetic_lagset_for_depth(depth)) : "");
   const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
-  weights_ = ModelWeights{};  // freed before the next ones are made
+  weights_ = ModelWeights{};
   weights_ = share_weights(load_model(spec, depth, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
@@ -122,6 +122,8 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
       .bytes;
 }
 
+HostLink& Hosts::about_card() { return link(kCard, HostKind::kCuda); }
+
 void Hosts::end_judges_runs() { links_.erase(kJudgesRuns); }
 
 void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
@@ -129,6 +131,8 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
+  // What prepared this turn is over; then work on the card is not this engine's.
+  ask<Answered>(own, FinishCall{}, kQuestion);
   if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(proxy(engine).name());
   ask<Answered>(own, flush, kQuestion);
@@ -174,6 +178,7 @@ std::string Hosts::end_for_work(const std::string& holds, const std::string& nam
 // still. Its next call says so.
 void Hosts::need_quiet_card(const FlushCall& flush) {
   std::string found = card_work(flush);
+  if (flush.cuda && links_.contains(kCard)) stop_other(*links_.at(kCard));
   if (found.empty()) return;
   if (!last_turn_.empty()) end_for_work(last_turn_, last_turn_, found);
   for (int i = 0; i < kQuietWaits; ++i) {

@@ -35,12 +35,14 @@ class Hosts {
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
   // Hosts that are asked about the machine: one that holds no engine, and that of the judge.
-  HostLink& about_card() { return link("the card", HostKind::kCuda); }
+  HostLink& about_card();
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
   // From now on at most one process holds engines: a host that holds none is ended before another
   // one opens an engine, and the judge and its two other runs share a host.
   void hold_one(bool one) { one_ = one; }
+  // Ends the hosts that hold no engine, except that of `but`.
+  void end_idle(const std::string& but);
   // Ends the host of the judge's two other runs.
   void end_judges_runs();
   // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
@@ -64,7 +66,6 @@ class Hosts {
                            const std::string& found);
 
   std::string holder_of(const std::string& engine) const;
-  void end_idle(const std::string& but);
 
   const StartHost start_;
   const double timeout_s_;

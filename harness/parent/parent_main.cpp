@@ -1,5 +1,6 @@
 #include "harness/parent/parent_main.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -30,9 +31,18 @@ namespace {
               fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
 }
 
+// Ends what this run has started; a shell may have given this process children of its own before.
 struct LeftProcesses {
-  ~LeftProcesses() { end_left_processes(); }
+  const std::vector<pid_t> before = child_processes();
+  ~LeftProcesses() { end_left_processes(before); }
 };
+
+// Whoever closed a standard stream must not find a socket in its place.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return;
+  }
+}
 
 int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host,
                      bool in_process) {
@@ -47,10 +57,11 @@ int run_command_line(const std::vector<std::string>& argv, const StartHost& star
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "mkbench: warning: {}\n", warning);
   if (options.in_process && !in_process) become_all(argv);
+  open_standard_streams();
   install_interrupt_handlers();
   // What a host started and left behind becomes a child of this process, not of init.
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const LeftProcesses ended_last;
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   return options.command->run(options, {argv, start_host, in_process});
 }
 

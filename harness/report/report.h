@@ -50,7 +50,7 @@ inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
 struct ProcessFacts {
   std::string program;  // "mkbench-host-cuda", or "mkbench-all" for an engine in mkbench's process
   int pid = 0;
-  double start_ms = 0;        // from fork() to the host's first message
+  double start_ms = 0;        // until its first message was read
   double open_ms = 0;         // to open the engine, weights included
   double crossing_us = 0;     // what an empty call costs, median
   double crossing_sd_us = 0;  // its standard deviation
@@ -62,7 +62,8 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
   using P = ProcessFacts;
   v.field("program", &P::program, "program of the process; mkbench-all: mkbench's own");
   v.field("pid", &P::pid, "process id");
-  v.field("start_ms", &P::start_ms, "from the start of the process to its first message");
+  v.field("start_ms", &P::start_ms,
+          "from the start of the process until its first message was read");
   v.field("open_ms", &P::open_ms, "to open the engine, weights included");
   v.field("crossing_us", &P::crossing_us, "what an empty call costs, median");
   v.field("crossing_sd_us", &P::crossing_sd_us, "standard deviation of crossing_us");

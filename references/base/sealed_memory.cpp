@@ -34,6 +34,8 @@ SealedMemory::SealedMemory(const std::string& name, size_t bytes) : name_(name),
       error = errno;
       if (mapped != MAP_FAILED) {
         mapped_ = static_cast<std::byte*>(mapped);
+        // The mapping of a child that another thread forks would stand in the way of the seal.
+        madvise(mapped, bytes, MADV_DONTFORK);
         return;
       }
     }

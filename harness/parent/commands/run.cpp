@@ -249,18 +249,24 @@ class Run {
       warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
       return;
     }
-    struct Fresh {
-      RepeatHashes hashes;
-      std::string problem;
-    };
-    std::vector<Fresh> answers;
+    CaseJob again = job;  // without the engines that have failed before
+    std::erase_if(again.engines, [&](const CaseEngine& engine) {
+      return engine.candidate &&
+             std::none_of(report.engines.begin(), report.engines.end(), [&](const EngineReport& e) {
+               return e.flow_name == engine.name && waits(e);
+             });
+    });
+    if (job.one_at_a_time) hosts_.end_idle("");
+    std::vector<RepeatHashes> answers;
+    std::string problem;  // of a process without any answer
     for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
       try {
         Hosts fresh(start_host_, options_.timeout_s);
         EventSink silent([](const CaseEvent&) {});
-        answers.push_back({hash_case_repeats(job, make_services(job, fresh), silent), ""});
+        answers.push_back(hash_case_repeats(again, make_services(again, fresh), silent));
       } catch (const Error& error) {
-        answers.push_back({{}, error.what()});
+        problem = error.what();
+        answers.emplace_back();
       } catch (const Interrupted&) {
         // The loop ends, and the runs so far are judged.
       }
@@ -268,9 +274,9 @@ class Run {
     for (EngineReport& e : report.engines) {
       if (!waits(e)) continue;
       std::vector<FreshRun> runs;
-      for (const Fresh& a : answers) {
-        const auto hash = a.hashes.find(e.flow_name);
-        runs.push_back({hash != a.hashes.end() ? hash->second : "", a.problem});
+      for (const RepeatHashes& answer : answers) {
+        const auto run = answer.find(e.flow_name);
+        runs.push_back(run != answer.end() ? run->second : FreshRun{"", problem});
       }
       const std::string before = e.parity->reason;
       judge_fresh_runs(runs, *e.parity);
