@@ -12,13 +12,15 @@
 
 namespace mkbench {
 
-// The same weights with `folder` set. Weights that are only in memory are copied to a sealed
-// safetensors file in memory, which a SnapshotFolder names; the folder goes when the last copy of
-// the result dies. Weights whose folder holds them are returned unchanged.
+// Returns `weights` as other processes can open them: with `folder` set. Weights that have no folder
+// are copied to a memfd with the bytes of a safetensors file. The memfd is sealed, so that nobody
+// can change it, and a SnapshotFolder links to it; that folder is removed with the last copy of the
+// result. Weights that have a folder which holds them are returned unchanged.
 // Throws Error(kEnvUnfit) where memory or the folder of temporary files does not suffice.
 ModelWeights share_weights(const ModelWeights& weights);
 
-// make_synthetic() right into such a file, so that 1.2 GB are not held twice.
+// Generates the analytic checkpoint (make_synthetic()) right in such a memfd, so that its 1.2 GB are
+// not held twice.
 ModelWeights make_shared_synthetic(std::string_view lagset, int threads = 0,
                                    int layers = kQwen3_0_6B.layers);
 

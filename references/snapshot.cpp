@@ -147,6 +147,12 @@ ModelConfig model_config(const std::string& model) {
   return config;
 }
 
+std::string model_at_depth(const std::string& model, int depth) {
+  const ModelRow* row = find_model(model);
+  if (!is_analytic(row) || !row->lagset.empty()) return model;
+  return fmt::format("{}:{}", row->name, synthetic_lagset_for_depth(depth));
+}
+
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
   if (is_analytic(spec.row)) {
     const std::string_view lagset =

@@ -30,6 +30,10 @@ ModelSpec resolve_model(const std::string& text);
 // weights. Throws Error(kBadInput).
 ModelConfig model_config(const std::string& model);
 
+// What `model` means at `depth` KV rows: plain `synthetic` takes the longest lag set that fits, every
+// other model is itself.
+std::string model_at_depth(const std::string& model, int depth);
+
 struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one

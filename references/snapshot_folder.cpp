@@ -12,9 +12,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <optional>
-#include <set>
 
 #include "references/base/error.h"
 
@@ -24,17 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "mkbench-";
-
-// The folders of this process. Never destroyed: weights may outlive every static object.
-struct Registry {
-  std::mutex mutex;
-  std::set<fs::path> folders;
-  pid_t pid = getpid();
-};
-Registry& registry() {
-  static Registry& value = *new Registry;
-  return value;
-}
 
 fs::path temporary_folder() {
   const char* folder = std::getenv("TMPDIR");
@@ -111,19 +98,10 @@ SnapshotFolder::SnapshotFolder() : pid_(getpid()) {
     rmdir(path_.c_str());
     fail(path_, "open this folder", error);
   }
-  Registry& held = registry();
-  const std::lock_guard guard(held.mutex);
-  if (held.pid != pid_) held.folders.clear();  // a forked child: they are the parent's
-  held.pid = pid_;
-  held.folders.insert(path_);
 }
 
 SnapshotFolder::~SnapshotFolder() {
-  if (getpid() == pid_) {
-    Registry& held = registry();
-    const std::lock_guard guard(held.mutex);
-    if (held.folders.erase(path_) != 0) remove_links(path_);
-  }
+  if (getpid() == pid_) remove_links(path_);
   close(lock_);
 }
 
@@ -137,17 +115,6 @@ void remove_stale_snapshots() {
   for (fs::directory_iterator at(temporary_folder(), error), end; !error && at != end;
        at.increment(error)) {
     remove_if_stale(at->path());
-  }
-}
-
-void remove_shared_snapshots() noexcept {
-  try {
-    Registry& held = registry();
-    const std::lock_guard guard(held.mutex);
-    if (held.pid != getpid()) return;
-    for (const fs::path& folder : held.folders) remove_links(folder);
-    held.folders.clear();
-  } catch (...) {  // Without memory for a path the next process removes the folder.
   }
 }
 

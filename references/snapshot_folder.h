@@ -33,8 +33,4 @@ class SnapshotFolder {
 // Removes the folders that this user's dead processes have left: SIGKILL lets no process clean up.
 void remove_stale_snapshots();
 
-// Removes all folders of this process, for paths that end in _exit(). Weights that are already
-// mapped stay valid; nobody can open them any more.
-void remove_shared_snapshots() noexcept;
-
 }  // namespace mkbench

@@ -22,6 +22,7 @@ namespace {
 
 using testing::both_links;
 using testing::kContext;
+using testing::kOdd;
 using testing::kTimeout;
 using testing::request;
 using testing::tiny;
@@ -252,14 +253,6 @@ TEST_CASE("an engine that cannot be made, and a question that a host cannot answ
     CHECK(link->alive());
   }
 }
-
-constexpr ModelShape kOdd{.hidden = 20,
-                          .intermediate = 36,
-                          .layers = 3,
-                          .heads = 6,
-                          .kv_heads = 2,
-                          .head_dim = 10,
-                          .vocab = 97};
 
 TEST_CASE("weights that are only in memory reach a host, tied and untied") {
   for (const bool tied : {true, false}) {

@@ -18,6 +18,7 @@
 #include "harness/parent/host_process.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
+#include "tests/support/in_child.h"
 #include "tests/support/process_state.h"
 #include "tests/support/script_host.h"
 
@@ -25,6 +26,7 @@ namespace mkbench {
 namespace {
 
 using testing::comes_to;
+using testing::in_child;
 using testing::is_gone;
 using testing::new_path;
 using testing::ScriptHost;
@@ -346,22 +348,6 @@ TEST_CASE("hosts start side by side: the second does not wait for the first") {
   CHECK(position_of(first.process) == 1);
   CHECK(position_of(second.process) == 2);
   CHECK(std::filesystem::remove(met));
-}
-
-// Runs `body` in a forked child, which may count interrupts, and returns its exit code.
-int in_child(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    int code = 99;
-    try {
-      code = body();
-    } catch (...) {
-    }
-    _exit(code);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
 }
 
 TEST_CASE("after one Ctrl-C a call may end, after two its host is killed") {

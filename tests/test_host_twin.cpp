@@ -18,16 +18,7 @@
 namespace mkbench {
 namespace {
 
-// A shape of which no dimension divides another: heads of 10, 3 query heads a kv head, widths that
-// leave a tail in every inner loop.
-constexpr ModelShape kOdd{.hidden = 20,
-                          .intermediate = 36,
-                          .layers = 3,
-                          .heads = 6,
-                          .kv_heads = 2,
-                          .head_dim = 10,
-                          .vocab = 97};
-
+using testing::kOdd;
 ModelWeights odd_model() {
   static const ModelWeights w = testing::random_model(kOdd, {.tied = false, .max_positions = 300});
   return w;

@@ -300,7 +300,10 @@ TEST_CASE("work that appears between two turns is blamed on the engine that ran 
     fakes.hosts.end_turn(engine, flush);
   };
   turn(*ring);
-  slow = 2;  // less than half of five
+  const int tries = fakes.link("the card").count<FlushCall>();
+  fakes.hosts.end_turn(*ring, FlushCall{.cuda = false, .gpu = 0});
+  CHECK(fakes.link("the card").count<FlushCall>() == tries);  // a turn on the CPU
+  slow = 2;                                                   // less than half of five
   turn(*plain);
   CHECK(fakes.link("ring").alive());
   FakeLink& guilty = fakes.link("plain");
@@ -331,6 +334,8 @@ TEST_CASE("where one process holds engines, an idle host ends before another one
   const auto ring = fakes.open("ring");
   CHECK(host.expired());
   CHECK(fakes.links.size() == 1);  // the judge's host still holds engines and was kept
+  const auto again = fakes.open("eager-fp32");
+  CHECK_FALSE(fakes.links.contains("eager"));  // it took the new engine too
 }
 
 TEST_CASE("a host that cannot be stopped costs the engine whose turn it is nothing") {

@@ -94,12 +94,17 @@ nlohmann::json or_null(const std::optional<T>& value) {
 
 }  // namespace
 
+const DeviceInfo* find_device(const DeviceList& list, int index) {
+  const auto found = std::find_if(list.devices.begin(), list.devices.end(),
+                                  [&](const DeviceInfo& d) { return d.index == index; });
+  return found == list.devices.end() ? nullptr : &*found;
+}
+
 Usability judge_device(const DeviceList& list, int index, std::string_view architectures) {
   const Usability installation = judge_installation(list);
   if (!installation.usable()) return installation;
-  const auto found = std::find_if(list.devices.begin(), list.devices.end(),
-                                  [&](const DeviceInfo& d) { return d.index == index; });
-  if (found == list.devices.end()) {
+  const DeviceInfo* found = find_device(list, index);
+  if (found == nullptr) {
     return unfit(Unfit::kNoSuchIndex,
                  fmt::format("GPU {} was asked for, there are {}", index, list.devices.size()),
                  "choose one that --list-devices shows");

@@ -37,6 +37,9 @@ struct DeviceList {
 // throws: a defect is a field of the list, which judge_device() explains.
 DeviceList list_devices();
 
+// The GPU with that index; null without it.
+const DeviceInfo* find_device(const DeviceList& list, int index);
+
 enum class Unfit {
   kNone,
   kNoDriver,

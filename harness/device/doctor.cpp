@@ -182,13 +182,6 @@ void judge_devices(const DoctorInputs& inputs, const DoctorReport& report, Items
   }
 }
 
-const DeviceInfo* chosen_device(const DoctorInputs& inputs, const DoctorReport& report) {
-  for (const DeviceInfo& d : report.devices.devices) {
-    if (d.index == inputs.gpu) return &d;
-  }
-  return nullptr;
-}
-
 void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
   if (inputs.card_problem.empty()) {
     items.fine("our code",
@@ -209,7 +202,7 @@ void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& i
                   inputs.torch_cuda_version.empty() ? "none" : inputs.torch_cuda_version,
                   inputs.torch_architectures.empty() ? "architectures unknown without a driver"
                                                      : inputs.torch_architectures);
-  const DeviceInfo* device = chosen_device(inputs, report);
+  const DeviceInfo* device = find_device(report.devices, inputs.gpu);
   const char* what_to_do = "install a libtorch built for this card (a newer torch wheel)";
   if (device == nullptr) {
     items.fine("libtorch", torch);
@@ -231,7 +224,7 @@ void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& i
 }
 
 void judge_operation(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
-  const DeviceInfo* device = chosen_device(inputs, report);
+  const DeviceInfo* device = find_device(report.devices, inputs.gpu);
   if (device == nullptr) return;
   if (device->has_bf16()) {
     items.fine("bf16", "in hardware");
@@ -251,7 +244,7 @@ void judge_operation(const DoctorInputs& inputs, const DoctorReport& report, Ite
 }
 
 void judge_memory(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
-  const DeviceInfo* device = chosen_device(inputs, report);
+  const DeviceInfo* device = find_device(report.devices, inputs.gpu);
   if (device != nullptr && inputs.device_bytes_needed > 0) {
     const std::string text = fmt::format("{} on the GPU needs {}, free {}", inputs.model,
                                          gib(inputs.device_bytes_needed), gib(device->free_bytes));

@@ -6,10 +6,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "references/base/free_memory.h"
 
 namespace mkbench {
 namespace {
@@ -34,14 +35,8 @@ nlohmann::json describe_cpu() {
 }
 
 int64_t host_free_bytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("MemAvailable:")) continue;
-    int64_t kib = 0;
-    std::istringstream(line.substr(13)) >> kib;
-    return kib * 1024;
-  }
-  return 0;
+  const FreeMemory free = free_memory();
+  return free.limit.empty() ? 0 : static_cast<int64_t>(free.bytes);
 }
 
 double host_read_bytes_per_second() {

@@ -6,7 +6,8 @@
 
 namespace mkbench {
 
-// MemAvailable of /proc/meminfo, in bytes; 0 where it cannot be read.
+// What this process can still take, control groups included (free_memory.h), in bytes; 0 where that
+// is not known.
 int64_t host_free_bytes();
 
 // Bytes a second at which all cores read a buffer larger than the caches; for estimates only.

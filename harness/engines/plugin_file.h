@@ -9,6 +9,9 @@ namespace mkbench {
 // True where `engine` names a plugin: a path that ends in .so.
 inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so"); }
 
+// True where `engine` names an engine written in Python: a path that ends in .py.
+inline bool is_python_engine(std::string_view engine) { return engine.ends_with(".py"); }
+
 // The name of the maker that makes all plugins.
 inline constexpr char kPluginMaker[] = "plugin";
 

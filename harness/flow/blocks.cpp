@@ -160,14 +160,14 @@ class BlockRunner {
       Contestant& c = *engines_[static_cast<size_t>(order[place])];
       if (!c.alive) continue;
       check_stop();
-      watch_.begin("timing", c.name, c.engine.get());
-      watch_.count(block + 1, std::max(job_.blocks, block + 1));
       guard_engine(sink_, c, [&] {
         const RangeGuard range = services_.range("engine");
         if (job_.one_at_a_time) {
           open_(c);
           prepare(c);
         }
+        watch_.begin("timing", c.name, c.engine.get());
+        watch_.count(block + 1, std::max(job_.blocks, block + 1));
         take_sample(c, block, static_cast<int>(place));
       });
       if (job_.one_at_a_time) {

@@ -21,7 +21,7 @@
 #include "harness/report/report.h"
 #include "references/base/sha256.h"
 #include "references/model_row.h"
-#include "references/synthetic.h"
+#include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
@@ -91,11 +91,7 @@ class CaseFlow {
  private:
   int tokens() const { return timed_tokens(job_); }
 
-  std::string timing_model() const {
-    const ModelRow* row = find_model(job_.model);
-    if (!is_analytic(row) || !row->lagset.empty()) return job_.model;
-    return fmt::format("{}:{}", row->name, synthetic_lagset_for_depth(first_depth(job_)));
-  }
+  std::string timing_model() const { return model_at_depth(job_.model, first_depth(job_)); }
 
   void check_stop() const {
     if (services_.stop()) throw Interrupted{};

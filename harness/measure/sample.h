@@ -17,7 +17,7 @@ struct Sample {
   int block = 0;
   int order = 0;  // place inside the block
   int tokens = 0;
-  double start_ms = 0;  // of the decode, host clock, since the case began; 0 where not taken
+  double start_ms = 0;  // host clock, since the first timed call of the case
   DecodeTimes times;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
@@ -46,7 +46,8 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("block", &Sample::block, "paired block that the sample belongs to");
   v.field("order", &Sample::order, "place inside the block");
   v.field("tokens", &Sample::tokens, "tokens decoded");
-  v.field("start_ms", &Sample::start_ms, "start since the case began, host clock; 0 if not taken");
+  v.field("start_ms", &Sample::start_ms,
+          "start since the first timed call of the case, host clock");
   v.field("times", &Sample::times, "the decode by three clocks");
   v.field("ids", &Sample::ids, "token receipts");
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "harness/engines/plugin_file.h"
 #include "references/shared_snapshot.h"
 
 namespace mkbench {
@@ -41,7 +42,7 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
       timeout_s_(timeout_s) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
-  const double limit = request.name.ends_with(".py") ? kPythonOpenLimitS : kOpenLimitS;
+  const double limit = is_python_engine(request.name) ? kPythonOpenLimitS : kOpenLimitS;
   opened_ =
       ask<Opened>(*link_, OpenCall{request, place_of(shared)}, {limit, std::max(limit, timeout_s)});
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;

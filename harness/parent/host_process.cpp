@@ -26,6 +26,8 @@ namespace {
 
 // A process on a GPU may take seconds to leave its driver.
 constexpr double kLongestDeathSeconds = 20;
+// A host whose channel is closed leaves by itself within this time.
+constexpr double kLeaveSeconds = 1;
 // A call that shows no progress for so long at its limit stands still; shorter limits have half of
 // themselves.
 constexpr double kStandstillSeconds = 10;
@@ -96,7 +98,7 @@ struct ChildPlan {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execv(plan.argv[0], plan.argv);
-  const char* why = std::strerror(errno);
+  const char* why = strerrordesc_np(errno);  // strerror() may take a lock
   if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(126);
   _exit(127);
 }
@@ -274,7 +276,7 @@ void HostProcess::obey_interrupt(Running& running, const char* what) {
   const bool grace_over = seconds_since(*running.interrupted) > kInterruptGraceS;
   if (interrupt_count() < 2 && !grace_over) return;
   death_ = fmt::format("the host of {} was killed during '{}' after Ctrl-C", command_.holds, what);
-  kill_group();
+  kill_group(pid_);
   throw Interrupted{};
 }
 
@@ -319,8 +321,8 @@ void HostProcess::resume() {
   stopped_ = false;
 }
 
-// Waits for the end of the process, after a kill for seconds; returns its status, -1 without one.
-int HostProcess::reap(bool wait) {
+// Waits up to `seconds` for the end of the process; returns its status, -1 without one.
+int HostProcess::reap(double seconds) {
   const Clock::time_point begin = Clock::now();
   int status = -1;
   while (pid_ > 0) {
@@ -329,8 +331,7 @@ int HostProcess::reap(bool wait) {
       pid_ = -1;
       return status;
     }
-    // A process stuck in the operating system is left behind, or mkbench would hang with it.
-    if (!wait || seconds_since(begin) > kLongestDeathSeconds) break;
+    if (seconds_since(begin) >= seconds) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return -1;
@@ -343,34 +344,29 @@ bool HostProcess::gone() const {
          info.si_pid == pid_;
 }
 
-// Ends every process of the group, also those that the host started.
-void HostProcess::kill_group() {
-  if (pid_ <= 0) return;
-  const pid_t group = pid_;
+// Ends every process of the group `group`, also those that the host started and that outlive it. A
+// process stuck in the operating system is left behind, or mkbench would hang with it.
+void HostProcess::kill_group(pid_t group) {
+  if (group <= 0) return;  // kill() would take it for somebody else's
   kill(-group, SIGKILL);
-  kill(group, SIGKILL);
-  reap(true);
+  if (pid_ <= 0) return;
+  reap(kLongestDeathSeconds);
   kill(-group, SIGKILL);
 }
 
 void HostProcess::fail(ErrorKind kind, const std::string& how) {
   death_ = fmt::format("the host of {}: {}", command_.holds, how);
   death_kind_ = kind;
-  kill_group();
+  kill_group(pid_);
   throw Error(kind, death_);
 }
 
 // The socket has ended. A host that closed it without dying is killed.
 void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
-  int status = -1;
-  for (int i = 0; i < 500 && pid_ > 0; ++i) {
-    status = reap(false);
-    if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+  const int status = reap(kLeaveSeconds);
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
-  kill_group();
-  kill(-group, SIGKILL);  // what the host started
+  kill_group(group);
   if (!hello_) {
     std::string said = file_start(stderr_fd_);
     const std::string prefix = command_.argv.front() + ": ";  // of the loader
@@ -434,12 +430,8 @@ void HostProcess::close_down() {
     close(call_fd_);
     call_fd_ = -1;
     const pid_t group = pid_;
-    for (int i = 0; i < 500 && pid_ > 0; ++i) {
-      reap(false);
-      if (pid_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    kill(-group, SIGKILL);
-    kill_group();
+    reap(kLeaveSeconds);
+    kill_group(group);
   }
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);

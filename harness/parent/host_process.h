@@ -60,8 +60,8 @@ class HostProcess final : public HostLink {
   void ask_progress(Running& running);
   void obey_interrupt(Running& running, const char* what);
   void resume();
-  void kill_group();
-  int reap(bool wait);
+  void kill_group(pid_t group);
+  int reap(double seconds);
   bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
@@ -73,7 +73,7 @@ class HostProcess final : public HostLink {
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
-  int64_t oom_kills_ = 0;  // of this cgroup when the host was started
+  int64_t oom_kills_ = 0;  // oom_kills() when the running call began
   std::string death_;      // why the host is no more; empty while it lives
   ErrorKind death_kind_ = ErrorKind::kRuntime;
   std::optional<FrameReader> answers_, told_;

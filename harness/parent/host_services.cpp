@@ -27,13 +27,11 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   return references;
 }
 
-// The GPU of a job as CUDA shows it now; null without it.
+// The GPU of a job as CUDA shows it now; nothing without it.
 std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
-  const auto facts = ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, {60, 60});
-  for (const DeviceInfo& device : facts.devices.devices) {
-    if (device.index == job.gpu) return device;
-  }
-  return std::nullopt;
+  const auto facts = ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, kQuestion);
+  const DeviceInfo* device = find_device(facts.devices, job.gpu);
+  return device != nullptr ? std::optional(*device) : std::nullopt;
 }
 
 EngineFacts facts_of(const Engine& engine) {

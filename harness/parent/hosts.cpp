@@ -11,17 +11,13 @@
 #include "harness/parent/host_process.h"
 #include "harness/wire/build_id.h"
 #include "references/base/error.h"
-#include "references/model_row.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
-#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
 
 constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
-// A question that loads nothing.
-constexpr CallLimit kQuestion{60, 60};
 // Work that is still on the device so long after its call has returned was left behind.
 constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // The card is busy where most of so many flushes take longer than this: another context's kernel
@@ -34,7 +30,7 @@ constexpr int kQuietWaits = 100;
 HostKind kind_of(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));
   if (row != nullptr) return row->host;
-  return engine.ends_with(".py") ? HostKind::kPython : HostKind::kCuda;
+  return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
 }
 
 // A host that cannot be stopped is dead afterwards; whoever asks it next is told why.
@@ -91,14 +87,11 @@ void Hosts::expect(const std::string& engine) {
 }
 
 ModelWeights Hosts::load(const std::string& model, int depth) {
-  const ModelSpec spec = resolve_model(model);
-  const bool by_depth = is_analytic(spec.row) && spec.row->lagset.empty();
-  const std::string name =
-      spec.name + (by_depth ? ":" + std::string(synthetic_lagset_for_depth(depth)) : "");
+  const std::string name = model_at_depth(model, depth);
   const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
   weights_ = ModelWeights{};
-  weights_ = share_weights(load_model(spec, depth, {.sha256 = "", .share = true}));
+  weights_ = share_weights(load_model(resolve_model(name), depth, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
 }

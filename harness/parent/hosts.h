@@ -57,8 +57,8 @@ class Hosts {
   std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);
   HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
 
-  // Milliseconds of a flush of L2 by the host that holds no engine: the card's work for a tenth of
-  // one, more where somebody else's work is on the card.
+  // Milliseconds of a flush of L2 by the host that holds no engine: 0.2 on a quiet H100, several
+  // where another process has work on the card.
   double try_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush);
   void need_quiet_card(const FlushCall& flush);

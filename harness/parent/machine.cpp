@@ -2,32 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/device/host_machine.h"
 #include "references/base/error.h"
 
 namespace mkbench {
 namespace {
 
-// A driver that hangs does so at the first call.
-constexpr CallLimit kProbeLimit{60, 60};
-
 template <typename Answer>
 std::optional<Answer> try_to_ask(HostLink& link, const ToHost& call, std::string& problem) {
   try {
-    return ask<Answer>(link, call, kProbeLimit);
+    return ask<Answer>(link, call, kQuestion);
   } catch (const Error& error) {
     problem = error.what();
     return std::nullopt;
   }
-}
-
-const DeviceInfo* device_of(const CardFacts& card, int gpu) {
-  const auto& list = card.devices.devices;
-  const auto found =
-      std::find_if(list.begin(), list.end(), [&](const DeviceInfo& d) { return d.index == gpu; });
-  return found == list.end() ? nullptr : &*found;
 }
 
 // Whether the kernels and libtorch can use the GPU.
@@ -80,7 +68,7 @@ MachineProbe probe_of(const MachineFacts& facts, int gpu) {
   probe.devices = list.devices;
   for (const RingObstacle& of : facts.card->ring_obstacles)
     probe.ring_obstacles[of.model] = of.obstacle;
-  if (const DeviceInfo* device = device_of(*facts.card, gpu)) {
+  if (const DeviceInfo* device = find_device(facts.card->devices, gpu)) {
     nlohmann::json card = to_json(*device);
     card["driver"] = list.driver_version;
     card["driver_cuda"] = cuda_version_text(list.driver_cuda_version);

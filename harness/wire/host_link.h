@@ -17,6 +17,9 @@ struct CallLimit {
   double longest_s = 300;   // ends it even while it shows progress
 };
 
+// For a question that loads nothing. A driver that hangs does so at the first call.
+inline constexpr CallLimit kQuestion{60, 60};
+
 class HostLink {
  public:
   virtual ~HostLink() = default;

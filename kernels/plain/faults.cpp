@@ -41,22 +41,22 @@ std::unique_ptr<Engine> make_plain_with_hook(const ModelWeights& weights, PlainO
 }  // namespace mkbench::plain
 
 namespace mkbench {
+
+extern const EngineMaker plain_maker;
+
 namespace {
 
 std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
+  if (!plain::has_hook(request.fault)) return plain_maker.make(weights, request);
   PlainOptions options;
   options.gpu = request.gpu;
   options.max_context = request.max_context;
   options.fault = request.fault;
-  return plain::has_hook(request.fault) ? plain::make_plain_with_hook(weights, options)
-                                        : make_plain(weights, options);
+  return plain::make_plain_with_hook(weights, options);
 }
 
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
-  PlainOptions options;
-  options.gpu = request.gpu;
-  options.max_context = request.max_context;
-  return plain_device_bytes(config, options);
+  return plain_maker.bytes(config, request);
 }
 
 }  // namespace

@@ -14,6 +14,16 @@
 
 namespace mkbench::testing {
 
+// A shape of which no dimension divides another: heads of 10, 3 query heads a kv head, widths that
+// leave a tail in every inner loop.
+inline constexpr ModelShape kOdd{.hidden = 20,
+                                 .intermediate = 36,
+                                 .layers = 3,
+                                 .heads = 6,
+                                 .kv_heads = 2,
+                                 .head_dim = 10,
+                                 .vocab = 97};
+
 // A standard normal value for entry `index` of stream `seed`, by Box-Muller.
 inline float normal_at(uint64_t seed, uint64_t index) {
   const uint64_t a = splitmix64(seed ^ splitmix64(2 * index));
