@@ -60,7 +60,8 @@ class Hosts {
   // Milliseconds of a flush of L2 by the host that holds no engine: 0.2 on a quiet H100, several
   // where another process has work on the card.
   double try_card(const FlushCall& flush);
-  std::string card_work(const FlushCall& flush);
+  std::string card_work(const FlushCall& flush, int tries, int most_slow);
+  void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
   void need_quiet_card(const FlushCall& flush);
   std::string end_for_work(const std::string& holds, const std::string& name,
                            const std::string& found);

@@ -27,8 +27,13 @@ __global__ void stay(int64_t ns) {
 
 #if defined(LEFT_CONTEXT)
 // A kernel in a context that mkbench does not know, so that cudaDeviceSynchronize() of the other
-// one does not wait for it.
+// one does not wait for it; the next one only when it is over, or calls without number would pile
+// them up for minutes.
 void leave_something() {
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point over = Clock::now();
+  if (Clock::now() < over) return;
+  over = Clock::now() + std::chrono::milliseconds(500);
   using Create = int (*)(void**, unsigned, int);
   using Set = int (*)(void*);
   static Create create = nullptr;
@@ -57,7 +62,7 @@ void leave_something() {
   set(current);
 }
 #elif defined(LEFT_THREAD)
-// A thread that goes on launching kernels.
+// A thread that keeps a kernel on the card.
 void leave_something() {
   static std::thread* worker = nullptr;
   if (worker != nullptr) return;
@@ -65,8 +70,8 @@ void leave_something() {
     cudaStream_t stream;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     for (;;) {
-      stay<<<1, 1, 0, stream>>>(20'000'000);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      stay<<<1, 1, 0, stream>>>(2'000'000);
+      cudaStreamSynchronize(stream);
     }
   });
 }
