@@ -10,9 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include "references/base/error.h"
 #include "references/planted_fault.h"
 
 namespace mkbench {
+
+// What an engine claims about its arithmetic; the claim decides which limits of parity apply.
+enum class PrecisionClass {
+  kBf16,            // rounds like eager
+  kFp32Accumulate,  // rounds only the residual stream, the KV cache and the RoPE table
+  kLossy,           // quantised: judged by tokens and divergence, never ranked beside the others
+};
+constexpr std::string_view precision_class_name(PrecisionClass c) {
+  constexpr std::string_view kNames[] = {"bf16", "fp32-accumulate", "lossy"};
+  return kNames[static_cast<size_t>(c)];
+}
 
 struct EngineCapabilities {
   std::string name;         // resolved name: "eager", "plain", "host-twin"
@@ -22,10 +34,14 @@ struct EngineCapabilities {
   bool one_launch = false;  // a whole decode() is one kernel launch
   // Abilities that an engine from elsewhere may lack. Checks that need a missing one are reported
   // as not applicable.
-  bool forced = true;     // decode() takes forced ids
-  bool snapshots = true;  // save() and restore() work
-  bool poison = true;     // poison() reaches outputs, scratch and unused KV rows
-  bool counted = true;    // launch_count() counts launches
+  bool forced = true;         // decode() takes forced ids
+  bool snapshots = true;      // save() and restore() work
+  bool poison = true;         // poison() reaches outputs, scratch and unused KV rows
+  bool counted = true;        // launch_count() counts launches
+  bool rewind = false;        // rewind() works
+  bool late_id = true;        // decode_late() prefills nothing again
+  bool deterministic = true;  // equal input gives equal bits
+  PrecisionClass precision = PrecisionClass::kBf16;
 };
 
 // Times of the last decode() by up to three clocks; 0 where the engine has no such clock.
@@ -78,6 +94,18 @@ class Engine {
                                       float* logits_out = nullptr) = 0;
   // Replaces the pending id.
   virtual void set_pending(int32_t id) = 0;
+
+  // Replaces the pending id and decodes n steps. Over a host it is one call, so that an id that is
+  // drawn at the last moment reaches the engine inside the timed part and not before.
+  virtual std::vector<int32_t> decode_late(int32_t id, int n) {
+    set_pending(id);
+    return decode(n);
+  }
+  // Goes back to `position` <= position(): the rows below it stay. Nothing is pending then until
+  // set_pending() or decode_late(). Throws Error(kRuntime) without the capability.
+  virtual void rewind(int /*position*/) {
+    throw Error(ErrorKind::kRuntime, capabilities().name + " cannot go back");
+  }
 
   virtual Snapshot save() = 0;
   // Goes back to `s`, which must be of this sequence: checks the checksum and poisons rows at and

@@ -265,6 +265,8 @@ class Server:
         forced = self.arena.array(numpy.int32, 0, n).copy() if call["forced"] else None
         logits = self.arena.array(numpy.float32, 2 * at_ids, n, held.vocab) if call["logits"] else None
         begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        if call["late"] is not None:
+            held.engine.set_pending(call["late"])
         ids = numpy.asarray(held.engine.decode(n, forced, logits), numpy.int32)
         self.finish()
         end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -278,6 +280,16 @@ class Server:
         held = self.engine(call)
         held.engine.set_pending(call["id"])
         return self.wire.answer("ok", state=held.state())
+
+    def take_rewind(self, call: dict) -> dict:
+        held = self.engine(call)
+        held.engine.rewind(call["position"])
+        return self.wire.answer("ok", state=held.state())
+
+    def take_trace(self, call: dict) -> dict:
+        held = self.engine(call)
+        trace = dict(self.wire.answers["traced"]["trace"], problem="host.py records nothing")
+        return self.wire.answer("traced", state=held.state(), trace=trace)
 
     def take_save(self, call: dict) -> dict:
         return self.wire.answer("saved", snapshot=self.engine(call).engine.save())

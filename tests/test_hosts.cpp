@@ -190,11 +190,12 @@ TEST_CASE("a dead host is not asked to close its engine, and one that dies of it
 struct FakeHosts {
   std::map<std::string, std::vector<std::shared_ptr<FakeLink>>> links;
   std::map<std::string, HostKind> kinds;
+  double timeout_s = 300;
   Hosts hosts{[this](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
                 kinds[holds] = kind;
                 return links[holds].emplace_back(std::make_shared<FakeLink>());
               },
-              300};
+              timeout_s};
   std::unique_ptr<Engine> open(const std::string& name) {
     return hosts.open({.name = name, .max_context = 64}, small_weights());
   }
@@ -267,7 +268,7 @@ TEST_CASE(
     FakeLink& card = fakes.link("the card");
     CHECK(card.count<FlushCall>() > 1);  // how long it takes on the quiet card
     card.answer = [&](const ToHost&) -> std::optional<FromHost> {
-      if (busy) usleep(100'000);
+      if (busy && fakes.link("ring").alive()) usleep(100'000);
       return std::nullopt;
     };
     const auto end = [&] { fakes.hosts.end_turn(*ring, FlushCall{.cuda = true, .gpu = 0}); };
@@ -281,6 +282,19 @@ TEST_CASE(
       CHECK(fakes.link("ring").alive());
     }
   }
+}
+
+TEST_CASE("work that stays when the engine's host has ended is another program's") {
+  FakeHosts fakes{.timeout_s = 0.2};
+  const auto ring =
+      fakes.hosts.open({.name = "ring", .max_context = 64, .cuda = true}, small_weights());
+  int flushes = 0;
+  fakes.link("the card").answer = [&](const ToHost&) -> std::optional<FromHost> {
+    if (++flushes % 5 > 0) usleep(20'000);  // time slices let some pass
+    return std::nullopt;
+  };
+  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, FlushCall{.cuda = true, .gpu = 0}),
+                    ContainsText("another program uses the card") && ContainsText("0.2 s after"));
 }
 
 TEST_CASE("work that appears between two turns is blamed on the engine that ran last") {

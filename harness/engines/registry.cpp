@@ -45,10 +45,6 @@ constexpr EngineRow kRows[] = {
 
 }  // namespace
 
-std::string_view precision_class_name(PrecisionClass c) {
-  return c == kBf16 ? "bf16" : "fp32-accumulate";
-}
-
 std::span<const EngineRow> engine_rows() { return kRows; }
 
 const EngineRow* find_engine(std::string_view name) {

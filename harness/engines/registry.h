@@ -7,14 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace mkbench {
+#include "references/engine.h"
 
-// What an engine claims about its arithmetic; the claim decides which limits of parity apply.
-enum class PrecisionClass {
-  kBf16,            // rounds like eager
-  kFp32Accumulate,  // rounds only the residual stream, the KV cache and the RoPE table
-};
-std::string_view precision_class_name(PrecisionClass c);
+namespace mkbench {
 
 // Which program can make an engine.
 enum class HostKind { kCuda, kTorch, kPython };

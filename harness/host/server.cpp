@@ -135,7 +135,8 @@ FromHost Server::take(const DecodeCall& call) {
   {
     const NvtxRange range("decode");
     interval.begin = now_ns();
-    ids = held.engine->decode(call.n, forced, logits);
+    ids = call.late ? held.engine->decode_late(*call.late, call.n)
+                    : held.engine->decode(call.n, forced, logits);
     finish(held);
     interval.end = now_ns();
   }
@@ -150,6 +151,27 @@ FromHost Server::take(const SetPendingCall& call) {
   Engine& e = *engine(call.engine).engine;
   e.set_pending(call.id);
   return Answered{state_of(e)};
+}
+
+FromHost Server::take(const RewindCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  e.rewind(call.position);
+  return Answered{state_of(e)};
+}
+
+FromHost Server::take(const TraceCall& call) {
+  HeldEngine& held = engine(call.engine);
+  LaunchTrace trace;
+  if (!program_.trace) {
+    trace.problem = fmt::format("{} records nothing", program_.name);
+  } else {
+    trace = program_.trace([&] {
+      held.engine->decode(call.n);
+      finish(held);
+    });
+    trace.tokens = call.n;
+  }
+  return Traced{state_of(*held.engine), trace};
 }
 
 FromHost Server::take(const SaveCall& call) { return Saved{engine(call.engine).engine->save()}; }

@@ -20,6 +20,8 @@ struct HostProgram {
   EngineFactory factory;
   std::function<void()> finish;  // waits until the device work of this process is over
   std::function<void(const FlushCall&)> flush;
+  // Runs `work` and says what it handed to the card.
+  std::function<LaunchTrace(const std::function<void()>& work)> trace;
   std::function<CardFacts(const CardCall&)> card;
   std::function<TorchTold()> torch;
   std::function<Ceiling(const CeilingCall&)> ceiling;
@@ -52,6 +54,8 @@ class Server {
   FromHost take(const PrefillCall& call);
   FromHost take(const DecodeCall& call);
   FromHost take(const SetPendingCall& call);
+  FromHost take(const RewindCall& call);
+  FromHost take(const TraceCall& call);
   FromHost take(const SaveCall& call);
   FromHost take(const RestoreCall& call);
   FromHost take(const StateCall& call);

@@ -80,7 +80,15 @@ void HostEngine::prefill(std::span<const int32_t> ids) {
 }
 
 std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* logits_out) {
-  const int steps = std::max(n, 0);  // the host refuses the others
+  return decode({opened_.engine, n, forced != nullptr, logits_out != nullptr}, forced, logits_out);
+}
+
+std::vector<int32_t> HostEngine::decode_late(int32_t id, int n) {
+  return decode({.engine = opened_.engine, .n = n, .late = id}, nullptr, nullptr);
+}
+
+std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, float* logits_out) {
+  const int steps = std::max(call.n, 0);  // the host refuses the others
   const DecodeArena layout(steps, logits_out != nullptr, vocab_);
   char* const memory = link_->arena().at_least(layout.bytes);
   const size_t bytes = static_cast<size_t>(steps) * sizeof(int32_t);
@@ -89,9 +97,7 @@ std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* log
   if (forced != nullptr) std::memcpy(memory, forced, bytes);
   // An engine that does not write its logits leaves what the caller filled in.
   if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
-  const auto done =
-      ask_host<Decoded>(DecodeCall{opened_.engine, n, forced != nullptr, logits_out != nullptr},
-                        decode_pace_.limit(steps, timeout_s_));
+  const auto done = ask_host<Decoded>(call, decode_pace_.limit(steps, timeout_s_));
   interval_ = done.interval;
   times_ = done.times;
   decode_pace_.learn(interval_, steps);
@@ -104,6 +110,17 @@ std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* log
 
 void HostEngine::set_pending(int32_t id) {
   ask_host<Answered>(SetPendingCall{opened_.engine, id}, {kSmallCallS, timeout_s_});
+}
+
+void HostEngine::rewind(int position) {
+  ask_host<Answered>(RewindCall{opened_.engine, position}, {kSmallCallS, timeout_s_});
+}
+
+LaunchTrace HostEngine::trace(int n) {
+  // To start the recorder takes seconds.
+  CallLimit limit = decode_pace_.limit(n, timeout_s_);
+  limit.expected_s = timeout_s_;
+  return ask_host<Traced>(TraceCall{opened_.engine, n}, limit).trace;
 }
 
 Snapshot HostEngine::save() {

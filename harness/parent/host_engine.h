@@ -25,6 +25,8 @@ class HostEngine final : public Engine {
   void prefill(std::span<const int32_t> ids) override;
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override;
   void set_pending(int32_t id) override;
+  std::vector<int32_t> decode_late(int32_t id, int n) override;
+  void rewind(int position) override;
   Snapshot save() override;
   void restore(const Snapshot& snapshot) override;
   int position() const override { return state_.position; }
@@ -38,6 +40,8 @@ class HostEngine final : public Engine {
   }
   bool skip_to(int position) override;
 
+  // Decodes n tokens, untimed, and says what reached the card.
+  LaunchTrace trace(int n);
   // Returns why the engine has no ablations, or an empty text.
   std::string ablate(Ablation ablation);
   // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
@@ -56,6 +60,7 @@ class HostEngine final : public Engine {
   };
 
   void plain(Verb verb);
+  std::vector<int32_t> decode(DecodeCall call, const int32_t* forced, float* logits_out);
   std::optional<std::vector<float>> floats(int layer, std::optional<int> position);
   template <typename Answer>
   Answer ask_host(const ToHost& call, const CallLimit& limit);

@@ -24,9 +24,9 @@ constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // keeps the card for a time slice of about 2 ms before a flush gets its turn.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
-// So many tenths of a second are waited for the card to become quiet. A kernel that shares the card
+// So long is waited for the card to become quiet, unless --timeout is shorter. A kernel that shares the card
 // by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
-constexpr int kQuietWaits = 100;
+constexpr double kQuietWaitS = 10;
 
 HostKind kind_of(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));
@@ -171,16 +171,21 @@ std::string Hosts::end_for_work(const std::string& holds, const std::string& nam
 
 // Work that stays although the host of `name` is gone is not that engine's.
 void Hosts::wait_for_quiet_card(const std::string& name, const FlushCall& flush) {
+  const double limit_s = std::min(kQuietWaitS, timeout_s_);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin);
+  };
   std::string found;
-  for (int i = 0; i < kQuietWaits; ++i) {
+  do {
     found = card_work(flush, kQuietTries, 0);
     if (found.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  } while (waited().count() < limit_s);
   throw Error(ErrorKind::kEnvUnfit,
-              fmt::format("another program uses the card: {}, also {} s after the process of {} had "
-                          "ended",
-                          found, kQuietWaits / 10, name));
+              fmt::format("another program uses the card: {}, also {:g} s after the process of {} "
+                          "had ended",
+                          found, limit_s, name));
 }
 
 // Work that appears between two turns was begun by the engine that ran last: all others stood

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/measure/launch_trace.h"
 #include "harness/measure/sample.h"
 #include "harness/wire/travelling.h"
 #include "references/base/error.h"
@@ -91,9 +92,10 @@ struct DecodeCall {
   static constexpr char kType[] = "decode";
   int engine = 0, n = 0;
   bool forced = false, logits = false;
+  std::optional<int32_t> late{};  // replaces the pending id, inside the timed part
   static void fields(auto& v) {
     list_fields(v, "engine", &DecodeCall::engine, "n", &DecodeCall::n, "forced",
-                &DecodeCall::forced, "logits", &DecodeCall::logits);
+                &DecodeCall::forced, "logits", &DecodeCall::logits, "late", &DecodeCall::late);
   }
 };
 
@@ -105,6 +107,22 @@ struct SetPendingCall {
   static void fields(auto& v) {
     list_fields(v, "engine", &SetPendingCall::engine, "id", &SetPendingCall::id);
   }
+};
+
+// Answer: Answered.
+struct RewindCall {
+  static constexpr char kType[] = "rewind";
+  int engine = 0, position = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &RewindCall::engine, "position", &RewindCall::position);
+  }
+};
+
+// Decodes n tokens while everything that reaches the card is recorded. Answer: Traced.
+struct TraceCall {
+  static constexpr char kType[] = "trace";
+  int engine = 0, n = 0;
+  static void fields(auto& v) { list_fields(v, "engine", &TraceCall::engine, "n", &TraceCall::n); }
 };
 
 // Answer: Saved. The KV rows stay in the host; a Snapshot is a position, a checksum and at most a
@@ -221,9 +239,10 @@ struct TuneCall {
   static void fields(auto& v) { list_fields(v, "gpu", &TuneCall::gpu); }
 };
 
-using ToHost = std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, SaveCall,
-                            RestoreCall, StateCall, SkipToCall, AblateCall, DescribeCall, PingCall,
-                            FinishCall, FlushCall, CardCall, TorchCall, CeilingCall, TuneCall>;
+using ToHost =
+    std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
+                 TraceCall, SaveCall, RestoreCall, StateCall, SkipToCall, AblateCall, DescribeCall,
+                 PingCall, FinishCall, FlushCall, CardCall, TorchCall, CeilingCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -274,6 +293,13 @@ struct Decoded {
     list_fields(v, "state", &Decoded::state, "ids", &Decoded::ids, "interval", &Decoded::interval,
                 "times", &Decoded::times);
   }
+};
+
+struct Traced {
+  static constexpr char kType[] = "traced";
+  EngineState state;
+  LaunchTrace trace;
+  static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
 };
 
 struct Saved {
@@ -412,8 +438,8 @@ struct Tuned {
 };
 
 using FromHost =
-    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Saved, Floats, Able, Described,
-                 Failed, StageTold, ProgressTold, CardFacts, TorchTold, Ceiling, Tuned>;
+    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Saved, Floats, Able,
+                 Described, Failed, StageTold, ProgressTold, CardFacts, TorchTold, Ceiling, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

@@ -31,12 +31,18 @@ void describe_fields(V& v, Tag<EngineRequest>) {
               &R::cuda, "gpu", &R::gpu, "threads", &R::threads, "spin_scale", &R::spin_scale,
               "precision", &R::precision);
 }
+constexpr std::string_view enum_text(PrecisionClass c) { return precision_class_name(c); }
+inline std::vector<PrecisionClass> enum_values(Tag<PrecisionClass>) {
+  return {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy};
+}
 template <typename V>
 void describe_fields(V& v, Tag<EngineCapabilities>) {
   using C = EngineCapabilities;
   list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context, "logits",
               &C::logits, "one_launch", &C::one_launch, "forced", &C::forced, "snapshots",
-              &C::snapshots, "poison", &C::poison, "counted", &C::counted);
+              &C::snapshots, "poison", &C::poison, "counted", &C::counted, "rewind", &C::rewind,
+              "late_id", &C::late_id, "deterministic", &C::deterministic, "precision",
+              &C::precision);
 }
 template <typename V>
 void describe_fields(V& v, Tag<Snapshot>) {

@@ -1,0 +1,37 @@
+// What an engine hands to the card in one decode: recorded by the driver, not told by the engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "references/base/fields.h"
+
+namespace mkbench {
+
+struct LaunchTrace {
+  std::string problem;  // why nothing was recorded; empty where something was
+  int tokens = 0;       // decoded while it was recorded
+  int64_t kernels = 0;  // launches outside of graphs
+  int64_t graph_launches = 0, graph_nodes = 0;
+  int64_t copies = 0, memsets = 0, synchronisations = 0;
+  double wall_ms = 0, busy_ms = 0;  // first to last record, and the part in which the card worked
+};
+
+constexpr std::string_view struct_name(Tag<LaunchTrace>) { return "launch_trace"; }
+template <typename V>
+void describe_fields(V& v, Tag<LaunchTrace>) {
+  using T = LaunchTrace;
+  v.field("problem", &T::problem, "why nothing was recorded; else empty");
+  v.field("tokens", &T::tokens, "tokens of the recorded decode");
+  v.field("kernels", &T::kernels, "kernel launches outside of graphs");
+  v.field("graph_launches", &T::graph_launches, "launches of graphs");
+  v.field("graph_nodes", &T::graph_nodes, "kernels, copies and memsets that graphs ran");
+  v.field("copies", &T::copies, "copies outside of graphs");
+  v.field("memsets", &T::memsets, "memsets outside of graphs");
+  v.field("synchronisations", &T::synchronisations, "waits of the host for the card");
+  v.field("wall_ms", &T::wall_ms, "from the first record to the last");
+  v.field("busy_ms", &T::busy_ms, "the part of it in which the card worked");
+}
+
+}  // namespace mkbench
