@@ -11,6 +11,7 @@
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
+#include "harness/flow/only.h"
 #include "harness/flow/profile.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
@@ -50,6 +51,7 @@ class CaseFlow {
     const ModelConfig planned = services_.config(job_.model);
     check_positions(planned);
     state_memory(planned);
+    if (job_.only) return repeat_one_step();
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
     if (timed_engines().empty() || !make_timed_engines(references)) return;
@@ -193,6 +195,17 @@ class CaseFlow {
     choose_context(references);
     gate(references);
     return references;
+  }
+
+  void repeat_one_step() {
+    const bool by_name = job_.only->prompt_ids.empty();
+    load(by_name ? parity_model(job_.model) : job_.model, 0);
+    CaseReferences references;
+    if (by_name) references = find_case_references(job_, services_, weights_);
+    context_ = context_for(only_positions(job_, references.all) + 1, weights_.config.max_positions);
+    run_only(
+        job_, services_, weights_, references.all, context_, contestants_,
+        [this](Contestant& c) { make_engine(c); }, watch_, sink_);
   }
 
   void choose_context(const CaseReferences& references) {

@@ -56,6 +56,8 @@ struct CaseJob {
   std::string reference_dir;  // empty: the committed ones
   bool require_reference = false;
   std::optional<JudgedCase> judged;  // where set, parity is not judged again
+  // Where set, this step alone is repeated. Without prompt_ids it is a step of the references.
+  std::optional<FailedStep> only;
   PlantedFault fault = PlantedFault::kNone;
   NvtxMode nvtx = NvtxMode::kBlock;
   double spin_scale = 1;

@@ -6,10 +6,12 @@
 
 #include "harness/flow/gate.h"
 #include "harness/flow/interrupt.h"
+#include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
+#include "harness/judge/replay.h"
 #include "harness/judge/sweep.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
@@ -27,22 +29,6 @@ constexpr int kFarSteppedLengths = 64;
 // report says so.
 constexpr int64_t kParametersOfQuickSweep = 100'000'000;
 constexpr int kShortSweep = 33;
-
-// Finds the step of prompt `name` at `position`; null where the references have none.
-const ReferencePrompt* find_prompt(const std::vector<GreedyReference>& references,
-                                   const std::string& name, int position, int* step) {
-  for (const GreedyReference& reference : references) {
-    for (const ReferencePrompt& prompt : reference.prompts) {
-      if (prompt.name != name) continue;
-      for (size_t t = 0; t < prompt.steps.size(); ++t) {
-        if (prompt.steps[t].position != position) continue;
-        *step = static_cast<int>(t);
-        return &prompt;
-      }
-    }
-  }
-  return nullptr;
-}
 
 int32_t emitted_at(const ParityReport& report, const std::string& prompt, int position) {
   for (const ParityRow& row : report.rows) {
@@ -200,9 +186,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
   if (report.verdict != Verdict::kFailFidelity && report.verdict != Verdict::kFailToken) return;
-  int step = 0;
-  const ReferencePrompt* prompt =
-      find_prompt(references, report.suspect_prompt, report.suspect_position, &step);
+  const auto [reference, prompt, step] =
+      find_step(references, report.suspect_prompt, report.suspect_position);
   if (prompt == nullptr) {
     report.localised = "not localised: no step of a prompt is wrong";
     return;
@@ -211,9 +196,11 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   try {
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
     const WatchEnd end(watch_);
-    const ModelShape& shape = weights_.config.shape;
-    report.localised = localise({.candidate = engine, .truth = *truth, .baseline = baseline},
-                                shape.layers, shape.vocab, *prompt, step);
+    report.failed_step =
+        replay_step({.candidate = engine, .truth = *truth, .baseline = baseline}, *prompt, step,
+                    replay_options(*reference, name, weights_.config.shape));
+    report.localised = report.failed_step->localised;
+    name_step(job_, weights_, name, !reference->path.empty(), *report.failed_step);
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }

@@ -30,17 +30,22 @@ bool out_of_band(double candidate, double baseline) {
   return !(candidate <= kBandFactor * baseline);
 }
 
-void walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step) {
+// Returns the id of the last step, and its logits in `row` where the engine shows them.
+int32_t walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step,
+             std::vector<float>& row) {
   Findings ignored;  // the judge has reported these failures already
   start_prompt(engine, prompt);
   std::vector<float> logits;
+  std::vector<int32_t> ids;
   for (int first = 0; first <= step; first += kMaxLogitSteps) {
     const int count = std::min(kMaxLogitSteps, step + 1 - first);
     if (engine.capabilities().logits)
       logits.resize(static_cast<size_t>(count) * static_cast<size_t>(vocab));
-    forced_decode(engine, prompt, first, count, logits.empty() ? nullptr : logits.data(), vocab,
-                  ignored);
+    ids = forced_decode(engine, prompt, first, count, logits.empty() ? nullptr : logits.data(),
+                        vocab, ignored);
   }
+  if (!logits.empty()) row.assign(logits.end() - vocab, logits.end());
+  return ids.back();
 }
 
 // "layer 3 is the first whose hidden state ...", or why no layer can be named.
@@ -86,10 +91,12 @@ std::string first_row(const LocaliseEngines& e, int layers) {
 }  // namespace
 
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
-                     const ReferencePrompt& prompt, int step) {
-  for (Engine* engine : {&engines.candidate, &engines.truth, &engines.baseline}) {
-    walk(*engine, vocab, prompt, step);
-  }
+                     const ReferencePrompt& prompt, int step, LastStep* last) {
+  LastStep shown;
+  shown.id = walk(engines.candidate, vocab, prompt, step, shown.candidate);
+  walk(engines.truth, vocab, prompt, step, shown.truth);
+  walk(engines.baseline, vocab, prompt, step, shown.baseline);
+  if (last != nullptr) *last = std::move(shown);
   return fmt::format("prompt '{}' position {}: {}; {}", prompt.name,
                      prompt.steps[static_cast<size_t>(step)].position, first_layer(engines, layers),
                      first_row(engines, layers));

@@ -2,8 +2,10 @@
 // truth's band, and on the analytic checkpoint the lag that explains a wrong token.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/judge/parity.h"
 
@@ -19,12 +21,19 @@ struct LocaliseEngines {
   Engine& baseline;
 };
 
+// What the engines said at the last step of a walk: logits [vocab], empty for a candidate that shows
+// none, and the candidate's id (-1: none came back).
+struct LastStep {
+  std::vector<float> candidate, truth, baseline;
+  int32_t id = -1;
+};
+
 // Teacher-forces the prompt up to step `step` on all three engines. Names the first layer whose
 // hidden state is out of its band, and the first KV row (by layer, then position) that is. For KV
 // rows the baseline's NMSE is its largest one in the layer. The text says so where the candidate
 // shows neither hidden states nor KV rows.
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
-                     const ReferencePrompt& prompt, int step);
+                     const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 
 // Names the lags of `lagset` (and so the planted layers) that give `wrong_id` after the prompt's
 // first `step` steps when their contribution is missing or taken from another position. The text

@@ -17,6 +17,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   report_.n_prompt = job.n_prompt;
   report_.resident = job.one_at_a_time ? "one" : "all";
   for (const CaseEngine& engine : job.engines) {
+    if (job.only && !engine.candidate) continue;  // it is not judged
     EngineReport e;
     e.resolved_name = e.flow_name = engine.name;
     e.name = engine.asked.empty() ? engine.name : engine.asked;

@@ -71,6 +71,19 @@ double parse_seconds(const std::string& text) {
   return parse_number<double>("timeout", text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+// "PROMPT:POSITION", or the file of a failed step.
+FailedStep parse_only(const std::string& text) {
+  if (text.ends_with(".json")) return read_failed_step(text);
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    bad_usage(
+        fmt::format("--only: '{}' is not PROMPT:POSITION, and no file of a failed step", text));
+  FailedStep step;
+  step.prompt = text.substr(0, colon);
+  step.position = parse_int("only", text.substr(colon + 1), 0);
+  return step;
+}
+
 PlantedFault parse_fault(const std::string& text) {
   std::vector<std::pair<std::string, PlantedFault>> choices;
   for (const PlantedFaultInfo& info : planted_faults()) choices.emplace_back(info.name, info.fault);
@@ -177,6 +190,10 @@ const std::vector<Flag>& flag_table() {
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"only", 0, "STEP", "",
+       "repeat one step: PROMPT:POSITION as the parity table shows them, or a file of a report's "
+       "folder failures",
+       kParityFlags, false, [](O& o, S t) { o.only = parse_only(t); }},
       {"faults", 0, "", "",
        "plant every fault of the table: each must fail its checks, controls none", kSelftestFlags,
        false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},

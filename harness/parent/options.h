@@ -33,6 +33,7 @@ struct OptionValue {
 struct Options {
   const CommandRow* command = nullptr;
   std::vector<std::string> arguments;  // positional arguments
+  std::optional<FailedStep> only{};    // parity: repeats this step alone
   bool whole_parity = false;           // every check of parity, nothing timed
 
   std::vector<std::string> compare;
@@ -96,7 +97,8 @@ enum FlagGroup : unsigned {
   kCardFlags = 8,     // which card, and for how long
   kOutFlags = 16,     // where files go
   kSelftestFlags = 32,
-  kTalkFlags = 64,  // every command has these
+  kTalkFlags = 64,     // every command has these
+  kParityFlags = 128,  // of `mkbench parity` alone
 };
 
 struct Flag {

@@ -8,19 +8,10 @@
 #include <vector>
 
 #include "harness/report/checks.h"
+#include "harness/report/failed_step.h"
 #include "harness/report/verdict.h"
 
 namespace mkbench {
-
-// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of
-// the top. DRIFT: a step after a fork that could not be re-anchored (token-only references). WRONG:
-// anything else.
-enum class StepVerdict { kExact, kTie, kDrift, kWrong };
-std::string_view step_verdict_name(StepVerdict v);
-
-constexpr std::string_view struct_name(Tag<StepVerdict>) { return "step_verdict_name"; }
-inline std::string_view enum_text(StepVerdict v) { return step_verdict_name(v); }
-std::vector<StepVerdict> enum_values(Tag<StepVerdict>);
 
 // One row of the parity table: pos / ref_id / mk_id / ref_text / mk_text / match.
 struct ParityRow {
@@ -80,6 +71,7 @@ struct ParityReport {
   std::string suspect_prompt;
   int suspect_position = -1;
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
+  std::optional<FailedStep> failed_step;  // that place, to be repeated; absent where there is none
   std::vector<ParityRow> rows;
 };
 
@@ -116,6 +108,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
           "of ids and logits of the repeated prompts; empty where none were repeated");
   v.field("localised", &P::localised,
           "where a failure begins: layer, KV row or lag; empty when nothing failed");
+  v.field("failed_step", &P::failed_step,
+          "the step at which the failure shows, as mkbench parity --only repeats it; null without");
   v.field("rows", &P::rows, "the parity table");
 }
 

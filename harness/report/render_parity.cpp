@@ -1,5 +1,6 @@
 // Prints parity: its line, its checks, its table.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -62,6 +63,16 @@ std::string parity_text(const ParityReport& p) {
   return text + ratios_text(p);
 }
 
+// "108 ('l') 8.70, 121 ('y') 1.10, ..."
+std::string best_text(const std::vector<ScoredId>& best) {
+  std::vector<std::string> parts;
+  for (const ScoredId& one : best) {
+    const std::string text = one.text.empty() ? "" : " ('" + one_line(one.text, 12) + "')";
+    parts.push_back(fmt::format("{}{} {:.4g}", one.id, text, one.logit));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 }  // namespace
 
 std::string engine_label(const EngineReport& e) {
@@ -76,6 +87,13 @@ std::string render_parity_line(const EngineReport& e) {
   line += parity_text(*e.parity) + failed_checks_text(*e.parity);
   if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
   if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
+  if (e.parity->failed_step) {
+    const FailedStep& step = *e.parity->failed_step;
+    line += fmt::format("\n  - position {} of '{}': the truth's best: {}; the engine's: {}",
+                        step.position, step.prompt, best_text(step.expected_top),
+                        step.found_top.empty() ? "not shown" : best_text(step.found_top));
+    if (!times_allowed(v)) line += "\n  - again: `" + step.command + "`";
+  }
   return line;
 }
 

@@ -283,6 +283,11 @@ std::string render(const Report& report, const std::string& format);
 // Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
 // name and renamed, so that an interrupted write leaves no half file.
 void write_report(const Report& report, const std::filesystem::path& folder);
+// Writes the failed step of each engine to failures/<number>.json of the folder, and fills in its
+// command where it has none. Throws Error(kRuntime) with errno's text.
+void write_failed_steps(Report& report, const std::filesystem::path& folder);
+// Reads such a file. Throws Error(kBadInput) naming file and field.
+FailedStep read_failed_step(const std::filesystem::path& file);
 // One file, whole or not at all. Throws Error(kRuntime) with errno's text.
 void write_text(const std::filesystem::path& path, const std::string& text);
 

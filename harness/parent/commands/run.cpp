@@ -323,7 +323,8 @@ class Run {
     return report_.exit_code;
   }
 
-  void write_files() const {
+  void write_files() {
+    write_failed_steps(report_, folder_);
     write_report(report_, folder_);
     if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
   }

@@ -19,8 +19,14 @@ constexpr unsigned kJudging = kJudgeFlags | kDeviceFlags | kCardFlags | kOutFlag
 constexpr CommandRow kRows[] = {
     {"run", "judge, measure and compare (the default)", "", kMeasureFlags | kJudging, "", nullptr,
      run_command},
-    {"parity", "every check of parity, and no clock", "", kJudging, "",
-     [](Options& o) { o.whole_parity = true; }, run_command},
+    {"parity", "every check of parity, and no clock", "", kParityFlags | kJudging, "",
+     [](Options& o) {
+       o.whole_parity = true;
+       if (!o.only) return;
+       if (o.models.empty() && !o.only->model.empty()) o.models = {o.only->model};
+       if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
+     },
+     run_command},
     {"profile", "run --profile", "", kMeasureFlags | kJudging, "profile", nullptr, run_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},

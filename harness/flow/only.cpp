@@ -1,0 +1,148 @@
+#include "harness/flow/only.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "harness/engines/plugin_file.h"
+#include "harness/flow/text.h"
+#include "harness/judge/ratios.h"
+#include "references/base/error.h"
+#include "references/base/sha256.h"
+#include "references/model_row.h"
+
+namespace mkbench {
+namespace {
+
+ParityReport report_of(const FailedStep& step) {
+  ParityReport report;
+  report.verdict = verdict_of(step, RatioLimits{}.step);
+  report.steps = 1;
+  ParityRow row;
+  row.prompt = step.prompt;
+  row.set = "only";
+  row.position = step.position;
+  row.reference_id = step.expected;
+  row.engine_id = step.found;
+  if (!step.expected_top.empty()) row.reference_text = step.expected_top.front().text;
+  for (const ScoredId& scored : step.found_top) {
+    if (scored.id == step.found) row.engine_text = scored.text;
+  }
+  row.verdict = step.verdict;
+  row.margin = step.margin;
+  report.rows.push_back(row);
+  report.exact = step.verdict == StepVerdict::kExact;
+  report.ties = step.verdict == StepVerdict::kTie;
+  report.wrong = step.verdict == StepVerdict::kWrong;
+  report.failed_step = step;
+  if (report.verdict == Verdict::kPass) return report;
+  report.localised = step.localised;
+  report.reason = fmt::format(
+      "prompt '{}' position {}: found {}, wanted {}; logit error {:.3g}, the "
+      "baseline's {:.3g}",
+      step.prompt, step.position, step.found, step.expected, step.error_norm,
+      step.baseline_error_norm);
+  return report;
+}
+
+}  // namespace
+
+FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
+                    int position) {
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (prompt.name != name) continue;
+      for (size_t t = 0; t < prompt.steps.size(); ++t) {
+        if (prompt.steps[t].position == position) return {&reference, &prompt, static_cast<int>(t)};
+      }
+    }
+  }
+  return {};
+}
+
+ReplayOptions replay_options(const GreedyReference& reference, const std::string& engine,
+                             const ModelShape& shape) {
+  return {.vocab = shape.vocab,
+          .layers = shape.layers,
+          .pairwise_d = reference.pairwise_d,
+          .logits_bf16 = rounds_logits(engine),
+          .text_of = [shape](int32_t id) { return token_text(shape, id); }};
+}
+
+void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
+               bool committed, FailedStep& step) {
+  step.engine = engine;
+  if (is_plugin(engine) || is_python_engine(engine)) step.engine_sha256 = sha256_file(engine);
+  step.model =
+      is_analytic(find_model(job.model)) ? fmt::format("synthetic:{}", weights.lagset) : job.model;
+  step.weights_sha256 = weights.sha256;
+  if (committed) {
+    step.command = fmt::format("mkbench parity --device {} --model {} --engine {} --only '{}:{}'",
+                               job.device, job.model, engine, step.prompt, step.position);
+  }
+}
+
+int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references) {
+  if (!job.only) return 0;
+  if (!job.only->prompt_ids.empty() ||
+      find_step(references, job.only->prompt, job.only->position).prompt != nullptr)
+    return job.only->position + 1;
+  std::vector<std::string> known;
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (!prompt.steps.empty()) {
+        known.push_back(fmt::format("'{}' {}-{}", prompt.name, prompt.steps.front().position,
+                                    prompt.steps.back().position));
+      }
+    }
+  }
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("--only: model {}: found no step '{}:{}', wanted one of the prompts and "
+                          "positions {}, or a file of a report's folder failures",
+                          job.model, job.only->prompt, job.only->position, fmt::join(known, ", ")));
+}
+
+void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+              const std::vector<GreedyReference>& references, int max_context,
+              std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
+              ProgressWatch& watch, EventSink& sink) {
+  if (!job.only->weights_sha256.empty() && job.only->weights_sha256 != weights.sha256) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--only: weights_sha256: found {} in the file, wanted {} of model {}",
+                            job.only->weights_sha256, weights.sha256, job.model));
+  }
+  const FoundStep found = find_step(references, job.only->prompt, job.only->position);
+  const bool by_name = job.only->prompt_ids.empty();
+  const ReferencePrompt prompt = by_name ? *found.prompt : prompt_of(*job.only);
+  const int step = by_name ? found.step : static_cast<int>(prompt.steps.size()) - 1;
+  Contestant& judge = *std::find_if(contestants.begin(), contestants.end(),
+                                    [](const Contestant& c) { return c.judges; });
+  make(judge);
+  const std::unique_ptr<Engine> truth =
+      services.make_engine({.name = kTruthName, .max_context = max_context}, weights);
+  const WatchEnd end(watch);
+  for (Contestant& c : contestants) {
+    if (!c.candidate) continue;
+    guard_engine(sink, c, [&] {
+      make(c);
+      watch.begin("one step", c.name, c.engine.get());
+      GreedyReference band;
+      band.pairwise_d = by_name ? found.reference->pairwise_d : job.only->tau;
+      FailedStep failed =
+          replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
+                      step, replay_options(band, c.name, weights.config.shape));
+      name_step(job, weights, c.name, by_name, failed);
+      const ParityReport report = report_of(failed);
+      sink.send(ParityJudged{c.name, report});
+      if (report.verdict == Verdict::kPass)
+        send_verdict(sink, c.name, Verdict::kPass, "");
+      else
+        fail_engine(sink, c, report.verdict, report.reason);
+    });
+    watch.end();
+    c.engine.reset();
+  }
+}
+
+}  // namespace mkbench

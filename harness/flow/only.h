@@ -1,0 +1,46 @@
+// `mkbench parity --only`: one step is repeated instead of all checks.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/job.h"
+#include "harness/flow/services.h"
+#include "harness/flow/watch.h"
+#include "harness/judge/replay.h"
+
+namespace mkbench {
+
+// A step of a reference; null pointers where there is none.
+struct FoundStep {
+  const GreedyReference* reference = nullptr;
+  const ReferencePrompt* prompt = nullptr;
+  int step = 0;
+};
+
+// The step of prompt `name` at `position`.
+FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
+                    int position);
+
+ReplayOptions replay_options(const GreedyReference& reference, const std::string& engine,
+                             const ModelShape& shape);
+
+// Fills in engine, model and their hashes, and the command: by the prompt's name where the prompt
+// is `committed`; else the command stays empty, because the step has to be read from its file.
+void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
+               bool committed, FailedStep& step);
+
+// KV rows that the repeated step needs; 0 without one. Throws Error(kBadInput) naming the prompts
+// that there are, where the step is not known.
+int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references);
+
+// Repeats the step on every candidate, beside the truth and the judge; sends what each said and a
+// verdict. `make` makes the engine of a contestant.
+void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+              const std::vector<GreedyReference>& references, int max_context,
+              std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
+              ProgressWatch& watch, EventSink& sink);
+
+}  // namespace mkbench

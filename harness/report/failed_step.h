@@ -1,0 +1,81 @@
+// One step of decoding that an engine got wrong, with all that is needed to repeat it: a file of
+// the report's folder, and what `mkbench parity --only` reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "references/base/fields.h"
+
+namespace mkbench {
+
+// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of
+// the top. DRIFT: a step after a fork that could not be re-anchored (token-only references). WRONG:
+// anything else.
+enum class StepVerdict { kExact, kTie, kDrift, kWrong };
+std::string_view step_verdict_name(StepVerdict v);
+
+constexpr std::string_view struct_name(Tag<StepVerdict>) { return "step_verdict_name"; }
+inline std::string_view enum_text(StepVerdict v) { return step_verdict_name(v); }
+std::vector<StepVerdict> enum_values(Tag<StepVerdict>);
+
+struct ScoredId {
+  int32_t id = -1;
+  double logit = 0;
+  std::string text;
+};
+
+constexpr std::string_view struct_name(Tag<ScoredId>) { return "scored_id"; }
+template <typename V>
+void describe_fields(V& v, Tag<ScoredId>) {
+  v.field("id", &ScoredId::id, "token id");
+  v.field("logit", &ScoredId::logit, "its logit");
+  v.field("text", &ScoredId::text, "the token as text");
+}
+
+// `expected` is the choice of the truth, the fp32 run of the same weights. What the fields hold is
+// said in describe_fields() below.
+struct FailedStep {
+  std::string engine, engine_sha256;
+  std::string model, weights_sha256;
+  std::string prompt;
+  int position = 0;
+  std::vector<int32_t> prompt_ids, forced_ids;
+  int32_t expected = -1, found = -1;
+  StepVerdict verdict = StepVerdict::kExact;
+  double margin = 0, tau = 0;
+  std::vector<ScoredId> expected_top, found_top;
+  double error_norm = 0, baseline_error_norm = 0;
+  std::string localised;
+  std::string command;
+};
+
+constexpr std::string_view struct_name(Tag<FailedStep>) { return "failed_step"; }
+template <typename V>
+void describe_fields(V& v, Tag<FailedStep>) {
+  using F = FailedStep;
+  v.field("engine", &F::engine, "engine, as asked for");
+  v.field("engine_sha256", &F::engine_sha256, "of its file; empty for an engine of mkbench");
+  v.field("model", &F::model, "model, as asked for");
+  v.field("weights_sha256", &F::weights_sha256, "of the weights");
+  v.field("prompt", &F::prompt, "name of the prompt");
+  v.field("position", &F::position, "KV rows before the step");
+  v.field("prompt_ids", &F::prompt_ids, "ids that are prefilled; the last one is pending then");
+  v.field("forced_ids", &F::forced_ids, "inputs of the steps after the first");
+  v.field("expected", &F::expected, "the truth's token");
+  v.field("found", &F::found, "the engine's token; -1: none came back");
+  v.field("match", &F::verdict, "verdict of the step");
+  v.field("margin", &F::margin, "the truth's top-1 minus top-2 logit");
+  v.field("tau", &F::tau, "a token within so much of the top is a near tie");
+  v.field("expected_top", &F::expected_top, "the truth's best five");
+  v.field("found_top", &F::found_top, "the engine's best five; empty where it shows no logits");
+  v.field("error_norm", &F::error_norm,
+          "2-norm of the engine's centred logits less the truth's; 0 without logits");
+  v.field("baseline_error_norm", &F::baseline_error_norm, "the same of the baseline");
+  v.field("localised", &F::localised, "where the step leaves the band, as far as it can be told");
+  v.field("command", &F::command, "repeats the step");
+}
+
+}  // namespace mkbench
