@@ -191,9 +191,9 @@ typedef struct mkbench_engine_abi {
   int32_t (*rewind)(mkbench_engine* engine, int32_t position);
 
   /* save() fills *snapshot, which is all zero beforehand. restore() goes back to a snapshot of this
-   * sequence: the rows below its position stay, and its pending id, which mkbench may have replaced,
-   * becomes pending. It returns MKBENCH_CHANGED where the checksum of those rows is another one now.
-   * An engine offers both or neither. */
+   * sequence: rows below its position stay, and its pending id, which mkbench may have replaced,
+   * becomes pending. It returns MKBENCH_CHANGED where the checksum of those rows has changed. An
+   * engine offers both or neither. */
   int32_t (*save)(mkbench_engine* engine, mkbench_snapshot* snapshot);
   int32_t (*restore)(mkbench_engine* engine, const mkbench_snapshot* snapshot);
 

@@ -1,7 +1,10 @@
-// What version 2 of the engine ABI adds, with an engine in C99 that offers all of it, and what mkbench
-// does with the same engine behind version 1.
+// What version 2 of the engine ABI adds, with an engine in C99 that offers all of it, and what
+// mkbench does with the same engine behind version 1.
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -137,7 +140,15 @@ TEST_CASE("the sound example repeats a decode after rewind, and a lying one does
     engine->prefill(kPrompt);
     CHECK(engine->decode(6) == oracle_ids(kPrompt, 6));
     engine->rewind(4);
-    CHECK((engine->decode_late(60, 6) == oracle_ids(late(60), 6)) == !lies);
+    engine->set_pending(60);
+    std::vector<float> wanted;
+    oracle_ids(late(60), 3, nullptr, &wanted);
+    std::vector<float> found(wanted.size());
+    engine->decode(3, nullptr, found.data());
+    float worst = 0;
+    for (size_t i = 0; i < found.size(); ++i)
+      worst = std::max(worst, std::abs(found[i] - wanted[i]));
+    CHECK((worst < 1e-3f) == !lies);
   }
 }
 

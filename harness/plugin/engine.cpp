@@ -155,9 +155,8 @@ class PluginEngine : public Engine {
                            .derived = {}};
     std::copy(s.derived.begin(), s.derived.end(), saved.derived);
     const int32_t status = plugin_->restore(plugin_.get(), &saved);
-    plugin_.finish_device();
-    plugin_.check("restore", status,
-                  status == MKBENCH_CHANGED ? ErrorKind::kIntegrity : ErrorKind::kRuntime);
+    plugin_.end_call("restore", status,
+                     status == MKBENCH_CHANGED ? ErrorKind::kIntegrity : ErrorKind::kRuntime);
     go_to(s.position, s.pending);
   }
 

@@ -77,9 +77,9 @@ void PluginHandle::check(const char* function, int32_t status, ErrorKind kind) c
                                 text != nullptr ? one_line(text) : "it does not say why"));
 }
 
-void PluginHandle::end_call(const char* function, int32_t status) const {
+void PluginHandle::end_call(const char* function, int32_t status, ErrorKind kind) const {
   finish_device();
-  check(function, status);
+  check(function, status, kind);
 }
 
 void PluginHandle::finish_device() const {

@@ -36,7 +36,7 @@ class PluginHandle {
   // Throws Error(kind) if a call has failed: "engine x.so: decode failed (1): <the plugin's text>".
   void check(const char* function, int32_t status, ErrorKind kind = ErrorKind::kRuntime) const;
   // Waits for the device work of a call, then throws if that work or the call itself has failed.
-  void end_call(const char* function, int32_t status) const;
+  void end_call(const char* function, int32_t status, ErrorKind kind = ErrorKind::kRuntime) const;
   // Waits for the work of the device. Throws Error(kCuda).
   void finish_device() const;
 
