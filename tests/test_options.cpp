@@ -191,6 +191,17 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   }
 }
 
+TEST_CASE("engines that are files are taken by their path; one in Python is not in this process") {
+  const Options o = options_of({"--engine", "./mine.so,ring,./mine.py", "--python", "venv/python"});
+  CHECK(o.engines == std::vector<std::string>{"./mine.so", "ring", "./mine.py"});
+  CHECK(o.python == "venv/python");
+  CHECK(options_of({"parity"}, {{"MKBENCH_PYTHON", "python3.14"}}).python == "python3.14");
+  CHECK(options_of({}).python.empty());
+  CHECK_THROWS_WITH(options_of({"--engine", "ring,./mine.py", "--in-process"}),
+                    ContainsText("--in-process: ./mine.py is an engine in Python"));
+  CHECK(options_of({"--engine", "./mine.so", "--in-process"}).in_process);
+}
+
 TEST_CASE("an unknown MKBENCH_* variable causes a warning, other variables do not") {
   const ParsedCommandLine parsed =
       parse({}, {{"MKBENCH_N_GENN", "1"}, {"MKBENCH_DATA_DIR", "x"}, {"MKBENCH_SEED", "2"}});
