@@ -73,7 +73,7 @@ class TorchEngine:
         self.consumed = []  # ids whose KV rows are written
         self.pending = None  # the next input by order of mkbench
         self.own_pending = None  # the next input that the decoder assumes
-        self.event_ms = 0.0
+        self.event_ms, self.decodes = 0.0, 0
         decoder.open(folder, self.device, self.max_context)
         self.able = self.abilities(pathlib.Path(path), shown)
 
@@ -107,6 +107,9 @@ class TorchEngine:
 
     def progress(self):
         return getattr(self.decoder, "position", len(self.consumed)), -1, ""
+
+    def launch_count(self) -> int:
+        return self.decodes
 
     def last_times(self) -> dict:
         return {"event_ms": self.event_ms}
@@ -182,6 +185,7 @@ class TorchEngine:
 
     def run(self, n: int, inputs, logits) -> list:
         """One call of the decoder's decode(); `logits` may have more rows than the n that are filled."""
+        self.decodes += 1
         given, rows = {}, None
         if inputs is not None:
             given["forced"] = torch.tensor(inputs, dtype=torch.int64, device=self.device)

@@ -143,7 +143,7 @@ TEST_CASE("an exception in a Python engine fails its call") {
     const Failed& told = python.hosts.tracebacks().at(python.request.name);
     CHECK(told.message == error.what());
     CHECK(told.traceback.starts_with("Traceback (most recent call last):\n"));
-    CHECK_THAT(told.traceback, ContainsText("altered.py\", line 9, in decode\n"));
+    CHECK_THAT(told.traceback, ContainsText("in take_decode\n"));
     return error;
   };
   const Error plain = raised("raise RuntimeError('two\\nlines')");

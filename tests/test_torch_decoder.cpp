@@ -65,6 +65,7 @@ TEST_CASE("a decoder in Python is an engine") {
   for (size_t at = 0; at < logits.size(); ++at)
     CHECK(logits[at] == (static_cast<int32_t>(at % 6) == ids[at / 6] ? 10 : 0));
   CHECK(engine.last_times().event_ms == 0);
+  CHECK(engine.launch_count() > 0);  // decodes: its launches are not counted
   CHECK_FALSE(engine.hidden(0).has_value());
   CHECK_FALSE(engine.skip_to(3));
   CHECK_THROWS_AS(engine.save(), Error);
