@@ -21,8 +21,10 @@ int main(int argc, char** argv) {
                             .tune = tune_ring};
   return parent_main(
       {argv, argv + argc},
-      [&program](HostKind, const std::string&) -> std::shared_ptr<HostLink> {
-        return std::make_shared<LocalHost>(program);
+      [&program](const std::string&) -> StartHost {
+        return [&program](HostKind, const std::string&) -> std::shared_ptr<HostLink> {
+          return std::make_shared<LocalHost>(program);
+        };
       },
       true);
 }

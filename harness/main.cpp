@@ -3,5 +3,5 @@
 #include "harness/parent/parent_main.h"
 
 int main(int argc, char** argv) {
-  return mkbench::parent_main({argv, argv + argc}, mkbench::start_processes(), false);
+  return mkbench::parent_main({argv, argv + argc}, mkbench::start_processes, false);
 }

@@ -1,33 +1,18 @@
 """The host of an engine that is written in Python. mkbench starts it; harness/host/serve.h is its twin in C++.
 
-The engine's file defines
+The engine's file defines a class Decoder (references/decoder.py), of which torch_decoder.py makes what is served here;
+or, for tests of the wire, it defines that itself:
 
-  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it (config.json,
-                                *.safetensors), for request["max_context"] positions; request["cuda"], request["gpu"] and
-                                request["threads"] say where it runs. The fields are those of `open` in wire.json.
-  engine_bytes(config, request) optional: bytes of the request's device that such an engine takes
-  finish()                      waits until the device work of this process is over; an engine on a GPU needs it
-  flush_l2(gpu)                 writes L2 back before a timed part; an engine on a GPU needs it
+  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; the fields
+                                of `request` are those of `open` in wire.json
+  finish(), flush_l2(gpu)       optional: waits for the device; prepares L2 for a timed part (harness/device/l2_flush.h)
 
-and the engine it returns has (references/engine.h is the contract)
+The engine has the calls of references/engine.h; their results have the fields of wire.json, or some of them. Optional
+are rewind, launch_count (without it `counted` is false), last_times, audit, hidden, kv_row, skip_to, settings and
+progress() -> (position, layer, phase), which another thread calls. ids, forced: int32 [n]; logits: float32 [n, vocab].
 
-  capabilities()                a dict with any of the fields of `capabilities` in wire.json; give name, device, max_context
-  reset()                       empties the sequence: position 0, no pending id
-  poison()                      fills outputs, scratch and KV rows at and above the position with NaN / -1
-  prefill(ids)                  int32 [count >= 1]: appends KV rows for the pending id, if any, and all ids but the last
-                                one, which becomes pending
-  decode(n, forced, logits)     returns n greedy ids once all work is done. forced: None, or int32 [n], whose item t is
-                                the input of step t for t >= 1. logits: None, or float32 [n, vocab], to be filled
-  set_pending(id)               replaces the pending id
-  save(), restore(snapshot)     a dict with the fields of `snapshot` in wire.json; restore() checks kv_checksum
-  position()                    KV rows written
-  optional: launch_count() (without it `counted` is false), last_times() (a dict, fields of `times`, ms), audit(),
-  hidden(layer) -> float32 [hidden], kv_row(layer, position) -> float32 [2 * kv_width], or None, skip_to(position) -> bool,
-  settings (a line of text), progress() -> (position, layer, phase), which another thread calls while decode() runs
-
-An exception fails the call and leaves the host alive: RUNTIME_ERROR with the exception's type and text, unless its class
-has an attribute mkbench_kind, a name of KINDS. Bad ids, n and positions are "bad_input", before any work.
-What the engine prints goes to stderr. The clock runs around prefill() and decode().
+An exception fails the call and leaves the host alive: RUNTIME_ERROR with its type and text, unless its class has an
+attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 """
 
 import copy
@@ -45,12 +30,19 @@ import threading
 import time
 import traceback
 
-import numpy
+if sys.version_info < (3, 9):
+    sys.exit(f"host.py: found Python {sys.version_info[0]}.{sys.version_info[1]}, wanted 3.9 or later")
+try:
+    import numpy
+except ImportError as problem:
+    sys.exit(f"host.py: {problem}")
 
 # harness/wire/channel.h
 CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
-# Numbers of references/base/error.h that differ from the default of `failed`, a runtime error.
-KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7}
+# Numbers of references/base/error.h.
+KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8}
+LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
+OWN_FILES = {__file__, str(pathlib.Path(__file__).with_name("torch_decoder.py"))}
 
 
 class HostError(Exception):
@@ -62,16 +54,16 @@ class HostError(Exception):
 def fit(default, value, path: str):
     """`value` in the form of the field that `default` shows. Raises where a dict has a field that wire.json lacks."""
     if isinstance(default, dict):
-        if unknown := value.keys() - default.keys():
+        unknown = value.keys() - default.keys()
+        if unknown:
             raise KeyError(f"{path}: found {', '.join(sorted(unknown))}, wanted some of {', '.join(default)}")
-        return {name: fit(held, value[name], f"{path}.{name}") if name in value else held for name, held in default.items()}
+        return {name: fit(held, value[name], f"{path}.{name}") if name in value else held
+                for name, held in default.items()}
     if isinstance(default, list):
         return [float(item) for item in value]
-    if default is None:
-        return value
-    if isinstance(default, bool) or isinstance(default, str):
-        if not isinstance(value, type(default)):
-            raise TypeError(f"{path}: found {value!r}, wanted {type(default).__name__}")
+    if isinstance(default, (bool, str)) and not isinstance(value, type(default)):
+        raise TypeError(f"{path}: found {value!r}, wanted {type(default).__name__}")
+    if default is None or isinstance(default, (bool, str)):
         return value
     return operator.index(value) if isinstance(default, int) else float(value)
 
@@ -89,16 +81,23 @@ class Wire:
     def answer(self, type_: str, **fields) -> dict:
         return fit(self.answers[type_], fields, type_) | {"type": type_}
 
-    def failed(self, error: BaseException) -> dict:
+    def failed(self, error: BaseException, files=()) -> dict:
+        """`files`: the engines' own, whose lines a message names before those of libraries."""
         if isinstance(error, HostError):
-            text = str(error)
-        else:
-            text = f"{type(error).__name__}: {error}"
-            at = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-            if at and not isinstance(error, SyntaxError):
-                text += f" ({pathlib.Path(at[-1].filename).name}, line {at[-1].lineno})"
-        kind = getattr(error, "mkbench_kind", "env_unfit" if isinstance(error, MemoryError) else None)
-        return self.answer("failed", kind=KINDS.get(kind, self.answers["failed"]["kind"]), message=" ".join(text.split()))
+            return self.answer("failed", kind=KINDS[error.mkbench_kind], message=str(error))
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        text = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in OWN_FILES]
+        at = [frame for frame in frames if frame.filename in files] or frames
+        if at and not isinstance(error, SyntaxError):
+            text += f" ({pathlib.Path(at[-1].filename).name}, line {at[-1].lineno})"
+        kind = getattr(error, "mkbench_kind", None)
+        if isinstance(error, ModuleNotFoundError):
+            kind, text = "bad_input", f"{text}; the Python is {sys.executable} (--python)"
+        elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
+            kind = "env_unfit"
+        whole = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return self.answer("failed", kind=KINDS.get(kind, KINDS["runtime"]), message=text, traceback=whole)
 
 
 def send_frame(channel: socket.socket, message: dict) -> None:
@@ -109,7 +108,9 @@ def send_frame(channel: socket.socket, message: dict) -> None:
 def read_exactly(channel: socket.socket, size: int) -> bytes:
     """Fewer bytes where the parent has closed its end."""
     data = b""
-    while len(data) < size and (more := channel.recv(size - len(data))):
+    more = b"?"
+    while len(data) < size and more:
+        more = channel.recv(size - len(data))
         data += more
     return data
 
@@ -147,20 +148,31 @@ def check_stamp(folder: pathlib.Path, wanted: str) -> None:
                                      f"wanted {wanted} (name, bytes, time in ns)")
 
 
-def load_module(path: str):
+def load_file(name: str, path: str):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_engines(path: str):
+    """The engine's file, or what torch_decoder.py makes of its Decoder: an object with make_engine()."""
     if not pathlib.Path(path).is_file():
         raise HostError("bad_input", f"{path}: no such file")
-    sys.path[0] = str(pathlib.Path(path).resolve().parent)  # in place of scripts/
-    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
-    module = importlib.util.module_from_spec(spec)
+    file = pathlib.Path(path).resolve()
+    sys.path[0] = str(file.parent)  # in place of scripts/
     try:
-        spec.loader.exec_module(module)
+        module = load_file(f"mkbench_engine_{file.stem}", str(file))
     except BaseException as error:
         error.mkbench_kind = "bad_input"  # like a library that does not load
         raise
-    if not hasattr(module, "make_engine"):
-        raise HostError("bad_input", f"{path}: defines no make_engine(folder, request)")
-    return module
+    if hasattr(module, "make_engine"):
+        return module
+    if not callable(getattr(module, "Decoder", None)):
+        raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
+    adapter = load_file("mkbench_torch_decoder", str(pathlib.Path(__file__).with_name("torch_decoder.py")))
+    return adapter.DecoderFile(path, module.Decoder)
 
 
 class Held:
@@ -179,7 +191,7 @@ class Server:
 
     def __init__(self, wire: Wire, arena: Arena):
         self.wire, self.arena = wire, arena
-        self.modules, self.held = {}, {}
+        self.modules, self.files, self.held = {}, set(), {}
         self.numbers = 0
         self.running = None
 
@@ -190,7 +202,7 @@ class Server:
                 raise HostError("runtime", f"host.py has no call '{call['type']}'")
             return take(call)
         except BaseException as error:  # sys.exit() in an engine fails its call and no more
-            return self.wire.failed(error)
+            return self.wire.failed(error, self.files)
 
     def progress(self) -> dict:
         try:
@@ -201,7 +213,8 @@ class Server:
 
     def module(self, path: str):
         if path not in self.modules:
-            self.modules[path] = load_module(path)
+            self.files.add(str(pathlib.Path(path).resolve()))
+            self.modules[path] = load_engines(path)
         return self.modules[path]
 
     def optional(self, name: str):
@@ -274,7 +287,8 @@ class Server:
         sent = min(n, len(ids))
         self.arena.array(numpy.int32, at_ids, n)[:sent] = ids[:sent]
         times = held.engine.last_times() if hasattr(held.engine, "last_times") else {}
-        return self.wire.answer("decoded", state=held.state(), ids=len(ids), interval={"begin": begin, "end": end}, times=times)
+        interval = {"begin": begin, "end": end}
+        return self.wire.answer("decoded", state=held.state(), ids=len(ids), interval=interval, times=times)
 
     def take_set_pending(self, call: dict) -> dict:
         held = self.engine(call)
@@ -319,8 +333,13 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        count = getattr(self.module(call["request"]["name"]), "engine_bytes", lambda config, request: 0)
-        return self.wire.answer("described", bytes=count(call["config"], call["request"]))
+        """The large matrices and the KV rows in bf16. To load the engine's file for this could take minutes."""
+        shape, tied = call["config"]["shape"], call["config"]["tie_word_embeddings"]
+        kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
+        layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
+        tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
+        numbers = tables + shape["layers"] * (layer + kv_row * call["request"]["max_context"])
+        return self.wire.answer("described", bytes=2 * numbers)
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")
@@ -365,12 +384,14 @@ def main() -> int:
     server = Server(wire, Arena(ARENA_FD))
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
     send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))
-    while len(head := read_exactly(calls, 4)) == 4:
+    head = read_exactly(calls, 4)
+    while len(head) == 4:
         answer = server.answer(json.loads(read_exactly(calls, *struct.unpack("<I", head))))
         try:
             send_frame(calls, answer)
         except ValueError as error:  # a number that JSON has no word for
             send_frame(calls, wire.failed(error))
+        head = read_exactly(calls, 4)
     os._exit(0)  # libraries may hang in their destructors
 
 

@@ -16,8 +16,6 @@ done
 MKBENCH_DEVICE="$device" "$root/scripts/setup.sh" mkbench < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
-# The Python that draws the plots.
-export MKBENCH_PYTHON="$python"
 # Set-up's own variables are no flags of mkbench.
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 exec "$build/harness/mkbench" "$@"

@@ -8,7 +8,6 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 "$root/scripts/setup.sh" < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
-export MKBENCH_PYTHON="$python"
 # Set-up's own variables are no flags of mkbench, which the tests run.
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 case " $* " in *slow*) ;; *) set -- -LE slow "$@" ;; esac

@@ -1,4 +1,5 @@
 # Processes that hold engines.
-mkbench_test(test_host_python LABEL host LIBS mkbench_parent mkbench_input_cases)
+mkbench_test(test_host_python LABEL host LIBS mkbench_parent mkbench_input_cases TIMEOUT 300
+             SOURCES test_host_python.cpp test_torch_decoder.cpp)
 target_compile_definitions(test_host_python PRIVATE
   MKBENCH_PYTHON="${MKBENCH_PYTHON}" MKBENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -83,6 +83,8 @@ set(mkbench_plugin_environment
 mkbench_python_test(test_plugins CLASSES TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_python_engines CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_python_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})

@@ -11,80 +11,21 @@
 #include "harness/parent/host_process.h"
 #include "harness/parent/hosts.h"
 #include "harness/wire/build_id.h"
-#include "references/snapshot.h"
+#include "tests/python_engine.h"
 #include "tests/support/catch2.h"
-#include "tests/support/micro_model.h"
 
 namespace mkbench {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::TemporaryFolder;
-
-const fs::path kRoot = MKBENCH_SOURCE_DIR;
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A model of six ids, an engine's file, and a host that holds an engine of it.
-struct PythonEngine {
-  // `body`: lines of a class that is the counting engine otherwise; none: the engine itself.
-  explicit PythonEngine(const std::string& body = "", double timeout_s = 20)
-      : hosts(start_processes(), timeout_s) {
-    unsetenv("PYTHONUNBUFFERED");  // by which the host's own buffers would not show
-    fs::create_directory(folder.path() / "model");
-    testing::write_micro_model(folder.path() / "model");
-    request.name = kRoot / "tests/engines/counting.py";
-    request.max_context = 40;
-    if (!body.empty()) {
-      write("import ctypes, math, os, sys, time\nsys.path.append('" +
-            (kRoot / "tests/engines").string() + "')\nimport counting\n\n\n" +
-            "class Engine(counting.Counting):\n    name = 'altered'\n" + body +
-            "\n\nmake_engine = Engine\n");
-    }
-  }
-  void write(const std::string& text) {
-    request.name = folder.path() / "altered.py";
-    testing::write_file(request.name, text);
-  }
-  Engine& open() {
-    weights = load_folder(folder.path() / "model", "micro");
-    engine = hosts.open(request, weights);
-    return *engine;
-  }
-  HostEngine& proxy() { return dynamic_cast<HostEngine&>(*engine); }
-
-  TemporaryFolder folder;
-  Hosts hosts;
-  EngineRequest request;
-  ModelWeights weights;
-  std::unique_ptr<Engine> engine;
-};
-
 // Indented for the body of a class.
 std::string decode_that(const std::string& does) {
   return "    def decode(self, n, forced, logits):\n        " + does +
          "\n        return super().decode(n, forced, logits)";
-}
-
-// The error that a call ends with.
-template <typename Call>
-Error error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorKind::kRuntime, "nothing was thrown"};
-}
-
-// What the counting engine emits after `ids`.
-int32_t mix(const std::vector<int32_t>& ids) {
-  int64_t sum = 0;
-  for (size_t at = 0; at < ids.size(); ++at) sum += static_cast<int64_t>(at + 1) * (ids[at] + 7);
-  return static_cast<int32_t>(sum % 6);
 }
 
 TEST_CASE("scripts/wire.json is what the messages are") {
@@ -147,7 +88,14 @@ TEST_CASE("an engine in Python answers every call") {
 
   CHECK(python.proxy().link().facts().program == "host.py");
   CHECK(python.proxy().link().facts().crossing_us > 0);
-  CHECK(python.hosts.bytes(python.request, python.weights.config) == 0);
+  const ModelShape& shape = python.weights.config.shape;
+  const int64_t kv_row = int64_t{2} * shape.kv_heads * shape.head_dim;
+  const int64_t layer =
+      shape.hidden * (int64_t{2} * shape.heads * shape.head_dim + kv_row + 3 * shape.intermediate);
+  const int64_t tables = int64_t{shape.vocab} * shape.hidden;
+  CHECK(python.weights.config.tie_word_embeddings);
+  CHECK(python.hosts.bytes(python.request, python.weights.config) ==
+        2 * (tables + shape.layers * (layer + kv_row * 40)));
   python.hosts.take_turn(engine, FlushCall{false, 0});
   python.hosts.end_turn(engine, FlushCall{false, 0});
   CHECK_THAT(error_of([&] {
@@ -192,6 +140,10 @@ TEST_CASE("an exception in a Python engine fails its call") {
     const Error error = error_of([&] { engine.decode(1); });
     engine.reset();  // the host is still there
     CHECK(engine.position() == 0);
+    const Failed& told = python.hosts.tracebacks().at(python.request.name);
+    CHECK(told.message == error.what());
+    CHECK(told.traceback.starts_with("Traceback (most recent call last):\n"));
+    CHECK_THAT(told.traceback, ContainsText("in take_decode\n"));
     return error;
   };
   const Error plain = raised("raise RuntimeError('two\\nlines')");
@@ -209,6 +161,16 @@ TEST_CASE("an exception in a Python engine fails its call") {
               .kind() == kind);
   }
   CHECK(raised("raise MemoryError").kind() == ErrorKind::kEnvUnfit);
+  CHECK(raised("raise type('OutOfMemoryError', (RuntimeError,), {})").kind() ==
+        ErrorKind::kEnvUnfit);
+  const Error missing = raised("import nothing_like_this");
+  CHECK(missing.kind() == ErrorKind::kBadInput);
+  CHECK_THAT(missing.what(), ContainsText("No module named 'nothing_like_this'"));
+  CHECK_THAT(missing.what(), ContainsText("; the Python is " MKBENCH_PYTHON " (--python)"));
+  CHECK_THAT(raised("raise ValueError('x' * 400)").what(),
+             ContainsText(std::string(288, 'x') + "... (altered.py, line 9)"));
+  // The engine's own line comes before those of the libraries that it calls.
+  CHECK_THAT(raised("__import__('json').loads('{')").what(), ContainsText("(altered.py, line 9)"));
 }
 
 TEST_CASE("bad ids and a bad n are refused before any work") {
@@ -258,9 +220,9 @@ TEST_CASE("a file that is no engine is bad input") {
   CHECK_THAT(refused("import nothing_like_this\n"),
              ContainsText(
                  "ModuleNotFoundError: No module named 'nothing_like_this' (altered.py, line 1)"));
-  CHECK_THAT(refused("def make_engine(:\n"),
+  CHECK_THAT(refused("class Decoder(:\n"),
              ContainsText("SyntaxError: invalid syntax (altered.py, line 1)"));
-  CHECK_THAT(refused("make = 1\n"), ContainsText("defines no make_engine(folder, request)"));
+  CHECK_THAT(refused("make = 1\n"), ContainsText("altered.py: defines no class Decoder"));
   PythonEngine faulty;
   faulty.request.fault = PlantedFault::kNanWeight;
   CHECK_THAT(error_of([&] { faulty.open(); }).what(),
@@ -286,7 +248,7 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
 }
 
 TEST_CASE("a host of another wire.json is refused") {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   fs::copy(kRoot / "scripts/host.py", folder.path());
   const HostCommand command{.argv = {MKBENCH_PYTHON, folder.path() / "host.py"},
                             .build = wire_fields_hash(),

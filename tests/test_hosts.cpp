@@ -219,6 +219,10 @@ TEST_CASE("each engine has the kind of host that its row names; the judge's runs
   fakes.link("ring").lives = false;
   fakes.hosts.expect("ring");
   CHECK(fakes.links["ring"].size() == 2);
+  fakes.link("./engine.py").on_traceback({.message = "first", .traceback = "at 1"});
+  fakes.link("./engine.py").on_traceback({.message = "last", .traceback = "at 2"});
+  CHECK(fakes.hosts.tracebacks().size() == 1);
+  CHECK(fakes.hosts.tracebacks().at("./engine.py").message == "last");
 }
 
 TEST_CASE("a turn stops every other host, and flushes in the engine's own") {

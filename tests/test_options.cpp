@@ -181,7 +181,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["device"]["source"] == "environment");
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
-  const std::set<std::string> free_text = {"model", "reference", "out", "junit"};
+  const std::set<std::string> free_text = {"model", "python", "reference", "out", "junit"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
@@ -189,6 +189,17 @@ TEST_CASE("the environment stands between the command line and the defaults, for
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
+}
+
+TEST_CASE("engines that are files are taken by their path; one in Python is not in this process") {
+  const Options o = options_of({"--engine", "./mine.so,ring,./mine.py", "--python", "venv/python"});
+  CHECK(o.engines == std::vector<std::string>{"./mine.so", "ring", "./mine.py"});
+  CHECK(o.python == "venv/python");
+  CHECK(options_of({"parity"}, {{"MKBENCH_PYTHON", "python3.14"}}).python == "python3.14");
+  CHECK(options_of({}).python.empty());
+  CHECK_THROWS_WITH(options_of({"--engine", "ring,./mine.py", "--in-process"}),
+                    ContainsText("--in-process: ./mine.py is an engine in Python"));
+  CHECK(options_of({"--engine", "./mine.so", "--in-process"}).in_process);
 }
 
 TEST_CASE("an unknown MKBENCH_* variable causes a warning, other variables do not") {

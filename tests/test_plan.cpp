@@ -148,5 +148,12 @@ TEST_CASE("without a GPU the host twin runs, and megakernel resolves to plain") 
   CHECK_THROWS_AS(plan_of({"--device", "cuda"}, probe), Error);
 }
 
+TEST_CASE("an engine's file that is not there is refused before anything is loaded") {
+  for (const char* name : {"./nowhere.so", "./nowhere.py"}) {
+    CHECK_THROWS_WITH(plan_of({"--model", "tiny", "--device", "cpu", "--engine", name}, {}),
+                      ContainsText(std::string("engine ") + name + ": file: found none"));
+  }
+}
+
 }  // namespace
 }  // namespace mkbench

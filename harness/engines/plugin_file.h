@@ -1,4 +1,5 @@
-// Engines that are files: libraries behind references/engine_abi.h, named by their path.
+// Engines that are files, named by their path: libraries behind references/engine_abi.h, and Python
+// as references/decoder.py shows it.
 #pragma once
 
 #include <string>
@@ -11,6 +12,11 @@ inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so");
 
 // True where `engine` names an engine written in Python: a path that ends in .py.
 inline bool is_python_engine(std::string_view engine) { return engine.ends_with(".py"); }
+
+// True where `engine` names an engine by the path of its file.
+inline bool is_file_engine(std::string_view engine) {
+  return is_plugin(engine) || is_python_engine(engine);
+}
 
 // The name of the maker that makes all plugins.
 inline constexpr char kPluginMaker[] = "plugin";

@@ -164,7 +164,7 @@ class CaseFlow {
     c.engine = services_.make_engine(
         {.name = c.name, .max_context = context_, .fault = fault_of(job_, c.name)}, weights_);
     EngineFacts facts = services_.facts(*c.engine);
-    if (!is_plugin(c.name)) facts.resolved_name = c.name;
+    if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
   }
 

@@ -195,8 +195,10 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
   }
   send_frame(call_fd_, to_json(call));  // where the host is gone, wait() says so
   FromHost answer = wait(what, limit, on_stage);
-  if (const auto* failed = std::get_if<Failed>(&answer)) throw Error(failed->kind, failed->message);
-  return answer;
+  const auto* failed = std::get_if<Failed>(&answer);
+  if (failed == nullptr) return answer;
+  if (!failed->traceback.empty()) on_traceback(*failed);
+  throw Error(failed->kind, failed->message);
 }
 
 FromHost HostProcess::wait(const char* what, const CallLimit& limit,

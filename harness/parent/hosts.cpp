@@ -1,10 +1,13 @@
 #include "harness/parent/hosts.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include "harness/engines/plugin_file.h"
@@ -43,6 +46,18 @@ void stop_other(HostLink& link) {
   }
 }
 
+// The file that a shell would run for `name`; `name` itself where it is a path, or is not found.
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  if (path == nullptr || name.find('/') != std::string::npos) return name;
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return name;
+}
+
 HostEngine& proxy(Engine& engine) {
   if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
@@ -50,13 +65,14 @@ HostEngine& proxy(Engine& engine) {
 
 }  // namespace
 
-StartHost start_processes() {
-  return [](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
+StartHost start_processes(const std::string& python) {
+  return [python](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
     const std::filesystem::path here =
         std::filesystem::read_symlink("/proc/self/exe").parent_path();
     HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
     if (kind == HostKind::kPython) {
-      command.argv = {MKBENCH_BUILD_PYTHON, MKBENCH_SOURCE_DIR "/scripts/host.py"};
+      command.argv = {python.empty() ? MKBENCH_BUILD_PYTHON : find_program(python),
+                      MKBENCH_SOURCE_DIR "/scripts/host.py"};
       command.build = wire_fields_hash();
     } else {
       const char* name = kind == HostKind::kTorch ? "mkbench-host-torch" : "mkbench-host-cuda";
@@ -68,7 +84,10 @@ StartHost start_processes() {
 
 std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind kind) {
   std::shared_ptr<HostLink>& link = links_[holds];
-  if (link == nullptr || !link->alive()) link = start_(kind, holds);
+  if (link == nullptr || !link->alive()) {
+    link = start_(kind, holds);
+    link->on_traceback = [this, holds](const Failed& failed) { tracebacks_[holds] = failed; };
+  }
   return link;
 }
 

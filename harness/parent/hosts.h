@@ -16,8 +16,9 @@ namespace mkbench {
 // Starts a host of a kind; `holds` is what messages call it.
 using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
 
-// Starts the programs that lie beside this one.
-StartHost start_processes();
+// Starts the programs that lie beside this one, and engines in Python with `python`: a path, a name
+// on PATH, or empty for the interpreter that the build was configured with.
+StartHost start_processes(const std::string& python = {});
 
 // Each engine has a host of its own, which lives from its first use to the end of the run; a second
 // engine of one name is held by the same host. The judge's two other runs share a host, which is
@@ -43,6 +44,8 @@ class Hosts {
   void hold_one(bool one) { one_ = one; }
   // Ends the hosts that hold no engine, except that of `but`.
   void end_idle(const std::string& but);
+  // The last failure of each engine that came with a traceback, by the engine's name.
+  const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
   void end_judges_runs();
   // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
@@ -71,6 +74,7 @@ class Hosts {
   const StartHost start_;
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+  std::map<std::string, Failed> tracebacks_;
   bool one_ = false;
   std::string last_turn_;  // what the host holds whose turn was last
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files

@@ -32,8 +32,8 @@ std::vector<std::string> parse_engines(const std::string& text) {
   const std::vector<std::string> words = parse_word_list("engine", text);
   std::vector<std::string> named;
   std::copy_if(words.begin(), words.end(), std::back_inserter(named),
-               [](const std::string& word) { return !is_plugin(word); });
-  check_words("engine", named, known, ", a path that ends in .so");
+               [](const std::string& word) { return !is_file_engine(word); });
+  check_words("engine", named, known, ", a path that ends in .so or .py");
   return words;
 }
 
@@ -109,9 +109,12 @@ const std::vector<Flag>& flag_table() {
        "parity",
        kMeasureFlags, false, [](O& o, S t) { o.compare = parse_baselines(t); }},
       {"engine", 0, "LIST", "",
-       "candidates (mkbench list engines), or a path that ends in .so (references/engine_abi.h) "
-       "[megakernel; host-twin on cpu]",
+       "candidates (mkbench list engines), or a path: a library .so (references/engine_abi.h), a "
+       "file .py (references/decoder.py) [megakernel; host-twin on cpu]",
        kJudgeFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
+      {"python", 0, "PATH", "",
+       "the Python that runs engines .py [the one that mkbench was set up with]", kJudgeFlags,
+       false, [](O& o, S t) { o.python = t; }},
       {"model", 0, "LIST", "",
        "models (mkbench list models), a snapshot folder, a hub id in the local cache; each is a "
        "case [synthetic; tiny,tiny-untied on cpu]",

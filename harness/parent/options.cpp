@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "harness/engines/plugin_file.h"
 #include "harness/flow/late_ids.h"
 #include "harness/parent/build_info.h"
 #include "harness/parent/option_values.h"
@@ -17,9 +18,8 @@ namespace {
 
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
-    "MKBENCH_DATA_DIR",      "MKBENCH_PYTHON", "MKBENCH_SPIN_SCALE",
-    "MKBENCH_VENV",          "MKBENCH_PRESET", "MKBENCH_CUDA_ARCHITECTURES",
-    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
+    "MKBENCH_DATA_DIR",           "MKBENCH_SPIN_SCALE",    "MKBENCH_VENV", "MKBENCH_PRESET",
+    "MKBENCH_CUDA_ARCHITECTURES", "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
 
 std::vector<std::string> visible_names(unsigned groups) {
   std::vector<std::string> names;
@@ -73,6 +73,12 @@ void check_together(Options& options) {
           fmt::format("--max-blocks {} is below --blocks {}", options.max_blocks, options.blocks));
     }
     options.max_blocks = options.blocks;
+  }
+  const auto python =
+      std::find_if(options.engines.begin(), options.engines.end(), is_python_engine);
+  if (options.in_process && python != options.engines.end()) {
+    bad_usage(fmt::format("--in-process: {} is an engine in Python and has a process of its own",
+                          *python));
   }
   if (!options.ids.empty() && given("n-depth")) {
     bad_usage("--ids and --n-depth exclude each other: the depth is the number of ids less one");

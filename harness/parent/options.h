@@ -38,6 +38,7 @@ struct Options {
 
   std::vector<std::string> compare;
   std::vector<std::string> engines;  // empty: the device's default
+  std::string python;                // of engines in Python; empty: the build's
   std::vector<std::string> models;   // empty: the device's default
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;

@@ -44,7 +44,7 @@ void open_standard_streams() {
   }
 }
 
-int run_command_line(const std::vector<std::string>& argv, const StartHost& start_host,
+int run_command_line(const std::vector<std::string>& argv, const StartHosts& start_hosts,
                      bool in_process) {
   const std::vector<std::string> args(argv.begin() + 1, argv.end());
   const ParsedCommandLine parsed =
@@ -62,15 +62,15 @@ int run_command_line(const std::vector<std::string>& argv, const StartHost& star
   // What a host started and left behind becomes a child of this process, not of init.
   const LeftProcesses ended_last;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  return options.command->run(options, {argv, start_host, in_process});
+  return options.command->run(options, {argv, start_hosts(options.python), in_process});
 }
 
 }  // namespace
 
-int parent_main(const std::vector<std::string>& argv, const StartHost& start_host,
+int parent_main(const std::vector<std::string>& argv, const StartHosts& start_hosts,
                 bool in_process) {
   try {
-    return run_command_line(argv, start_host, in_process);
+    return run_command_line(argv, start_hosts, in_process);
   } catch (const Interrupted&) {
     return exit_code(Verdict::kInterrupted);
   } catch (const Error& error) {

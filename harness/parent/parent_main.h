@@ -2,6 +2,7 @@
 // libtorch.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,12 @@
 
 namespace mkbench {
 
-// `argv` includes the program's name; `start_host` starts the hosts, which are objects of this
-// process where `in_process` is set. Returns the exit code; an exception is printed as one line.
-int parent_main(const std::vector<std::string>& argv, const StartHost& start_host, bool in_process);
+// Makes what starts hosts; `python` is --python.
+using StartHosts = std::function<StartHost(const std::string& python)>;
+
+// `argv` includes the program's name; hosts are objects of this process where `in_process` is set.
+// Returns the exit code; an exception is printed as one line.
+int parent_main(const std::vector<std::string>& argv, const StartHosts& start_hosts,
+                bool in_process);
 
 }  // namespace mkbench

@@ -72,7 +72,7 @@ void choose_candidates(const Options& options, const MachineProbe& probe, RunPla
   if (engines.empty()) engines = {default_engine(plan.cuda)};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
   for (const std::string& name : engines) {
-    if (is_plugin(name)) check_plugin_file(name);
+    if (is_file_engine(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
     if (plan.cuda && name == kMegakernel && !obstacle.empty()) {
       plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));

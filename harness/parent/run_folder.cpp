@@ -45,6 +45,15 @@ fs::path make_output_folder(const std::string& asked) {
   return folder;
 }
 
+std::string write_traceback(const fs::path& folder, const std::string& engine,
+                            const std::string& traceback) {
+  const std::string stem = "traceback-" + fs::path(engine).stem().string();
+  std::string name = stem + ".txt";
+  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
+  write_text(folder / name, traceback);
+  return name;
+}
+
 nlohmann::json describe_run(const Options& options, const std::vector<std::string>& argv,
                             const std::string& output) {
   const BuildInfo build = build_info();

@@ -17,6 +17,11 @@ std::string utc_now(const char* format);
 // Throws Error(kBadInput) for a folder that holds something.
 std::filesystem::path make_output_folder(const std::string& asked);
 
+// Writes the traceback of an engine's failure to a new file of the report's folder; returns its
+// name: traceback-decoder.txt for decoder.py. Throws Error(kRuntime).
+std::string write_traceback(const std::filesystem::path& folder, const std::string& engine,
+                            const std::string& traceback);
+
 // The `meta` of the report: argv, build, options, time of the start.
 nlohmann::json describe_run(const Options& options, const std::vector<std::string>& argv,
                             const std::string& output);

@@ -125,8 +125,7 @@ struct TraceCall {
   static void fields(auto& v) { list_fields(v, "engine", &TraceCall::engine, "n", &TraceCall::n); }
 };
 
-// Answer: Saved. The KV rows stay in the host; a Snapshot is a position, a checksum and at most a
-// few hundred derived numbers.
+// Answer: Saved. The KV rows stay in the host; a Snapshot holds a few hundred numbers at most.
 struct SaveCall {
   static constexpr char kType[] = "save";
   int engine = 0;
@@ -331,13 +330,14 @@ struct Described {
   static void fields(auto& v) { list_fields(v, "bytes", &Described::bytes); }
 };
 
-// The call failed; the host can go on.
+// The call failed; the host can go on. traceback: of an exception in an engine's Python code.
 struct Failed {
   static constexpr char kType[] = "failed";
   ErrorKind kind = ErrorKind::kRuntime;
-  std::string message;
+  std::string message, traceback{};
   static void fields(auto& v) {
-    list_fields(v, "kind", &Failed::kind, "message", &Failed::message);
+    list_fields(v, "kind", &Failed::kind, "message", &Failed::message, "traceback",
+                &Failed::traceback);
   }
 };
 

@@ -24,6 +24,9 @@ class HostLink {
  public:
   virtual ~HostLink() = default;
 
+  // Is told of every failure that call() throws with a traceback.
+  std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
+
   // Calls and returns the answer, which is never Failed or StageTold: these are thrown as Error and
   // given to `on_stage`. Throws Error with the kind of the failure; kHang or kTimeout where the
   // call reached its limit, kRuntime or kEnvUnfit where the host has died, and Interrupted after

@@ -41,8 +41,9 @@ void list_engines(bool verbose) {
   list_role(kCandidate, verbose);
   fmt::print(
       "  {:<12} somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
+      "  {:<12} somebody else's in Python, as references/decoder.py shows (cpu, cuda)\n"
       "baselines\n",
-      "PATH.so");
+      "PATH.so", "PATH.py");
   list_role(kYardstick, verbose);
   fmt::print("  {:<12} {} judges parity and is not timed\n", kNoBaseline, kJudgeName);
 }

@@ -195,6 +195,7 @@ class Run {
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
+    write_tracebacks(collector.report());
     progress_.clear();
     add_roofline(collector, job, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
@@ -237,6 +238,19 @@ class Run {
   // Prints where a failure begins as soon as it is found, while the rest still runs.
   void tell_place(const ParityJudged& judged) {
     if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
+  }
+
+  // A reason that came with a traceback names the file that holds it.
+  void write_tracebacks(CaseReport& report) const {
+    for (EngineReport& e : report.engines) {
+      const auto told = hosts_.tracebacks().find(e.flow_name);
+      if (told == hosts_.tracebacks().end()) continue;
+      for (std::string& reason : e.reasons) {
+        if (reason.find(told->second.message) == std::string::npos) continue;
+        reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
+        break;
+      }
+    }
   }
 
   // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.

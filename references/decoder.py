@@ -1,0 +1,47 @@
+"""The interface by which mkbench judges and times a decoder that runs in Python, on torch tensors:
+
+    mkbench parity --engine ./mine.py        mkbench --engine ./mine.py --python venv/bin/python
+
+The file defines a class `Decoder` (or any callable of that name that returns such an object). It needs no base class
+and nothing of mkbench; this Decoder states what mkbench calls. tests/engines/hf_decoder.py is a complete example.
+
+The file runs in a process of its own, with the Python of --python: any from 3.9 on that has numpy, torch and what the
+file imports. All calls come from one thread, with torch.no_grad(). Several decoders of one file may be open at a time.
+An exception gives the verdict RUNTIME_ERROR with its last line, and the traceback lies in the report's folder; torch's
+and Python's errors of memory give ENV_UNFIT, a module that is missing gives BAD_INPUT. Output to stdout goes to stderr.
+"""
+
+
+class Decoder:
+    # Optional attributes, read after open().
+    name = "mine"  # up to 40 of letters, digits, '.', '_', '-': as reports show it
+    precision = "bf16"  # or "fp32-accumulate": only residual stream, KV rows, RoPE are rounded; or "lossy": quantised
+    deterministic = True  # equal input gives equal bits
+    position = 0  # KV rows written; read from another thread, so that a report can say where a call hung
+
+    def open(self, folder, device, max_context):
+        """Loads the weights of `folder` (pathlib.Path), a snapshot as Hugging Face writes it: config.json,
+        *.safetensors, no tokenizer. The files belong to mkbench and are not written. device: torch.device("cpu") or
+        torch.device("cuda", n), which is the current one. max_context: positions that the KV cache must hold."""
+
+    def prefill(self, ids):
+        """Begins a new sequence. ids: int64 [n], n >= 1, on the device. Writes the KV rows of ids[:-1]; ids[-1] becomes
+        pending: the input of the next step."""
+
+    def decode(self, n, forced=None, logits=None):
+        """n greedy steps; returns the n ids that they emit, an integer tensor on any device or a list. A step embeds
+        its input at the current position, writes one KV row and emits the id of the largest logit, the lowest id among
+        equals. The input of step 0 is the pending id, that of a later step the id emitted before it; the last id
+        emitted is pending afterwards.
+        forced: None, or int64 [n] on the device: the inputs instead, the first one in place of the pending id. The ids
+            emitted are still the model's own choice. Without this parameter mkbench prefills again to force an id.
+        logits: None, or float32 [n, vocab] on the device, NaN, to be filled; always None when the clock runs. Without
+            this parameter the ids alone are judged.
+        The clock runs from this call until the ids are on the host and all work of the device is done."""
+
+    def set_pending(self, id_):
+        """Optional: an int that replaces the pending id. Without it mkbench decodes the first step with `forced`."""
+
+    def rewind(self, position):
+        """Optional: goes back to `position` KV rows, with nothing pending until the next set_pending() or forced id.
+        Without it mkbench prefills again between samples, off the clock."""

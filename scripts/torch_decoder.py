@@ -1,0 +1,218 @@
+"""What scripts/host.py serves of a decoder as references/decoder.py describes it. harness/plugin/engine.cpp does the
+same for a library: who is asked, ids are checked, and what a decoder lacks is made up for by prefilling again.
+"""
+
+import ctypes
+import inspect
+import json
+import pathlib
+import re
+import sys
+
+import torch
+from __main__ import HostError  # host.py
+
+PRECISIONS = ("bf16", "fp32-accumulate", "lossy")
+# Passes over a buffer of twice L2, as in harness/device/l2_flush.cu.
+FLUSH_PASSES = 2
+
+
+class DecoderFile:
+    """A file with a Decoder, as host.py wants a file with make_engine()."""
+
+    def __init__(self, path: str, decoder):
+        self.path, self.decoder = path, decoder
+        self.flushed = {}  # GPU -> buffer
+
+    def make_engine(self, folder: pathlib.Path, request: dict):
+        return TorchEngine(self.path, self.decoder(), folder, request)
+
+    def finish(self) -> None:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    def flush_l2(self, gpu: int) -> None:
+        """Reads a buffer and writes none: leaves no line in L2 that is still to be written to memory."""
+        if gpu not in self.flushed:
+            int64s = 2 * torch.cuda.get_device_properties(gpu).L2_cache_size // 8
+            self.flushed[gpu] = torch.zeros(int64s, dtype=torch.int64, device=f"cuda:{gpu}")
+        failed = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()
+        if failed:
+            raise HostError("runtime", f"cuCtxResetPersistingL2Cache: CUDA error {failed}")
+        for _ in range(FLUSH_PASSES):
+            self.flushed[gpu].sum()
+        torch.cuda.synchronize(gpu)
+
+
+def attribute(who: str, decoder, name: str, default, wanted: str, suits):
+    value = getattr(decoder, name, default)
+    if not suits(value):
+        raise HostError("bad_input", f"{who}: {name}: found {value!r}, wanted {wanted}")
+    return value
+
+
+class TorchEngine:
+    """A decoder as an engine of host.py."""
+
+    def __init__(self, path: str, decoder, folder: pathlib.Path, request: dict):
+        self.who, self.decoder = f"engine {path}", decoder
+        for name in ("open", "prefill", "decode"):
+            if not callable(getattr(decoder, name, None)):
+                raise HostError("bad_input", f"{self.who}: its Decoder has no {name}() (references/decoder.py)")
+        self.max_context = request["max_context"]
+        self.vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
+        self.device, shown, self.events = torch.device("cpu"), "cpu", []
+        self.cuda = request["cuda"]
+        if self.cuda:
+            if not torch.cuda.is_available():
+                raise HostError("env_unfit", f"torch {torch.__version__} of {sys.executable} finds no usable GPU")
+            torch.cuda.set_device(request["gpu"])
+            self.device = torch.device("cuda", request["gpu"])
+            shown = f"{self.device} {torch.cuda.get_device_name(self.device)}"
+            self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self.consumed = []  # ids whose KV rows are written
+        self.pending = None  # the next input by order of mkbench
+        self.own_pending = None  # the next input that the decoder assumes
+        self.event_ms, self.decodes = 0.0, 0
+        decoder.open(folder, self.device, self.max_context)
+        self.able = self.abilities(pathlib.Path(path), shown)
+
+    def abilities(self, path: pathlib.Path, device: str) -> dict:
+        takes = inspect.signature(self.decoder.decode).parameters
+        self.forces, self.sets = "forced" in takes, hasattr(self.decoder, "set_pending")
+        name = attribute(self.who, self.decoder, "name", "decoder", "up to 40 of letters, digits, '.', '_', '-'",
+                         lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]{1,40}", value, re.ASCII))
+        return {
+            "name": f"{name}@{path.name}", "device": device, "max_context": self.max_context,
+            "logits": "logits" in takes, "forced": True, "snapshots": False, "poison": False, "counted": False,
+            "late_id": self.sets or self.forces,
+            "rewind": hasattr(self.decoder, "rewind") and (self.sets or self.forces),
+            "precision": attribute(self.who, self.decoder, "precision", "bf16", f"one of {', '.join(PRECISIONS)}",
+                                   lambda value: value in PRECISIONS),
+            "deterministic": attribute(self.who, self.decoder, "deterministic", True, "True or False",
+                                       lambda value: isinstance(value, bool)),
+        }
+
+    def capabilities(self) -> dict:
+        return self.able
+
+    def reset(self) -> None:
+        self.consumed, self.pending, self.own_pending = [], None, None
+
+    def poison(self) -> None:
+        """Outputs are poisoned at each call; the decoder's own memory is out of reach."""
+
+    def position(self) -> int:
+        return len(self.consumed)
+
+    def progress(self):
+        return getattr(self.decoder, "position", len(self.consumed)), -1, ""
+
+    def launch_count(self) -> int:
+        return self.decodes
+
+    def last_times(self) -> dict:
+        return {"event_ms": self.event_ms}
+
+    def prefill(self, ids) -> None:
+        ids = ids.tolist()
+        if not ids:
+            raise HostError("bad_input", f"{self.who}: prefill: no ids")
+        self.check_ids(ids)
+        whole = self.consumed + ([] if self.pending is None else [self.pending]) + ids
+        self.check_room(len(whole) - 1)
+        self.feed(whole)
+
+    def set_pending(self, id_: int) -> None:
+        self.check_ids([id_])
+        self.pending = id_
+
+    def rewind(self, position: int) -> None:
+        if not self.able["rewind"]:
+            raise HostError("runtime", f"{self.who}: it cannot go back")
+        if not 0 <= position <= len(self.consumed):
+            raise HostError("bad_input", f"{self.who}: rewind: position {position} is not in [0, {len(self.consumed)}]")
+        self.decoder.rewind(position)
+        del self.consumed[position:]
+        self.pending = self.own_pending = None
+
+    @torch.no_grad()
+    def decode(self, n: int, forced, logits):
+        if self.pending is None:
+            raise HostError("bad_input", f"{self.who}: decode: no pending id, call prefill first")
+        if logits is not None and not self.able["logits"]:
+            raise HostError("runtime", f"{self.who}: decode: it has no logits, and they were asked for")
+        later = [] if forced is None else forced[1:].tolist()
+        self.check_ids(later)
+        self.check_room(len(self.consumed) + n)
+        self.event_ms = 0.0
+        if self.agreed() and forced is None:
+            return self.run(n, None, logits)
+        if not self.forces:
+            return self.replay(n, later, logits)
+        if forced is not None:
+            return self.run(n, [self.pending, *later], logits)
+        # The first id is forced; the decoder chooses all later ones.
+        ids = self.run(1, [self.pending], logits)
+        if n > 1 and ids:
+            ids += self.run(n - 1, None, None if logits is None else logits[1:])
+        return ids
+
+    def agreed(self) -> bool:
+        """Whether the pending id is the decoder's next input, after it was told where it can be told."""
+        if self.pending != self.own_pending and self.sets:
+            self.decoder.set_pending(self.pending)
+            self.own_pending = self.pending
+        return self.pending == self.own_pending
+
+    def replay(self, n: int, later: list, logits) -> list:
+        """Decodes with a decoder that takes no forced ids: wherever the input differs from its own choice, the sequence
+        so far is prefilled again with that id at its end."""
+        ids = []
+        for step in range(n):
+            if step > 0 and later:
+                self.pending = later[step - 1]
+            if not self.agreed():
+                self.feed([*self.consumed, self.pending])
+            ids += self.run(1, None, None if logits is None else logits[step:])
+        return ids
+
+    @torch.no_grad()
+    def feed(self, ids: list) -> None:
+        self.reset()
+        self.decoder.prefill(torch.tensor(ids, dtype=torch.int64, device=self.device))
+        self.consumed, self.pending, self.own_pending = ids[:-1], ids[-1], ids[-1]
+
+    def run(self, n: int, inputs, logits) -> list:
+        """One call of the decoder's decode(); `logits` may have more rows than the n that are filled."""
+        self.decodes += 1
+        given, rows = {}, None
+        if inputs is not None:
+            given["forced"] = torch.tensor(inputs, dtype=torch.int64, device=self.device)
+        if logits is not None:
+            given["logits"] = rows = torch.full((n, self.vocab), torch.nan, dtype=torch.float32, device=self.device)
+        if self.cuda:
+            self.events[0].record()
+        ids = torch.as_tensor(self.decoder.decode(n, **given))
+        if self.cuda:
+            self.events[1].record()
+            torch.cuda.synchronize()
+            self.event_ms += self.events[0].elapsed_time(self.events[1])
+        if ids.is_floating_point() or ids.dtype == torch.bool:
+            raise TypeError(f"decode: found ids of {ids.dtype}, wanted an integer tensor")
+        ids = ids.reshape(-1).tolist()
+        if rows is not None:
+            logits[:n] = rows.cpu().numpy()
+        self.consumed += inputs if inputs is not None else [self.own_pending, *ids[:n - 1]]
+        if ids:
+            self.pending = self.own_pending = ids[-1]
+        return ids
+
+    def check_ids(self, ids: list) -> None:
+        for id_ in ids:
+            if not 0 <= id_ < self.vocab:
+                raise HostError("bad_input", f"{self.who}: token id {id_} is not in [0, {self.vocab})")
+
+    def check_room(self, positions: int) -> None:
+        if positions > self.max_context:
+            raise HostError("bad_input", f"{self.who}: context: {positions} positions needed, {self.max_context} there")
