@@ -146,6 +146,14 @@ class Broken(PluginTest):
                 engine = self.check(f"naive_cpu_{fault}", verdict, code, reason)
                 self.assertEqual(engine["samples"], [])
 
+    def test_a_late_id_or_a_rewind_that_is_ignored(self):
+        for fault in ("pending", "rewind"):
+            with self.subTest(fault=fault):
+                result, _, engine = self.judge(f"naive_cpu_{fault}")
+                self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+                self.assertEqual(engine["verdict"], "FAIL_TOKEN", engine["reasons"])
+                self.assertIn("late id", engine["reasons"][0])
+
     def test_a_hang(self):
         """The deadline ends a hang, and its silence tells it from slow work."""
         engine = self.check("naive_cpu_hang", "HANG", 7, "no progress for ", "--timeout", "4")
