@@ -11,6 +11,7 @@
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
+#include "harness/flow/launches.h"
 #include "harness/flow/profile.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
@@ -56,11 +57,11 @@ class CaseFlow {
     const TimedTruth truth = find_truth(references);
     drop_untimed_engines();
     if (timed_engines().empty()) return;
-    run_blocks(
-        job_, services_, truth, timed_engines(), [this](Contestant& c) { make_engine(c); }, watch_,
-        sink_);
+    const auto open = [this](Contestant& c) { make_engine(c); };
+    run_blocks(job_, services_, truth, timed_engines(), open, watch_, sink_);
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
+    trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has

@@ -66,6 +66,12 @@ struct SampleTaken {
   std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
 };
 
+// What an untimed decode of an engine handed to the card.
+struct LaunchesTraced {
+  std::string engine;
+  LaunchTrace trace;
+};
+
 // The verdict on one engine, or on the whole case where `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -81,7 +87,7 @@ struct CaseInterrupted {};
 
 using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
                                TimedCheckChosen, EngineMade, ParityJudged, ProfileTaken,
-                               SampleTaken, VerdictGiven, Done, CaseInterrupted>;
+                               SampleTaken, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

@@ -84,6 +84,9 @@ struct CaseCollector::Taker {
     }
     e->samples.push_back(m.sample);
   }
+  void operator()(const LaunchesTraced& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->launch_trace = m.trace;
+  }
   void operator()(const VerdictGiven& m) const {
     if (m.engine.empty()) return c.end_case(m.verdict, m.reason);
     EngineReport* e = c.engine(m.engine);
