@@ -68,4 +68,5 @@ mkbench_python_test(test_cli_hosts CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plu
 mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})

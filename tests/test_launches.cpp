@@ -83,6 +83,11 @@ TEST_CASE("each timed engine is traced once, after all samples, from the timed p
     CHECK(e.launches == 3);  // the engine's own count, of the samples
   }
 
+  TracedCase longer;  // the truth is found live
+  longer.job.n_gen = 100;
+  CHECK(engine_of(longer.run(), "kernel").launch_trace.has_value());
+  CHECK(longer.traced == std::vector<int>{64, 64});
+
   TracedCase alone;
   alone.job.engines[0].yardstick = false;
   const CaseReport judged = alone.run();
