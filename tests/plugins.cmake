@@ -10,8 +10,9 @@ function(mkbench_plugin_example name source)
 endfunction()
 
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
+mkbench_plugin_example(naive_cpu_v1 naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
-foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful)
+foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
   string(TOUPPER ${first} first)
@@ -20,9 +21,20 @@ endforeach()
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
-foreach(reason symbol null version size name function device open environment engine)
+# It takes no forced ids, so that set_pending() is needed to force one.
+target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
+foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
+endforeach()
+mkbench_plugin_example(refused_size_v1 refused.cpp REFUSED_SIZE)
+mkbench_plugin_example(counting counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
+# Version 1 has no bits but the first two.
+mkbench_plugin_example(counting_v1 counting.c COUNTING_CAN=MKBENCH_CAN_FORCED|12)
+# The header that comes first keeps the other one out.
+foreach(old naive_cpu_v1 naive_cpu_ids refused_size_v1 counting_v1)
+  target_compile_options(${old} PRIVATE
+    -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v1.h -Wno-unused-function)
 endforeach()
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
@@ -54,6 +66,11 @@ mkbench_test(test_plugin_engine LABEL host LIBS mkbench_plugin SOURCES test_plug
 target_compile_definitions(test_plugin_engine PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
+
+mkbench_test(test_plugin_versions LABEL host LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_versions PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_versions ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE
