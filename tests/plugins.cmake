@@ -43,6 +43,8 @@ if(mkbench_architecture_count GREATER 1)
 endif()
 mkbench_plugin_example(naive_cuda naive_cuda.cu)
 mkbench_plugin_example(naive_cuda_ids naive_cuda.cu NAIVE_CAN=0)
+mkbench_plugin_example(one_launch_claim naive_cuda.cu
+  NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_FORCED|MKBENCH_ONE_LAUNCH)
 foreach(fault theta vocab overrun)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
