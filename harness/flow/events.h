@@ -72,6 +72,11 @@ struct LaunchesTraced {
   LaunchTrace trace;
 };
 
+// A sample that was sent before, with what the truth says of its ids.
+struct SampleScored {
+  Sample sample;
+};
+
 // The verdict on one engine, or on the whole case where `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -85,9 +90,10 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
-                               TimedCheckChosen, EngineMade, ParityJudged, ProfileTaken,
-                               SampleTaken, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent =
+    std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
+                 EngineMade, ParityJudged, ProfileTaken, SampleTaken, SampleScored, LaunchesTraced,
+                 VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

@@ -9,17 +9,15 @@
 namespace mkbench {
 namespace {
 
-constexpr size_t kMostTokens = 64;
+constexpr int kMostTokens = 64;
 
-LaunchTrace trace_engine(const FlowServices& services, const TimedTruth& truth, Contestant& c,
-                         ProgressWatch& watch) {
+LaunchTrace trace_engine(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+                         Contestant& c, ProgressWatch& watch) {
   const WatchEnd end(watch);
   watch.begin("launches", c.name, c.engine.get());
-  c.engine->reset();
-  c.engine->poison();
-  c.engine->prefill(truth.prompt);
-  const size_t tokens = std::min(kMostTokens, truth.expected_of(c.name).size());
-  return services.trace(*c.engine, static_cast<int>(tokens));
+  start_afresh(*c.engine, truth.prompt);
+  return services.trace(*c.engine,
+                        job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTokens));
 }
 
 // A trace that did not take place tells nothing of the claim.
@@ -44,7 +42,7 @@ void trace_launches(const CaseJob& job, const FlowServices& services, const Time
     if (services.stop()) throw Interrupted{};
     guard_engine(sink, *c, [&] {
       if (!c->engine) open(*c);
-      const LaunchTrace trace = trace_engine(services, truth, *c, watch);
+      const LaunchTrace trace = trace_engine(job, services, truth, *c, watch);
       sink.send(LaunchesTraced{c->name, trace});
       check_claim(*c->engine, trace);
     });
