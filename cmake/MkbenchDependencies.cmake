@@ -37,3 +37,8 @@ if(NOT MKBENCH_NVML_INCLUDE)
 endif()
 configure_file(${MKBENCH_NVML_INCLUDE}/nvml.h ${PROJECT_BINARY_DIR}/nvml/nvml.h COPYONLY)
 include_directories(SYSTEM ${PROJECT_BINARY_DIR}/nvml)
+
+# cupti.h: in the toolkit, in its extras, or beside torch. Without it launches are not counted.
+find_path(MKBENCH_CUPTI_INCLUDE cupti.h
+  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include
+        ${Torch_DIR}/../../../../nvidia/cu13/include)

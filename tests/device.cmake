@@ -13,3 +13,13 @@ target_compile_definitions(test_nvtx PRIVATE
   MKBENCH_NVTX_INJECTION="$<TARGET_FILE:mkbench_nvtx_injection>"
   MKBENCH_NVTX_PROGRAM="$<TARGET_FILE:nvtx_program>")
 add_dependencies(test_nvtx mkbench_nvtx_injection nvtx_program)
+
+# The recorder of launches with a libcupti of the test's own.
+if(MKBENCH_CUPTI_INCLUDE)
+  add_library(mkbench_fake_cupti SHARED fake_cupti.cpp)
+  target_link_libraries(mkbench_fake_cupti PRIVATE mkbench_options)
+  target_include_directories(mkbench_fake_cupti SYSTEM PUBLIC ${MKBENCH_CUPTI_INCLUDE})
+  set_target_properties(mkbench_fake_cupti PROPERTIES OUTPUT_NAME cupti SOVERSION ${CUDAToolkit_VERSION_MAJOR}
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cupti)
+  mkbench_test(test_launch_recorder LABEL host LIBS mkbench_recorder mkbench_fake_cupti CUDA::cudart)
+endif()

@@ -69,6 +69,7 @@ TEST_CASE("engines of both programs decode what HF decoded, host-twin to the bit
   HostEngine eager(torch, request, tiny(), 120);
   CHECK(answer_of(eager, prompt.ids, n).ids == wanted);
   CHECK_FALSE(eager.settings().empty());
+  for (HostEngine* on_cpu : {&twin, &eager}) CHECK_FALSE(on_cpu->trace(1).problem.empty());
   CHECK(cuda->facts().program == "mkbench-host-cuda");
   CHECK(torch->facts().program == "mkbench-host-torch");
 

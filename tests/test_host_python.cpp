@@ -113,6 +113,33 @@ TEST_CASE("an engine in Python answers every call") {
              ContainsText("no engine has the number 99"));
 }
 
+TEST_CASE("launches of a Python engine are what the recorder's library tells") {
+  PythonEngine python(
+      "    def decode(self, n, forced, logits):\n"
+      "        if n == 9:\n            raise RuntimeError('nine')\n"
+      "        return super().decode(n, forced, logits)");
+  Engine& without = python.open();
+  without.prefill(std::vector<int32_t>{3, 1, 4});
+  CHECK_THAT(python.hosts.trace(without, 2).problem, ContainsText("no recorder of launches: "));
+  CHECK(without.position() == 2);
+
+  Hosts hosts(
+      [](HostKind, const std::string& holds) -> std::shared_ptr<HostLink> {
+        return std::make_shared<HostProcess>(
+            HostCommand{.argv = {MKBENCH_PYTHON, kRoot / "scripts/host.py", MKBENCH_FAKE_RECORDER},
+                        .build = wire_fields_hash(),
+                        .holds = holds});
+      },
+      20);
+  const std::unique_ptr<Engine> engine = hosts.open(python.request, python.weights);
+  engine->prefill(std::vector<int32_t>{3, 1, 4});
+  const LaunchTrace trace = hosts.trace(*engine, 2);
+  CHECK(trace.problem.empty());
+  CHECK((trace.tokens == 2 && trace.kernels == 5 && trace.copies == 2 && trace.wall_ms == 1.5));
+  CHECK(engine->position() == 4);
+  CHECK_THAT(hosts.trace(*engine, 9).problem, ContainsText("RuntimeError: nine"));
+}
+
 TEST_CASE("two engines of one Python host are apart") {
   PythonEngine python;
   Engine& one = python.open();

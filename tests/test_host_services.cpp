@@ -121,6 +121,27 @@ TEST_CASE("work that an engine leaves on its device is an integrity failure") {
   CHECK(kind_after(testing::kWorkLeft) == static_cast<int>(ErrorKind::kIntegrity));
 }
 
+TEST_CASE("a process in which launches were recorded holds no later engine") {
+  TwinHosts twins;
+  auto twin = twins.open("host-twin");
+  const auto judge = twins.open("eager");
+  twin->prefill(std::vector<int32_t>{1, 2, 3});
+  const LaunchTrace trace = twins.hosts.trace(*twin, 3);
+  CHECK(trace.problem.empty());
+  CHECK(trace.kernels == 7);
+  CHECK(trace.tokens == 3);
+  CHECK(twin->position() == 5);
+  // An engine that fails has a problem, not a verdict, unless its process has died.
+  CHECK_THAT(twins.hosts.trace(*twin, testing::kContext).problem, ContainsText("host-twin"));
+  twin = nullptr;
+  CHECK(twins.state("host-twin") == '-');
+  twin = twins.open("host-twin");
+  CHECK(twins.started["host-twin"].size() == 2);
+  CHECK(twins.started["eager"].size() == 1);
+  kill(twins.started["host-twin"].back(), SIGSEGV);
+  CHECK_THROWS_WITH(twins.hosts.trace(*twin, 1), ContainsText("died by signal 11"));
+}
+
 TEST_CASE("what is no proxy has no host whose turn it could be") {
   TwinHosts twins;
   const auto direct = twin_program().factory.make(request(), tiny());

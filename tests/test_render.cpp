@@ -45,6 +45,41 @@ TEST_CASE("JUnit fails a strict prompt for anything but EXACT, another one for W
   }
 }
 
+TEST_CASE("a note says what each engine handed to the card, for a token or for the whole decode") {
+  const auto note = [](const LaunchTrace& trace, Verdict verdict = Verdict::kPass) {
+    Report r = testing::example_report();
+    r.cases.resize(1);
+    r.cases[0].engines[1].launch_trace = trace;
+    r.cases[0].engines[1].verdict = verdict;
+    const std::string text = render_markdown(r), label = "- megakernel (plain): ";
+    const size_t at = text.find(label);
+    return at == std::string::npos
+               ? ""
+               : text.substr(at + label.size(), text.find('\n', at) - at - label.size());
+  };
+  CHECK(note({.tokens = 64,
+              .kernels = 1,
+              .copies = 2,
+              .memsets = 1,
+              .synchronisations = 1,
+              .wall_ms = 50,
+              .busy_ms = 49.6}) ==
+        "1 launch for 64 tokens, 2 copies, 1 memset, 1 synchronisation; the GPU idled 1 % of "
+        "50.00 ms");
+  CHECK(note({.tokens = 64,
+              .kernels = 64 * 402,
+              .copies = 64 * 3,
+              .synchronisations = 64 + 32,
+              .wall_ms = 1234,
+              .busy_ms = 481.26}) ==
+        "402 launches a token, 3 copies, 1.5 synchronisations; the GPU idled 61 % of 1,234 ms");
+  CHECK(note({.tokens = 8, .kernels = 16, .graph_launches = 8, .graph_nodes = 3200}) ==
+        "3 launches a token (1 graph of 400 nodes)");
+  CHECK(note({.problem = "no GPU"}) == "launches not run: no GPU");
+  CHECK(note({.tokens = 8, .kernels = 16}, Verdict::kIntegrity).find("launch") ==
+        std::string::npos);
+}
+
 TEST_CASE("a number that is absent is printed as absent, never as 0") {
   Report r = testing::example_report();
   r.cases.resize(1);

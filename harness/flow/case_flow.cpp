@@ -11,6 +11,7 @@
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
+#include "harness/flow/launches.h"
 #include "harness/flow/only.h"
 #include "harness/flow/profile.h"
 #include "harness/flow/state_receipt.h"
@@ -65,11 +66,12 @@ class CaseFlow {
     const TimedTruth truth = find_timed_truth(job_, weights_);
     tell_check(truth, {});
     if (timed_engines().empty()) return;
-    std::vector<TimedRun> runs = run_blocks(
-        job_, services_, truth, weights_.config.shape.vocab, timed_engines(),
-        [this](Contestant& c) { make_engine(c); }, watch_, sink_);
+    const auto open = [this](Contestant& c) { make_engine(c); };
+    std::vector<TimedRun> runs = run_blocks(job_, services_, truth, weights_.config.shape.vocab,
+                                            timed_engines(), open, watch_, sink_);
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
+    trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
     if (!runs.empty()) tell_check(truth, runs.front().sample.ids);
     if (!truth.lagset.empty()) return;
     // The truth needs room, and the timed engines have no more work.

@@ -66,6 +66,12 @@ struct SampleTaken {
   std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
 };
 
+// What an untimed decode of an engine handed to the card.
+struct LaunchesTraced {
+  std::string engine;
+  LaunchTrace trace;
+};
+
 // A sample that was sent before, with what the truth says of its ids.
 struct SampleScored {
   Sample sample;
@@ -84,9 +90,10 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
-                               TimedCheckChosen, EngineMade, ParityJudged, ProfileTaken,
-                               SampleTaken, SampleScored, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent =
+    std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
+                 EngineMade, ParityJudged, ProfileTaken, SampleTaken, SampleScored, LaunchesTraced,
+                 VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

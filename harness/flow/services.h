@@ -13,6 +13,7 @@
 #include "harness/flow/job.h"
 #include "harness/flow/late_ids.h"
 #include "harness/judge/ratchet.h"
+#include "harness/measure/launch_trace.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
 
@@ -62,6 +63,9 @@ struct FlowServices {
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
   // engine. Throws Error(kIntegrity) where that clock contradicts the clock of this process.
   std::function<TimedCall(Engine&, const std::function<void()>& call)> timed = time_here;
+  // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
+  // engine must be closed afterwards. Throws Error where its process has died.
+  std::function<LaunchTrace(Engine&, int n)> trace;
   std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
   // The driver's name for what limits the card's clocks right now; empty on a CPU. Called outside
   // of timed parts only.

@@ -1,4 +1,5 @@
 // mkbench-host-cuda: the host of ring, plain, host-twin and plugins, and of everything that asks CUDA.
+#include "harness/device/launch_recorder.h"
 #include "harness/host/card_work.h"
 #include "harness/host/cuda_program.h"
 #include "harness/host/makers.h"
@@ -10,6 +11,7 @@ int main() {
                 .factory = EngineFactory(cuda_makers()),
                 .finish = finish_device_work,
                 .flush = flush_l2,
+                .trace = record_launches,
                 .card = card_facts,
                 .torch = {},
                 .ceiling = measure_ceiling,

@@ -20,7 +20,8 @@ struct HostProgram {
   EngineFactory factory;
   std::function<void()> finish;  // waits until the device work of this process is over
   std::function<void(const FlushCall&)> flush;
-  // Runs `work` and says what it handed to the card.
+  // Runs `work`, waits for the card, and says what `work` handed to it. Nothing may be timed in
+  // this process afterwards.
   std::function<LaunchTrace(const std::function<void()>& work)> trace;
   std::function<CardFacts(const CardCall&)> card;
   std::function<TorchTold()> torch;

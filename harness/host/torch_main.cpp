@@ -1,4 +1,5 @@
 // mkbench-host-torch: the host of the engines that need libtorch, and of the judge's runs.
+#include "harness/device/launch_recorder.h"
 #include "harness/host/card_work.h"
 #include "harness/host/makers.h"
 #include "harness/host/serve.h"
@@ -10,6 +11,7 @@ int main() {
                 .factory = EngineFactory(torch_makers()),
                 .finish = finish_device_work,
                 .flush = flush_l2,
+                .trace = record_launches,
                 .card = {},
                 .torch = torch_told,
                 .ceiling = {},

@@ -4,19 +4,36 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "references/base/fields.h"
 
 namespace mkbench {
 
+// A piece of work of the card, or a call with which the host waited for the card.
+struct LaunchRecord {
+  enum class What { kKernel, kCopy, kMemset, kWait };
+  What what = What::kKernel;
+  bool in_graph = false;
+  uint32_t call =
+      0;  // the host's call that began it; equal for all that one launch of a graph runs
+  uint64_t begin_ns = 0, end_ns = 0;  // end_ns is 0 where the recorder did not see the end
+};
+
 struct LaunchTrace {
-  std::string problem;  // why nothing was recorded; empty where something was
-  int tokens = 0;       // decoded while it was recorded
-  int64_t kernels = 0;  // launches outside of graphs
+  std::string problem{};  // why nothing was recorded; empty where something was
+  int tokens = 0;         // decoded while it was recorded
+  int64_t kernels = 0;    // launches outside of graphs
   int64_t graph_launches = 0, graph_nodes = 0;
   int64_t copies = 0, memsets = 0, synchronisations = 0;
-  double wall_ms = 0, busy_ms = 0;  // first to last record, and the part in which the card worked
+  double wall_ms = 0, busy_ms = 0;  // from the card's first work to its last; what it worked of it
+
+  int64_t launches() const { return kernels + graph_launches; }
 };
+
+// Sums up the records of one decode, in any order. Waits count; wall_ms and busy_ms are of the
+// card's work alone.
+LaunchTrace sum_launches(const std::vector<LaunchRecord>& records);
 
 constexpr std::string_view struct_name(Tag<LaunchTrace>) { return "launch_trace"; }
 template <typename V>
@@ -30,7 +47,7 @@ void describe_fields(V& v, Tag<LaunchTrace>) {
   v.field("copies", &T::copies, "copies outside of graphs");
   v.field("memsets", &T::memsets, "memsets outside of graphs");
   v.field("synchronisations", &T::synchronisations, "waits of the host for the card");
-  v.field("wall_ms", &T::wall_ms, "from the first record to the last");
+  v.field("wall_ms", &T::wall_ms, "from the begin of the card's first work to the end of its last");
   v.field("busy_ms", &T::busy_ms, "the part of it in which the card worked");
 }
 

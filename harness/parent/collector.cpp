@@ -85,6 +85,9 @@ struct CaseCollector::Taker {
     }
     e->samples.push_back(m.sample);
   }
+  void operator()(const LaunchesTraced& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->launch_trace = m.trace;
+  }
   void operator()(const SampleScored& m) const {
     EngineReport* e = c.engine(m.sample.engine);
     if (e == nullptr) return;

@@ -72,7 +72,8 @@ StartHost start_processes(const std::string& python) {
     HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
     if (kind == HostKind::kPython) {
       command.argv = {python.empty() ? MKBENCH_BUILD_PYTHON : find_program(python),
-                      MKBENCH_SOURCE_DIR "/scripts/host.py"};
+                      MKBENCH_SOURCE_DIR "/scripts/host.py",
+                      (here / "libmkbench_python_recorder.so").string()};
       command.build = wire_fields_hash();
     } else {
       const char* name = kind == HostKind::kTorch ? "mkbench-host-torch" : "mkbench-host-cuda";
@@ -149,6 +150,17 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(proxy(engine).name());
   ask<Answered>(own, flush, kQuestion);
+}
+
+LaunchTrace Hosts::trace(Engine& engine, int n) {
+  HostEngine& traced = proxy(engine);
+  links_.erase(holder_of(traced.name()));
+  try {
+    return traced.trace(n);
+  } catch (const Error& error) {
+    if (!traced.link().alive()) throw;
+    return {.problem = error.what()};
+  }
 }
 
 double Hosts::try_card(const FlushCall& flush) {

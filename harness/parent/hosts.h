@@ -55,6 +55,9 @@ class Hosts {
   // tries the card, because work in another context of the engine's process is not waited for.
   // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended.
   void end_turn(Engine& engine, const FlushCall& flush);
+  // Says what reaches the card while the engine decodes n tokens. The recorder stays in the engine's
+  // process, so no other engine gets this process. Throws Error where the process has died.
+  LaunchTrace trace(Engine& engine, int n);
 
  private:
   std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);

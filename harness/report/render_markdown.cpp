@@ -194,6 +194,36 @@ std::string processes_note(const CaseReport& c) {
   return text.empty() ? "" : "processes, started and opened in ms: " + text;
 }
 
+// "plain: 1 launch for 64 tokens, 2 copies; ...". From one launch a token on, all counts are of one
+// token. Empty where nothing was reached, and for an engine whose times are not shown.
+std::string launches_note(const EngineReport& e) {
+  if (!e.launch_trace || !times_allowed(e.verdict)) return {};
+  const LaunchTrace& t = *e.launch_trace;
+  if (!t.problem.empty())
+    return fmt::format("{}: launches not run: {}", engine_label(e), one_line(t.problem));
+  const bool whole = t.launches() < t.tokens;
+  const auto count = [&](int64_t n, const char* one, const char* more) {
+    const double each = std::round(10.0 * static_cast<double>(n) / (whole ? 1 : t.tokens)) / 10;
+    return fmt::format("{:g} {}", each, each == 1 ? one : more);
+  };
+  std::string text =
+      fmt::format("{}: {}", engine_label(e), count(t.launches(), "launch", "launches"));
+  text += whole ? fmt::format(" for {} tokens", t.tokens) : " a token";
+  if (t.graph_launches > 0) {
+    text += fmt::format(" ({} of {})", count(t.graph_launches, "graph", "graphs"),
+                        count(t.graph_nodes, "node", "nodes"));
+  }
+  if (t.copies > 0) text += ", " + count(t.copies, "copy", "copies");
+  if (t.memsets > 0) text += ", " + count(t.memsets, "memset", "memsets");
+  if (t.synchronisations > 0)
+    text += ", " + count(t.synchronisations, "synchronisation", "synchronisations");
+  if (t.wall_ms > 0) {
+    text += fmt::format("; the GPU idled {:.0f} % of {} ms", 100 * (1 - t.busy_ms / t.wall_ms),
+                        digits(t.wall_ms));
+  }
+  return text;
+}
+
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
 // where it is not a pass.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
@@ -211,6 +241,9 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
       notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
     }
+  }
+  for (const EngineReport& e : c.engines) {
+    if (std::string note = launches_note(e); !note.empty()) notes.push_back(std::move(note));
   }
   for (const EngineReport& e : c.engines) {
     if (std::string note = late_note(e); !note.empty()) notes.push_back(std::move(note));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/launch_trace.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
 #include "harness/report/parity_report.h"
@@ -112,6 +113,7 @@ struct EngineReport : EngineFacts {
   std::string profile_reason;  // why there is none
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
+  std::optional<LaunchTrace> launch_trace;
   std::vector<Sample> samples;
 };
 
@@ -150,7 +152,10 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
   v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from it");
-  v.field("launches", &E::launches, "kernel launches in all");
+  v.field("launches", &E::launches, "kernel launches in all, as the engine counts them");
+  v.field(
+      "launch_trace", &E::launch_trace,
+      "what an untimed decode handed to the card, as the driver recorded it; null if not reached");
   v.field("samples", &E::samples, "every timed sample, as taken");
 }
 
