@@ -136,6 +136,7 @@ class MainJob(CliTest):
                 self.assertEqual(engine["receipts_wrong"], 0)
         self.assertRegex(result.stdout, r"(\d+) of \1 tokens match HF")
         self.assertIn("ref_text", result.stdout)
+        self.assertIn("- host-twin: launches not run: no GPU", result.stdout)
         self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "environment"})
         self.assertEqual(junit.read_bytes(), (self.out / "junit.xml").read_bytes())
         suites = {suite.get("name"): suite for suite in xml.etree.ElementTree.parse(junit).getroot()}
