@@ -15,6 +15,9 @@ int main(int argc, char** argv) {
                             .factory = EngineFactory(makers),
                             .finish = finish_device_work,
                             .flush = flush_l2,
+                            // A profiler may watch this process, and CUPTI has one client; nor
+                            // could the recorder be left behind with a process of its own.
+                            .trace = {},
                             .card = card_facts,
                             .torch = torch_told,
                             .ceiling = measure_ceiling,

@@ -136,6 +136,7 @@ class MainJob(CliTest):
                 self.assertEqual(engine["receipts_wrong"], 0)
         self.assertRegex(result.stdout, r"(\d+) of \1 tokens match HF")
         self.assertIn("ref_text", result.stdout)
+        self.assertIn("- host-twin: launches not run: no GPU", result.stdout)
         self.assertEqual(report["meta"]["options"]["n-gen"], {"value": "8", "source": "environment"})
         self.assertEqual(junit.read_bytes(), (self.out / "junit.xml").read_bytes())
         suites = {suite.get("name"): suite for suite in xml.etree.ElementTree.parse(junit).getroot()}
@@ -220,7 +221,12 @@ class MainJob(CliTest):
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())
         report = self.report()
-        self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]], ["live", "live"], result.stderr)
+        self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]],
+                         ["late ids, scored by the truth"] * 2, result.stderr)
+        for engine in report["cases"][0]["engines"]:
+            self.assertGreater(engine["ttft_ms"], engine["prefill_ms"])
+            for sample in engine["samples"]:
+                self.assertEqual(sample["times"]["host_ms"] > sample["prefill_ms"] > 0, True)
         self.assertEqual([c["axes"]["n_prompt"] for c in report["cases"]], [12, 0])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 

@@ -30,21 +30,23 @@ TEST_CASE("records are summed: graphs by their launch, times by what is covered"
       {What::kCopy, true, 6, 7'000'000, 7'500'000},
       {What::kMemset, true, 7, 8'000'000, 8'250'000},
       {What::kKernel, true, 7, 9'000'000, 0},  // its end was not seen
+      {What::kKernel, false, 10, 0, 0},
+      {What::kKernel, false, 11, 4'750'000, 5'250'000},
       {What::kWait, false, 8, 100, 20'000'000},
       {What::kWait, false, 9, 100, 20'000'000},
   };
   for (int turn = 0; turn < 2; ++turn) {
     const LaunchTrace t = sum_launches(records);
     CHECK(t.problem.empty());
-    CHECK(t.kernels == 3);
+    CHECK(t.kernels == 5);
     CHECK(t.graph_launches == 2);
-    CHECK(t.launches() == 5);
+    CHECK(t.launches() == 7);
     CHECK(t.graph_nodes == 4);
     CHECK(t.copies == 1);
     CHECK(t.memsets == 1);
     CHECK(t.synchronisations == 2);
     CHECK(t.wall_ms == Approx(7.25));
-    CHECK(t.busy_ms == Approx(0.5 + 3 + 1.5 + 0.25));
+    CHECK(t.busy_ms == Approx(0.5 + 3.25 + 1.5 + 0.25));
     std::reverse(records.begin(), records.end());
   }
 }
@@ -60,6 +62,7 @@ struct TracedCase : Bench {
     services.trace = [this](Engine& engine, int n) {
       if (samples_before < 0) samples_before = samples_seen;
       traced.push_back(n);
+      CHECK(engine.position() == 0);  // the prompt is one id
       LaunchTrace trace = recorded;
       trace.tokens = static_cast<int>(engine.decode(n).size());
       return trace;

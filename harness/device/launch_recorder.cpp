@@ -31,8 +31,8 @@ bool has_gpu() {
 
 #ifdef MKBENCH_CUPTI
 
-// CUDA 12.8's, whose headers have these records. Later libraries have only added fields behind those that are read
-// here (compared up to CUDA 13.0).
+// CUDA 12.8's, whose headers have these records. Later libraries have only added fields behind
+// those that are read here (headers compared up to CUDA 13.0).
 constexpr uint32_t kOldestCupti = 26;
 constexpr size_t kBufferBytes = size_t{4} << 20;  // some 20,000 records
 

@@ -31,7 +31,7 @@ LaunchTrace sum_launches(const std::vector<LaunchRecord>& records) {
       ++trace.synchronisations;
       continue;
     }
-    if (r.begin_ns > 0 && r.end_ns >= r.begin_ns) spans.emplace_back(r.begin_ns, r.end_ns);
+    if (r.end_ns > 0) spans.emplace_back(r.begin_ns, r.end_ns);
     if (r.in_graph) {
       graph_calls.insert(r.call);
       ++trace.graph_nodes;

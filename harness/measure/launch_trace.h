@@ -17,7 +17,7 @@ struct LaunchRecord {
   bool in_graph = false;
   uint32_t call =
       0;  // the host's call that began it; equal for all that one launch of a graph runs
-  uint64_t begin_ns = 0, end_ns = 0;  // end_ns is 0 where the recorder did not see the end
+  uint64_t begin_ns = 0, end_ns = 0;  // end_ns is 0 where the end was not seen
 };
 
 struct LaunchTrace {
