@@ -78,7 +78,6 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 mkbench="$build/harness/mkbench"
 # shellcheck disable=SC2154
 ctest="$(dirname "$cmake")/ctest"
-# shellcheck disable=SC2154
 export toolkit build mkbench
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
@@ -87,6 +86,7 @@ bench=(full deep memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
+# shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
 made_by="$made_by $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)"
 if [ "$(cat "$out/made_by" 2> /dev/null)" != "$made_by" ]; then

@@ -99,14 +99,17 @@ class Misbehaviours(PythonTest):
                 self.assertEqual(tracebacks, [f"traceback-{name}.txt"] if name in ("raises", "exits", "misses") else [])
 
     def test_the_traceback_lies_in_the_reports_folder(self):
-        engine = self.small("raises", MISBEHAVIOURS["raises"][0])
-        _, _, engine, told = self.judge(*self.short_run(), engine=engine)
+        path = self.small("raises", MISBEHAVIOURS["raises"][0])
+        _, report, engine, told = self.judge("--model", "tiny-untied", "-n", "7", "--blocks", "1", engine=path)
         self.assertTrue(engine["reasons"][0].endswith(" (raises.py, line 13); traceback-raises.txt"), engine["reasons"])
         self.assertIn("ValueError: two lines (raises.py, line 13); traceback-raises.txt", told)
         text = (self.out / "traceback-raises.txt").read_text()
         self.assertTrue(text.startswith("Traceback (most recent call last):\n"), text)
         self.assertIn('raises.py", line 13, in decode\n', text)
         self.assertTrue(text.endswith("ValueError: two\nlines\n"), text)
+        # The second case's has a file of its own.
+        self.assertIn("; traceback-raises-2.txt", self.engine(report, path, case=1)["reasons"][0])
+        self.assertEqual((self.out / "traceback-raises-2.txt").read_text(), text)
 
     def test_what_it_prints_is_no_result(self):
         does = "print('a word'); raise RuntimeError('after the word')"
