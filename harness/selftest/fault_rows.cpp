@@ -158,7 +158,7 @@ const std::vector<FaultLane>& fault_lanes() {
       {"10b", kTwin, "final_norm_dropped", "tiny", kLogits, 18.18},
       {"10b", kPlain, "final_norm_dropped", "tiny", kLogits, 0},
       {"10b", kRing, "final_norm_dropped", "four layers", kLogits, 0},
-      {"11", kTwin, "eps_1e5", "tiny-untied", "ratchet", 0.4646},
+      {"11", kTwin, "eps_1e5", "tiny-untied", "r_rms,r_step,ratchet,sweep", 0.4646},
       {"11", kTwinProbes, "eps_1e5", "tiny", "small_norm,fp32_sums", 0},
       {"11", kPlainProbes, "eps_1e5", "tiny", "small_norm,fp32_sums", 0},
       {"12", kTwinProbes, "eps_zero", "tiny", "small_norm,fp32_sums", 0},
