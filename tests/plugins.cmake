@@ -87,7 +87,8 @@ add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
 
 # The real binary with each of them; and the README's way to a first verdict.
 set(mkbench_plugin_environment
-  "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}")
+  "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}"
+  "CUDACXX=${CMAKE_CUDA_COMPILER}")
 mkbench_python_test(test_plugins CLASSES TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_slow_engines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
