@@ -6,7 +6,8 @@ The file defines a class `Decoder` (or any callable of that name that returns su
 and nothing of mkbench; this Decoder states what mkbench calls. tests/engines/hf_decoder.py is a complete example.
 
 The file runs in a process of its own, with the Python of --python: any from 3.9 on that has numpy, torch and what the
-file imports. All calls come from one thread, with torch.no_grad(). Several decoders of one file may be open at a time.
+file imports. All calls come from one thread, prefill() and decode() under torch.no_grad(). Several decoders of one file
+may be open at a time.
 An exception gives the verdict RUNTIME_ERROR with its last line, and the traceback lies in the report's folder; torch's
 and Python's errors of memory give ENV_UNFIT, a module that is missing gives BAD_INPUT. Output to stdout goes to stderr.
 """
