@@ -69,6 +69,7 @@ void Trials::run(Engine& engine, const std::string& name,
     budget_.check();
   };
   Findings findings;
+  const WatchEnd end(watch_);
   conclude_however_it_ends(
       [&] {
         watch_.begin("repeats", name, &engine);
@@ -82,7 +83,6 @@ void Trials::run(Engine& engine, const std::string& name,
         pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
         watch_.begin("sweep", name, nullptr);
         sweep(name, options, findings, report);
-        watch_.end();
       },
       [&] { findings.conclude(report); });
 }
@@ -248,10 +248,10 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     report.localised = "not localised: no step of a prompt is wrong";
     return;
   }
+  const WatchEnd end(watch_);
   watch_.begin("localising", name, &engine);
   try {
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
-    const WatchEnd end(watch_);
     report.failed_step =
         replay_step({.candidate = engine, .truth = *truth, .baseline = baseline}, *prompt, step,
                     replay_options(*reference, name, weights_.config.shape));
