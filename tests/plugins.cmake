@@ -24,6 +24,20 @@ foreach(reason symbol null version size name function device open environment en
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
+# mkbench_timing_faults(DEVICE SOURCE FAULT ...): a copy of one library for each fault, which its file name says.
+function(mkbench_timing_faults device source)
+  mkbench_plugin_example(timing_${device} ${source})
+  target_link_libraries(timing_${device} PRIVATE Threads::Threads)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins/timing-${device})
+  list(TRANSFORM ARGN REPLACE "(.+)" "COMMAND;${CMAKE_COMMAND};-E;copy_if_different;$<TARGET_FILE:timing_${device}>;${folder}/\\1.so"
+    OUTPUT_VARIABLE copies)
+  add_custom_command(TARGET timing_${device} POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder} ${copies} VERBATIM)
+endfunction()
+set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs decodes_ahead defers_prefill few_bits
+  no_norm ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
+mkbench_timing_faults(cpu timing_faults.cpp ${mkbench_timing_faults} half_the_heads part_of_the_head)
+target_compile_options(timing_cpu PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
 if(mkbench_architecture_count GREATER 1)
@@ -41,6 +55,7 @@ foreach(what context thread spinning)
   string(TOUPPER ${what} word)
   mkbench_plugin_example(left_${what} left_behind.cu LEFT_${word})
 endforeach()
+mkbench_timing_faults(cuda timing_faults.cu ${mkbench_timing_faults})
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 # Our own kernels as libraries.
 foreach(kernel plain ring)
@@ -69,3 +84,8 @@ mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_p
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+
+# The faults of timing, by the real binary; their table by itself.
+mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
+add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
+set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 240)

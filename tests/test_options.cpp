@@ -306,6 +306,8 @@ TEST_CASE("version and commands") {
   CHECK(options_of({"selftest", "--faults"}).command->name == "selftest");
   CHECK(options_of({"selftest", "--faults"}).faults);
   CHECK_FALSE(options_of({"selftest"}).faults);
+  CHECK(options_of({"selftest", "--timing"}).timing);
+  CHECK(options_of({"selftest", "--libraries", "x"}).libraries == "x");
   const Options profile = options_of({"profile", "-n", "8"});
   CHECK_FALSE(profile.whole_parity);
   CHECK(options_of({"parity"}).whole_parity);

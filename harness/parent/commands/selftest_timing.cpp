@@ -1,0 +1,196 @@
+// `mkbench selftest --timing`: runs the libraries of the faults of timing as `mkbench run` would,
+// each beside the sound engine, and shows how each ended.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
+#include "harness/parent/collector.h"
+#include "harness/parent/host_services.h"
+#include "harness/parent/machine.h"
+#include "harness/parent/options.h"
+#include "harness/parent/plan.h"
+#include "harness/selftest/timing_faults.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Outcomes = std::map<std::string, TimingOutcome, std::less<>>;  // by library
+
+bool has_lane(const TimingFault& fault, bool cuda) { return cuda ? fault.cuda : fault.cpu; }
+
+// Cases of one device, run one after another, and their rows of the table.
+class TimingLanes {
+ public:
+  TimingLanes(const Options& options, const Invocation& invocation, const MachineProbe& probe,
+              bool cuda)
+      : options_(options), invocation_(invocation), probe_(probe), cuda_(cuda) {
+    for (const TimingFault& fault : timing_faults()) {
+      const bool asked = options.rows.empty() || std::find(options.rows.begin(), options.rows.end(),
+                                                           fault.id) != options.rows.end();
+      if (asked && has_lane(fault, cuda)) rows_.push_back(&fault);
+    }
+  }
+
+  size_t size() const { return rows_.size(); }
+
+  void run() {
+    for (const TimingRunInfo& info : timing_runs()) {
+      std::vector<const TimingFault*> together, alone;
+      for (const TimingFault* fault : rows_) {
+        if (fault->run == info.run) (fault->alone ? alone : together).push_back(fault);
+      }
+      // Rows that stand alone compare the sound engine's time with that of the case before them.
+      if (together.empty() && alone.empty()) continue;
+      const Outcomes shared = run_case_of(info, together);
+      for (const TimingFault* fault : together) tell(*fault, shared, shared);
+      for (const TimingFault* fault : alone) tell(*fault, run_case_of(info, {fault}), shared);
+    }
+  }
+
+  int wrong() const { return wrong_; }
+  int open() const { return open_; }
+
+ private:
+  std::string path_of(std::string_view library) const {
+    const fs::path folder =
+        options_.libraries.empty()
+            ? fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "tests" / "plugins"
+            : fs::path(options_.libraries);
+    const fs::path path =
+        folder / (cuda_ ? "timing-cuda" : "timing-cpu") / (std::string(library) + ".so");
+    if (!fs::is_regular_file(path)) {
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("selftest --timing: no library {}: build the target timing_{}, or "
+                              "name the folder of tests/plugins with --libraries",
+                              path.lexically_normal().string(), cuda_ ? "cuda" : "cpu"));
+    }
+    return path.lexically_normal().string();
+  }
+
+  // The case as `mkbench run` plans it.
+  CaseJob plan(const TimingRunInfo& info, const std::vector<std::string>& paths,
+               double& timeout_s) const {
+    std::vector<std::string> args = {"run",
+                                     "--model",
+                                     "tiny",
+                                     "--compare",
+                                     "none",
+                                     "--device",
+                                     cuda_ ? "cuda" : "cpu",
+                                     "--gpu",
+                                     std::to_string(options_.gpu),
+                                     "--engine",
+                                     fmt::format("{}", fmt::join(paths, ","))};
+    args.insert(args.end(), info.options.begin(), info.options.end());
+    const ParsedCommandLine parsed =
+        parse_command_line(args, [](const std::string&) { return std::nullopt; }, {});
+    timeout_s = parsed.options.timeout_s;
+    return plan_run(parsed.options, probe_).jobs.front();
+  }
+
+  // Runs the sound engine and the libraries of `faults` in one case.
+  Outcomes run_case_of(const TimingRunInfo& info, const std::vector<const TimingFault*>& faults) {
+    std::vector<std::string> libraries = {std::string(kSoundLibrary)}, paths;
+    for (const TimingFault* fault : faults) {
+      for (const TimingEngine& engine : fault->engines) libraries.emplace_back(engine.library);
+    }
+    for (const std::string& library : libraries) paths.push_back(path_of(library));
+    double timeout_s = 0;
+    const CaseJob job = plan(info, paths, timeout_s);
+    if (!options_.quiet)
+      fmt::print(stderr, "mkbench: {}: {} libraries\n", case_name(job), libraries.size());
+    CaseCollector collector(job);
+    EventSink sink([&](const CaseEvent& event) { collector.take(event); });
+    Hosts hosts(invocation_.start_host, timeout_s);
+    run_case(job, make_services(job, hosts), sink);
+    collector.finish(interrupt_count() > 0);
+    if (collector.interrupted() || interrupt_count() > 0) throw Interrupted{};
+    CaseReport& report = collector.report();
+    aggregate(report, job.confidence, job.seed, job.random_order);
+    for (const std::string& reason : report.reasons)
+      fmt::print(stderr, "mkbench: {}: {}\n", report.name, reason);
+    Outcomes outcomes;
+    for (size_t i = 0; i < libraries.size(); ++i) {
+      const auto engine =
+          std::find_if(report.engines.begin(), report.engines.end(),
+                       [&](const EngineReport& e) { return e.flow_name == paths[i]; });
+      outcomes[libraries[i]] = timing_outcome(*engine);
+    }
+    const std::string control = control_surprise(outcomes[libraries.front()], job.blocks);
+    print_row("-", "control: the sound engine in this case", kSoundLibrary, Verdict::kPass,
+              outcomes[libraries.front()], control);
+    return outcomes;
+  }
+
+  void tell(const TimingFault& fault, const Outcomes& outcomes, const Outcomes& shared) {
+    const TimingBand& band = cuda_ ? fault.cuda_times : fault.cpu_times;
+    const TimingOutcome& sound = outcomes.find(kSoundLibrary)->second;
+    for (const TimingEngine& engine : fault.engines) {
+      const TimingOutcome& found = outcomes.find(engine.library)->second;
+      std::string text = surprise(engine, found);
+      if (text.empty() && band.compared == TimesCompared::kToSound)
+        text = times_surprise(band, found, sound);
+      if (text.empty() && band.compared == TimesCompared::kSoundAlone)
+        text = times_surprise(band, sound, shared.find(kSoundLibrary)->second);
+      print_row(fault.id, fault.what, engine.library, engine.verdict, found, text);
+    }
+    if (fault.open.empty()) return;
+    ++open_;
+    fmt::print("     open: {}\n", fault.open);
+  }
+
+  void print_row(std::string_view id, std::string_view what, std::string_view library,
+                 Verdict wanted, const TimingOutcome& found, const std::string& problem) {
+    fmt::print("{:<4} {:<4} {:<58.58} {:<18} {:<13} {:<13} {:>10} {}\n", id, cuda_ ? "cuda" : "cpu",
+               what, fs::path(library).filename().string(), verdict_name(wanted),
+               verdict_name(found.verdict),
+               found.median_ms > 0 ? fmt::format("{:.4g}", found.median_ms) : "-",
+               problem.empty() ? "ok" : "WRONG");
+    if (!found.reasons.empty()) fmt::print("     {}\n", found.reasons.front());
+    if (problem.empty()) return;
+    ++wrong_;
+    fmt::print("     {}\n", problem);
+  }
+
+  const Options& options_;
+  const Invocation& invocation_;
+  const MachineProbe& probe_;
+  const bool cuda_;
+  std::vector<const TimingFault*> rows_;
+  int wrong_ = 0, open_ = 0;
+};
+
+}  // namespace
+
+int selftest_timing(const Options& options, const Invocation& invocation,
+                    const MachineProbe& probe) {
+  std::vector<TimingLanes> devices;
+  if (options.device != DeviceChoice::kCuda)
+    devices.emplace_back(options, invocation, probe, false);
+  if (probe.usable) devices.emplace_back(options, invocation, probe, true);
+  size_t rows = 0;
+  for (const TimingLanes& lanes : devices) rows += lanes.size();
+  if (rows == 0)
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
+  fmt::print("{:<4} {:<4} {:<58} {:<18} {:<13} {:<13} {:>10}\n", "row", "on",
+             "what the engine does", "library", "wanted", "found", "ms/tok");
+  int wrong = 0, open = 0;
+  for (TimingLanes& lanes : devices) {
+    lanes.run();
+    wrong += lanes.wrong();
+    open += lanes.open();
+  }
+  fmt::print("\n{} rows of the faults of timing: {} not as wanted, {} open\n", rows, wrong, open);
+  return wrong == 0 ? 0 : exit_code(Verdict::kIntegrity);
+}
+
+}  // namespace mkbench
