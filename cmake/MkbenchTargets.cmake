@@ -3,8 +3,8 @@
 add_library(mkbench_options INTERFACE)
 target_include_directories(mkbench_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(mkbench_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MKBENCH_WERROR}>>:-Werror>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow>
+  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${MKBENCH_WERROR}>>:-Werror>
   # No function is replaced at run time, so what is built to be moved may be inlined all the same.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
   # GCC 12 warns of its own std::string operator+ (GCC bug 105651).

@@ -10,6 +10,10 @@
  * mkbench calls the functions of one engine from one thread. Text is UTF-8, ends with 0, and stays
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
+ *
+ * mkbench offers its own version first and then version 1 (engine_abi_v1.h), and loads libraries
+ * that were built against either. A newer version only adds: constants, and members at the end of a
+ * struct.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
@@ -22,7 +26,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or the meaning of a call changes. */
-#define MKBENCH_ENGINE_ABI_VERSION 1u
+#define MKBENCH_ENGINE_ABI_VERSION 2u
 
 #if defined(__GNUC__)
 #define MKBENCH_ENGINE_EXPORT __attribute__((visibility("default")))
@@ -35,17 +39,28 @@ enum {
   MKBENCH_OK = 0,
   MKBENCH_FAILED = 1,      /* anything else: the verdict is RUNTIME_ERROR */
   MKBENCH_UNFIT_MODEL = 2, /* open() only: the engine has no code for this model: BAD_INPUT */
-  MKBENCH_UNFIT_ENV = 3    /* open() only: memory, driver, architecture: ENV_UNFIT */
+  MKBENCH_UNFIT_ENV = 3,   /* open() only: memory, driver, architecture: ENV_UNFIT */
+  MKBENCH_CHANGED = 4      /* restore() only: the snapshot's rows have changed: INTEGRITY */
 };
 
 /* Where tensors and outputs of decode() lie; also the bits of mkbench_engine_abi.devices. */
 enum { MKBENCH_DEVICE_CPU = 1, MKBENCH_DEVICE_CUDA = 2 };
 
 /* Bits of mkbench_engine_abi.can. Without logits the ids alone are judged, and checks of logits are
- * reported as not applicable; without forced ids mkbench prefills again to force one. */
+ * reported as not applicable; without forced ids mkbench forces an id by set_pending(), or, without
+ * that too, prefills again. */
 enum {
-  MKBENCH_CAN_LOGITS = 1, /* decode() fills `logits` */
-  MKBENCH_CAN_FORCED = 2  /* decode() obeys `forced` */
+  MKBENCH_CAN_LOGITS = 1,        /* decode() fills `logits` */
+  MKBENCH_CAN_FORCED = 2,        /* decode() obeys `forced` */
+  MKBENCH_NOT_DETERMINISTIC = 4, /* equal input may give other bits: atomics, split reductions */
+  MKBENCH_ONE_LAUNCH = 8         /* a whole decode() is one kernel launch */
+};
+
+/* What the engine claims about its arithmetic: the limits of its logits depend on it. */
+enum {
+  MKBENCH_PRECISION_BF16 = 0,            /* rounds as PyTorch does with bf16 */
+  MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds only residual stream, KV rows, RoPE table */
+  MKBENCH_PRECISION_LOSSY = 2            /* quantised; is never ranked beside the others */
 };
 
 enum { MKBENCH_BF16 = 1 };
@@ -95,7 +110,25 @@ typedef struct mkbench_open {
   int32_t device;      /* MKBENCH_DEVICE_CPU or MKBENCH_DEVICE_CUDA: one that the engine offers */
   int32_t gpu;         /* CUDA ordinal, current on this thread; -1 on a CPU */
   int32_t max_context; /* positions that the KV cache must hold */
+  int32_t batch;       /* sequences that are decoded at a time: always 1 */
 } mkbench_open;
+
+/* A place in the sequence to which restore() goes back. The rows themselves are not copied: those
+ * below `position` stay where they are. */
+#define MKBENCH_MAX_DERIVED 1024
+typedef struct mkbench_snapshot {
+  int32_t position;
+  int32_t pending;      /* -1: none */
+  uint64_t kv_checksum; /* over the KV rows below position: another one where a row is another */
+  int32_t derived_count;
+  float derived[MKBENCH_MAX_DERIVED]; /* what the engine needs besides the rows, if anything */
+} mkbench_snapshot;
+
+/* What one thread block (on a CPU: one thread) did from t0 to t1. */
+typedef struct mkbench_span {
+  int32_t block, phase;  /* from 0; phase_name() names the phase */
+  uint64_t t0_ns, t1_ns; /* begin and end by one clock of the engine: %globaltimer on a GPU */
+} mkbench_span;
 
 typedef struct mkbench_engine mkbench_engine; /* the library's own */
 
@@ -122,15 +155,13 @@ typedef struct mkbench_engine_abi {
    * pending id, the input of a later step is the id emitted before it; the last id emitted is
    * pending afterwards.
    *   forced: NULL, or host memory with n ids that are the inputs instead, the first one in place
-   *   of
-   *     the pending id. The emitted ids are still the model's own choice. NULL without
+   *     of the pending id. The emitted ids are still the model's own choice. NULL without
    *     MKBENCH_CAN_FORCED.
    *   ids: n emitted ids, in memory of the device (host memory on a CPU). mkbench fills them with
-   *   -1
-   *     beforehand: an id that is still -1 afterwards was not generated.
+   *     -1 beforehand: an id that is still -1 afterwards was not generated.
    *   logits: NULL, or fp32 [n, vocab] in memory of the device, NaN beforehand. NULL without
    *     MKBENCH_CAN_LOGITS, and always NULL when the clock runs.
-   * The clock runs from this call until it has returned and all work of the device is done. */
+   * The clock runs until this call has returned and all work of the device is done. */
   int32_t (*decode)(mkbench_engine* engine, int32_t n, const int32_t* forced, int32_t* ids,
                     float* logits);
 
@@ -142,6 +173,36 @@ typedef struct mkbench_engine_abi {
    * while decode() runs, so that a report can say where a kernel hung. The function may be NULL,
    * and it may return NULL. */
   const volatile int32_t* (*progress)(mkbench_engine* engine);
+
+  /* Version 1 ends here. Everything below may be 0 or NULL: not offered. */
+
+  int32_t precision; /* MKBENCH_PRECISION_... */
+
+  /* Replaces the pending id; writes no KV row. A timed block draws an id at the last moment, calls
+   * this and then decode(), both on the clock; work of the device need not be done on return.
+   * Without it mkbench calls decode(1) with the id forced and then decode(n - 1); an engine without
+   * forced ids either has "no late id". */
+  int32_t (*set_pending)(mkbench_engine* engine, int32_t id);
+
+  /* Goes back to `position`, 0 to the number of KV rows written: the rows below it stay, the others
+   * count as never written. Nothing is pending then: set_pending(), decode() with forced ids or
+   * reset() comes next. Called only where the engine offers one of the first two. Without it every
+   * timed block prefills its prompt again. */
+  int32_t (*rewind)(mkbench_engine* engine, int32_t position);
+
+  /* save() fills *snapshot, which is all zero beforehand. restore() goes back to a snapshot of this
+   * sequence: rows below its position stay, and its pending id, which mkbench may have replaced,
+   * becomes pending. It returns MKBENCH_CHANGED where the checksum of those rows has changed. An
+   * engine offers both or neither. */
+  int32_t (*save)(mkbench_engine* engine, mkbench_snapshot* snapshot);
+  int32_t (*restore)(mkbench_engine* engine, const mkbench_snapshot* snapshot);
+
+  /* From now on decode() fills `spans`, memory of the device with room for `room` of them: the last
+   * call's, in any order, gaps allowed. NULL switches that off, as before the first call. mkbench
+   * fills them with bytes 0xff beforehand: a span whose block is still -1 was not written. Spans
+   * are never asked for when the clock runs. phase_name() may return NULL. */
+  int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
+  const char* (*phase_name)(int32_t phase);
 } mkbench_engine_abi;
 
 /* The one exported function. Returns NULL where mkbench_abi_suits(host) is 0. */

@@ -10,8 +10,9 @@ function(mkbench_plugin_example name source)
 endfunction()
 
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
+mkbench_plugin_example(naive_cpu_v1 naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
-foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful)
+foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
   string(TOUPPER ${first} first)
@@ -20,24 +21,21 @@ endforeach()
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
-foreach(reason symbol null version size name function device open environment engine)
+# It takes no forced ids, so that parity needs set_pending(), which it ignores.
+target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
+foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
-# mkbench_timing_faults(DEVICE SOURCE FAULT ...): a copy of one library for each fault, which its file name says.
-function(mkbench_timing_faults device source)
-  mkbench_plugin_example(timing_${device} ${source})
-  target_link_libraries(timing_${device} PRIVATE Threads::Threads)
-  set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins/timing-${device})
-  list(TRANSFORM ARGN REPLACE "(.+)" "COMMAND;${CMAKE_COMMAND};-E;copy_if_different;$<TARGET_FILE:timing_${device}>;${folder}/\\1.so"
-    OUTPUT_VARIABLE copies)
-  add_custom_command(TARGET timing_${device} POST_BUILD
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder} ${copies} VERBATIM)
-endfunction()
-set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs decodes_ahead defers_prefill few_bits
-  no_norm ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
-mkbench_timing_faults(cpu timing_faults.cpp ${mkbench_timing_faults} half_the_heads part_of_the_head)
-target_compile_options(timing_cpu PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
+mkbench_plugin_example(refused_size_v1 refused.cpp REFUSED_SIZE)
+mkbench_plugin_example(counting counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
+# Version 1 has no bits but the first two.
+mkbench_plugin_example(counting_v1 counting.c COUNTING_CAN=MKBENCH_CAN_FORCED|12)
+# The header that comes first keeps the other one out.
+foreach(old naive_cpu_v1 naive_cpu_ids refused_size_v1 counting_v1)
+  target_compile_options(${old} PRIVATE
+    -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v1.h -Wno-unused-function)
+endforeach()
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
 if(mkbench_architecture_count GREATER 1)
@@ -55,7 +53,6 @@ foreach(what context thread spinning)
   string(TOUPPER ${what} word)
   mkbench_plugin_example(left_${what} left_behind.cu LEFT_${word})
 endforeach()
-mkbench_timing_faults(cuda timing_faults.cu ${mkbench_timing_faults})
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 # Our own kernels as libraries.
 foreach(kernel plain ring)
@@ -69,6 +66,11 @@ mkbench_test(test_plugin_engine LABEL host LIBS mkbench_plugin SOURCES test_plug
 target_compile_definitions(test_plugin_engine PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
+
+mkbench_test(test_plugin_versions LABEL host LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_versions PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_versions ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE
@@ -84,8 +86,3 @@ mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_p
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
-
-# The faults of timing, by the real binary; their table by itself.
-mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
-add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
-set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 240)

@@ -1,9 +1,11 @@
 """Engines that mkbench was not built with, through the real binary: intact ones pass, each broken one gets its
 verdict and exit code, and the report is always written."""
 
+import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -20,6 +22,7 @@ BROKEN = {
     "short": ("FAIL_TOKEN", 3, "decode(64) returned 63 ids"),
     "overrun": ("INTEGRITY", 8, "ids of decode(): 256 bytes were asked for, memory 0 bytes after them was written"),
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
+    "pending": ("FAIL_TOKEN", 3, "tokens wrong"),
 }
 
 # Engine -> verdict and words of the reason. These engines share one run without harm to each other.
@@ -27,10 +30,14 @@ BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
     "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
     "naive_cpu_stateful": ("FAIL_FIDELITY", "R_rms"),
-    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 7, wanted 1"),
+    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 3, wanted 2 or 1"),
     "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),
     "refused_environment": ("ENV_UNFIT", "open failed (3): hidden is 128, wanted 4096"),
 }
+
+
+# Of the declarations in references/engine_abi_v1.h, without comments.
+VERSION_1 = "c464fe216739f895a24906cc343b04055495bd7c5161c00d420b3e694c3c0b90"
 
 
 class PluginTest(CliTest):
@@ -70,8 +77,15 @@ class Whole(PluginTest):
         self.assertEqual(len(engine["samples"]), 2)
         self.assertGreater(engine["ms_per_tok"]["median"], 0)
 
+    def test_an_engine_of_version_1(self):
+        result, _, engine = self.judge("naive_cpu_v1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(engine["verdict"], "PASS")
+        self.assertEqual(engine["parity"]["strict_matched"], 64)
+        self.assertEqual(len(engine["samples"]), 2)
+
     def test_an_engine_that_gives_ids_alone(self):
-        # The reference has near ties on one prompt; there ids are forced by prefilling again.
+        # It is of version 1. The reference has near ties on one prompt; there ids are forced by prefilling again.
         result, _, engine = self.judge("naive_cpu_ids")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertEqual(engine["verdict"], "PASS")
@@ -171,10 +185,19 @@ class Refused(PluginTest):
 
 
 class Header(unittest.TestCase):
-    def test_is_c99(self):
-        subprocess.run(
-            [os.environ["CXX"], "-x", "c", "-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
-             str(ROOT / "references" / "engine_abi.h")], check=True, env=environment())
+    def test_is_c99_and_cxx(self):
+        for name in ("engine_abi.h", "engine_abi_v1.h"):
+            for language in (("c", "-std=c99"), ("c++", "-std=c++11")):
+                with self.subTest(name=name, language=language):
+                    subprocess.run(
+                        [os.environ["CXX"], "-x", *language, "-pedantic-errors", "-Wall", "-Wextra", "-Werror",
+                         "-fsyntax-only", str(ROOT / "references" / name)], check=True, env=environment())
+
+    def test_version_1_is_frozen(self):
+        """Its declarations are those that shipped: a change of a comment alone is allowed."""
+        text = (ROOT / "references" / "engine_abi_v1.h").read_text()
+        bare = " ".join(re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).split())
+        self.assertEqual(hashlib.sha256(bare.encode()).hexdigest(), VERSION_1)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "harness/engines/plugin_file.h"
-#include "harness/plugin/library.h"
+#include "harness/plugin/handle.h"
 #include "harness/plugin/memory.h"
+#include "harness/plugin/timeline.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
 #include "references/engine_maker.h"
@@ -24,53 +24,18 @@ struct EventPair {
   Event start, stop;
 };
 
-ErrorKind kind_of_open(int32_t status) {
-  if (status == MKBENCH_UNFIT_MODEL) return ErrorKind::kBadInput;
-  if (status == MKBENCH_UNFIT_ENV) return ErrorKind::kEnvUnfit;
-  return ErrorKind::kRuntime;
-}
-
-// A plugin's error text, on one line of bounded length.
-std::string one_line(const char* text) {
-  constexpr size_t kLongest = 300;
-  std::string line(text, strnlen(text, kLongest));
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
-  return line;
-}
-
-// Makes the device current and returns its name. Throws where the plugin has no code for the
-// device.
-std::string select_device(const mkbench_engine_abi& abi, const PluginOptions& options,
-                          const std::string& who) {
-  const uint32_t wanted = options.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU;
-  if ((abi.devices & wanted) == 0) {
-    const char* found = (abi.devices & MKBENCH_DEVICE_CUDA) != 0  ? "cuda"
-                        : (abi.devices & MKBENCH_DEVICE_CPU) != 0 ? "cpu"
-                                                                  : "none";
-    throw Error(ErrorKind::kUnsupportedDevice,
-                fmt::format("{}: devices: found {}, wanted {}, which this run is on", who, found,
-                            options.cuda ? "cuda" : "cpu"));
-  }
-  if (!options.cuda) return "cpu";
-  MKBENCH_CUDA(cudaSetDevice(options.gpu));
-  cudaDeviceProp properties{};
-  MKBENCH_CUDA(cudaGetDeviceProperties(&properties, options.gpu));
-  return fmt::format("cuda:{} {}", options.gpu, properties.name);
-}
-
 class PluginEngine : public Engine {
  public:
   PluginEngine(const ModelWeights& weights, const PluginOptions& options)
       : options_(options),
-        who_("engine " + options.path),
-        abi_(load_plugin(options.path)),
+        plugin_(options),
+        who_(plugin_.who()),
         shape_(weights.config.shape),
-        device_(select_device(abi_, options_, who_)),
         weights_(who_, weights, options.cuda),
         ids_(who_ + ": ids of decode()", options.cuda, 1),
         logits_(who_ + ": logits of decode()", options.cuda,
-                sizeof(float) * static_cast<size_t>(shape_.vocab)) {
+                sizeof(float) * static_cast<size_t>(shape_.vocab)),
+        spans_(who_ + ": spans of decode()", options.cuda, sizeof(mkbench_span)) {
     model_ = {.hidden = shape_.hidden,
               .intermediate = shape_.intermediate,
               .layers = shape_.layers,
@@ -85,23 +50,26 @@ class PluginEngine : public Engine {
     open();
   }
 
-  ~PluginEngine() override {
-    if (engine_ != nullptr) abi_.close(engine_);
-  }
+  // The library uses weights and buffers until then.
+  ~PluginEngine() override { plugin_.close(); }
   PluginEngine(const PluginEngine&) = delete;
   PluginEngine& operator=(const PluginEngine&) = delete;
 
   EngineCapabilities capabilities() const override {
-    return {.name = fmt::format("{}@{}", abi_.name,
+    return {.name = fmt::format("{}@{}", plugin_->name,
                                 std::filesystem::path(options_.path).filename().string()),
-            .device = device_,
+            .device = plugin_.device(),
             .max_context = options_.max_context,
-            .logits = (abi_.can & MKBENCH_CAN_LOGITS) != 0,
-            .one_launch = false,
+            .logits = plugin_.can(MKBENCH_CAN_LOGITS),
+            .one_launch = plugin_.can(MKBENCH_ONE_LAUNCH),
             .forced = true,  // see replay()
-            .snapshots = false,
+            .snapshots = plugin_->save != nullptr && plugin_->restore != nullptr,
             .poison = false,
-            .counted = false};
+            .counted = false,
+            .rewind = plugin_->rewind != nullptr && takes_late_ids(),
+            .late_id = takes_late_ids(),
+            .deterministic = !plugin_.can(MKBENCH_NOT_DETERMINISTIC),
+            .precision = static_cast<PrecisionClass>(plugin_->precision)};
   }
 
   void reset() override {
@@ -126,7 +94,8 @@ class PluginEngine : public Engine {
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
     check_decode(n, forced, logits_out);
     times_ = {};
-    if (forced == nullptr && pending_ == plugin_pending_) return run(n, nullptr, logits_out);
+    ++decodes_;
+    if (forced == nullptr && can_start()) return run(n, nullptr, logits_out);
     if (!can_force()) return replay(n, forced, logits_out);
     std::vector<int32_t> inputs{pending_};
     if (forced != nullptr) {
@@ -148,9 +117,64 @@ class PluginEngine : public Engine {
     pending_ = id;
   }
 
-  Snapshot save() override { throw Error(ErrorKind::kRuntime, who_ + ": it has no snapshots"); }
-  void restore(const Snapshot&) override {
-    throw Error(ErrorKind::kRuntime, who_ + ": it has no snapshots");
+  void rewind(int position) override {
+    if (!capabilities().rewind) Engine::rewind(position);
+    check_written("rewind", position);
+    plugin_.end_call("rewind", plugin_->rewind(plugin_.get(), position));
+    go_to(position, -1);
+  }
+
+  Snapshot save() override {
+    check_snapshots();
+    mkbench_snapshot saved{};
+    plugin_.end_call("save", plugin_->save(plugin_.get(), &saved));
+    if (saved.position != position_ || saved.derived_count < 0 ||
+        saved.derived_count > MKBENCH_MAX_DERIVED) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("{}: save: found position {} and {} derived values, wanted {} and 0 "
+                              "to {}",
+                              who_, saved.position, saved.derived_count, position_.load(),
+                              MKBENCH_MAX_DERIVED));
+    }
+    return {position_, pending_, saved.kv_checksum,
+            std::vector<float>(saved.derived, saved.derived + saved.derived_count)};
+  }
+
+  void restore(const Snapshot& s) override {
+    check_snapshots();
+    check_written("restore", s.position);
+    if (s.derived.size() > MKBENCH_MAX_DERIVED) {
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("{}: restore: {} derived values, wanted 0 to {}", who_,
+                              s.derived.size(), MKBENCH_MAX_DERIVED));
+    }
+    mkbench_snapshot saved{.position = s.position,
+                           .pending = s.pending,
+                           .kv_checksum = s.kv_checksum,
+                           .derived_count = static_cast<int32_t>(s.derived.size()),
+                           .derived = {}};
+    std::copy(s.derived.begin(), s.derived.end(), saved.derived);
+    const int32_t status = plugin_->restore(plugin_.get(), &saved);
+    plugin_.end_call("restore", status,
+                     status == MKBENCH_CHANGED ? ErrorKind::kIntegrity : ErrorKind::kRuntime);
+    go_to(s.position, s.pending);
+  }
+
+  // See take_timeline().
+  Timeline timeline(int n, int room) {
+    if (plugin_->set_timeline == nullptr)
+      throw Error(ErrorKind::kRuntime, who_ + ": it offers no timeline");
+    std::vector<mkbench_span> spans(static_cast<size_t>(std::max(room, 1)));
+    auto* memory = static_cast<mkbench_span*>(spans_.prepare(spans.size() * sizeof(mkbench_span)));
+    const auto ask = [&](mkbench_span* where, size_t count) {
+      plugin_.end_call("set_timeline",
+                       plugin_->set_timeline(plugin_.get(), where, static_cast<int32_t>(count)));
+    };
+    ask(memory, spans.size());
+    decode(n, nullptr, nullptr);
+    ask(nullptr, 0);
+    spans_.collect(spans.data());
+    return checked_timeline(who_, spans, plugin_->phase_name);
   }
 
   int position() const override { return position_; }
@@ -162,7 +186,10 @@ class PluginEngine : public Engine {
   void audit() override { weights_.check(); }
 
  private:
-  bool can_force() const { return (abi_.can & MKBENCH_CAN_FORCED) != 0; }
+  bool can_force() const { return plugin_.can(MKBENCH_CAN_FORCED); }
+  bool takes_late_ids() const { return plugin_->set_pending != nullptr || can_force(); }
+  // Whether decode() without forced ids can begin with pending_, see run().
+  bool can_start() const { return pending_ == plugin_pending_ || plugin_->set_pending != nullptr; }
 
   void open() {
     const mkbench_open arguments{.model = &model_,
@@ -170,38 +197,14 @@ class PluginEngine : public Engine {
                                  .tensor_count = static_cast<uint32_t>(weights_.tensors().size()),
                                  .device = options_.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU,
                                  .gpu = options_.cuda ? options_.gpu : -1,
-                                 .max_context = options_.max_context};
-    const int32_t status = abi_.open(&arguments, &engine_);
-    if (status != MKBENCH_OK) {
-      engine_ = nullptr;
-      throw Error(kind_of_open(status), said("open", status));
-    }
-    if (engine_ == nullptr)
-      throw Error(ErrorKind::kRuntime,
-                  who_ + ": open: found no engine, wanted one with MKBENCH_OK");
-    finish_device();
-    if (abi_.progress != nullptr) progress_ = abi_.progress(engine_);
-  }
-
-  // "engine x.so: decode failed (1): <the plugin's error text>"
-  std::string said(const char* function, int32_t status) const {
-    const char* text = abi_.last_error != nullptr ? abi_.last_error(engine_) : nullptr;
-    return fmt::format("{}: {} failed ({}): {}", who_, function, status,
-                       text != nullptr ? one_line(text) : "it does not say why");
-  }
-
-  // Waits for the device work of a call, then throws if that work or the call itself has failed.
-  void end_call(const char* function, int32_t status) {
-    finish_device();
-    if (status != MKBENCH_OK) throw Error(ErrorKind::kRuntime, said(function, status));
-  }
-
-  void finish_device() const {
-    if (options_.cuda) MKBENCH_CUDA(cudaDeviceSynchronize());
+                                 .max_context = options_.max_context,
+                                 .batch = 1};
+    plugin_.open(arguments);
+    if (plugin_->progress != nullptr) progress_ = plugin_->progress(plugin_.get());
   }
 
   void restart() {
-    end_call("reset", abi_.reset(engine_));
+    plugin_.end_call("reset", plugin_->reset(plugin_.get()));
     consumed_.clear();
     position_ = 0;
     plugin_pending_ = -1;
@@ -212,19 +215,28 @@ class PluginEngine : public Engine {
   void feed(const std::vector<int32_t>& all) {
     if (!clean_) restart();
     clean_ = false;
-    end_call("prefill", abi_.prefill(engine_, all.data(), static_cast<int32_t>(all.size())));
+    plugin_.end_call("prefill",
+                     plugin_->prefill(plugin_.get(), all.data(), static_cast<int32_t>(all.size())));
     consumed_.assign(all.begin(), all.end() - 1);
     position_ = static_cast<int>(consumed_.size());
     pending_ = plugin_pending_ = all.back();
   }
 
+  // Goes back to `position`, where `pending` (-1: nothing) is pending.
+  void go_to(int position, int32_t pending) {
+    consumed_.resize(static_cast<size_t>(position));
+    position_ = position;
+    pending_ = plugin_pending_ = pending;
+  }
+
   // Decodes with an engine that takes no forced ids: wherever the input differs from the engine's
-  // own choice, the sequence so far is prefilled again with the forced id at its end.
+  // own choice, it is made pending. For an engine that cannot do that either, the sequence so far
+  // is prefilled again with the forced id at its end.
   std::vector<int32_t> replay(int n, const int32_t* forced, float* logits_out) {
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
       if (t > 0 && forced != nullptr) pending_ = forced[t];
-      if (pending_ != plugin_pending_) {
+      if (!can_start()) {
         std::vector<int32_t> all = consumed_;
         all.push_back(pending_);
         feed(all);
@@ -237,8 +249,8 @@ class PluginEngine : public Engine {
     return ids;
   }
 
-  // One call of decode() into poisoned and guarded buffers. Trailing ids that are still -1 are cut
-  // off.
+  // One call of decode() into poisoned and guarded buffers. Without inputs it begins with pending_.
+  // Trailing ids that are still -1 are cut off.
   std::vector<int32_t> run(int n, const int32_t* inputs, float* logits_out) {
     const size_t logits_bytes =
         sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(shape_.vocab);
@@ -246,18 +258,22 @@ class PluginEngine : public Engine {
         logits_out != nullptr ? static_cast<float*>(logits_.prepare(logits_bytes)) : nullptr;
     if (events_) events_->start.record();
     auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
-    ++decodes_;
-    const int32_t status = abi_.decode(engine_, n, inputs, ids, logits);
-    finish_device();
+    if (inputs == nullptr && pending_ != plugin_pending_) {
+      // The device is not waited for: the clock may run.
+      plugin_.check("set_pending", plugin_->set_pending(plugin_.get(), pending_));
+      plugin_pending_ = pending_;
+    }
+    const int32_t status = plugin_->decode(plugin_.get(), n, inputs, ids, logits);
+    plugin_.finish_device();
     std::vector<int32_t> emitted(static_cast<size_t>(n));
     ids_.collect(emitted.data());
     if (events_) {
       events_->stop.record();
-      finish_device();
+      plugin_.finish_device();
       times_.event_ms += events_->stop.ms_since(events_->start);
     }
     if (logits_out != nullptr) logits_.collect(logits_out);
-    if (status != MKBENCH_OK) throw Error(ErrorKind::kRuntime, said("decode", status));
+    plugin_.check("decode", status);
     for (int t = 0; t < n; ++t) {
       consumed_.push_back(inputs != nullptr ? inputs[t]
                           : t == 0          ? plugin_pending_
@@ -275,7 +291,7 @@ class PluginEngine : public Engine {
                   fmt::format("{}: decode: {} steps, wanted 1 or more", who_, n));
     if (pending_ < 0)
       throw Error(ErrorKind::kBadInput, who_ + ": decode: no pending id, call prefill first");
-    if (logits_out != nullptr && (abi_.can & MKBENCH_CAN_LOGITS) == 0)
+    if (logits_out != nullptr && !plugin_.can(MKBENCH_CAN_LOGITS))
       throw Error(ErrorKind::kRuntime,
                   who_ + ": decode: it has no logits, and they were asked for");
     for (int t = 1; forced != nullptr && t < n; ++t) check_id(forced[t]);
@@ -288,6 +304,16 @@ class PluginEngine : public Engine {
                 fmt::format("{}: token id {} is not in [0, {})", who_, id, shape_.vocab));
   }
 
+  void check_snapshots() const {
+    if (!capabilities().snapshots) throw Error(ErrorKind::kRuntime, who_ + ": it has no snapshots");
+  }
+
+  void check_written(const char* function, int position) const {
+    if (position >= 0 && position <= position_) return;
+    throw Error(ErrorKind::kBadInput, fmt::format("{}: {}: position {} is not in [0, {}]", who_,
+                                                  function, position, position_.load()));
+  }
+
   void check_room(size_t positions) const {
     if (positions <= static_cast<size_t>(options_.max_context)) return;
     throw Error(ErrorKind::kBadInput, fmt::format("{}: context: {} positions needed, {} there",
@@ -295,15 +321,13 @@ class PluginEngine : public Engine {
   }
 
   const PluginOptions options_;
-  const std::string who_;
-  const mkbench_engine_abi& abi_;
+  PluginHandle plugin_;
+  const std::string& who_;
   const ModelShape shape_;
-  const std::string device_;
   PluginWeights weights_;
-  GuardedBuffer ids_, logits_;
+  GuardedBuffer ids_, logits_, spans_;
   mkbench_model model_{};
   std::optional<EventPair> events_;
-  mkbench_engine* engine_ = nullptr;
   const volatile int32_t* progress_ = nullptr;
 
   std::vector<int32_t> consumed_;  // ids whose KV rows are written
@@ -311,7 +335,7 @@ class PluginEngine : public Engine {
   int32_t pending_ = -1;           // the next input by order of the harness
   int32_t plugin_pending_ = -1;    // the next input that the plugin assumes
   bool clean_ = true;              // nothing was prefilled since open() or reset()
-  int64_t decodes_ = 0;
+  int64_t decodes_ = 0;            // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
   DecodeTimes times_;
 };
 
@@ -319,6 +343,13 @@ class PluginEngine : public Engine {
 
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options) {
   return std::make_unique<PluginEngine>(weights, options);
+}
+
+Timeline take_timeline(Engine& engine, int n, int room) {
+  auto* plugin = dynamic_cast<PluginEngine*>(&engine);
+  if (plugin == nullptr)
+    throw Error(ErrorKind::kRuntime, engine.capabilities().name + ": it offers no timeline");
+  return plugin->timeline(n, room);
 }
 
 namespace {

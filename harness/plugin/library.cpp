@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -16,13 +17,18 @@ namespace {
 
 constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
+constexpr uint32_t kBitsOfV1 = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED;
 
-void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
+// Checks the sizes that a library says it was compiled with; returns those of mkbench in its
+// version.
+const mkbench_abi_sizes& check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
   // The version is compared first: in another version the other words may mean something else.
-  if (found.version != kOurs.version) {
-    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}", found.version,
-                                    kOurs.version));
+  const bool first = found.version == mkbench_abi_v1_sizes.version;
+  if (!first && found.version != kOurs.version) {
+    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {} or {}",
+                                    found.version, kOurs.version, mkbench_abi_v1_sizes.version));
   }
+  const mkbench_abi_sizes& wanted = first ? mkbench_abi_v1_sizes : kOurs;
   struct Size {
     const char* name;
     uint32_t mkbench_abi_sizes::*member;
@@ -32,10 +38,11 @@ void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
                              {"mkbench_tensor", &mkbench_abi_sizes::tensor},
                              {"mkbench_open", &mkbench_abi_sizes::open}};
   for (const Size& size : kSizes) {
-    if (found.*size.member == kOurs.*size.member) continue;
+    if (found.*size.member == wanted.*size.member) continue;
     refuse_plugin(path, fmt::format("sizeof({}): found {}, wanted {}", size.name,
-                                    found.*size.member, kOurs.*size.member));
+                                    found.*size.member, wanted.*size.member));
   }
+  return wanted;
 }
 
 void check_name(const char* name, const std::string& path) {
@@ -54,26 +61,16 @@ void check_name(const char* name, const std::string& path) {
                         kLongestName));
 }
 
-}  // namespace
-
-void check_plugin_table(const mkbench_engine_abi* table, const std::string& path) {
-  if (table == nullptr) {
-    refuse_plugin(path,
-                  fmt::format("it was built for another version of the engine ABI: it refuses "
-                              "version {} of mkbench",
-                              kOurs.version));
-  }
-  check_sizes(table->sizes, path);
-  check_name(table->name, path);
+void check_functions(const mkbench_engine_abi& table, const std::string& path) {
   struct Function {
     const char* name;
     bool there;
   };
-  const Function functions[] = {{"open", table->open != nullptr},
-                                {"close", table->close != nullptr},
-                                {"reset", table->reset != nullptr},
-                                {"prefill", table->prefill != nullptr},
-                                {"decode", table->decode != nullptr}};
+  const Function functions[] = {{"open", table.open != nullptr},
+                                {"close", table.close != nullptr},
+                                {"reset", table.reset != nullptr},
+                                {"prefill", table.prefill != nullptr},
+                                {"decode", table.decode != nullptr}};
   for (const Function& function : functions) {
     if (!function.there) {
       refuse_plugin(path, fmt::format("function {}: found NULL, wanted a function", function.name));
@@ -81,7 +78,24 @@ void check_plugin_table(const mkbench_engine_abi* table, const std::string& path
   }
 }
 
-const mkbench_engine_abi& load_plugin(const std::string& path) {
+// Copies and checks what mkbench_engine_table() returned. The table of version 1 is the beginning
+// of ours, so what it lacks stays 0 or NULL.
+mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::string& path) {
+  mkbench_engine_abi table{};
+  std::memcpy(&table, found, check_sizes(found->sizes, path).abi);
+  if (table.sizes.version == mkbench_abi_v1_sizes.version) table.can &= kBitsOfV1;
+  check_name(table.name, path);
+  check_functions(table, path);
+  if (table.precision < MKBENCH_PRECISION_BF16 || table.precision > MKBENCH_PRECISION_LOSSY) {
+    refuse_plugin(path, fmt::format("precision: found {}, wanted {} to {}", table.precision,
+                                    MKBENCH_PRECISION_BF16, MKBENCH_PRECISION_LOSSY));
+  }
+  return table;
+}
+
+}  // namespace
+
+mkbench_engine_abi load_plugin(const std::string& path) {
   check_plugin_file(path);
   // dlopen() would search the system's library folders for a name without a slash.
   const std::string absolute = std::filesystem::absolute(path).string();
@@ -99,8 +113,14 @@ const mkbench_engine_abi& load_plugin(const std::string& path) {
   }
   const auto entry = reinterpret_cast<decltype(&mkbench_engine_table)>(symbol);
   const mkbench_engine_abi* table = entry(&kOurs);
-  check_plugin_table(table, path);
-  return *table;
+  if (table == nullptr) table = entry(&mkbench_abi_v1_sizes);
+  if (table == nullptr) {
+    refuse_plugin(path,
+                  fmt::format("it was built for another version of the engine ABI: it refuses "
+                              "versions {} and {} of mkbench",
+                              kOurs.version, mkbench_abi_v1_sizes.version));
+  }
+  return checked_table(table, path);
 }
 
 }  // namespace mkbench

@@ -1,4 +1,4 @@
-// Loads a plugin's file and checks its table before any function of the plugin is called.
+// Loads a plugin's file and checks its table before any other function of the plugin is called.
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 
 namespace mkbench {
 
-// Loads `path` and returns its table. The library stays loaded until the process ends, because the
-// library's own threads may still run. Throws Error(kBadInput) naming file, field, found and
-// wanted.
-const mkbench_engine_abi& load_plugin(const std::string& path);
+// The sizes of version 1 of the ABI, which are offered to a library that refuses this build's.
+extern "C" const mkbench_abi_sizes mkbench_abi_v1_sizes;
 
-// Compares the table's versions, sizes, name and functions with this build's. Throws
-// Error(kBadInput).
-void check_plugin_table(const mkbench_engine_abi* table, const std::string& path);
+// Loads `path` and returns a copy of its table, in which nothing that version 1 does not have is
+// set where the library is of version 1. The library stays loaded until the process ends, because
+// its own threads may still run. Throws Error(kBadInput) naming file, field, found and wanted.
+mkbench_engine_abi load_plugin(const std::string& path);
 
 }  // namespace mkbench

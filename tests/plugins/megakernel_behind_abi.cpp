@@ -2,6 +2,7 @@
 // launch, of which a test can load two copies.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
+#include "references/base/error.h"
 #include "references/engine_abi.h"
 #include "references/weights.h"
 
@@ -121,20 +123,50 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
   });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
+int32_t set_pending(mkbench_engine* e, int32_t id) {
+  return guarded(e->error, [&] { e->engine->set_pending(id); });
+}
+int32_t save(mkbench_engine* e, mkbench_snapshot* snapshot) {
+  return guarded(e->error, [&] {
+    const Snapshot saved = e->engine->save();
+    if (saved.derived.size() > MKBENCH_MAX_DERIVED) throw std::runtime_error("too many values");
+    snapshot->position = saved.position;
+    snapshot->pending = saved.pending;
+    snapshot->kv_checksum = saved.kv_checksum;
+    snapshot->derived_count = static_cast<int32_t>(saved.derived.size());
+    std::copy(saved.derived.begin(), saved.derived.end(), snapshot->derived);
+  });
+}
+int32_t restore(mkbench_engine* e, const mkbench_snapshot* s) {
+  try {
+    e->engine->restore({s->position, s->pending, s->kv_checksum,
+                        std::vector<float>(s->derived, s->derived + s->derived_count)});
+    return MKBENCH_OK;
+  } catch (const Error& error) {
+    e->error = error.what();
+    return error.kind() == ErrorKind::kIntegrity ? MKBENCH_CHANGED : MKBENCH_FAILED;
+  }
+}
 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
-                                           "megakernel",
-                                           MKBENCH_DEVICE_CUDA,
-                                           MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED,
-                                           open_engine,
-                                           close_engine,
-                                           reset,
-                                           prefill,
-                                           decode,
-                                           last_error,
-                                           nullptr};
+  static const mkbench_engine_abi table = [] {
+    mkbench_engine_abi t{};
+    t.sizes = MKBENCH_ABI_SIZES;
+    t.name = "megakernel";
+    t.devices = MKBENCH_DEVICE_CUDA;
+    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_ONE_LAUNCH;
+    t.open = open_engine;
+    t.close = close_engine;
+    t.reset = reset;
+    t.prefill = prefill;
+    t.decode = decode;
+    t.last_error = last_error;
+    t.set_pending = set_pending;
+    t.save = save;
+    t.restore = restore;
+    return t;
+  }();
   return mkbench_abi_suits(host) ? &table : nullptr;
 }

@@ -29,7 +29,9 @@ enum Fault {
   kNan,        // a logit is not a number
   kOverwrite,  // a weight is changed
   kFails,      // decode() gives up
-  kStateful    // reset() keeps the first row
+  kStateful,   // reset() keeps the first row
+  kPending,    // set_pending() is ignored
+  kRewind      // rewind() is ignored
 };
 #ifndef NAIVE_FAULT
 #define NAIVE_FAULT kNone
@@ -288,20 +290,37 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
 const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
+int32_t set_pending(mkbench_engine* e, int32_t id) {
+  if (kFault != kPending) e->pending = id;
+  return MKBENCH_OK;
+}
+int32_t go_back(mkbench_engine* e, int32_t position) {
+  if (kFault != kRewind) e->position = position;
+  return MKBENCH_OK;
+}
 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
-                                           "naive-cpu",
-                                           MKBENCH_DEVICE_CPU,
-                                           NAIVE_CAN,
-                                           open_engine,
-                                           close_engine,
-                                           reset,
-                                           prefill,
-                                           decode,
-                                           last_error,
-                                           progress};
+  static const mkbench_engine_abi table = [] {
+    mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
+    t.sizes = MKBENCH_ABI_SIZES;
+    t.name = "naive-cpu";
+    t.devices = MKBENCH_DEVICE_CPU;
+    t.can = NAIVE_CAN;
+    t.open = open_engine;
+    t.close = close_engine;
+    t.reset = reset;
+    t.prefill = prefill;
+    t.decode = decode;
+    t.last_error = last_error;
+    t.progress = progress;
+#if MKBENCH_ENGINE_ABI_VERSION > 1  // mkbench's tests also build it against engine_abi_v1.h
+    t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
+    t.set_pending = set_pending;
+    t.rewind = go_back;
+#endif
+    return t;
+  }();
   return mkbench_abi_suits(host) ? &table : nullptr;
 }

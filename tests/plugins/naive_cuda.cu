@@ -342,20 +342,34 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
   return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
+int32_t set_pending(mkbench_engine* e, int32_t id) {
+  return guarded(e->error,
+                 [&] { CHECK(cudaMemcpy(e->pending.data, &id, 4, cudaMemcpyHostToDevice)); });
+}
+int32_t go_back(mkbench_engine* e, int32_t position) {
+  e->position = position;
+  return MKBENCH_OK;
+}
 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  static const mkbench_engine_abi table = {MKBENCH_ABI_SIZES,
-                                           "naive-cuda",
-                                           MKBENCH_DEVICE_CUDA,
-                                           NAIVE_CAN,
-                                           open_engine,
-                                           close_engine,
-                                           reset,
-                                           prefill,
-                                           decode,
-                                           last_error,
-                                           nullptr};
+  static const mkbench_engine_abi table = [] {
+    mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
+    t.sizes = MKBENCH_ABI_SIZES;
+    t.name = "naive-cuda";
+    t.devices = MKBENCH_DEVICE_CUDA;
+    t.can = NAIVE_CAN;
+    t.open = open_engine;
+    t.close = close_engine;
+    t.reset = reset;
+    t.prefill = prefill;
+    t.decode = decode;
+    t.last_error = last_error;
+    t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
+    t.set_pending = set_pending;
+    t.rewind = go_back;
+    return t;
+  }();
   return mkbench_abi_suits(host) ? &table : nullptr;
 }

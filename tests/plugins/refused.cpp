@@ -28,20 +28,29 @@ const char* last_error(mkbench_engine*) { return "hidden is 128,\nwanted 4096"; 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
-  static mkbench_engine_abi table = {
-      MKBENCH_ABI_SIZES, "refused", MKBENCH_DEVICE_CPU, 0,      open_engine, close_engine, reset,
-      prefill,           decode,    last_error,         nullptr};
+  static mkbench_engine_abi table{};
+  table.sizes = MKBENCH_ABI_SIZES;
+  table.name = "refused";
+  table.devices = MKBENCH_DEVICE_CPU;
+  table.open = open_engine;
+  table.close = close_engine;
+  table.reset = reset;
+  table.prefill = prefill;
+  table.decode = decode;
+  table.last_error = last_error;
 #if defined(REFUSED_NULL)
   return nullptr;
 #elif defined(REFUSED_VERSION)
-  table.sizes.version = 7;
-  table.sizes.abi = 1;  // the size in version 7, with which ours cannot be compared
+  table.sizes.version = 3;
+  table.sizes.abi = 1;  // the size in version 3, with which ours cannot be compared
 #elif defined(REFUSED_SIZE)
   table.sizes.model -= 4;
 #elif defined(REFUSED_NAME)
   table.name = "a/../b";
 #elif defined(REFUSED_FUNCTION)
   table.decode = nullptr;
+#elif defined(REFUSED_PRECISION)
+  table.precision = 7;
 #elif defined(REFUSED_DEVICE)
   table.devices = MKBENCH_DEVICE_CUDA;
 #endif

@@ -1,0 +1,241 @@
+// What version 2 of the engine ABI adds, with an engine in C99 that offers all of it, and what
+// mkbench does with the same engine behind version 1.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/plugin/library.h"
+#include "harness/plugin/timeline.h"
+#include "tests/support/catch2.h"
+#include "tests/support/plugins.h"
+
+namespace mkbench {
+namespace {
+
+using namespace testing;
+
+const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
+
+// The ids that tests/plugins/counting.c emits after `ids`.
+std::vector<int32_t> counted(std::vector<int32_t> ids, int n) {
+  std::vector<int32_t> emitted;
+  for (int t = 0; t < n; ++t) {
+    int64_t sum = 1;
+    for (size_t i = 0; i < ids.size(); ++i) sum += static_cast<int64_t>(i + 1) * ids[i];
+    ids.push_back(static_cast<int32_t>(sum % 97));
+    emitted.push_back(ids.back());
+  }
+  return emitted;
+}
+
+std::vector<int32_t> late(int32_t id) {
+  std::vector<int32_t> ids = kPrompt;
+  ids.back() = id;
+  return ids;
+}
+
+// The example counting.c with a fault, after a prefill of kPrompt.
+std::unique_ptr<Engine> counting(const char* fault = "", const std::string& name = "counting") {
+  setenv("COUNTING_FAULT", fault, 1);
+  std::unique_ptr<Engine> engine = make_example(name);
+  unsetenv("COUNTING_FAULT");
+  engine->prefill(kPrompt);
+  return engine;
+}
+
+TEST_CASE("the table of version 1 is the beginning of this version's", "[plugin]") {
+  const mkbench_abi_sizes ours = MKBENCH_ABI_SIZES;
+  CHECK(mkbench_abi_v1_sizes.version == 1);
+  CHECK(ours.version == 2);
+  CHECK(mkbench_abi_v1_sizes.abi == offsetof(mkbench_engine_abi, precision));
+  CHECK(mkbench_abi_v1_sizes.open == offsetof(mkbench_open, batch));
+  CHECK(mkbench_abi_v1_sizes.model == ours.model);
+  CHECK(mkbench_abi_v1_sizes.tensor == ours.tensor);
+}
+
+TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
+  const EngineCapabilities two = counting()->capabilities();
+  CHECK(two.snapshots);
+  CHECK(two.rewind);
+  CHECK(two.late_id);
+  CHECK(two.one_launch);
+  CHECK_FALSE(two.deterministic);
+  CHECK_FALSE(two.counted);
+  CHECK(two.precision == PrecisionClass::kLossy);
+  // Version 1 has none of this, also where bits are set that have a meaning in version 2.
+  const EngineCapabilities one = counting("", "counting_v1")->capabilities();
+  CHECK_FALSE(one.snapshots);
+  CHECK_FALSE(one.rewind);
+  CHECK(one.late_id);
+  CHECK_FALSE(one.one_launch);
+  CHECK(one.deterministic);
+  CHECK(one.precision == PrecisionClass::kBf16);
+  const EngineCapabilities ids_only = make_example("naive_cpu_ids")->capabilities();
+  CHECK_FALSE(ids_only.late_id);
+  const EngineCapabilities naive = make_example("naive_cpu")->capabilities();
+  CHECK(naive.precision == PrecisionClass::kFp32Accumulate);
+  CHECK(naive.deterministic);
+  CHECK(naive.rewind);
+  CHECK_FALSE(naive.snapshots);
+}
+
+TEST_CASE("a late id replaces the pending one", "[plugin]") {
+  for (const char* name : {"counting", "counting_v1"}) {
+    CAPTURE(name);
+    const auto engine = counting("", name);
+    const int64_t before = engine->launch_count();
+    CHECK(engine->decode_late(60, 4) == counted(late(60), 4));
+    // One launch is claimed for each decode, also where an id is forced by two calls.
+    CHECK(engine->launch_count() == before + 1);
+    CHECK(engine->position() == 8);
+    CHECK(thrown_by([&] { engine->decode_late(97, 1); }).says("token id 97 is not in [0, 97)"));
+  }
+  CHECK(counting("set_pending ignored")->decode_late(60, 4) == counted(kPrompt, 4));
+  const auto failing = counting("set_pending fails");
+  const Thrown thrown = thrown_by([&] { failing->decode_late(60, 4); });
+  CHECK(thrown.kind == ErrorKind::kRuntime);
+  CHECK(thrown.says("counting.so: set_pending failed (1): set_pending fails"));
+}
+
+TEST_CASE("ids are forced one by one where only set_pending() is there", "[plugin]") {
+  const auto engine = counting();
+  const std::vector<int32_t> forced = {-1, 7, 8};
+  std::vector<int32_t> wanted, all = kPrompt;
+  for (size_t t = 0; t < forced.size(); ++t) {
+    if (t > 0) all.push_back(forced[t]);
+    wanted.push_back(counted(all, 1).front());
+  }
+  CHECK(engine->decode(3, forced.data()) == wanted);
+  CHECK(engine->position() == 7);
+}
+
+TEST_CASE("rewind keeps the rows below a position, and nothing is pending", "[plugin]") {
+  const auto engine = counting();
+  for (int run = 0; run < 2; ++run) {
+    engine->decode(6);
+    engine->rewind(4);
+    CHECK(engine->position() == 4);
+    CHECK(thrown_by([&] { engine->decode(1); }).says("no pending id"));
+    CHECK(engine->decode_late(60 + run, 3) == counted(late(60 + run), 3));
+  }
+  for (const int outside : {-1, 8}) {
+    const Thrown thrown = thrown_by([&] { engine->rewind(outside); });
+    CHECK(thrown.kind == ErrorKind::kBadInput);
+    CHECK(thrown.says("is not in [0, 7]"));
+  }
+  // A prefill goes on from there.
+  engine->rewind(2);
+  engine->prefill(std::vector<int32_t>{1, 2});
+  CHECK(engine->decode(3) == counted({5, 17, 1, 2}, 3));
+}
+
+TEST_CASE("the sound example repeats a decode after rewind, and a lying one does not", "[plugin]") {
+  for (const bool lies : {false, true}) {
+    CAPTURE(lies);
+    const auto engine = make_example(lies ? "naive_cpu_rewind" : "naive_cpu");
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(6) == oracle_ids(kPrompt, 6));
+    engine->rewind(4);
+    engine->set_pending(60);
+    std::vector<float> wanted;
+    oracle_ids(late(60), 3, nullptr, &wanted);
+    std::vector<float> found(wanted.size());
+    engine->decode(3, nullptr, found.data());
+    float worst = 0;
+    for (size_t i = 0; i < found.size(); ++i)
+      worst = std::max(worst, std::abs(found[i] - wanted[i]));
+    CHECK((worst < 1e-3f) == !lies);
+  }
+}
+
+TEST_CASE("a rewind that fails or is not there", "[plugin]") {
+  const auto failing = counting("rewind fails");
+  CHECK(thrown_by([&] { failing->rewind(2); }).says("rewind failed (1): rewind fails"));
+  const auto lying = counting("rewind one short");
+  lying->decode(2);
+  lying->rewind(4);
+  CHECK(lying->decode_late(60, 3) != counted(late(60), 3));
+  const auto without = counting("", "counting_v1");
+  CHECK(thrown_by([&] { without->rewind(2); }).says("cannot go back"));
+}
+
+TEST_CASE("snapshots of a plugin", "[plugin]") {
+  const auto engine = counting();
+  const Snapshot start = engine->save();
+  CHECK(start.position == 4);
+  CHECK(start.pending == 33);
+  CHECK(start.derived == std::vector<float>{0.5f, 4.0f});
+  const std::vector<int32_t> ids = engine->decode(5);
+  CHECK(engine->save().kv_checksum != start.kv_checksum);
+  engine->restore(start);
+  CHECK(engine->position() == 4);
+  CHECK(engine->decode(5) == ids);
+  // An id that the harness has made pending belongs to the snapshot.
+  engine->restore(start);
+  engine->set_pending(60);
+  const Snapshot other = engine->save();
+  engine->decode(2);
+  engine->restore(other);
+  CHECK(engine->decode(3) == counted(late(60), 3));
+  Snapshot beyond = start;
+  beyond.position = 90;
+  CHECK(thrown_by([&] { engine->restore(beyond); }).says("restore: position 90 is not in [0, 7]"));
+  Snapshot bigger = start;
+  bigger.derived.resize(MKBENCH_MAX_DERIVED + 1);
+  CHECK(thrown_by([&] { engine->restore(bigger); }).says("1025 derived values, wanted 0 to 1024"));
+  Snapshot without = start;
+  without.derived.clear();
+  CHECK(thrown_by([&] { engine->restore(without); }).says("restore failed (1)"));
+}
+
+TEST_CASE("snapshots of a plugin that are wrong", "[plugin]") {
+  const auto changing = counting("prefix");
+  const Snapshot start = changing->save();
+  changing->decode(2);
+  const Thrown thrown = thrown_by([&] { changing->restore(start); });
+  CHECK(thrown.kind == ErrorKind::kIntegrity);
+  CHECK(thrown.says("restore failed (4): prefix"));
+  CHECK(thrown_by([&] { counting("save fails")->save(); }).says("save failed (1)"));
+  CHECK(thrown_by([&] { counting("save position")->save(); }).says("found position 5"));
+  CHECK(thrown_by([&] { counting("save derived")->save(); }).says("1025 derived values"));
+  CHECK(thrown_by([&] { counting("", "counting_v1")->save(); }).says("it has no snapshots"));
+}
+
+TEST_CASE("a timeline of one decode", "[plugin]") {
+  const auto engine = counting();
+  const Timeline timeline = take_timeline(*engine, 3, 64);
+  REQUIRE(timeline.spans.size() == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const mkbench_span& span = timeline.spans[i];
+    const uint64_t at = 100 * (i / 2);
+    CHECK(span.phase == static_cast<int>(i % 2));
+    CHECK(span.block == 1 - static_cast<int>(i % 2));
+    CHECK(span.t0_ns == at + (i % 2 == 0 ? 0 : 50));
+    CHECK(span.t1_ns == at + (i % 2 == 0 ? 50 : 90));
+  }
+  CHECK(timeline.phase_names == std::map<int32_t, std::string>{{0, "attention"}, {1, "phase 1"}});
+  CHECK(engine->progress().position == 0);  // the room: it is switched off afterwards
+  CHECK(take_timeline(*engine, 5, 5).spans.size() == 4);
+}
+
+TEST_CASE("a timeline that is wrong or not there", "[plugin]") {
+  for (const char* fault : {"span order", "span block", "span phase"}) {
+    CAPTURE(fault);
+    const Thrown thrown = thrown_by([&] { take_timeline(*counting(fault), 3, 64); });
+    CHECK(thrown.kind == ErrorKind::kRuntime);
+    CHECK(thrown.says("wanted a block and a phase from 0 and an end after the begin"));
+  }
+  const Thrown thrown = thrown_by([&] { take_timeline(*counting("span room"), 3, 10); });
+  CHECK(thrown.kind == ErrorKind::kIntegrity);
+  CHECK(thrown.says("spans of decode(): 240 bytes were asked for, memory 0 bytes after them"));
+  CHECK(thrown_by([&] {
+          take_timeline(*counting("", "counting_v1"), 3, 10);
+        }).says("it offers no timeline"));
+}
+
+}  // namespace
+}  // namespace mkbench
