@@ -11,7 +11,7 @@ const std::vector<TimingRunInfo>& timing_runs() {
       // tests/plugins/timing_faults.h knows the clock by these 31 tokens.
       {TimingRun::kDecode, {"--n-gen", "31", "--blocks", "8"}},
       {TimingRun::kPrefill, {"--n-prompt", "256", "--blocks", "8"}},
-      {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "2", "--timeout", "5"}},
+      {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
   };
   return table;
 }
