@@ -47,7 +47,7 @@ TEST_CASE("a right kernel passes its gate, is timed, and every token has a recei
   Bench cool;
   cool.services.throttle = [] { return std::string("none"); };
   CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
-  CHECK(c.timed_check == "committed continuation");
+  CHECK(c.timed_check == "late ids, scored by the truth");
   CHECK(c.reference == "reference.json");
   // Baseline, candidate, fp32-head run, and the truth, because the model has no committed one.
   CHECK(c.bytes_needed == 4000);
@@ -88,18 +88,22 @@ TEST_CASE("a wrong token in the gate is FAIL_TOKEN; the kernel gets no times, th
 
 TEST_CASE("a kernel that goes wrong only under the clock is caught by its receipts") {
   Bench bench;
-  // Decodes 1 and 2 are the gate's (free and forced), 3 is the warm-up, 5 is the second block.
+  // Decodes 1 and 2 are the gate's (free and forced), 3 is the warm-up, 4 the first sample, 5 to 7
+  // its state receipt, 8 the second sample.
   bench.scripts["kernel"].wrong = [](int decode, int position) {
-    return decode == 5 && position == 2;
+    return decode == 8 && position == 2;
   };
   const CaseReport c = bench.run();
   const EngineReport& e = engine_of(c, "kernel");
   CHECK(e.verdict == Verdict::kFailToken);
-  CHECK(holds(reason_of(e), "receipt: token 2"));
+  CHECK(holds(reason_of(e), "block 1, late id "));
+  CHECK(holds(reason_of(e), ": position 2: found "));
   CHECK_FALSE(e.ms_per_tok.has_value());
-  REQUIRE(e.samples.size() == 2);
+  REQUIRE(e.samples.size() == 3);
   CHECK(e.samples[0].valid);
   CHECK_FALSE(e.samples[1].valid);
+  CHECK(e.samples[2].valid);
+  CHECK(e.receipts_wrong == 1);
   CHECK(engine_of(c, "eager").ms_per_tok.has_value());
 }
 
@@ -144,9 +148,10 @@ TEST_CASE("a wrong token counts even where the clocks of its sample disagree") {
   const CaseReport c = bench.run();
   const EngineReport& kernel = engine_of(c, "kernel");
   CHECK(kernel.verdict == Verdict::kFailToken);
-  CHECK(holds(reason_of(kernel), "receipt: token 2"));
-  REQUIRE(kernel.samples.size() == 1);
-  CHECK(kernel.samples[0].repeats == 0);
+  CHECK(holds(reason_of(kernel), "block 0, late id "));
+  CHECK(holds(reason_of(kernel), ": position 2: found "));
+  REQUIRE(kernel.samples.size() == 3);
+  CHECK(kernel.samples[0].repeats == 1);  // the dropped run is scored too
 }
 
 TEST_CASE("NaN logits fail fidelity") {
@@ -289,7 +294,7 @@ TEST_CASE("a model without a reference is judged live, and says so") {
   CHECK(engine_of(c, "eager").verdict == Verdict::kPassLive);
   CHECK(engine_of(c, "kernel").verdict == Verdict::kPassLive);
   CHECK(c.reference == "live");
-  CHECK(c.timed_check == "live");
+  CHECK(c.timed_check == "late ids, scored by the truth");
   CHECK(engine_of(c, "kernel").samples.size() == 3);
 }
 

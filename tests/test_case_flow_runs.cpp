@@ -65,7 +65,7 @@ TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
 
   // A wrong token in a timed sample is caught without a gate too.
   bench.scripts["kernel"].wrong = [](int decode, int position) {
-    return decode == 3 && position == 2;
+    return decode == 2 && position == 2;
   };
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
 
@@ -110,13 +110,11 @@ TEST_CASE("with one engine open at a time, each turn opens its engine and closes
   CHECK(open == 0);
   CHECK(c.bytes_needed == 3000);  // these two and the truth; with the kernel beside them 4000
 
-  Bench live;  // what follows the prompt is found out by several engines at once
+  Bench live;  // the truth scores the timed ids once the engines are closed
   live.job.one_at_a_time = true;
   live.references.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
-  const CaseReport refused = live.run();
-  CAPTURE(refused.reasons);
-  CHECK(verdict_name(refused.verdict) == "ENV_UNFIT");
+  CHECK(engine_of(live.run(), "kernel").verdict == Verdict::kPassLive);
 }
 
 TEST_CASE("prefill tests are checked by their KV rows and by the tokens that follow") {
@@ -131,13 +129,16 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   CHECK(e.verdict == Verdict::kPassLive);
   REQUIRE(e.samples.size() == 3);
   CHECK(bench.turns == 1 + 2 + 6);
-  CHECK(bench.timed_calls == 6);
-  CHECK(bench.ended_calls == 6);
+  CHECK(bench.timed_calls == 2 * 6);  // the prefill, and the first token
+  CHECK(bench.ended_calls == 2 * 6);
   CHECK(bench.loose_calls == 0);
   CHECK(e.samples[0].tokens == 4);
   CHECK(e.samples[0].ids.size() == kPrefillCheckTokens);
   CHECK(e.samples[0].receipts_checked == 4 + kPrefillCheckTokens);
   CHECK(e.ms_per_tok.has_value());
+  REQUIRE(e.ttft_ms.value.has_value());
+  CHECK(*e.ttft_ms.value >= *e.prefill_ms.value);
+  CHECK(e.samples[0].state_checked.empty());
 
   // KV rows that differ from one prefill to the next are nondeterministic.
   bench.scripts["kernel"].kv_checksum = [](int prefills) {
@@ -190,7 +191,7 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   broken.job.profile = broken.has_ablations = true;
   broken.scripts["kernel"].skips = true;
   broken.scripts["kernel"].before = [](int decode) {
-    if (decode == 8) throw Error(ErrorKind::kHang, "wait ran out");
+    if (decode == 11) throw Error(ErrorKind::kHang, "wait ran out");
   };
   const CaseReport b = broken.run();
   CHECK(engine_of(b, "kernel").verdict == Verdict::kPass);

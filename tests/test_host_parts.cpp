@@ -2,6 +2,7 @@
 // memory of the sweep.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/watch.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/synthetic.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
@@ -25,49 +27,53 @@ using testing::kSteps;
 using testing::kVocab;
 using testing::reason_of;
 using testing::Script;
-using testing::scripted_reference;
 using testing::scripted_token;
 using testing::ScriptedEngine;
-
-TEST_CASE("only a strict, long enough continuation of the right prompt checks timed tokens") {
-  const auto known = [](const GreedyReference& reference, int tokens, int depth = 0,
-                        std::vector<int32_t> ids = {}) {
-    CaseJob job;
-    job.depth = depth;
-    job.ids = std::move(ids);
-    return known_truth(job, ModelWeights{}, {reference}, tokens).has_value();
-  };
-  const GreedyReference good = scripted_reference();
-  CHECK(known(good, kSteps));
-  CHECK_FALSE(known(good, kSteps + 1));
-  CHECK(known(good, 4, 0, {3}));
-  CHECK_FALSE(known(good, 4, 0, {4}));
-  CHECK_FALSE(known(good, 4, 2));  // ids drawn from the seed have no committed continuation
-  GreedyReference other = good;
-  other.prompts[0].set = "near-tie";
-  CHECK_FALSE(known(other, 4));
-  other = good;
-  other.token_only = true;
-  CHECK_FALSE(known(other, 4));
-  other = good;
-  other.path.clear();  // a live reference has no path
-  CHECK_FALSE(known(other, 4));
-}
 
 TEST_CASE("the closed form of timed tokens needs a state for every id and the depth of its lags") {
   ModelWeights weights;
   weights.lagset = "short";
+  weights.config.shape.vocab = kQwen3_0_6B.vocab;
   CaseJob job;
+  const auto closed = [&] { return find_timed_truth(job, weights); };
   job.depth = synthetic_min_depth("short");
-  CHECK(known_truth(job, weights, {}, 4).has_value());
+  const TimedTruth truth = closed();
+  CHECK(truth.check() == std::string("closed form"));
+  CHECK(truth.late_ids.size() == 1 << 17);  // those that have a state
+  const int32_t late = truth.late_ids[1234];
+  std::vector<int32_t> prompt = truth.prompt;
+  prompt.back() = late;
+  CHECK(truth.ending_with(late) == prompt);
+  CHECK(truth.expected(late, 4) == synthetic_continuation(prompt, "short", 4));
+  // The prompt follows a seed of its own.
+  job.prompt_seed = 7;
+  CHECK(closed().prompt != truth.prompt);
   --job.depth;
-  CHECK_FALSE(known_truth(job, weights, {}, 4).has_value());
+  CHECK(closed().lagset.empty());
+  CHECK_FALSE(closed().expected(late, 4).has_value());
+  CHECK(closed().late_ids.size() == static_cast<size_t>(kQwen3_0_6B.vocab));
   int32_t stateless = 0;
   while (synthetic_state(stateless) >= 0) ++stateless;
   job.ids = synthetic_prompt(20, 1);
-  CHECK(known_truth(job, weights, {}, 4).has_value());
+  job.ids.back() = stateless;  // a late id takes its place
+  CHECK(closed().lagset == "short");
   job.ids[5] = stateless;
-  CHECK_FALSE(known_truth(job, weights, {}, 4).has_value());
+  CHECK(closed().lagset.empty());
+}
+
+TEST_CASE("timed prompts of a byte-level vocabulary are printable, late ids as well") {
+  ModelWeights weights;
+  weights.config.shape = find_model("tiny")->shape;
+  CaseJob job;
+  job.depth = 200;
+  const TimedTruth truth = find_timed_truth(job, weights);
+  CHECK(truth.prompt.size() == 201);
+  CHECK(truth.check() == std::string("late ids, scored by the truth"));
+  CHECK(truth.late_ids.size() == 95);
+  for (const auto* ids : {&truth.prompt, &truth.late_ids}) {
+    CHECK(*std::min_element(ids->begin(), ids->end()) == ' ');
+    CHECK(*std::max_element(ids->begin(), ids->end()) == '~');
+  }
 }
 
 TEST_CASE("a prompt id outside the vocabulary is refused") {

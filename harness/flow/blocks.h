@@ -1,5 +1,5 @@
-// The timed part of a case: interleaved blocks in which every engine decodes the same tokens from
-// the same KV cache.
+// The timed part of a case: interleaved blocks in which every engine decodes from the same KV cache
+// and the same late id.
 #pragma once
 
 #include <functional>
@@ -8,20 +8,26 @@
 #include "harness/flow/contestant.h"
 #include "harness/flow/job.h"
 #include "harness/flow/services.h"
+#include "harness/flow/timed_scoring.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/watch.h"
 
 namespace mkbench {
 
 // Prefills every contestant that is still in the case with the truth's prompt, warms up, and sends
-// one sample for each engine and block; --target-rel-ci may add blocks. Ids are compared
-// after each clock has stopped; an engine with a wrong or missing receipt, clocks that disagree or
-// a launch counter that does not fit leaves the case. Throws Interrupted between samples.
+// one sample for each engine and block; --target-rel-ci may add blocks. Each block draws an id with
+// which all its engines begin to decode. Where a closed form gives the ids they are compared after
+// each clock has stopped; else the samples are kUnscored, and score_runs() decides. An engine with
+// a wrong or missing receipt, another state than a run with logits leaves, clocks that disagree or
+// a launch counter that does not fit leaves the case. Throws Interrupted between samples. Returns
+// all runs whose ids came back.
 //
 // Where the job holds one engine at a time, `open` makes an engine for each of its turns, in a fresh
 // process, and the engine is closed afterwards.
-void run_blocks(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-                std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
-                ProgressWatch& watch, EventSink& sink);
+std::vector<TimedRun> run_blocks(const CaseJob& job, const FlowServices& services,
+                                 const TimedTruth& truth, int vocab,
+                                 std::vector<Contestant*> engines,
+                                 const std::function<void(Contestant&)>& open, ProgressWatch& watch,
+                                 EventSink& sink);
 
 }  // namespace mkbench

@@ -12,7 +12,9 @@
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
 #include "harness/flow/profile.h"
+#include "harness/flow/state_receipt.h"
 #include "harness/flow/text.h"
+#include "harness/flow/timed_scoring.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/trials.h"
 #include "harness/flow/watch.h"
@@ -39,6 +41,10 @@ int context_for(int positions, int max_positions) {
 
 int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
 
+int timed_positions(const CaseJob& job) {
+  return first_depth(job) + timed_tokens(job) + kStateSteps + 1;
+}
+
 class CaseFlow {
  public:
   CaseFlow(const CaseJob& job, const FlowServices& services, EventSink& sink)
@@ -52,15 +58,22 @@ class CaseFlow {
     state_memory(planned);
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
-    if (timed_engines().empty() || !make_timed_engines(references)) return;
-    const TimedTruth truth = find_truth(references);
-    drop_untimed_engines();
     if (timed_engines().empty()) return;
-    run_blocks(
-        job_, services_, truth, timed_engines(), [this](Contestant& c) { make_engine(c); }, watch_,
-        sink_);
+    make_timed_engines();
+    const TimedTruth truth = find_timed_truth(job_, weights_);
+    tell_check(truth, {});
+    if (timed_engines().empty()) return;
+    std::vector<TimedRun> runs = run_blocks(
+        job_, services_, truth, weights_.config.shape.vocab, timed_engines(),
+        [this](Contestant& c) { make_engine(c); }, watch_, sink_);
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
+    if (!runs.empty()) tell_check(truth, runs.front().sample.ids);
+    if (!truth.lagset.empty()) return;
+    // The truth needs room, and the timed engines have no more work.
+    close_engines([](const Contestant&) { return true; });
+    score_runs(runs, truth, references.all, services_, weights_, context_, contestants_, watch_,
+               sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
@@ -221,51 +234,29 @@ class CaseFlow {
   }
 
   int timed_context() const {
-    return context_for(first_depth(job_) + tokens() + 1, weights_.config.max_positions);
+    return context_for(timed_positions(job_), weights_.config.max_positions);
   }
 
-  // Makes the engines on the timed weights. The lag set of the timed depth may differ from that of
-  // parity: equal shapes, other planted layers. Returns false where the judge could not be made
-  // again; nothing is timed then.
-  bool make_timed_engines(const CaseReferences& references) {
-    if (loaded_ != timing_model()) {
-      watch_.end();
-      for (Contestant& c : contestants_) c.engine.reset();
+  // Makes the engines that are timed, and closes all others. The lag set of the timed depth may
+  // differ from that of parity: equal shapes, other planted layers.
+  void make_timed_engines() {
+    const bool other_weights = loaded_ != timing_model();
+    close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });
+    if (other_weights) {
       weights_ = ModelWeights{};
       load(timing_model(), first_depth(job_));
     }
-    // Where the truth of the timed tokens is not known, finding it needs the judge, timed or not.
-    const bool known = known_truth(job_, weights_, references.all, tokens()).has_value();
-    if (job_.one_at_a_time && !known) {
-      throw Error(
-          ErrorKind::kEnvUnfit,
-          fmt::format("--resident one: what follows the timed prompt of {} is not known, and "
-                      "to find it out takes several engines at once",
-                      job_.model));
+    if (job_.one_at_a_time) return;  // run_blocks() makes them
+    for (Contestant* c : timed_engines()) {
+      if (!c->engine) guard_engine(sink_, *c, [&] { make_engine(*c); });
     }
-    for (Contestant& c : contestants_) {
-      if (job_.one_at_a_time) break;  // run_blocks() makes them
-      if (c.alive && !c.engine && (c.timed() || !known))
-        guard_engine(sink_, c, [&] { make_engine(c); });
-    }
-    if (judge().alive) return true;
-    for (Contestant& c : contestants_) {
-      if (c.alive) fail_engine(sink_, c, Verdict::kSkipped, "the baseline could not be made again");
-    }
-    return false;
   }
 
-  // Destroys the engines that are not timed: memory and card are left to the timed ones.
-  void drop_untimed_engines() {
+  void close_engines(const std::function<bool(const Contestant&)>& which) {
     watch_.end();
     for (Contestant& c : contestants_) {
-      if (!c.timed()) c.engine.reset();
+      if (which(c)) c.engine.reset();
     }
-  }
-
-  Contestant& judge() {
-    return *std::find_if(contestants_.begin(), contestants_.end(),
-                         [](const Contestant& c) { return c.judges; });
   }
 
   template <typename Want>
@@ -283,72 +274,12 @@ class CaseFlow {
     return living([](const Contestant& c) { return c.timed(); });
   }
 
-  TimedTruth find_truth(const CaseReferences& references) {
-    std::optional<TimedTruth> known = known_truth(job_, weights_, references.all, tokens());
-    TimedTruth truth = known ? std::move(*known) : live_truth();
-    const std::vector<Contestant*> timed = timed_engines();
-    const Contestant* first = timed.empty() ? nullptr : timed.front();
-    const std::vector<int32_t>& generated = first ? truth.expected_of(first->name) : truth.expected;
+  // `generated`: ids of a timed run, empty before the first.
+  void tell_check(const TimedTruth& truth, const std::vector<int32_t>& generated) {
     sink_.send(TimedCheckChosen{
-        .timed_check = truth.check,
+        .timed_check = truth.check(),
         .ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)),
         .generated_text = sequence_text(weights_.config.shape, generated)});
-    return truth;
-  }
-
-  // Expects the truth's own path; from an engine that leaves this path at a near tie, expects the
-  // engine's path, once the truth has confirmed every id of it.
-  TimedTruth live_truth() {
-    check_stop();
-    const int vocab = weights_.config.shape.vocab;
-    TimedTruth truth;
-    truth.check = "live";
-    truth.prompt = timed_prompt(job_, weights_.config.shape);
-    watch_.begin("live check", kTruthName, nullptr);
-    const std::unique_ptr<Engine> fp32 =
-        services_.make_engine({.name = kTruthName, .max_context = context_}, weights_);
-    const WatchEnd end(watch_);
-    double pairwise_d = 0;
-    {
-      const std::unique_ptr<Engine> head =
-          services_.make_engine({.name = kHeadFp32Name, .max_context = context_}, weights_);
-      watch_.begin("live check", kTruthName, fp32.get());
-      const GreedyReference path =
-          capture_live(*fp32, *judge().engine, *head, vocab, {truth.prompt}, tokens());
-      pairwise_d = path.pairwise_d;
-      for (const ReferenceStep& step : path.prompts.front().steps)
-        truth.expected.push_back(step.token);
-    }
-    for (Contestant* c : timed_engines()) {
-      check_stop();
-      guard_engine(sink_, *c, [&] { confirm(*c, *fp32, pairwise_d, truth); });
-    }
-    return truth;
-  }
-
-  void confirm(Contestant& c, Engine& fp32, double pairwise_d, TimedTruth& truth) {
-    watch_.begin("live check", c.name, c.engine.get());
-    c.engine->reset();
-    c.engine->poison();
-    c.engine->prefill(truth.prompt);
-    const std::vector<int32_t> path = c.engine->decode(tokens());
-    if (path == truth.expected) return;
-    if (path.size() != truth.expected.size()) {
-      fail_engine(
-          sink_, c, Verdict::kFailToken,
-          fmt::format("timed prompt: {} ids, wanted {}", path.size(), truth.expected.size()));
-      return;
-    }
-    watch_.begin("live check", kTruthName, &fp32);
-    fp32.reset();
-    fp32.prefill(truth.prompt);
-    const std::string wrong =
-        confirm_path(fp32, path, weights_.config.shape.vocab, pairwise_d, rounds_logits(c.name));
-    if (wrong.empty()) {
-      truth.by_engine[c.name] = path;
-    } else {
-      fail_engine(sink_, c, Verdict::kFailToken, "timed prompt: " + wrong);
-    }
   }
 
   const CaseJob& job_;
@@ -365,7 +296,7 @@ class CaseFlow {
 
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
                        const ModelConfig& config) {
-  int positions = first_depth(job) + timed_tokens(job) + 1;
+  int positions = timed_positions(job);
   if (!job.judged)
     positions = std::max(positions, planned_parity_positions(job, services, config.shape));
   const int context = context_for(positions, config.max_positions);
@@ -381,16 +312,18 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
   // memory beside the engines for a while.
   const ModelRow* row = find_model(job.model);
-  const bool judges = !job.judged || !is_analytic(row);
   int64_t beside_the_judge = 0;
-  if (judges) beside_the_judge += bytes(kHeadFp32Name);
-  if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+  if (!job.judged) {
+    beside_the_judge += bytes(kHeadFp32Name);
+    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+  }
   for (const CaseEngine& engine : job.engines) {
-    const bool live = engine.judges && !has_committed_truth(row);
-    if (!judges && !engine.timed() && !live) continue;
+    if (job.judged && !engine.timed()) continue;
     const int64_t alone = bytes(engine.name) + (engine.judges ? beside_the_judge : 0);
     memory.needed = job.one_at_a_time ? std::max(memory.needed, alone) : memory.needed + alone;
   }
+  // Where no closed form decides, the truth comes after the engines.
+  if (!is_analytic(row)) memory.needed = std::max(memory.needed, bytes(kTruthName));
   memory.free = services.free_bytes();
   return memory;
 }

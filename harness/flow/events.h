@@ -66,6 +66,11 @@ struct SampleTaken {
   std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
 };
 
+// A sample that was sent before, with what the truth says of its ids.
+struct SampleScored {
+  Sample sample;
+};
+
 // The verdict on one engine, or on the whole case where `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -81,7 +86,7 @@ struct CaseInterrupted {};
 
 using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
                                TimedCheckChosen, EngineMade, ParityJudged, ProfileTaken,
-                               SampleTaken, VerdictGiven, Done, CaseInterrupted>;
+                               SampleTaken, SampleScored, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

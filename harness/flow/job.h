@@ -52,6 +52,7 @@ struct CaseJob {
   double target_rel_ci = 0;  // 0 = off
   bool random_order = false;
   uint64_t seed = 1;
+  uint64_t prompt_seed = 1;  // of the timed prompt
   double confidence = 0.95;
   std::string reference_dir;  // empty: the committed ones
   bool require_reference = false;

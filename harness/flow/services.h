@@ -11,6 +11,7 @@
 
 #include "harness/engines/registry.h"
 #include "harness/flow/job.h"
+#include "harness/flow/late_ids.h"
 #include "harness/judge/ratchet.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
@@ -66,6 +67,8 @@ struct FlowServices {
   // of timed parts only.
   std::function<std::string()> throttle;
   std::function<bool()> stop;  // true after Ctrl-C
+  // Late ids, and which samples get a state receipt: no engine may foresee them.
+  std::function<uint64_t(uint64_t bound)> random = random_below;
 };
 
 }  // namespace mkbench

@@ -15,32 +15,17 @@
 namespace mkbench {
 namespace {
 
-bool has_state(const std::vector<int32_t>& ids) {
-  return std::all_of(ids.begin(), ids.end(), [](int32_t id) { return synthetic_state(id) >= 0; });
-}
+constexpr int32_t kFirstPrintable = 0x20, kPrintables = 0x5f;  // bytes of printable ASCII
 
-// A committed prompt of one id (or of exactly the ids asked for) whose continuation is strict and
-// at least `tokens` long; null where there is none.
-const ReferencePrompt* continued_prompt(const CaseJob& job,
-                                        const std::vector<GreedyReference>& references,
-                                        int tokens) {
-  for (const GreedyReference& reference : references) {
-    // Published ids say nothing about near ties, after which another path is right too. A reference
-    // without a file is live, not committed.
-    if (reference.token_only || reference.path.empty()) continue;
-    for (const ReferencePrompt& prompt : reference.prompts) {
-      // Only where a path has no near ties must every right engine follow it.
-      if (prompt.set != "strict" || prompt.steps.size() < static_cast<size_t>(tokens)) continue;
-      if (job.ids.empty() ? prompt.ids.size() == 1 : prompt.ids == job.ids) return &prompt;
-    }
-  }
-  return nullptr;
+bool is_printable(int32_t id) {
+  return id >= kFirstPrintable && id < kFirstPrintable + kPrintables;
 }
 
 std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shape) {
   // Byte-level vocabularies get printable text, on which the tiny checkpoints were trained.
   const bool bytes = is_byte_level(shape);
-  const uint64_t low = bytes ? 0x20 : 0, range = bytes ? 0x5f : static_cast<uint64_t>(shape.vocab);
+  const uint64_t low = bytes ? kFirstPrintable : 0;
+  const uint64_t range = bytes ? kPrintables : static_cast<uint64_t>(shape.vocab);
   std::vector<int32_t> ids;
   for (int i = 0; i < count; ++i) {
     ids.push_back(static_cast<int32_t>(low + splitmix64(seed + static_cast<uint64_t>(i)) % range));
@@ -50,30 +35,31 @@ std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shap
 
 }  // namespace
 
-const std::vector<int32_t>& TimedTruth::expected_of(const std::string& engine) const {
-  const auto own = by_engine.find(engine);
-  return own != by_engine.end() ? own->second : expected;
+std::vector<int32_t> TimedTruth::ending_with(int32_t late_id) const {
+  std::vector<int32_t> ids = prompt;
+  ids.back() = late_id;
+  return ids;
 }
 
-std::optional<TimedTruth> known_truth(const CaseJob& job, const ModelWeights& weights,
-                                      const std::vector<GreedyReference>& references, int tokens) {
+std::optional<std::vector<int32_t>> TimedTruth::expected(int32_t late_id, int n) const {
+  if (lagset.empty()) return std::nullopt;
+  return synthetic_continuation(ending_with(late_id), lagset, n);
+}
+
+TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights) {
+  const ModelShape& shape = weights.config.shape;
   const int depth = first_depth(job);
+  const bool analytic = !weights.lagset.empty() && depth >= synthetic_min_depth(weights.lagset);
   TimedTruth truth;
-  if (!weights.lagset.empty()) {
-    truth.prompt = job.ids.empty() ? synthetic_prompt(depth, job.seed) : job.ids;
-    if (depth < synthetic_min_depth(weights.lagset) || !has_state(truth.prompt))
-      return std::nullopt;
-    truth.check = "closed form";
-    truth.expected = synthetic_continuation(truth.prompt, weights.lagset, tokens);
-    return truth;
-  }
-  if (depth != 0 && job.ids.empty()) return std::nullopt;
-  const ReferencePrompt* prompt = continued_prompt(job, references, tokens);
-  if (prompt == nullptr) return std::nullopt;
-  truth.check = "committed continuation";
-  truth.prompt = prompt->ids;
-  for (int i = 0; i < tokens; ++i) {
-    truth.expected.push_back(prompt->steps[static_cast<size_t>(i)].token);
+  truth.prompt = analytic && job.ids.empty() ? synthetic_prompt(depth, job.prompt_seed)
+                                             : timed_prompt(job, shape);
+  const auto has_state = [](int32_t id) { return synthetic_state(id) >= 0; };
+  if (analytic && std::all_of(truth.prompt.begin(), truth.prompt.end() - 1, has_state))
+    truth.lagset = weights.lagset;
+  const bool bytes = is_byte_level(shape);
+  for (int32_t id = 0; id < shape.vocab; ++id) {
+    if (truth.lagset.empty() ? !bytes || is_printable(id) : has_state(id))
+      truth.late_ids.push_back(id);
   }
   return truth;
 }
@@ -87,7 +73,7 @@ std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape) {
     }
     return job.ids;
   }
-  return seeded_ids(job.seed, first_depth(job) + 1, shape);
+  return seeded_ids(job.prompt_seed, first_depth(job) + 1, shape);
 }
 
 std::vector<std::vector<int32_t>> live_parity_prompts(
@@ -108,43 +94,65 @@ std::vector<std::vector<int32_t>> live_parity_prompts(
   return prompts;
 }
 
-std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
-                         double pairwise_d, bool logits_bf16) {
-  const int first_position = truth.position();
-  const int n = static_cast<int>(path.size());
+void start_afresh(Engine& engine, const std::vector<int32_t>& prompt) {
+  engine.reset();
+  engine.poison();
+  engine.prefill(prompt);
+}
+
+void start_again(Engine& engine, const Snapshot& start, const std::vector<int32_t>& prompt) {
+  const EngineCapabilities can = engine.capabilities();
+  if (!can.snapshots && !can.rewind) return start_afresh(engine, prompt);
+  if (can.snapshots) {
+    engine.restore(start);
+  } else {
+    engine.rewind(static_cast<int>(prompt.size()) - 1);
+  }
+  engine.poison();
+}
+
+void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, int vocab,
+               const TakeStep& take) {
+  const bool forced = engine.capabilities().forced;
   std::vector<float> logits;
-  for (int start = 0; start < n; start += kMaxLogitSteps) {
-    const int count = std::min(kMaxLogitSteps, n - start);
-    // decode() ignores forced[0] and takes the pending id, which set_pending() sets below.
-    std::vector<int32_t> inputs(static_cast<size_t>(count), 0);
-    for (int i = 1; i < count; ++i) {
-      inputs[static_cast<size_t>(i)] = path[static_cast<size_t>(start + i - 1)];
-    }
-    if (start > 0) truth.set_pending(path[static_cast<size_t>(start - 1)]);
-    logits.assign(static_cast<size_t>(count) * static_cast<size_t>(vocab), std::nanf(""));
-    truth.decode(count, inputs.data(), logits.data());
-    for (int i = 0; i < count; ++i) {
-      const std::span<const float> row(
-          logits.data() + static_cast<size_t>(i) * static_cast<size_t>(vocab),
-          static_cast<size_t>(vocab));
-      const int32_t id = path[static_cast<size_t>(start + i)];
-      const int32_t top = argmax_lowest(row);
-      if (id == top) continue;
-      const int position = first_position + start + i;
-      if (top < 0 || id < 0 || id >= vocab) {
-        return fmt::format("position {}: found {}, wanted {}", position, id, top);
-      }
-      float largest = 0;
-      for (const float z : row) largest = std::max(largest, std::fabs(z));
-      const double tau = pairwise_d + (logits_bf16 ? bf16_step(double{largest}) : 0);
-      const double gap =
-          double{row[static_cast<size_t>(top)]} - double{row[static_cast<size_t>(id)]};
-      if (gap <= tau) continue;
-      return fmt::format("position {}: found {}, wanted {} (gap {:.3g}, tau {:.3g})", position, id,
-                         top, gap, tau);
+  for (size_t start = first; start < path.size(); start += kMaxLogitSteps) {
+    const size_t count = std::min(size_t{kMaxLogitSteps}, path.size() - start);
+    // decode() ignores forced[0] and takes the pending id.
+    std::vector<int32_t> inputs(count, 0);
+    for (size_t i = 1; i < count; ++i) inputs[i] = path[start + i - 1];
+    if (start > 0 && forced) engine.set_pending(path[start - 1]);
+    logits.assign(count * static_cast<size_t>(vocab), std::nanf(""));
+    const std::vector<int32_t> ids =
+        engine.decode(static_cast<int>(count), forced ? inputs.data() : nullptr, logits.data());
+    for (size_t i = 0; i < count; ++i) {
+      const std::span<const float> row(logits.data() + i * static_cast<size_t>(vocab),
+                                       static_cast<size_t>(vocab));
+      if (!take(start + i, i < ids.size() ? ids[i] : -1, row)) return;
     }
   }
-  return "";
+}
+
+std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
+                         double pairwise_d, bool logits_bf16) {
+  const size_t first_position = static_cast<size_t>(truth.position());
+  std::string wrong;
+  walk_path(truth, path, 0, vocab, [&](size_t step, int32_t, std::span<const float> row) {
+    const int32_t id = path[step], top = argmax_lowest(row);
+    if (id == top) return true;
+    wrong = fmt::format("position {}: found {}, wanted {}", first_position + step, id, top);
+    if (top < 0 || id < 0 || id >= vocab) return false;
+    float largest = 0;
+    for (const float z : row) largest = std::max(largest, std::fabs(z));
+    const double tau = pairwise_d + (logits_bf16 ? bf16_step(double{largest}) : 0);
+    const double gap = double{row[static_cast<size_t>(top)]} - double{row[static_cast<size_t>(id)]};
+    if (gap > tau) {
+      wrong += fmt::format(" (gap {:.3g}, tau {:.3g})", gap, tau);
+      return false;
+    }
+    wrong.clear();
+    return true;
+  });
+  return wrong;
 }
 
 }  // namespace mkbench

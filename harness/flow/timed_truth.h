@@ -1,41 +1,41 @@
-// The ids that a timed run must emit, and how they are known.
+// The prompt of the timed runs, and how the ids that must follow it are known.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/flow/job.h"
-#include "harness/flow/services.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
 
 namespace mkbench {
 
-// The prompt of the timed runs, and the ids that must follow it.
+// The prompt of the timed runs. Each run replaces its last id by a late one.
 struct TimedTruth {
-  std::string check;  // "closed form", "committed continuation", "live"; as the report names it
   std::vector<int32_t> prompt;
-  std::vector<int32_t> expected;  // from every engine without an entry in `by_engine`
-  // Live only: an engine that left the truth's path at a near tie is held to its own path, every id
-  // of which the truth has confirmed.
-  std::map<std::string, std::vector<int32_t>> by_engine;
+  // Lag set of the closed form that gives the ids; empty: the truth scores them after the clock.
+  std::string lagset;
+  std::vector<int32_t> late_ids;  // the ids that may end the prompt
 
-  const std::vector<int32_t>& expected_of(const std::string& engine) const;
+  // As the report names it.
+  const char* check() const {
+    return lagset.empty() ? "late ids, scored by the truth" : "closed form";
+  }
+  std::vector<int32_t> ending_with(int32_t late_id) const;
+  // The n ids that must follow; empty without a closed form.
+  std::optional<std::vector<int32_t>> expected(int32_t late_id, int n) const;
 };
 
-// Prompt and expected ids of a case where they are known without running anything: the closed form
-// on synthetic weights (any depth that the lag set covers), a committed continuation of a one-id
-// prompt at depth 0. Empty where the case has to be checked live; timed_prompt() gives the prompt
-// then.
-std::optional<TimedTruth> known_truth(const CaseJob& job, const ModelWeights& weights,
-                                      const std::vector<GreedyReference>& references, int tokens);
+// The closed form decides on analytic weights at any depth that the lag set covers, where all ids of
+// the prompt have states.
+TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights);
 
-// The prompt of a case that is checked live: --ids, else ids drawn from the seed (printable bytes
-// where the vocabulary is byte-level).
+// The timed prompt: --ids, else ids drawn from the prompt's seed (printable bytes where the
+// vocabulary is byte-level).
 std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape);
 
 // Prompts on which a model without a committed truth is judged: the prompts of published
@@ -43,6 +43,21 @@ std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape);
 // prompts drawn from the seed like timed ones.
 std::vector<std::vector<int32_t>> live_parity_prompts(
     const CaseJob& job, const ModelShape& shape, const std::vector<GreedyReference>& references);
+
+// Empties and poisons the engine, and prefills the prompt.
+void start_afresh(Engine& engine, const std::vector<int32_t>& prompt);
+// Sets an engine to the end of its prompt once more: by its snapshot, by rewind(), else by a new
+// prefill. After rewind() no id is pending.
+void start_again(Engine& engine, const Snapshot& start, const std::vector<int32_t>& prompt);
+
+// Gets the index of a step in its path, the id that the engine emitted (-1: none), and its logits;
+// returns false to stop.
+using TakeStep = std::function<bool(size_t step, int32_t emitted, std::span<const float> row)>;
+// Runs the steps [first, path.size()) of a path with logits, teacher-forced on the path where the
+// engine takes forced ids. The engine must stand at step `first`, at 0 with the prompt's last id
+// pending.
+void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, int vocab,
+               const TakeStep& take);
 
 // Checks a free-running path against the truth, teacher-forced on this path: each id must be the
 // truth's choice, or its logit must lie within D + `logit_step(max |z|)` of the truth's largest (a

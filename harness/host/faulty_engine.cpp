@@ -33,6 +33,7 @@ class FaultyEngine final : public Engine {
   void reset() override { engine_->reset(); }
   void poison() override { engine_->poison(); }
   void prefill(std::span<const int32_t> ids) override { engine_->prefill(ids); }
+  void rewind(int position) override { engine_->rewind(position); }
   void set_pending(int32_t id) override { engine_->set_pending(id); }
   Snapshot save() override { return engine_->save(); }
   void restore(const Snapshot& s) override { engine_->restore(s); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,20 +19,29 @@ struct Sample {
   int order = 0;  // place inside the block
   int tokens = 0;
   double start_ms = 0;  // host clock, since the first timed call of the case
-  DecodeTimes times;
+  DecodeTimes times;    // of a prefill test: host_ms alone, prefill and first token (TTFT)
+  double prefill_ms = 0;
+  // The last id of the prompt, which the engine got with the timed call. Absent where the engine
+  // takes no late id: its prefill has told it the id.
+  std::optional<int32_t> late_id;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
   int repeats = 0;  // runs before this one that were dropped because their clocks disagreed
+  std::string state_checked;
   bool valid = false;
   std::string invalid_reason;  // "clocks disagree: host 12.1 ms, events 10.0 ms", "receipt: token
                                // 17 is 5, wanted 9"
   double ms_per_token() const { return tokens > 0 ? times.host_ms / tokens : 0; }
 };
 
+// invalid_reason of a sample whose ids the truth has not scored yet.
+inline constexpr char kUnscored[] = "the truth has not scored its ids";
+
 constexpr std::string_view struct_name(Tag<DecodeTimes>) { return "decode_times"; }
 template <typename V>
 void describe_fields(V& v, Tag<DecodeTimes>) {
-  v.field("host_ms", &DecodeTimes::host_ms, "steady clock around the synchronised call");
+  v.field("host_ms", &DecodeTimes::host_ms,
+          "steady clock around the synchronised call; in a prefill test prefill and first token");
   v.field("event_ms", &DecodeTimes::event_ms, "CUDA events; 0 where the engine has none");
   v.field("device_ms", &DecodeTimes::device_ms,
           "%globaltimer in the kernel; 0 where there is none");
@@ -49,9 +59,14 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("start_ms", &Sample::start_ms,
           "start since the first timed call of the case, host clock");
   v.field("times", &Sample::times, "the decode by three clocks");
+  v.field("prefill_ms", &Sample::prefill_ms, "prefill tests: the prefill alone; else 0");
+  v.field("late_id", &Sample::late_id,
+          "random last id of the prompt, told with the timed call; null: told before the clock");
   v.field("ids", &Sample::ids, "token receipts");
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
   v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from it");
+  v.field("state_checked", &Sample::state_checked,
+          "what of a run that shows its logits was compared; empty: no state receipt was taken");
   v.field("valid", &Sample::valid, "counts for the statistics");
   v.field("repeats", &Sample::repeats, "runs dropped before this one: clocks disagreed");
   v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");

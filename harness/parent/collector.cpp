@@ -84,12 +84,20 @@ struct CaseCollector::Taker {
     }
     e->samples.push_back(m.sample);
   }
+  void operator()(const SampleScored& m) const {
+    EngineReport* e = c.engine(m.sample.engine);
+    if (e == nullptr) return;
+    for (Sample& sample : e->samples) {
+      if (sample.block == m.sample.block) sample = m.sample;
+    }
+  }
   void operator()(const VerdictGiven& m) const {
     if (m.engine.empty()) return c.end_case(m.verdict, m.reason);
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->verdict = m.verdict;
-    if (!m.reason.empty()) e->reasons.push_back(m.reason);
+    // The last verdict is what was proven; the reason of an earlier failure stands behind it.
+    if (!m.reason.empty()) e->reasons.insert(e->reasons.begin(), m.reason);
   }
   void operator()(const CaseInterrupted&) const { c.interrupted_ = true; }
   void operator()(const Done&) const {}

@@ -119,8 +119,8 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
       {"n-depth", 'd', "L", "0", "KV rows before the first timed step", kMeasureFlags, false,
        [](O& o, S t) { o.n_depth = parse_int_list("n-depth", t, 0); }},
-      {"ids", 0, "LIST", "", "prompt ids instead of the reference's", kMeasureFlags, false,
-       [](O& o, S t) { o.ids = parse_ids(t); }},
+      {"ids", 0, "LIST", "", "prompt ids instead of drawn ones; each block draws the last one anew",
+       kMeasureFlags, false, [](O& o, S t) { o.ids = parse_ids(t); }},
       {"blocks", 0, "N", "10", "paired blocks", kMeasureFlags, false,
        [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
       {"max-blocks", 0, "N", "30", "most blocks that --target-rel-ci may take", kMeasureFlags,
@@ -135,7 +135,9 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) {
          o.random_order = parse_choice<bool>("order", t, {{"abba", false}, {"random", true}});
        }},
-      {"seed", 0, "S", "1", "of prompts, orders and bootstraps", kJudgeFlags, false,
+      {"seed", 0, "S", "1",
+       "of prompts, orders and bootstraps; timed prompts differ between runs unless it is given",
+       kJudgeFlags, false,
        [](O& o, S t) {
          o.seed = parse_number<uint64_t>("seed", t, 0, std::numeric_limits<uint64_t>::max(),
                                          "a whole number of at least 0");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "harness/flow/late_ids.h"
 #include "harness/parent/build_info.h"
 #include "harness/parent/option_values.h"
 #include "references/base/error.h"
@@ -194,6 +195,9 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
       if (value.source != "environment") throw;
       bad_usage(fmt::format("{} (from {})", error.what(), flag.env()));
     }
+    // 53 bits pass through every reader of JSON.
+    if (flag.name == "seed")
+      options.prompt_seed = given ? options.seed : random_below(uint64_t{1} << 53);
     if (!flag.hidden || given) options.values.push_back(value);
   }
   options.arguments = cli.arguments;

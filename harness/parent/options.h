@@ -41,13 +41,14 @@ struct Options {
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;
   std::vector<int> n_prompt, n_gen, n_depth;
-  std::vector<int32_t> ids;  // empty: the reference's
+  std::vector<int32_t> ids;  // empty: drawn from the prompt's seed
   int blocks = 0;
   int max_blocks = 0;
   double target_rel_ci = 0;  // 0 = off
   int warmup = 0;
   bool random_order = false;
   uint64_t seed = 0;
+  uint64_t prompt_seed = 0;  // of the timed prompts: random where --seed is not given
   double confidence = 0;
   bool parity_table = false;
   std::string reference;  // folder; empty: the committed ones

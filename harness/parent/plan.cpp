@@ -146,6 +146,8 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.target_rel_ci = options.target_rel_ci;
   job.random_order = options.random_order;
   job.seed = options.seed;
+  // Parity alone has no timed prompt; its sweep starts alike in every run.
+  job.prompt_seed = options.whole_parity ? options.seed : options.prompt_seed;
   job.confidence = options.confidence;
   job.reference_dir = options.reference;
   job.require_reference = options.require_reference;

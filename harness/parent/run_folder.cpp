@@ -59,6 +59,7 @@ nlohmann::json describe_run(const Options& options, const std::vector<std::strin
           {"compiler", build.compiler},
           {"cuda_compiler", build.cuda_compiler},
           {"seed", options.seed},
+          {"prompt_seed", options.prompt_seed},
           {"output", output},
           {"options", options_to_json(options)}};
 }

@@ -48,6 +48,11 @@ Number percentile_or(const std::vector<double>& values, double p) {
   return {std::nullopt, fmt::format("p{:.0f} needs more than {} tokens", p, values.size())};
 }
 
+bool is_unscored(const EngineReport& e) {
+  return std::any_of(e.samples.begin(), e.samples.end(),
+                     [](const Sample& s) { return s.invalid_reason == kUnscored; });
+}
+
 void fail(EngineReport& e, Verdict verdict, std::string reason) {
   e.verdict = worst({e.verdict, verdict});
   if (std::find(e.reasons.begin(), e.reasons.end(), reason) == e.reasons.end()) {
@@ -64,7 +69,7 @@ void check_samples(EngineReport& e, bool is_prefill) {
     e.receipts_checked += s.receipts_checked;
     e.receipts_wrong += s.receipts_wrong;
   }
-  if (!times_allowed(e.verdict)) return;
+  if (!times_allowed(e.verdict) || is_unscored(e)) return;
   for (const Sample& s : e.samples) {
     if (s.receipts_wrong > 0) {
       fail(e, Verdict::kFailToken,
@@ -93,9 +98,9 @@ void check_samples(EngineReport& e, bool is_prefill) {
 void withhold(EngineReport& e, const std::string& reason) {
   e.times_withheld = reason;
   e.ms_per_tok.reset();
-  for (Number* n :
-       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
-        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
+  for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
+                    &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms, &e.ttft_ms,
+                    &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
     *n = {std::nullopt, reason};
   }
   e.roofline.fraction = 0;
@@ -123,6 +128,10 @@ void fill_times(EngineReport& e, double confidence) {
   e.itl_p90_ms = percentile_or(per_token, 90);
   e.itl_p99_ms = percentile_or(per_token, 99);
   e.host_ms = median_or(host_ms, "no samples");
+  const std::vector<double> prefill_ms = collect(e, [](const Sample& s) { return s.prefill_ms; });
+  constexpr char kNoPrefill[] = "not a prefill test";
+  e.prefill_ms = median_or(prefill_ms, kNoPrefill);
+  e.ttft_ms = prefill_ms.empty() ? Number{std::nullopt, kNoPrefill} : e.host_ms;
   e.gpu_ms = median_or(collect(e, [](const Sample& s) { return s.times.event_ms; }),
                        "engine takes no CUDA events");
   e.first_token_ms = median_or(collect(e,
@@ -191,6 +200,8 @@ void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
     withhold(e, std::string(verdict_name(e.verdict)) + why);
   } else if (e.samples.empty()) {
     withhold(e, "no samples were taken");
+  } else if (is_unscored(e)) {
+    withhold(e, kUnscored);
   } else {
     fill_times(e, confidence);
     fill_roofline(e);
@@ -204,6 +215,16 @@ std::string verdict_of_speedup(const PairedSpeedup& s) {
   if (s.ci->high < 1) return "SLOWER";
   const bool narrow = s.ci->low >= 1 - kSameBand && s.ci->high <= 1 + kSameBand;
   return narrow ? "SAME" : "INCONCLUSIVE";
+}
+
+// A faster time means nothing where the engine may have known its input before the clock began.
+void label_early_ids(const EngineReport& baseline, const EngineReport& candidate,
+                     ComparisonReport& c) {
+  for (const EngineReport* e : {&baseline, &candidate}) {
+    if (takes_late_ids(*e)) continue;
+    c.label = "no late id";
+    if (c.verdict == (e == &candidate ? "FASTER" : "SLOWER")) c.verdict = "INCONCLUSIVE";
+  }
 }
 
 bool on_cpu(const EngineReport& e) { return e.device.rfind("cpu", 0) == 0; }
@@ -249,6 +270,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   c.ci = s.ci;
   c.bca_ci = s.bca_ci;
   c.verdict = verdict_of_speedup(s);
+  label_early_ids(baseline, candidate, c);
   return c;
 }
 
@@ -284,6 +306,11 @@ void conclude_case(CaseReport& c) {
 }
 
 }  // namespace
+
+bool takes_late_ids(const EngineReport& e) {
+  return std::all_of(e.samples.begin(), e.samples.end(),
+                     [](const Sample& s) { return s.late_id.has_value(); });
+}
 
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order) {
   for (EngineReport& e : c.engines) aggregate_engine(e, confidence, c.n_prompt > 0);

@@ -29,7 +29,7 @@ enum class Check {
   kRepeats,    // the same input again: bit-identical logits
   kSweep,      // every cache length
   kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
-  kReceipts,   // timed ids are the checked ids (committed continuation or closed form)
+  kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
 
 // kNotApplicable: an engine, a model or a reference rules the check out; the detail says which.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "harness/report/render.h"
 
@@ -39,7 +40,8 @@ std::string speedup_text(const CaseReport& c, const EngineReport& e) {
   for (const ComparisonReport& comparison : c.comparisons) {
     if (comparison.candidate != e.name) continue;
     if (!comparison.speedup.value) return "-";
-    return fmt::format("{}x{}", digits(*comparison.speedup.value), interval_text(comparison.ci));
+    return fmt::format("{}x{}{}", digits(*comparison.speedup.value), interval_text(comparison.ci),
+                       comparison.label.empty() ? "" : " (" + comparison.label + ")");
   }
   return "-";
 }
@@ -59,17 +61,18 @@ bool same_group(const CaseReport& a, const CaseReport& b) {
   return a.model == b.model && a.n_gen == b.n_gen && (a.n_prompt > 0) == (b.n_prompt > 0);
 }
 
-// The table of prefill tests, which shows the time of the whole prompt.
+// The table of prefill tests. Rate and speed-up are those of prefill and first token together: an
+// engine may put its prefill off until it is asked for a token.
 std::string prefill_table(const Group& group) {
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
-  MarkdownTable table({"test", "engine", "tok/s", "prefill ms, median",
+  MarkdownTable table({"test", "engine", "tok/s", "TTFT ms, median", "prefill alone",
                        fmt::format("speed-up [{} CI]", percent), "verdict"},
-                      {true, false, true, true, true, false});
+                      {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
       if (!e.timed && times_allowed(e.verdict)) continue;
       table.add({fmt::format("pp{}", c->n_prompt), engine_label(e), number_text(e.tok_per_s),
-                 number_text(e.host_ms), speedup_text(*c, e),
+                 number_text(e.ttft_ms), number_text(e.prefill_ms), speedup_text(*c, e),
                  std::string(verdict_name(e.verdict))});
     }
   }
@@ -143,11 +146,38 @@ std::string receipts_line(const Group& group) {
   }
   if (checked == 0) return {};
   const std::string& check = group.front()->timed_check;
-  return fmt::format("- timed tokens: {} of {} match the {}\n", with_commas(checked - wrong),
-                     with_commas(checked),
-                     check.empty()     ? "reference"
-                     : check == "live" ? "live truth"
-                                       : check);
+  return fmt::format("- timed tokens: {} of {} are right ({})\n", with_commas(checked - wrong),
+                     with_commas(checked), check.empty() ? "reference" : check);
+}
+
+// "state receipts, all equal: eager 2 of 10 blocks, ring 1 of 10 blocks (further ids)"
+std::string state_note(const CaseReport& c) {
+  std::string text;
+  for (const EngineReport& e : c.engines) {
+    const auto is_checked = [](const Sample& s) { return !s.state_checked.empty(); };
+    const auto first = std::find_if(e.samples.begin(), e.samples.end(), is_checked);
+    if (first == e.samples.end() || !times_allowed(e.verdict)) continue;
+    text += fmt::format("{}{} {} of {} blocks ({})", text.empty() ? "" : ", ", engine_label(e),
+                        std::count_if(first, e.samples.end(), is_checked), e.samples.size(),
+                        first->state_checked);
+  }
+  return text.empty() ? "" : "state receipts, all equal: " + text;
+}
+
+// What the samples' late ids leave to be said of an engine; empty where all of them differ.
+std::string late_note(const EngineReport& e) {
+  if (e.samples.empty()) return {};
+  if (!takes_late_ids(e)) {
+    return fmt::format(
+        "{}: no late id: the engine knows its last input id before the clock begins, and is never "
+        "called FASTER",
+        engine_label(e));
+  }
+  std::set<int32_t> ids;
+  for (const Sample& s : e.samples) ids.insert(*s.late_id);
+  if (ids.size() == e.samples.size()) return {};
+  return fmt::format("{}: {} late ids for {} blocks: the vocabulary has no more", engine_label(e),
+                     ids.size(), e.samples.size());
 }
 
 // "processes, started and opened in ms: eager by mkbench-host-torch 292 + 53 (a call costs 70 us)"
@@ -181,6 +211,10 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
       notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
     }
   }
+  for (const EngineReport& e : c.engines) {
+    if (std::string note = late_note(e); !note.empty()) notes.push_back(std::move(note));
+  }
+  if (std::string note = state_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     const bool asked = e.role == "candidate" && !e.profile && !e.profile_reason.empty() &&
                        e.profile_reason != kProfileNotAsked;

@@ -67,6 +67,8 @@ const std::vector<Column>& columns() {
       {"ms_per_tok_mean", true, [](R, C, E e) { return of_summary(e, &Summary::mean); }},
       {"ms_per_tok_ci_low", true, [](R, C, E e) { return of_interval(e, &Interval::low); }},
       {"ms_per_tok_ci_high", true, [](R, C, E e) { return of_interval(e, &Interval::high); }},
+      {"prefill_ms", true, [](R, C, E e) { return number_or_null(e.prefill_ms); }},
+      {"ttft_ms", true, [](R, C, E e) { return number_or_null(e.ttft_ms); }},
       {"speedup", true, [](R, C c, E e) { return of_speedup(c, e, nullptr); }},
       {"speedup_ci_low", true, [](R, C c, E e) { return of_speedup(c, e, &Interval::low); }},
       {"speedup_ci_high", true, [](R, C c, E e) { return of_speedup(c, e, &Interval::high); }},

@@ -18,7 +18,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.4.0";
+inline constexpr char kReportSchemaVersion[] = "1.5.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -101,7 +101,8 @@ struct EngineReport : EngineFacts {
   Number itl_p50_ms, itl_p90_ms,
       itl_p99_ms;  // inter-token latency, where the engine takes per-token times
   Number host_ms, gpu_ms,
-      first_token_ms;  // medians over samples, of a whole decode / of its first token
+      first_token_ms;          // medians over samples, of a whole decode / of its first token
+  Number prefill_ms, ttft_ms;  // medians over samples of a prefill test
   Number sm_ghz;
   std::vector<std::string> throttle_reasons;
   Number roofline_fraction;
@@ -134,8 +135,12 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("itl_p50_ms", &E::itl_p50_ms, "inter-token latency, median");
   v.field("itl_p90_ms", &E::itl_p90_ms, "inter-token latency, 90th percentile");
   v.field("itl_p99_ms", &E::itl_p99_ms, "inter-token latency, 99th percentile");
-  v.field("host_ms", &E::host_ms, "a whole decode, host clock, median over samples");
+  v.field("host_ms", &E::host_ms,
+          "a whole decode, or prefill and first token, host clock, median over samples");
   v.field("gpu_ms", &E::gpu_ms, "a whole decode, CUDA events, median over samples");
+  v.field("prefill_ms", &E::prefill_ms, "prefill tests: the prefill alone, median over samples");
+  v.field("ttft_ms", &E::ttft_ms,
+          "prefill tests: time to the first token after a late id, median over samples");
   v.field("first_token_ms", &E::first_token_ms, "its first token, median over samples");
   v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
@@ -157,6 +162,7 @@ struct ComparisonReport {
   std::string design;  // "paired blocks, abba"
   int blocks = 0;
   std::string verdict;  // FASTER SLOWER SAME INCONCLUSIVE
+  std::string label;
 };
 
 constexpr std::string_view struct_name(Tag<ComparisonReport>) { return "comparison"; }
@@ -172,6 +178,8 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field("design", &C::design, "how blocks were ordered");
   v.field("blocks", &C::blocks, "pairs that count");
   v.field("verdict", &C::verdict, "FASTER, SLOWER, SAME or INCONCLUSIVE");
+  v.field("label", &C::label,
+          "'no late id' where one of them takes none; it is never the faster one then");
 }
 
 struct CaseReport {
@@ -179,7 +187,7 @@ struct CaseReport {
   std::string model, model_id, dtype = "bf16", weights_sha256, lagset;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions;
-  std::string timed_check;  // "closed form", "committed continuation", "live"
+  std::string timed_check;  // "closed form", or "late ids, scored by the truth"
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
   int64_t bytes_needed = 0, bytes_free = 0;
@@ -213,8 +221,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("versions", &C::reference_versions, "libraries that made it");
     g.field("timed_check", &C::timed_check, "what timed tokens are compared with");
   });
-  v.field("ids_sha256", &C::ids_sha256, "of the timed prompt's ids");
-  v.field("generated_text", &C::generated_text, "the candidate's timed tokens as text");
+  v.field("ids_sha256", &C::ids_sha256,
+          "of the timed prompt's ids; each sample's late_id replaces the last one");
+  v.field("generated_text", &C::generated_text, "timed tokens of the first sample as text");
   v.field("resident", &C::resident, "engines open at a time: all or one");
   v.field("bytes_needed", &C::bytes_needed, "device or host memory, computed before loading");
   v.field("bytes_free", &C::bytes_free, "free at that time");
@@ -267,6 +276,9 @@ nlohmann::json report_schema();
 // an invalid sample or missing receipts, IMPOSSIBLE above 1.03 of the roofline. May be called again
 // when samples were added.
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order);
+
+// Whether every sample's last input id was drawn after the engine had prefilled.
+bool takes_late_ids(const EngineReport& e);
 
 // Verdict of a report from its cases' verdicts (a case's is the worst of its engines' and of its
 // own, if it has failed before it had engines). A report without cases keeps its verdict if that is

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "harness/flow/case_flow.h"
+#include "harness/flow/state_receipt.h"
 #include "harness/parent/collector.h"
 #include "harness/report/report.h"
+#include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
@@ -55,10 +57,12 @@ struct Bench {
   std::vector<Ablation> ablations;  // in the order in which they were set
   int samples_seen = 0, stop_after_samples = -1;
   int turns = 0;
-  int timed_calls = 0, ended_calls = 0;  // ended: the turn ended right after the timed call
-  int loose_calls = 0;                   // timed calls that were not the first call of their turn
+  int timed_calls = 0, ended_calls = 0;  // ended: the turn ended right after the timed calls
+  int loose_calls = 0;                   // timed calls after an untimed one of their turn
   int calls_in_turn = -1;  // calls of engines since the last turn began; -1: it has ended
-  bool in_timed_turn = false;
+  int timed_in_turn = 0;
+  // Draws follow a sequence; after the first block no sample gets a state receipt.
+  uint64_t draws = 0, receipt_draw = 1;
 
   Bench() {
     job.model = "scripted";
@@ -104,18 +108,21 @@ struct Bench {
     };
     services.take_turn = [this](Engine&) {
       ++turns;
-      calls_in_turn = 0;
+      calls_in_turn = timed_in_turn = 0;
     };
     services.end_turn = [this](Engine&) {
-      if (in_timed_turn && calls_in_turn == 1) ++ended_calls;
+      if (timed_in_turn > 0 && calls_in_turn == timed_in_turn) ended_calls += timed_in_turn;
       calls_in_turn = -1;
-      in_timed_turn = false;
+      timed_in_turn = 0;
     };
     services.timed = [this](Engine& engine, const std::function<void()>& call) {
       ++timed_calls;
-      if (calls_in_turn != 0) ++loose_calls;
-      in_timed_turn = true;
+      if (calls_in_turn != timed_in_turn) ++loose_calls;
+      ++timed_in_turn;
       return time_here(engine, call);
+    };
+    services.random = [this](uint64_t bound) {
+      return bound == kReceiptShare ? receipt_draw : splitmix64(++draws) % bound;
     };
     services.range = [](const char*) { return RangeGuard(); };
     services.throttle = [] { return std::string("power cap"); };

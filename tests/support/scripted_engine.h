@@ -32,6 +32,7 @@ struct Script {
   // Makes skip_to() work.
   bool skips = false;
   float runner_up = 0;  // logit of the second-best id (the best has 10)
+  bool late_id = true, snapshots = true, rewinds = false, logits = true, deterministic = true;
 };
 
 inline int32_t scripted_token(int32_t input, int position, int vocab) {
@@ -46,8 +47,12 @@ class ScriptedEngine : public Engine {
     return {.name = script_.name,
             .device = script_.device,
             .max_context = 4096,
-            .logits = true,
-            .one_launch = script_.one_launch};
+            .logits = script_.logits,
+            .one_launch = script_.one_launch,
+            .snapshots = script_.snapshots,
+            .rewind = script_.rewinds,
+            .late_id = script_.late_id,
+            .deterministic = script_.deterministic};
   }
   void reset() override {
     tell("reset");
@@ -91,8 +96,15 @@ class ScriptedEngine : public Engine {
   Snapshot save() override {
     return {position_, pending_, script_.kv_checksum ? script_.kv_checksum(prefills_) : 0};
   }
+  void rewind(int position) override {
+    tell("rewind");
+    position_ = position, pending_ = -1;
+    history_.resize(static_cast<size_t>(position) + 1);
+  }
   void restore(const Snapshot& s) override {
     tell("restore");
+    if (save().kv_checksum != s.kv_checksum)
+      throw Error(ErrorKind::kIntegrity, "scripted: restore: rows were modified");
     position_ = s.position;
     history_.resize(static_cast<size_t>(s.position) + 1);
     set_pending(s.pending);

@@ -1,0 +1,26 @@
+// Late ids: the last id of a timed prompt, drawn once the engine stands at its start.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace mkbench {
+
+// A number below `bound` (at least 1) from getrandom(2): no engine can foresee it.
+uint64_t random_below(uint64_t bound);
+
+// Hands out ids of a pool in random order. None comes twice before all have come.
+class LateIds {
+ public:
+  LateIds(std::vector<int32_t> pool, std::function<uint64_t(uint64_t bound)> random)
+      : all_(std::move(pool)), random_(std::move(random)) {}
+  int32_t draw();
+
+ private:
+  const std::vector<int32_t> all_;
+  std::vector<int32_t> left_;
+  const std::function<uint64_t(uint64_t bound)> random_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,93 @@
+#include "harness/flow/state_receipt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "harness/flow/timed_truth.h"
+
+namespace mkbench {
+namespace {
+
+// The first step of the second run that differs from the first one, as text.
+class Comparison {
+ public:
+  Comparison(const EngineCapabilities& can, const std::vector<int32_t>& path, size_t timed,
+             const std::vector<float>& logits, size_t vocab)
+      : can_(can), path_(path), timed_(timed), logits_(logits), vocab_(vocab) {}
+
+  bool take(size_t step, int32_t emitted, std::span<const float> row) {
+    const bool further = step >= timed_;
+    if (emitted != path_[step] && (further || can_.deterministic)) {
+      problem =
+          fmt::format("step {}: id {} {}, {} in a run that shows its logits", step, path_[step],
+                      further ? "after the timed run" : "in the timed run", emitted);
+      return false;
+    }
+    if (!further || !can_.deterministic) return true;
+    const float* left = logits_.data() + (step - timed_) * vocab_;
+    for (size_t i = 0; i < vocab_; ++i) {
+      if (std::memcmp(left + i, &row[i], sizeof(float)) == 0) continue;
+      problem = fmt::format(
+          "step {}: logit {} is {:.9g} after the timed run, {:.9g} after a run that shows its "
+          "logits",
+          step, i, left[i], row[i]);
+      return false;
+    }
+    return true;
+  }
+
+  std::string problem;
+
+ private:
+  const EngineCapabilities& can_;
+  const std::vector<int32_t>& path_;
+  const size_t timed_;
+  const std::vector<float>& logits_;
+  const size_t vocab_;
+};
+
+}  // namespace
+
+StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
+                                const std::function<void()>& restart) {
+  const EngineCapabilities can = engine.capabilities();
+  const int steps = std::min(kStateSteps, can.max_context - engine.position());
+  if (steps < 1) return {};
+  if (!can.logits) return {"further ids", "", engine.decode(steps)};
+  const bool rows = can.snapshots && can.deterministic;
+  const uint64_t left_rows = rows ? engine.save().kv_checksum : 0;
+  std::vector<float> logits(static_cast<size_t>(steps) * static_cast<size_t>(vocab), std::nanf(""));
+  std::vector<int32_t> path = ids;
+  const std::vector<int32_t> further = engine.decode(steps, nullptr, logits.data());
+  path.insert(path.end(), further.begin(), further.end());
+  path.resize(ids.size() + static_cast<size_t>(steps), -1);
+
+  StateReceipt receipt{!can.deterministic ? "further ids"
+                       : rows             ? "logits and KV rows"
+                                          : "logits",
+                       "",
+                       {}};
+  Comparison comparison(can, path, ids.size(), logits, static_cast<size_t>(vocab));
+  const TakeStep take = [&](size_t step, int32_t emitted, std::span<const float> row) {
+    return comparison.take(step, emitted, row);
+  };
+  restart();
+  walk_path(engine, ids, 0, vocab, take);
+  const uint64_t shown_rows = rows && comparison.problem.empty() ? engine.save().kv_checksum : 0;
+  if (comparison.problem.empty()) walk_path(engine, path, ids.size(), vocab, take);
+  if (comparison.problem.empty() && rows && left_rows != shown_rows) {
+    comparison.problem = fmt::format(
+        "the checksum of the KV rows is {:016x} after the timed run, {:016x} after a "
+        "run that shows its logits",
+        left_rows, shown_rows);
+  }
+  if (!comparison.problem.empty())
+    receipt.problem = "state receipt: " + comparison.problem + ": the timed run left another state";
+  return receipt;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,30 @@
+// State receipts: does a timed run leave the state that a run leaves which shows its logits?
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "references/engine.h"
+
+namespace mkbench {
+
+inline constexpr int kStateSteps = 8;    // how far an engine goes on from the state it has left
+inline constexpr int kReceiptShare = 8;  // after the first block one sample in so many has one
+
+struct StateReceipt {
+  std::string compared;  // empty: none was taken, because the cache is full
+  std::string problem;   // why the states differ, else empty
+  // Of an engine without logits: the ids that it went on with. They must be right.
+  std::vector<int32_t> further;
+};
+
+// The engine has just emitted `ids`. It goes on with logits; then `restart` sets it to its start,
+// with the same input pending, and it runs the same path with logits throughout. Ids, the last
+// logits and, with snapshots, the checksums of the KV rows must be equal to the bit. An engine that
+// is not deterministic must only go on with the same ids.
+StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
+                                const std::function<void()>& restart);
+
+}  // namespace mkbench

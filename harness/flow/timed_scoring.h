@@ -1,0 +1,30 @@
+// After the clock: the truth scores the ids of timed runs that no closed form gives.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/services.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/flow/watch.h"
+
+namespace mkbench {
+
+// A timed run whose ids have to be scored.
+struct TimedRun {
+  Sample sample;
+  int32_t last_id = 0;        // what its prompt ended with
+  std::vector<int32_t> path;  // its ids, and further ones of its state receipt
+  bool dropped = false;       // its clocks disagreed, and another run has given the sample
+};
+
+// Makes the truth and confirms each distinct path once (confirm_path()) and sends what follows for the
+// samples; an engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D is that
+// of the references, or where none has logits, is measured on the first run's prompt.
+void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
+                const std::vector<GreedyReference>& references, const FlowServices& services,
+                const ModelWeights& weights, int max_context, std::vector<Contestant>& contestants,
+                ProgressWatch& watch, EventSink& sink);
+
+}  // namespace mkbench

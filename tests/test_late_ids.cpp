@@ -1,0 +1,340 @@
+// What a time must survive: late ids, state receipts and the time to the first token, against
+// engines that work outside the clock.
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/flow/late_ids.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::kVocab;
+using testing::reason_of;
+using testing::Script;
+using testing::ScriptedEngine;
+
+using Ids = std::vector<int32_t>;
+
+// Runs a case whose candidate is a `Cheat`, which gets the script.
+template <typename Cheat>
+void plant(Bench& bench) {
+  const auto sound = bench.services.make_engine;
+  bench.services.make_engine = [&bench, sound](const EngineRequest& request,
+                                               const ModelWeights& weights) {
+    if (request.name != "kernel") return sound(request, weights);
+    Script script = bench.scripts[request.name];
+    script.name = request.name;
+    return std::unique_ptr<Engine>(std::make_unique<Cheat>(script));
+  };
+}
+
+// Answers a prompt that it has seen from memory.
+struct CachesByPrompt final : ScriptedEngine {
+  using ScriptedEngine::ScriptedEngine;
+  void prefill(std::span<const int32_t> ids) override {
+    prompt.assign(ids.begin(), ids.end());
+    ScriptedEngine::prefill(ids);
+  }
+  Ids decode_late(int32_t id, int n) override {
+    const Ids right = ScriptedEngine::decode_late(id, n);
+    return answers.try_emplace({prompt, n}, right).first->second;
+  }
+  Ids prompt;
+  std::map<std::pair<Ids, int>, Ids> answers;
+};
+
+// Decodes inside prefill(), and hands the ids out afterwards.
+struct DecodesAhead final : ScriptedEngine {
+  using ScriptedEngine::ScriptedEngine;
+  void prefill(std::span<const int32_t> ids) override {
+    ScriptedEngine::prefill(ids);
+    const Snapshot start = save();
+    ahead = ScriptedEngine::decode(64, nullptr, nullptr);
+    restore(start);
+  }
+  Ids decode_late(int32_t id, int n) override {
+    ScriptedEngine::decode_late(id, n);
+    return {ahead.begin(), ahead.begin() + n};
+  }
+  Ids ahead;
+};
+
+constexpr std::chrono::milliseconds kPrefillTime(15);
+
+// prefill() only notes the ids; the first decode does the work.
+struct DefersPrefill final : ScriptedEngine {
+  using ScriptedEngine::ScriptedEngine;
+  void prefill(std::span<const int32_t> ids) override {
+    ScriptedEngine::prefill(ids);
+    owed = true;
+  }
+  Ids decode(int n, const int32_t* forced, float* logits_out) override {
+    if (owed) std::this_thread::sleep_for(kPrefillTime);
+    owed = false;
+    return ScriptedEngine::decode(n, forced, logits_out);
+  }
+  bool owed = false;
+};
+
+// Keeps coarse rows where nobody asks for logits: what follows from them is a little off.
+struct CoarseWithoutLogits final : ScriptedEngine {
+  using ScriptedEngine::ScriptedEngine;
+  void reset() override {
+    ScriptedEngine::reset();
+    coarse = false;
+  }
+  void restore(const Snapshot& s) override {
+    ScriptedEngine::restore(s);
+    coarse = false;
+  }
+  Ids decode(int n, const int32_t* forced, float* logits_out) override {
+    const Ids ids = ScriptedEngine::decode(n, forced, logits_out);
+    if (logits_out == nullptr) coarse = true;
+    if (coarse && logits_out != nullptr) logits_out[3] += 1e-6f;
+    return ids;
+  }
+  bool coarse = false;
+};
+
+struct OtherRowsWithoutLogits final : ScriptedEngine {
+  using ScriptedEngine::ScriptedEngine;
+  Snapshot save() override {
+    Snapshot s = ScriptedEngine::save();
+    s.kv_checksum = other ? 2 : 1;
+    return s;
+  }
+  void restore(const Snapshot& s) override {
+    other = false;
+    ScriptedEngine::restore(s);
+  }
+  Ids decode(int n, const int32_t* forced, float* logits_out) override {
+    other = logits_out == nullptr;
+    return ScriptedEngine::decode(n, forced, logits_out);
+  }
+  bool other = false;
+};
+
+TEST_CASE("an engine that answers a prompt from memory or decodes ahead gets a wrong token") {
+  SECTION("by prompt") {
+    Bench bench;
+    bench.job.warmup = 0;  // the first answer that it keeps is the first sample's
+    plant<CachesByPrompt>(bench);
+    const EngineReport e = engine_of(bench.run(), "kernel");
+    CHECK(e.verdict == Verdict::kFailToken);
+    CHECK(holds(reason_of(e), "block 1, late id "));
+    CHECK_FALSE(e.ms_per_tok.has_value());
+  }
+  SECTION("ahead") {
+    Bench bench;
+    bench.job.ids = {3, 4, 5};
+    plant<DecodesAhead>(bench);
+    const CaseReport c = bench.run();
+    CHECK(engine_of(c, "kernel").verdict != Verdict::kPass);
+    CHECK_FALSE(engine_of(c, "kernel").ms_per_tok.has_value());
+    CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+  }
+}
+
+TEST_CASE("each block has one late id for all its engines, and none comes twice") {
+  Bench bench;
+  bench.job.blocks = bench.job.max_blocks = 8;
+  const CaseReport c = bench.run();
+  std::set<int32_t> seen;
+  for (size_t block = 0; block < 8; ++block) {
+    const auto& late = engine_of(c, "kernel").samples.at(block).late_id;
+    REQUIRE(late.has_value());
+    CHECK(late == engine_of(c, "eager").samples.at(block).late_id);
+    seen.insert(*late);
+  }
+  CHECK(seen.size() == 8);
+}
+
+TEST_CASE("ids come again only after all have come, and random numbers are below their bound") {
+  LateIds ids({5, 6, 7}, random_below);
+  for (int round = 0; round < 4; ++round) {
+    std::multiset<int32_t> drawn;
+    for (int i = 0; i < 3; ++i) drawn.insert(ids.draw());
+    CHECK(drawn == std::multiset<int32_t>{5, 6, 7});
+  }
+  std::set<uint64_t> numbers;
+  for (int i = 0; i < 200; ++i) numbers.insert(random_below(3));
+  CHECK(numbers == std::set<uint64_t>{0, 1, 2});
+}
+
+TEST_CASE("a prefill that is put off stands in the time to the first token") {
+  Bench bench;
+  bench.job.ids.clear();
+  bench.job.n_prompt = 4;
+  bench.job.n_gen = 0;
+  plant<DefersPrefill>(bench);
+  const EngineReport e = engine_of(bench.run(), "kernel");
+  INFO(reason_of(e));
+  REQUIRE(e.ttft_ms.value.has_value());
+  CHECK(*e.ttft_ms.value >= static_cast<double>(kPrefillTime.count()));
+  CHECK(*e.prefill_ms.value < static_cast<double>(kPrefillTime.count()) / 2);
+  CHECK(e.ms_per_tok->min >= static_cast<double>(kPrefillTime.count()) / 4);
+}
+
+TEST_CASE("a run that leaves another state than one with logits fails its state receipt") {
+  Bench sound;
+  const CaseReport c = sound.run();
+  for (const char* name : {"eager", "kernel"}) {
+    const auto& samples = engine_of(c, name).samples;
+    CHECK(samples.at(0).state_checked == "logits and KV rows");
+    CHECK(samples.at(1).state_checked.empty());
+  }
+  Bench every;
+  every.receipt_draw = 0;
+  CHECK_FALSE(engine_of(every.run(), "kernel").samples.at(2).state_checked.empty());
+
+  Bench coarse;
+  plant<CoarseWithoutLogits>(coarse);
+  const EngineReport e = engine_of(coarse.run(), "kernel");
+  CHECK(e.verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(e), "block 0: state receipt: step 8: logit 3 is "));
+
+  Bench rows;
+  plant<OtherRowsWithoutLogits>(rows);
+  const EngineReport other = engine_of(rows.run(), "kernel");
+  CHECK(other.verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(other), "checksum"));
+}
+
+TEST_CASE("a state receipt asks of an engine what it can give") {
+  Bench lacking;
+  lacking.scripts["kernel"].snapshots = false;
+  CHECK(engine_of(lacking.run(), "kernel").samples.at(0).state_checked == "logits");
+
+  Bench loose;
+  loose.scripts["kernel"].deterministic = false;
+  plant<CoarseWithoutLogits>(loose);  // bits may differ, ids may not
+  const EngineReport e = engine_of(loose.run(), "kernel");
+  CHECK(e.verdict == Verdict::kPass);
+  CHECK(e.samples.at(0).state_checked == "further ids");
+
+  // Without logits the further ids are scored with the timed ones: decode 4 is the first sample's
+  // state receipt, because the gate needs one decode less.
+  for (const bool wrong : {false, true}) {
+    Bench silent;
+    silent.scripts["kernel"].logits = false;
+    silent.scripts["kernel"].wrong = [wrong](int, int position) { return wrong && position == 15; };
+    const EngineReport s = engine_of(silent.run(), "kernel");
+    CHECK(s.verdict == (wrong ? Verdict::kFailToken : Verdict::kPass));
+    if (wrong) CHECK(holds(reason_of(s), "position 15"));
+  }
+}
+
+TEST_CASE("an engine sets out again by snapshot, by going back, or by a new prefill") {
+  struct Row {
+    bool snapshots, rewinds;
+    int prefills;  // that its host sees in the blocks
+    const char* call;
+  };
+  for (const Row& row : {Row{true, true, 1, "restore"}, Row{false, true, 1, "rewind"},
+                         Row{false, false, 6, "reset"}}) {
+    Bench bench;
+    Script& script = bench.scripts["kernel"];
+    script.snapshots = row.snapshots;
+    script.rewinds = row.rewinds;
+    std::vector<std::string> calls;
+    bench.services.begin_timing = [&] { calls.clear(); };
+    const auto make = bench.services.make_engine;
+    bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+      if (request.name != "kernel") return make(request, weights);
+      Script own = script;
+      own.name = "kernel";
+      own.called = [&](const char* call) { calls.emplace_back(call); };
+      return std::unique_ptr<Engine>(std::make_unique<ScriptedEngine>(own));
+    };
+    const EngineReport e = engine_of(bench.run(), "kernel");
+    INFO(row.call << ": " << reason_of(e));
+    CHECK(e.verdict == Verdict::kPass);
+    CHECK(std::count(calls.begin(), calls.end(), "prefill") == row.prefills);
+    // A warm-up, three samples and a state receipt.
+    CHECK(std::count(calls.begin(), calls.end(), row.call) >= 5);
+  }
+}
+
+TEST_CASE("an engine without late ids is timed, labelled, and never the faster one") {
+  Bench bench;
+  bench.job.blocks = bench.job.max_blocks = 8;
+  bench.scripts["kernel"].late_id = false;
+  for (const char* name : {"eager", "kernel"}) bench.scripts[name].device = "cuda:0 Some GPU";
+  bench.scripts["eager"].before = [](int) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  };
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "kernel");
+  INFO(reason_of(e));
+  CHECK(e.verdict == Verdict::kPass);
+  for (const Sample& s : e.samples) CHECK_FALSE(s.late_id.has_value());
+  CHECK_FALSE(takes_late_ids(e));
+  REQUIRE(c.comparisons.size() == 1);
+  CHECK(*c.comparisons[0].speedup.value > 2);
+  CHECK(c.comparisons[0].label == "no late id");
+  CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
+
+  bench.scripts["kernel"].late_id = true;
+  const CaseReport fair = bench.run();
+  CHECK(fair.comparisons[0].label.empty());
+  CHECK(fair.comparisons[0].verdict == "FASTER");
+}
+
+TEST_CASE("a wrong token outranks the failure that ended the engine, and both are told") {
+  Bench bench;
+  bench.scripts["kernel"].wrong = [](int decode, int position) {
+    return decode == 4 && position == 2;
+  };
+  bench.scripts["kernel"].before = [](int decode) {
+    if (decode == 8) throw Error(ErrorKind::kHang, "wait ran out");
+  };
+  // The state receipt compares with a run that is right: without it only the truth sees the token.
+  bench.scripts["kernel"].logits = true;
+  bench.scripts["kernel"].deterministic = false;
+  const EngineReport e = engine_of(bench.run(), "kernel");
+  CHECK(e.verdict == Verdict::kFailToken);
+  REQUIRE(e.reasons.size() == 2);
+  CHECK(holds(e.reasons[0], "position 2"));
+  CHECK(holds(e.reasons[1], "wait ran out"));
+}
+
+TEST_CASE("times are withheld where Ctrl-C came before the truth") {
+  Bench bench;
+  bench.stop_after_samples = 4;
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "eager");
+  CHECK(e.verdict == Verdict::kPass);
+  CHECK_FALSE(e.samples.at(0).valid);
+  CHECK(e.times_withheld == kUnscored);
+}
+
+TEST_CASE("near ties of timed ids are measured where no reference has logits") {
+  Bench bench;
+  bench.references[0].token_only = true;
+  bench.job.require_reference = true;
+  // The truth's second choice is 0.15 below its first, and the run with an fp32 head errs by more.
+  bench.scripts["eager-fp32"].runner_up = 9.85f;
+  bench.scripts["eager-head-fp32"].runner_up = 9.6f;
+  bool timing = false;
+  bench.services.begin_timing = [&] { timing = true; };
+  bench.scripts["kernel"].wrong = [&](int, int position) { return timing && position == 2; };
+  const CaseReport c = bench.run();
+  const EngineReport& e = engine_of(c, "kernel");
+  INFO(reason_of(e) << (c.reasons.empty() ? "" : c.reasons[0]));
+  CHECK(e.verdict == Verdict::kPass);
+  bench.scripts["eager-head-fp32"].runner_up = 9.84f;
+  timing = false;
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
+}
+
+}  // namespace
+}  // namespace mkbench
