@@ -24,6 +24,13 @@ target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it include
 # It takes no forced ids, so that parity needs set_pending(), which it ignores.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
 foreach(reason symbol null version size name function precision device open environment engine)
+mkbench_plugin_example(slow_right slow.cpp SLOW_US=2000)
+mkbench_plugin_example(slow_wrong slow.cpp SLOW_US=2000 SLOW_WRONG=1)
+mkbench_plugin_example(slow_wrong_hangs slow.cpp SLOW_US=2000 SLOW_WRONG=1 SLOW_HANGS=1)
+foreach(variant right wrong wrong_hangs)
+  target_compile_options(slow_${variant} PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
+endforeach()
+foreach(reason symbol null version size name function device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
@@ -81,6 +88,7 @@ add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
 set(mkbench_plugin_environment
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}")
 mkbench_python_test(test_plugins CLASSES TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_slow_engines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

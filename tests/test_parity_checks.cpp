@@ -108,8 +108,29 @@ TEST_CASE("each ratio passes at a limit just over it, and alone fails at one jus
     CHECK(failed(p) == std::set<Check>{check});
     CHECK_FALSE(p.suspect_prompt.empty());
   }
-  const RatioLimits limits;
-  CHECK((limits.rms == 1.25 && limits.step == 3 && limits.inf == 2 && limits.kl == 1.5));
+}
+
+TEST_CASE("limits by precision class; a lossy engine is judged by tokens and divergence alone") {
+  const RatioLimits bf16 = limits_of(PrecisionClass::kBf16);
+  CHECK((bf16.rms == 1.25 && bf16.step == 3 && bf16.inf == 2 && bf16.kl == 1.5));
+  const RatioLimits fp32 = limits_of(PrecisionClass::kFp32Accumulate);
+  CHECK((fp32.rms == 0.35 && fp32.step == 1 && fp32.inf == 2 && fp32.kl == 1.5));
+  ParityOptions options;
+  options.precision = PrecisionClass::kLossy;
+  options.limits = limits_of(options.precision);
+  options.ratchet = 1e-6;
+  const FakeBehaviour noisy{.noise_seed = 2, .noise = 8 * kBaselineNoise};
+  CHECK(failed(judge(noisy)) ==
+        std::set<Check>{Check::kRms, Check::kStep, Check::kInf, Check::kKl});
+  const ParityReport p = judge(noisy, options);
+  CHECK(p.precision == "lossy");
+  CHECK(failed(p) == std::set<Check>{Check::kKl});
+  CHECK(p.r_rms_limit == 0);
+  for (const Check check : {Check::kRms, Check::kStep, Check::kInf}) {
+    CHECK(status_of(p, check) == CheckStatus::kNotApplicable);
+    CHECK(value_of(p, check) > 3);
+  }
+  CHECK(status_of(p, Check::kRatchet) == CheckStatus::kNotApplicable);
 }
 
 TEST_CASE("the ratchet fails just over 1.10 of the committed value and says what to add without") {

@@ -60,7 +60,7 @@ ParityReport isolate(const FakeBehaviour& behaviour, const EngineFactory& make_s
 
 SweepTruth live_truth(int steps, int longest) {
   FakeEngine truth, head({.noise_seed = 1, .noise = kBaselineNoise});
-  return live_sweep(truth, head, kFakeVocab, {0}, steps, longest, go_on);
+  return live_sweep(truth, head, kFakeVocab, {0}, steps, longest, [] { return true; });
 }
 
 ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth) {
@@ -69,7 +69,7 @@ ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth) {
   ParityReport report;
   ParityOptions options;
   options.vocab = kFakeVocab;
-  judge_sweep(engine, truth, options, go_on, findings);
+  judge_sweep(engine, truth, options, {}, findings);
   findings.conclude(report);
   return report;
 }

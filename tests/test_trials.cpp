@@ -48,7 +48,12 @@ TEST_CASE("`parity` adds repeats, sweep and isolation, and takes no sample") {
     CHECK(status_of(kernel, check) == CheckStatus::kPassed);
   }
   CHECK(kernel.parity->repeats_sha256.size() == 64);
-  CHECK_THAT(find_check(*kernel.parity, Check::kSweep)->detail, ContainsText("up to 256"));
+  const std::string coverage =
+      "cache lengths 1-256 of 256 judged (walked 256; prefills of 14, 15, 16, ..., 254 rows)";
+  CHECK(kernel.parity->coverage == coverage);
+  CHECK(find_check(*kernel.parity, Check::kSweep)->detail == coverage);
+  CHECK((kernel.parity->lengths_judged == 256 && kernel.parity->lengths_known == 256));
+  CHECK(kernel.parity->precision == "bf16");
   // A fresh process gives bit-equal ids and logits.
   EventSink sink([](const CaseEvent&) {});
   RepeatHashes fresh = hash_case_repeats(bench.job, bench.services, sink);
@@ -89,6 +94,79 @@ TEST_CASE("only the sweep detects a token that is wrong at a cache length beyond
   Bench timed;
   timed.scripts["kernel"].wrong = bench.scripts["kernel"].wrong;
   CHECK(engine_of(timed.run(), "kernel").verdict == Verdict::kPass);
+}
+
+TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in `parity`") {
+  for (const bool whole : {false, true}) {
+    Bench bench = whole ? parity_bench() : Bench();
+    bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+    for (const int last : {1, 4}) {  // it ends in the gate's second call, or in the repeats
+      bench.scripts["kernel"].before = [=](int decode) {
+        if (decode > last) throw Error(ErrorKind::kHang, "no progress");
+      };
+      const EngineReport kernel = engine_of(bench.run(), "kernel");
+      INFO(whole << last << testing::reason_of(kernel));
+      CHECK(kernel.verdict == Verdict::kFailToken);
+      CHECK_THAT(testing::reason_of(kernel), ContainsText("prompt 'one' position 5"));
+      const bool ends = whole || last == 1;
+      CHECK(holds(testing::reason_of(kernel), "; then: no progress") == ends);
+      CHECK(kernel.parity->wrong == 1);
+      CHECK(status_of(kernel, Check::kDecided) == CheckStatus::kFailed);
+    }
+    // A hang before anything was wrong is a hang.
+    bench.scripts["kernel"].wrong = nullptr;
+    CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kHang);
+  }
+}
+
+TEST_CASE("what was found in the trials stands, also where a later one ends the engine") {
+  Bench bench = parity_bench();
+  bench.scripts["kernel"].wrong = [&](int decode, int) { return decode == 5; };
+  bench.scripts["kernel"].before = [](int decode) {
+    if (decode == 26) throw Error(ErrorKind::kHang, "no progress");
+  };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  INFO(testing::reason_of(kernel));
+  CHECK(kernel.verdict == Verdict::kNondeterministic);
+  CHECK_THAT(testing::reason_of(kernel), ContainsText("; then: no progress"));
+  CHECK(status_of(kernel, Check::kRepeats) == CheckStatus::kFailed);
+}
+
+TEST_CASE("a time budget that ends is INCOMPLETE; a failure outranks it") {
+  for (const bool whole : {false, true}) {
+    Bench bench = whole ? parity_bench() : Bench();
+    ReferencePrompt again = bench.references[0].prompts[0];
+    again.name = "two";
+    bench.references[0].prompts.push_back(again);
+    bench.job.time_budget_s = 1e-9;
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    CHECK(kernel.verdict == Verdict::kIncomplete);
+    const std::string reason = testing::reason_of(kernel);
+    CHECK_THAT(reason,
+               ContainsText("(--time-budget) ended; reached: 12 of 24 steps of the prompts"));
+    CHECK(holds(reason, "0 of 42 repeats") == false);  // one prompt is repeated
+    CHECK(holds(reason, "0 of 21 repeats") == whole);
+    CHECK(holds(reason, "0 of the 256 cache lengths that a pass needs") == whole);
+    CHECK(engine_of(bench.run(), "eager").verdict == Verdict::kPass);  // the baseline has no budget
+    CHECK(kernel.samples.empty());
+    CHECK(holds(kernel.parity->coverage, "no cache length") == whole);
+    bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+    CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
+  }
+  Bench timed;  // all steps of the prompts are judged, and `run` needs no more
+  timed.job.time_budget_s = 1e-9;
+  CHECK(engine_of(timed.run(), "kernel").verdict == Verdict::kPass);
+}
+
+TEST_CASE("a memory that holds too few cache lengths is INCOMPLETE and says so") {
+  Bench bench = parity_bench();
+  bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+    return int64_t{request.max_context} * 3'000'000;
+  };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  CHECK(kernel.verdict == Verdict::kIncomplete);
+  CHECK(testing::reason_of(kernel) ==
+        "64 of the 256 cache lengths that a pass needs, the memory here holds 64");
 }
 
 TEST_CASE("a wrong token in the gate is localised, in `run` too") {

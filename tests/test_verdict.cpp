@@ -37,6 +37,7 @@ TEST_CASE("exit codes are the documented ones") {
   }
   CHECK(exit_code(Verdict::kRegression) == 4);
   CHECK(exit_code(Verdict::kInconclusive) == 5);
+  CHECK(exit_code(Verdict::kIncomplete) == 5);
   for (const Verdict v : {Verdict::kUnsupportedDevice, Verdict::kEnvUnfit,
                           Verdict::kInvalidReference, Verdict::kNotJudged}) {
     CHECK(exit_code(v) == 6);
@@ -52,7 +53,8 @@ TEST_CASE("of several verdicts the gravest exit code wins, in either order") {
   const std::vector<Verdict> descending = {
       Verdict::kInterrupted,  Verdict::kBadInput,         Verdict::kHang,      Verdict::kIntegrity,
       Verdict::kFailToken,    Verdict::kInvalidReference, Verdict::kCudaError, Verdict::kRegression,
-      Verdict::kInconclusive, Verdict::kPassLive,         Verdict::kPass,      Verdict::kSkipped};
+      Verdict::kInconclusive, Verdict::kIncomplete,       Verdict::kPassLive,  Verdict::kPass,
+      Verdict::kSkipped};
   for (size_t a = 0; a < descending.size(); ++a) {
     for (size_t b = a; b < descending.size(); ++b) {
       CHECK(mkbench::worst({descending[a], descending[b]}) == descending[a]);

@@ -102,29 +102,51 @@ std::unique_ptr<Engine> Gate::make(const std::string& name) {
   return services_.make_engine({.name = name, .max_context = max_context_}, weights_);
 }
 
-ParityReport Gate::judge(Engine& engine, const std::string& name, bool is_judge, bool logits_bf16) {
+ParityOptions Gate::options_for(const Engine& engine, const std::string& name) const {
+  const EngineRow* row = find_engine(name);
+  ParityOptions options;
+  options.precision = row != nullptr ? row->precision : engine.capabilities().precision;
+  options.limits = limits_of(options.precision);
+  options.vocab = weights_.config.shape.vocab;
+  options.logits_bf16 = rounds_logits(name);
+  options.layers = weights_.config.shape.layers;
+  options.every_row = job_.whole_parity;
+  options.text_of = [this](int32_t id) { return token_text(weights_.config.shape, id); };
+  return options;
+}
+
+// Adds to `report`, also where the engine ends by an error. `budget`: null for the baseline, whose
+// own gate has no time budget.
+void Gate::judge(Engine& engine, const std::string& name, ParityOptions options,
+                 const TimeBudget* budget, ParityReport& report) {
   const WatchEnd end(watch_);
   watch_.begin("parity", name, &engine);
   const RangeGuard range = services_.range("parity");
-  ParityOptions options;
-  options.vocab = weights_.config.shape.vocab;
-  options.is_baseline = is_judge;
-  options.logits_bf16 = logits_bf16;
-  options.layers = weights_.config.shape.layers;
-  options.every_row = job_.whole_parity;
-  options.text_of = [&](int32_t id) { return token_text(weights_.config.shape, id); };
   options.on_progress = [&](const std::string&, int done, int total) {
     watch_.count(done, total);
     if (services_.stop()) throw Interrupted{};
+    if (budget != nullptr && done < total) budget->check();
   };
   std::vector<ParityReport> reports;
-  for (const GreedyReference& reference : references_.all) {
-    if (!is_judge) set_ratchet(engine, reference, options);
-    reports.push_back(
-        judge_parity(engine, is_judge ? baseline_part(reference) : reference, options));
-  }
+  conclude_however_it_ends(
+      [&] {
+        for (const GreedyReference& reference : references_.all) {
+          if (!options.is_baseline) set_ratchet(engine, reference, options);
+          reports.emplace_back();
+          judge_parity(engine, options.is_baseline ? baseline_part(reference) : reference, options,
+                       reports.back());
+        }
+      },
+      [&] { report = join_parity(reports); });
   engine.audit();
-  return join_parity(reports);
+}
+
+ParityReport Gate::judge_baseline(Engine& engine, const std::string& name) {
+  ParityOptions options = options_for(engine, name);
+  options.is_baseline = true;
+  ParityReport report;
+  judge(engine, name, options, nullptr, report);
+  return report;
 }
 
 void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
@@ -162,14 +184,14 @@ bool Gate::pass_judge(Contestant& contestant) {
   ParityReport report;
   guard_engine(sink_, contestant, [&] {
     if (references_.live) add_live_reference(*contestant.engine);
-    report = judge(*contestant.engine, contestant.name, true, true);
+    report = judge_baseline(*contestant.engine, contestant.name);
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
                                         [](const GreedyReference& r) { return !r.token_only; });
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
       const std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
-      const ParityReport ratios = judge(*head_fp32, kHeadFp32Name, true, false);
+      const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
       for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);
@@ -194,27 +216,37 @@ bool Gate::pass_judge(Contestant& contestant) {
   return true;
 }
 
-// The report of the prompts is sent before the trials begin, so it stands however the trials end.
-// What was proven first outranks what ended it: an error in the trials (a hang, a crash) is told
-// beside the verdict of an engine that has failed already.
-void Gate::run_trials(Trials& trials, Contestant& contestant, ParityReport& report) {
-  send_parity(contestant.name, report);
+// Judges the prompts and, in `parity`, runs the trials. The report of the prompts is sent before the
+// trials begin, so it stands however the trials end. What was proven first outranks what ended it:
+// an error (a hang, a crash) is told beside the verdict of an engine that has failed already.
+void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
+                        ParityReport& report) {
+  const ParityOptions options = options_for(*contestant.engine, contestant.name);
   try {
-    trials.run(*contestant.engine, contestant.name,
-               repeated_prompts(job_, weights_.config.shape, references_.all), report);
+    judge(*contestant.engine, contestant.name, options, &budget, report);
+    if (job_.whole_parity) {
+      send_parity(contestant.name, report);
+      trials.run(*contestant.engine, contestant.name,
+                 repeated_prompts(job_, weights_.config.shape, references_.all), options, report);
+    }
   } catch (const Error& error) {
-    if (times_allowed(report.verdict) || error.kind() == ErrorKind::kInvalidReference) throw;
+    const bool proven = !times_allowed(report.verdict) && report.verdict != Verdict::kIncomplete;
+    if (!proven || error.kind() == ErrorKind::kInvalidReference) throw;
     report.reason += fmt::format("; then: {}", error.what());
+  }
+  if (report.verdict == Verdict::kIncomplete && budget.left() <= 0) {
+    report.reason = fmt::format("the time budget of {:g} s (--time-budget) ended; reached: {}",
+                                budget.seconds(), report.reason);
   }
 }
 
 void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
     services_.take_turn(*contestant.engine);
-    ParityReport report =
-        judge(*contestant.engine, contestant.name, false, rounds_logits(contestant.name));
-    Trials trials(job_, services_, weights_, max_context_, watch_);
-    if (job_.whole_parity) run_trials(trials, contestant, report);
+    ParityReport report;
+    TimeBudget budget(job_.time_budget_s);
+    Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
+    judge_within(budget, trials, contestant, report);
     if (judge_ != nullptr) {
       trials.localise_failure(*contestant.engine, contestant.name, *judge_, references_.all,
                               report);

@@ -10,7 +10,7 @@
 #include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
-#include "harness/judge/parity.h"
+#include "harness/judge/sweep.h"
 
 namespace mkbench {
 
@@ -58,11 +58,15 @@ class Gate {
   void judge_engine(Contestant& contestant);
 
  private:
-  ParityReport judge(Engine& engine, const std::string& name, bool is_judge, bool logits_bf16);
+  ParityOptions options_for(const Engine& engine, const std::string& name) const;
+  void judge(Engine& engine, const std::string& name, ParityOptions options,
+             const TimeBudget* budget, ParityReport& report);
+  ParityReport judge_baseline(Engine& engine, const std::string& name);
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;
   void add_live_reference(Engine& judge);
-  void run_trials(Trials& trials, Contestant& contestant, ParityReport& report);
+  void judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
+                    ParityReport& report);
   void send_parity(const std::string& engine, const ParityReport& report);
   std::unique_ptr<Engine> make(const std::string& name);
 
@@ -73,7 +77,8 @@ class Gate {
   const int max_context_;
   ProgressWatch& watch_;
   EventSink& sink_;
-  Engine* judge_ = nullptr;  // set once the judge has passed
+  Engine* judge_ = nullptr;               // set once the judge has passed
+  std::optional<SweepTruth> live_sweep_;  // made for the first engine that is swept live
 };
 
 // parity_positions() before the weights are loaded. A reference that cannot be read is ignored

@@ -44,6 +44,7 @@ struct CaseJob {
   bool profile = false;             // ablations after the samples
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
+  double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
   int depth = 0;                    // KV rows before the first timed step
   int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it
   int n_prompt = 0;                 // > 0: a prefill test with so many KV rows

@@ -10,7 +10,7 @@
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
-#include "harness/judge/sweep.h"
+#include "harness/report/render.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"
@@ -18,15 +18,8 @@
 namespace mkbench {
 namespace {
 
-// The sweep tests so many consecutive cache lengths, and beyond them only lengths around edges. On
-// a CPU the truth of one length takes 5 ms, so the number is half as large.
-constexpr int kSteppedLengths = 1025, kSteppedLengthsOnCpu = 513;
-// Lengths swept for lag sets whose closed form begins at a large depth.
+// Lengths walked for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;
-// A CPU needs a second a token for full-size weights. Above this size its sweep ends early, and the
-// report says so.
-constexpr int64_t kParametersOfQuickSweep = 100'000'000;
-constexpr int kShortSweep = 33;
 
 // Finds the step of prompt `name` at `position`; null where the references have none.
 const ReferencePrompt* find_prompt(const std::vector<GreedyReference>& references,
@@ -71,45 +64,46 @@ void Trials::check_stop() const {
   if (services_.stop()) throw Interrupted{};
 }
 
-ParityOptions Trials::options() const {
-  ParityOptions options;
-  options.vocab = weights_.config.shape.vocab;
-  options.layers = weights_.config.shape.layers;
-  return options;
-}
-
 std::unique_ptr<Engine> Trials::make(const std::string& name, int context,
                                      const ModelWeights& weights) {
   check_stop();
-  return services_.make_engine(
-      {.name = name, .max_context = context, .fault = fault_of(job_, name)}, weights);
+  std::unique_ptr<Engine> engine;
+  budget_.outside([&] {
+    engine = services_.make_engine(
+        {.name = name, .max_context = context, .fault = fault_of(job_, name)}, weights);
+  });
+  return engine;
 }
 
 void Trials::run(Engine& engine, const std::string& name,
-                 const std::vector<ReferencePrompt>& prompts, ParityReport& report) {
-  const auto stop = [this] { check_stop(); };
-  const int vocab = weights_.config.shape.vocab;
+                 const std::vector<ReferencePrompt>& prompts, const ParityOptions& options,
+                 ParityReport& report) {
+  const auto stop = [this] {
+    check_stop();
+    budget_.check();
+  };
   Findings findings;
-  watch_.begin("repeats", name, &engine);
-  report.repeats_sha256 = judge_repeats(engine, prompts, vocab, stop, findings);
-  watch_.begin("isolation", name, &engine);
-  judge_isolation(
-      engine, prompts.front(), prompts.back(), vocab,
-      [&] { return make(name, max_context_, weights_); }, stop, findings);
-  engine.audit();
-  watch_.begin("sweep", name, nullptr);
-  sweep(name, findings);
-  watch_.end();
-  findings.conclude(report);
+  conclude_however_it_ends(
+      [&] {
+        watch_.begin("repeats", name, &engine);
+        report.repeats_sha256 = judge_repeats(engine, prompts, options.vocab, stop, findings);
+        watch_.begin("isolation", name, &engine);
+        judge_isolation(
+            engine, prompts.front(), prompts.back(), options.vocab,
+            [&] { return make(name, max_context_, weights_); }, stop, findings);
+        engine.audit();
+        watch_.begin("pace", name, &engine);
+        pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
+        watch_.begin("sweep", name, nullptr);
+        sweep(name, options, findings, report);
+        watch_.end();
+      },
+      [&] { findings.conclude(report); });
 }
 
-// The longest cache that fits into memory and is swept in reasonable time.
-int Trials::longest_sweep() const {
-  const ModelConfig& config = weights_.config;
-  const bool slow =
-      !job_.cuda() && config.shape.parameters(config.tie_word_embeddings) > kParametersOfQuickSweep;
-  if (slow) return kShortSweep;
-  int longest = config.max_positions;
+// The longest cache that fits into memory.
+int Trials::longest_cache() const {
+  int longest = weights_.config.max_positions;
   const auto fits = [&](int context) {
     int64_t needed = 0;
     for (const CaseEngine& engine : job_.engines) {
@@ -126,74 +120,130 @@ int Trials::longest_sweep() const {
   return longest;
 }
 
-int Trials::stepped_lengths() const {
-  return !job_.cuda() ? kSteppedLengthsOnCpu : kSteppedLengths;
+// The longest cache that a walk or a prefill is predicted to fill in the time left.
+int Trials::longest_in_time(int longest) const {
+  const auto fits = [&](int length) {
+    return std::min(pace_.decode.between(1, length), pace_.jump(length - 1, 1)) < budget_.left();
+  };
+  while (longest > kNeededLengths && !fits(longest))
+    longest = std::max(longest / 2, kNeededLengths);
+  return longest;
 }
 
-void Trials::sweep(const std::string& name, Findings& findings) {
-  covered_.clear();
-  if (weights_.lagset.empty()) {
-    sweep_live(name, findings);
-  } else if (const ModelRow* row = find_model(job_.model); row && !row->lagset.empty()) {
-    if (row->lagset == weights_.lagset) {
-      sweep_closed_form(name, weights_, findings);
-    } else {
-      sweep_closed_form(name, services_.load(job_.model, 0), findings);
-    }
-  } else {
-    // Long lags make a token depend on rows far back. Each lag set is swept from the depth at which
-    // its closed form begins.
-    sweep_closed_form(name, weights_, findings);
-    for (const char* lagset : {"deep", "far"}) {
-      if (synthetic_min_depth(lagset) + kFarSteppedLengths > longest_sweep()) continue;
-      sweep_closed_form(name, services_.load(fmt::format("synthetic:{}", lagset), 0), findings);
-    }
+void Trials::sweep(const std::string& name, const ParityOptions& options, Findings& findings,
+                   ParityReport& report) {
+  const int known = weights_.config.max_positions, needed = std::min(kNeededLengths, known);
+  const int cache = longest_cache(), longest = longest_in_time(cache);
+  report.lengths_known = known;
+  SweepCoverage walked;
+  if (budget_.left() > 0) {
+    walked = weights_.lagset.empty()
+                 ? sweep_on(name, live_truth(cache), weights_, longest, needed, options, findings)
+                 : sweep_lagset(name, longest, needed, options, findings);
   }
-  findings.note(Check::kSweep, fmt::format("{}", fmt::join(covered_, "; ")));
+  report.lengths_judged = walked.last;
+  report.coverage =
+      fmt::format("cache lengths {}-{} of {} judged ({})", with_commas(walked.first),
+                  with_commas(walked.last), with_commas(known), coverage_text(walked));
+  if (walked.last < walked.first) report.coverage = "no cache length judged";
+  const ModelRow* row = find_model(job_.model);
+  if (!weights_.lagset.empty() && (row == nullptr || row->lagset.empty())) {
+    for (const char* lagset : {"deep", "far"})
+      report.coverage += "; " + sweep_far(name, lagset, longest, options, findings);
+  }
+  findings.note(Check::kSweep, report.coverage);
+  if (walked.last >= needed) return;
+  const std::string why =
+      budget_.left() <= 0 ? ""
+      : cache < needed
+          ? fmt::format(", the memory here holds {}", with_commas(cache))
+          : fmt::format(", the truth of this run came no further in {:g} s", budget_.seconds());
+  findings.unfinished(Check::kSweep,
+                      fmt::format("{} of the {} cache lengths that a pass needs{}",
+                                  with_commas(walked.last), with_commas(needed), why));
 }
 
-void Trials::sweep_closed_form(const std::string& name, const ModelWeights& weights,
-                               Findings& findings) {
-  const int longest = longest_sweep(), depth = synthetic_min_depth(weights.lagset);
-  if (depth >= longest) {
-    covered_.push_back(
-        fmt::format("none of '{}': its closed form begins at {} rows, the longest "
-                    "cache here holds {}",
-                    weights.lagset, depth + 1, longest));
-    return;
+// The lag set that the job names is walked where it names one, else the lag set of parity.
+SweepCoverage Trials::sweep_lagset(const std::string& name, int longest, int needed,
+                                   const ParityOptions& options, Findings& findings) {
+  const ModelRow* row = find_model(job_.model);
+  ModelWeights other;
+  if (row && !row->lagset.empty() && row->lagset != weights_.lagset)
+    budget_.outside([&] { other = services_.load(job_.model, 0); });
+  const ModelWeights& weights = other.lagset.empty() ? weights_ : other;
+  return sweep_on(name, closed_form_sweep(weights.lagset, longest, longest), weights, longest,
+                  needed, options, findings);
+}
+
+// Long lags make a token depend on rows far back. Such a lag set is swept from the depth at which
+// its closed form begins, where a prefill of so many rows fits into the time left. Returns what was
+// covered.
+std::string Trials::sweep_far(const std::string& name, const std::string& lagset, int longest,
+                              const ParityOptions& options, Findings& findings) {
+  const int rows = synthetic_min_depth(lagset);
+  const double seconds = pace_.jump(rows, kFarSteppedLengths);
+  if (rows + kFarSteppedLengths > longest || seconds >= budget_.left()) {
+    return fmt::format("'{}' left out: its closed form begins at {} rows, about {:.0f} s away",
+                       lagset, with_commas(rows), seconds);
   }
-  const int steps = depth < stepped_lengths() ? stepped_lengths() - depth : kFarSteppedLengths;
-  const SweepTruth truth = closed_form_sweep(weights.lagset, steps, longest);
+  ModelWeights weights;
+  budget_.outside([&] { weights = services_.load(fmt::format("synthetic:{}", lagset), 0); });
+  const SweepTruth truth = closed_form_sweep(lagset, kFarSteppedLengths, longest);
+  const SweepCoverage walked = sweep_on(name, truth, weights, longest, 0, options, findings);
+  return fmt::format("'{}': {}-{} ({})", lagset, with_commas(walked.first),
+                     with_commas(walked.last), coverage_text(walked));
+}
+
+SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
+                               const ModelWeights& weights, int longest, int needed,
+                               const ParityOptions& options, Findings& findings) {
   const std::unique_ptr<Engine> engine = make(name, longest, weights);
   const WatchEnd end(watch_);
-  watch_.begin("sweep", name, engine.get());
-  judge_sweep(
-      *engine, truth, options(), [this] { check_stop(); }, findings);
-  covered_.push_back(fmt::format("{} to {} rows step by step and {} prefills up to {} against {}",
-                                 depth + 1, depth + truth.path.steps.size(), truth.jumps.size(),
-                                 longest, truth.source));
+  const int first = static_cast<int>(truth.path.ids.size());
+  const int last = first - 1 + static_cast<int>(truth.path.steps.size());
+  const int goal = needed > 0 ? std::min(needed, last) : last;
+  const auto tell = [&](int length) {
+    watch_.begin(fmt::format("cache lengths {}-{}, about {:.0f} s", with_commas(length),
+                             with_commas(goal), pace_.decode.between(length, goal)),
+                 name, engine.get());
+  };
+  tell(first);
+  int told = kMaxLogitSteps;
+  const auto walked = [&](int done, int total) {
+    // The prediction is told again each time the walk has doubled.
+    if (done >= told && first + done <= goal) {
+      tell(first + done);
+      told = 2 * done;
+    }
+    watch_.count(done, total);
+  };
+  return judge_sweep(*engine, truth, options,
+                     {.stop = [this] { check_stop(); },
+                      .budget = &budget_,
+                      .pace = &pace_,
+                      .needed = needed,
+                      .walked = walked},
+                     findings);
 }
 
-void Trials::sweep_live(const std::string& name, Findings& findings) {
-  const int longest = longest_sweep();
-  const auto stop = [this] { check_stop(); };
-  SweepTruth truth;
-  {
-    const std::unique_ptr<Engine> t = make(kTruthName, longest, weights_),
-                                  head = make(kHeadFp32Name, longest, weights_);
-    const WatchEnd end(watch_);
-    watch_.begin("sweep", kTruthName, t.get());
-    const std::vector<int32_t> start = {timed_prompt(job_, weights_.config.shape).front()};
-    truth =
-        live_sweep(*t, *head, weights_.config.shape.vocab, start, stepped_lengths(), longest, stop);
-  }
-  const std::unique_ptr<Engine> engine = make(name, longest, weights_);
+// The truth takes time of its own, which is not the engine's: as much as the budget at most. All
+// engines of the case share it.
+const SweepTruth& Trials::live_truth(int longest) {
+  if (live_truth_) return *live_truth_;
+  const std::unique_ptr<Engine> truth = make(kTruthName, longest, weights_),
+                                head = make(kHeadFp32Name, longest, weights_);
   const WatchEnd end(watch_);
-  watch_.begin("sweep", name, engine.get());
-  judge_sweep(*engine, truth, options(), stop, findings);
-  covered_.push_back(fmt::format("1 to {} rows step by step and {} prefills up to {} against {}",
-                                 truth.path.steps.size(), truth.jumps.size(), longest,
-                                 truth.source));
+  watch_.begin("truth of the cache lengths", kTruthName, truth.get());
+  const ModelShape& shape = weights_.config.shape;
+  const TimeBudget bound(budget_.seconds());
+  budget_.outside([&] {
+    live_truth_ = live_sweep(*truth, *head, shape.vocab, {timed_prompt(job_, shape).front()},
+                             kNeededLengths, longest, [&] {
+                               check_stop();
+                               return bound.left() > 0;
+                             });
+  });
+  return *live_truth_;
 }
 
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,

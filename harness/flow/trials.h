@@ -2,51 +2,63 @@
 // `run` too: where a check has failed, the place at which the failure begins.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
-#include "harness/judge/findings.h"
+#include "harness/judge/sweep.h"
 
 namespace mkbench {
 
 class Trials {
  public:
   Trials(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
-         int max_context, ProgressWatch& watch)
+         int max_context, ProgressWatch& watch, TimeBudget& budget,
+         std::optional<SweepTruth>& live_truth)
       : job_(job),
         services_(services),
         weights_(weights),
         max_context_(max_context),
-        watch_(watch) {}
+        watch_(watch),
+        budget_(budget),
+        live_truth_(live_truth) {}
 
-  // Adds the checks repeats, sweep and isolation to the report of a judged engine. `prompts` are
-  // repeated.
+  // Adds the checks repeats, isolation and sweep to the report of a judged engine, also where the
+  // engine ends one of them by an error. `prompts` are repeated.
   void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
-           ParityReport& report);
+           const ParityOptions& options, ParityReport& report);
   // Fills in report.localised after FAIL_FIDELITY or FAIL_TOKEN; an error on the way is written
   // there too.
   void localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                         const std::vector<GreedyReference>& references, ParityReport& report);
 
  private:
-  ParityOptions options() const;
   void check_stop() const;
   std::unique_ptr<Engine> make(const std::string& name, int context, const ModelWeights& weights);
-  void sweep(const std::string& name, Findings& findings);
-  void sweep_closed_form(const std::string& name, const ModelWeights& weights, Findings& findings);
-  void sweep_live(const std::string& name, Findings& findings);
-  int longest_sweep() const;
-  int stepped_lengths() const;
+  int longest_cache() const;
+  int longest_in_time(int longest) const;
+  void sweep(const std::string& name, const ParityOptions& options, Findings& findings,
+             ParityReport& report);
+  SweepCoverage sweep_lagset(const std::string& name, int longest, int needed,
+                             const ParityOptions& options, Findings& findings);
+  std::string sweep_far(const std::string& name, const std::string& lagset, int longest,
+                        const ParityOptions& options, Findings& findings);
+  SweepCoverage sweep_on(const std::string& name, const SweepTruth& truth,
+                         const ModelWeights& weights, int longest, int needed,
+                         const ParityOptions& options, Findings& findings);
+  const SweepTruth& live_truth(int longest);
 
   const CaseJob& job_;
   const FlowServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
-  std::vector<std::string> covered_;  // cache lengths that the sweep has tested, as text
+  TimeBudget& budget_;
+  EnginePace pace_;
+  std::optional<SweepTruth>& live_truth_;  // shared by the engines of the case
 };
 
 // The prompts that are repeated in this process and in fresh ones: those of the first reference

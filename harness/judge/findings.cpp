@@ -13,9 +13,9 @@ constexpr int kMostReasons = 3;
 
 // Place of a verdict in the order from causes to their effects.
 int depth_of_cause(Verdict v) {
-  constexpr std::array<Verdict, 5> kOrder = {Verdict::kIntegrity, Verdict::kFailSelf,
-                                             Verdict::kFailToken, Verdict::kFailFidelity,
-                                             Verdict::kNondeterministic};
+  constexpr std::array<Verdict, 6> kOrder = {Verdict::kIntegrity,        Verdict::kFailSelf,
+                                             Verdict::kFailToken,        Verdict::kFailFidelity,
+                                             Verdict::kNondeterministic, Verdict::kRuntimeError};
   return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), v) - kOrder.begin());
 }
 
@@ -42,12 +42,23 @@ void Findings::note(Check check, std::string detail) {
   result_of(check).detail = std::move(detail);
 }
 
-void Findings::rule_out(Check check, std::string why) {
+void Findings::rule_out(Check check, std::string why, std::optional<double> value) {
   const bool has = std::any_of(results_.begin(), results_.end(),
                                [check](const CheckResult& r) { return r.check == check; });
   if (has) return;
-  results_.push_back(
-      {.check = check, .status = CheckStatus::kNotApplicable, .detail = std::move(why)});
+  results_.push_back({.check = check,
+                      .status = CheckStatus::kNotApplicable,
+                      .value = value,
+                      .detail = std::move(why)});
+}
+
+void Findings::unfinished(Check check, std::string reached) {
+  CheckResult& result = result_of(check);
+  if (result.status != CheckStatus::kFailed) {
+    result.status = CheckStatus::kNotApplicable;
+    result.detail = "not finished: " + reached;
+  }
+  failures_.push_back({check, Verdict::kIncomplete, std::move(reached)});
 }
 
 void Findings::fail(Check check, Verdict verdict, std::string reason) {

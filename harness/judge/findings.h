@@ -22,8 +22,12 @@ class Findings {
   // What a passed check covered, or was measured against: its detail in the report.
   void note(Check check, std::string detail);
   // The check cannot run here. A check that ran elsewhere (another reference) keeps its result.
-  void rule_out(Check check, std::string why);
+  // `value`: what was measured all the same.
+  void rule_out(Check check, std::string why, std::optional<double> value = {});
   void fail(Check check, Verdict verdict, std::string reason);
+  // The time budget ended before the check was made in full: INCOMPLETE, unless something has
+  // failed. `reached` says how far it came: "3 of 42 runs".
+  void unfinished(Check check, std::string reached);
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
   // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a
@@ -42,6 +46,18 @@ class Findings {
   std::vector<Failure> failures_;  // the first few of each check
   std::map<Check, int> untold_;    // how many more there were
 };
+
+// Runs `work`, then `conclude`, which keeps what was found also where `work` throws.
+template <typename Work, typename Conclude>
+void conclude_however_it_ends(const Work& work, const Conclude& conclude) {
+  try {
+    work();
+  } catch (...) {
+    conclude();
+    throw;
+  }
+  conclude();
+}
 
 // Adds a result to a list that is in the order of kChecks. Two results of one check become
 // one: the worse status and the larger value, with both details where the statuses are equal.

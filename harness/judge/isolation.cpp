@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "harness/judge/budget.h"
+
 namespace mkbench {
 namespace {
 
@@ -101,13 +103,9 @@ class Isolation {
   Findings& findings_;
 };
 
-}  // namespace
-
-void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
-                     const EngineFactory& make_second, const std::function<void()>& stop,
-                     Findings& findings) {
-  findings.ran(Check::kIsolation);
-  Isolation isolation(engine, vocab, stop, findings);
+// The parts of the check, in turn. Returns what was left out and why; empty where nothing was.
+std::string run_parts(Isolation& isolation, Engine& engine, const ReferencePrompt& a,
+                      const ReferencePrompt& b, const EngineFactory& make_second) {
   isolation.sequences(a, b);
   std::string left_out;
   if (engine.capabilities().snapshots) {
@@ -129,7 +127,22 @@ void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePr
   } else {
     left_out += (left_out.empty() ? "" : "; ") + ("without two engines taking turns: " + why);
   }
-  if (!left_out.empty()) findings.note(Check::kIsolation, left_out);
+  return left_out;
+}
+
+}  // namespace
+
+void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
+                     const EngineFactory& make_second, const std::function<void()>& stop,
+                     Findings& findings) {
+  findings.ran(Check::kIsolation);
+  Isolation isolation(engine, vocab, stop, findings);
+  try {
+    const std::string left_out = run_parts(isolation, engine, a, b, make_second);
+    if (!left_out.empty()) findings.note(Check::kIsolation, left_out);
+  } catch (const BudgetEnded&) {
+    findings.unfinished(Check::kIsolation, "isolation of sequences not finished");
+  }
 }
 
 }  // namespace mkbench

@@ -13,7 +13,8 @@ using EngineFactory = std::function<std::unique_ptr<Engine>()>;
 
 // Checks that prompt a decodes to the same bits before and after prompt b; that decoding leaves the
 // KV rows of the prefix unchanged and gives the same bits again from a snapshot; and that two
-// engines that take turns decode what each decodes alone.
+// engines that take turns decode what each decodes alone. `stop` is called before every part and may
+// throw.
 void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
                      const EngineFactory& make_second, const std::function<void()>& stop,
                      Findings& findings);

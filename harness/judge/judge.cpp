@@ -2,20 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <numeric>
 
+#include "harness/judge/budget.h"
 #include "harness/judge/findings.h"
 #include "harness/judge/states.h"
 
 namespace mkbench {
 namespace {
 
+int steps_of(const GreedyReference& reference) {
+  return std::accumulate(reference.prompts.begin(), reference.prompts.end(), 0,
+                         [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
+}
+
 // Result of one teacher-forced step.
 struct ForcedStep {
   int32_t id = -1;      // emitted
   int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
   int64_t non_finite = 0;
-  std::optional<StepError> error;  // where all logits are finite and the truth has a sketch
+  std::optional<StepError> error{};  // where all logits are finite and the truth has a sketch
 };
 
 // Finds the argmax of a row of logits (lowest index among equals) and counts what is not finite.
@@ -41,12 +49,21 @@ class Judge {
     if (with_logits_ && options.vocab <= 0) {
       throw Error(ErrorKind::kRuntime, "parity options: vocab not given, wanted for logits");
     }
-    for (const ReferencePrompt& p : reference.prompts)
-      steps_in_all_ += static_cast<int>(p.steps.size());
+    steps_in_all_ = steps_of(reference);
   }
 
   void run(ParityReport& report, Findings& findings) {
-    for (const ReferencePrompt& prompt : reference_.prompts) judge_prompt(prompt, report, findings);
+    conclude_however_it_ends(
+        [&] {
+          for (const ReferencePrompt& prompt : reference_.prompts)
+            judge_prompt(prompt, report, findings);
+        },
+        [&] { conclude(report, findings); });
+  }
+
+ private:
+  // Judges what the prompts have shown so far.
+  void conclude(ParityReport& report, Findings& findings) {
     tally_rows(report);
     judge_tokens(report, findings);
     judge_finite(report, findings);
@@ -60,7 +77,6 @@ class Judge {
     if (first_unequal_) findings.fail(Check::kSame, Verdict::kNondeterministic, *first_unequal_);
   }
 
- private:
   double tau_of(const ReferenceStep& step) const {
     return reference_.pairwise_d + (options_.logits_bf16 ? bf16_step(step.max_abs) : 0);
   }
@@ -79,19 +95,43 @@ class Judge {
     // Free-running and without logits, as the timed launch is.
     const std::vector<int32_t> free_ids =
         checked_decode(engine_, n, nullptr, nullptr, prompt.name, findings);
-    look_inside(prompt);
-    const std::vector<ForcedStep> forced = forced_run(prompt, with_logits_, findings);
-    look_inside(prompt);
-    compare_runs(prompt, free_ids, forced, findings);
-
-    bool forked = false;
-    for (int t = 0; t < n; ++t) {
-      const auto at = static_cast<size_t>(t);
-      report.rows.push_back(judge_step(prompt, t, free_ids[at], forced[at], forked, report));
-      forked = forked || free_ids[at] != prompt.steps[at].token;
+    std::vector<ForcedStep> forced;
+    try {
+      look_inside(prompt);
+      forced_run(prompt, with_logits_, forced, findings);
+      look_inside(prompt);
+      compare_runs(prompt, free_ids, forced, findings);
+    } catch (...) {
+      // What the engine showed before it ended stands. Up to its first difference the free run had
+      // the truth's context.
+      for (size_t t = forced.size(); t < same_context(prompt, free_ids); ++t)
+        forced.push_back({.id = free_ids[t], .argmax = free_ids[t]});
+      judge_steps(prompt, free_ids, forced, report);
+      throw;
     }
+    judge_steps(prompt, free_ids, forced, report);
     ++report.prompts;
-    report.steps += n;
+  }
+
+  // Adds a row for each step of `forced`.
+  void judge_steps(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
+                   const std::vector<ForcedStep>& forced, ParityReport& report) {
+    bool forked = false;
+    for (size_t t = 0; t < forced.size(); ++t) {
+      report.rows.push_back(
+          judge_step(prompt, static_cast<int>(t), free_ids[t], forced[t], forked, report));
+      forked = forked || free_ids[t] != prompt.steps[t].token;
+    }
+    report.steps += static_cast<int>(forced.size());
+  }
+
+  // The number of steps that the free run took in the truth's context: up to its first difference,
+  // that step included.
+  static size_t same_context(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids) {
+    const size_t n = prompt.steps.size();
+    size_t same = 0;
+    while (same < n && free_ids[same] == prompt.steps[same].token) ++same;
+    return std::min(n, same + 1);
   }
 
   // The row of one step, from its free-running id and its teacher-forced one. `forked`: the free
@@ -147,12 +187,12 @@ class Judge {
     return row;
   }
 
-  // Runs the prompt teacher-forced on the truth's path, in chunks that bound the logits buffer.
-  std::vector<ForcedStep> forced_run(const ReferencePrompt& prompt, bool with_logits,
-                                     Findings& findings) {
+  // Runs the prompt teacher-forced on the truth's path, in chunks that bound the logits buffer, and
+  // adds each step to `result` as it comes.
+  void forced_run(const ReferencePrompt& prompt, bool with_logits, std::vector<ForcedStep>& result,
+                  Findings& findings) {
     const int n = static_cast<int>(prompt.steps.size());
     const auto vocab = static_cast<size_t>(options_.vocab);
-    std::vector<ForcedStep> result(static_cast<size_t>(n));
     std::vector<float> logits;
     start_prompt(engine_, prompt);
     for (int start = 0; start < n; start += kMaxLogitSteps) {
@@ -165,13 +205,12 @@ class Judge {
           forced_decode(engine_, prompt, start, count, with_logits ? logits.data() : nullptr,
                         options_.vocab, findings);
       for (size_t i = 0; i < ids.size(); ++i) {
-        const size_t at = static_cast<size_t>(start) + i;
-        result[at].id = ids[i];
-        if (with_logits) measure_step(prompt.steps[at], logits.data() + vocab * i, result[at]);
+        result.push_back({.id = ids[i]});
+        if (with_logits)
+          measure_step(prompt.steps[result.size() - 1], logits.data() + vocab * i, result.back());
       }
       if (with_logits == with_logits_) report_progress(prompt.name, count);
     }
-    return result;
   }
 
   void measure_step(const ReferenceStep& expected, const float* logits, ForcedStep& step) const {
@@ -195,19 +234,15 @@ class Judge {
                     const std::vector<ForcedStep>& forced, Findings& findings) {
     if (!options_.repeat_without_logits || first_unequal_) return;
     findings.ran(Check::kSame);
-    const size_t n = prompt.steps.size();
-    size_t same_context = 0;
-    while (same_context < n && free_ids[same_context] == prompt.steps[same_context].token) {
-      ++same_context;
-    }
-    same_context = std::min(n, same_context + 1);  // the step that forks still has that context
-    for (size_t t = 0; t < same_context; ++t) {
+    const size_t same = same_context(prompt, free_ids);
+    for (size_t t = 0; t < same; ++t) {
       if (note_unequal(prompt, t, free_ids[t], forced[t].id)) return;
     }
     // After a fork the free run cannot be compared; a second forced run, without logits, can.
-    if (same_context == n || !with_logits_) return;
-    const std::vector<ForcedStep> bare = forced_run(prompt, false, findings);
-    for (size_t t = 0; t < n; ++t) {
+    if (same == prompt.steps.size() || !with_logits_) return;
+    std::vector<ForcedStep> bare;
+    forced_run(prompt, false, bare, findings);
+    for (size_t t = 0; t < bare.size(); ++t) {
       if (note_unequal(prompt, t, bare[t].id, forced[t].id)) return;
     }
   }
@@ -294,6 +329,9 @@ class Judge {
       rule_out_ratios("the reference has no sketches", findings);
     } else if (report.non_finite > 0) {
       rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
+    } else if (report.steps < steps_in_all_) {
+      // The limits are those of whole prompt sets; a few steps vary more.
+      rule_out_ratios("not all steps were reached", findings);
     } else {
       judge_ratios(sums_, reference_, options_, report, findings);
     }
@@ -327,36 +365,37 @@ class Judge {
 
 }  // namespace
 
-ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
-                          const ParityOptions& options) {
+void judge_parity(Engine& engine, const GreedyReference& reference, const ParityOptions& options,
+                  ParityReport& report) {
   if (reference.prompts.empty()) {
     throw Error(ErrorKind::kInvalidReference,
                 fmt::format("reference {}: prompts: found none", reference.path.string()));
   }
-  ParityReport report;
+  report.precision = precision_class_name(options.precision);
   report.reference = reference.path.empty() ? "live" : reference.path.filename().string();
   report.reference_sha256 = reference.sha256;
   Findings findings;
-  if (reference.token_only) {
-    judge_token_only(engine, reference, options, report, findings);
-  } else {
-    Judge(engine, reference, options).run(report, findings);
-  }
-  findings.conclude(report);
-  return report;
+  conclude_however_it_ends(
+      [&] {
+        try {
+          if (reference.token_only) {
+            judge_token_only(engine, reference, options, report, findings);
+          } else {
+            Judge(engine, reference, options).run(report, findings);
+          }
+        } catch (const BudgetEnded&) {
+          findings.unfinished(Check::kDecided, fmt::format("{} of {} steps of the prompts",
+                                                           report.steps, steps_of(reference)));
+        }
+      },
+      [&] { findings.conclude(report); });
 }
 
-ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const int32_t> expected) {
-  ReceiptCheck check;
-  // A missing or surplus receipt is a wrong one: lengths must agree too.
-  const size_t count = std::max(emitted.size(), expected.size());
-  check.checked = static_cast<int>(count);
-  for (size_t i = 0; i < count; ++i) {
-    if (i < emitted.size() && i < expected.size() && emitted[i] == expected[i]) continue;
-    ++check.wrong;
-    if (!check.first_wrong) check.first_wrong = static_cast<int>(i);
-  }
-  return check;
+ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
+                          const ParityOptions& options) {
+  ParityReport report;
+  judge_parity(engine, reference, options, report);
+  return report;
 }
 
 }  // namespace mkbench

@@ -7,6 +7,10 @@ namespace {
 
 void judge_ratio(Check check, const char* name, double value, double limit,
                  const std::string& where, Findings& findings) {
+  if (limit <= 0) {
+    findings.rule_out(check, "reported, not judged: the engine is of class lossy", value);
+    return;
+  }
   findings.measured(check, value, limit);
   if (value <= limit) return;
   findings.fail(check, Verdict::kFailFidelity,
@@ -14,7 +18,7 @@ void judge_ratio(Check check, const char* name, double value, double limit,
 }
 
 void judge_ratchet(double rms, const ParityOptions& options, Findings& findings) {
-  if (!options.ratchet) {
+  if (!options.ratchet || options.limits.rms <= 0) {
     findings.rule_out(Check::kRatchet,
                       options.ratchet_key
                           ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +

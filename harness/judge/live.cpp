@@ -77,14 +77,15 @@ class LiveCapture {
   LiveCapture(Engine& truth, Engine* baseline, Engine& head_fp32, int vocab)
       : truth_(truth), baseline_(baseline), head_fp32_(head_fp32), vocab_(vocab) {}
 
-  ReferencePrompt capture(const std::string& name, const std::vector<int32_t>& ids, int steps) {
+  ReferencePrompt capture(const std::string& name, const std::vector<int32_t>& ids, int steps,
+                          const std::function<bool()>& go_on) {
     ReferencePrompt prompt;
     prompt.name = name;
     prompt.ids = ids;
     for (Engine* engine : {&truth_, baseline_, &head_fp32_}) {
       if (engine != nullptr) start_prompt(*engine, prompt);
     }
-    for (int start = 0; start < steps; start += kMaxLogitSteps) {
+    for (int start = 0; start < steps && go_on(); start += kMaxLogitSteps) {
       add_chunk(prompt, std::min(kMaxLogitSteps, steps - start));
     }
     return prompt;
@@ -143,8 +144,9 @@ class LiveCapture {
 }  // namespace
 
 ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
-                             const std::vector<int32_t>& ids, int steps) {
-  return LiveCapture(truth, nullptr, head_fp32, vocab).capture(name, ids, steps);
+                             const std::vector<int32_t>& ids, int steps,
+                             const std::function<bool()>& go_on) {
+  return LiveCapture(truth, nullptr, head_fp32, vocab).capture(name, ids, steps, go_on);
 }
 
 GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
@@ -160,7 +162,8 @@ GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32,
   reference.sketch_projections = kLiveProjections;
   LiveCapture capture(truth, &baseline, head_fp32, vocab);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    reference.prompts.push_back(capture.capture(fmt::format("live {}", i + 1), prompts[i], steps));
+    reference.prompts.push_back(
+        capture.capture(fmt::format("live {}", i + 1), prompts[i], steps, [] { return true; }));
   }
   reference.baseline_flips = capture.flips();
   for (const ReferencePrompt& p : reference.prompts) {

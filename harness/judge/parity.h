@@ -26,7 +26,8 @@ struct ParityOptions {
   int layers = 0;  // of the model; 0: no hidden state and no KV row is looked at
   bool every_row = false;    // all KV rows are looked at, not only those at the boundaries
   bool is_baseline = false;  // with logits_bf16 too, ratios are reported and not judged
-  RatioLimits limits = {};
+  PrecisionClass precision = PrecisionClass::kBf16;
+  RatioLimits limits = limits_of(PrecisionClass::kBf16);
   std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
   std::optional<double> ratchet = {};          // R_rms that is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
@@ -43,7 +44,11 @@ struct ParityOptions {
 GreedyReference baseline_part(const GreedyReference& reference);
 inline constexpr int kBaselineSteps = 384;
 
-// Runs the engine over all prompts of the reference. Errors of the engine pass to the caller.
+// Runs the engine over all prompts of the reference. Errors of the engine pass to the caller;
+// `report` then holds what was found before. After BudgetEnded, which on_progress may throw, the
+// report is INCOMPLETE or holds what has failed.
+void judge_parity(Engine& engine, const GreedyReference& reference, const ParityOptions& options,
+                  ParityReport& report);
 ParityReport judge_parity(Engine& engine, const GreedyReference& reference,
                           const ParityOptions& options);
 
@@ -74,9 +79,12 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 void check_closed_form(const GreedyReference& reference, std::string_view lagset);
 
 // The truth's own greedy path of `steps` steps after `ids`, with the errors of `head_fp32` (the
-// baseline with its LM head in fp32) on it; its pairwise error has no limit.
-ReferencePrompt capture_path(Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
-                             const std::vector<int32_t>& ids, int steps);
+// baseline with its LM head in fp32) on it; its pairwise error has no limit. `go_on` is asked before
+// every kMaxLogitSteps steps; where it says no, the path ends there.
+ReferencePrompt capture_path(
+    Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
+    const std::vector<int32_t>& ids, int steps,
+    const std::function<bool()>& go_on = [] { return true; });
 // Seed and number of projections of the sketches in a captured path; the seed is "mkbench1" in
 // ASCII.
 inline constexpr uint64_t kLiveSketchSeed = 0x6d6b62656e636831;

@@ -13,6 +13,18 @@ constexpr double kLeastDivergence = 1e-6;
 
 }  // namespace
 
+RatioLimits limits_of(PrecisionClass precision) {
+  switch (precision) {
+    case PrecisionClass::kFp32Accumulate:
+      return {.rms = 0.35, .step = 1, .inf = 2, .kl = 1.5};
+    case PrecisionClass::kLossy:
+      return {.kl = 1.5};
+    case PrecisionClass::kBf16:
+      break;
+  }
+  return {.rms = 1.25, .step = 3, .inf = 2, .kl = 1.5};
+}
+
 double mean_of(const float* logits, int vocab) {
   return std::accumulate(logits, logits + vocab, 0.0) / vocab;
 }

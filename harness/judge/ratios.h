@@ -7,14 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "references/engine.h"
 #include "references/greedy_reference.h"
 
 namespace mkbench {
 
-// Largest ratios that pass.
+// Largest ratios that pass; 0: reported, not judged.
 struct RatioLimits {
-  double rms = 1.25, step = 3, inf = 2, kl = 1.5;
+  double rms = 0, step = 0, inf = 0, kl = 0;
 };
+
+// The limits of a precision class (references/engine.h). Measured on the committed models and on
+// full size (H100, host twin, 2026-11), kernels that accumulate in fp32 reach R_rms 0.195 and R_step
+// 0.89 (tiny-untied), 0.35 in a sweep; eager reaches 1.01 and 2.7.
+RatioLimits limits_of(PrecisionClass precision);
 
 struct Ratios {
   double rms = 0;  // sqrt(sum |error|^2 / sum |baseline error|^2)

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 
+#include "harness/judge/budget.h"
 #include "references/base/sha256.h"
 
 namespace mkbench {
@@ -79,9 +81,12 @@ std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompt
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                           const std::function<void()>& stop, Findings& findings) {
   findings.ran(Check::kRepeats);
+  int runs = 0;
   const auto run = [&](const ReferencePrompt& prompt) {
     stop();
-    return run_bits(engine, prompt, kRepeatSteps, vocab, findings);
+    RunBits bits = run_bits(engine, prompt, kRepeatSteps, vocab, findings);
+    ++runs;
+    return bits;
   };
   const auto compare = [&](const RunBits& found, const RunBits& wanted, const std::string& which,
                            const ReferencePrompt& prompt) {
@@ -93,19 +98,25 @@ std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& pr
     return false;
   };
   std::vector<RunBits> first;
-  for (const ReferencePrompt& prompt : prompts) {
-    first.push_back(run(prompt));
-    for (int i = 1; i < kRepeats; ++i) {
-      const bool equal = compare(run(prompt), first.back(),
-                                 fmt::format("run {} of {} in a row", i + 1, kRepeats), prompt);
-      if (!equal) break;
-    }
-  }
-  // Each prompt once more, now that the others have run.
   Sha256 hash;
-  for (size_t p = 0; p < prompts.size(); ++p) {
-    compare(run(prompts[p]), first[p], "the run after other prompts", prompts[p]);
-    add_bits(first[p], hash);
+  try {
+    for (const ReferencePrompt& prompt : prompts) {
+      first.push_back(run(prompt));
+      for (int i = 1; i < kRepeats; ++i) {
+        const bool equal = compare(run(prompt), first.back(),
+                                   fmt::format("run {} of {} in a row", i + 1, kRepeats), prompt);
+        if (!equal) break;
+      }
+    }
+    // Each prompt once more, now that the others have run.
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      compare(run(prompts[p]), first[p], "the run after other prompts", prompts[p]);
+      add_bits(first[p], hash);
+    }
+  } catch (const BudgetEnded&) {
+    findings.unfinished(Check::kRepeats, fmt::format("{} of {} repeats", runs,
+                                                     (kRepeats + 1) * std::ssize(prompts)));
+    return "";
   }
   if (!engine.capabilities().logits)
     findings.note(Check::kRepeats, "ids alone: this engine shows no logits");

@@ -7,12 +7,18 @@
 #include <limits>
 #include <set>
 
+#include "harness/report/render.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
 
 constexpr int kFirstEdge = 16;
+// The share of the budget in which the walk goes on beyond the needed lengths: prefills of the
+// edges come after it.
+constexpr double kShareBeyond = 0.125;
+// Rows of the prefills by which the pace is measured, and the steps decoded behind each.
+constexpr int kShortPaceRows = 32, kPaceRows = 256, kPaceSteps = 16;
 constexpr uint64_t kPromptSeed = 0x73776565;  // of the closed form's prompts; "swee" in ASCII
 
 int cache_length(const ReferencePrompt& prompt, int step) {
@@ -37,10 +43,11 @@ ReferencePrompt jump_to(std::vector<int32_t> ids) {
 class SweepJudge {
  public:
   SweepJudge(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
-             Findings& findings)
+             const SweepBounds& bounds, Findings& findings)
       : engine_(engine),
         truth_(truth),
         options_(options),
+        bounds_(bounds),
         findings_(findings),
         with_logits_(engine.capabilities().logits) {
     std::vector<double> norms;
@@ -49,39 +56,99 @@ class SweepJudge {
     if (!norms.empty()) median_ = norms[norms.size() / 2];
   }
 
-  void run(const ReferencePrompt& prompt, const std::function<void()>& stop) {
-    const int n = static_cast<int>(prompt.steps.size());
-    const auto vocab = static_cast<size_t>(options_.vocab);
-    std::vector<float> logits;
-    stop();
-    start_prompt(engine_, prompt);
-    for (int start = 0; start < n; start += kMaxLogitSteps) {
-      stop();
-      const int count = std::min(kMaxLogitSteps, n - start);
-      if (with_logits_) {
-        logits.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
-      }
-      const std::vector<int32_t> ids =
-          forced_decode(engine_, prompt, start, count, with_logits_ ? logits.data() : nullptr,
-                        options_.vocab, findings_);
-      for (int i = 0; i < count; ++i) {
-        const float* row = with_logits_ ? logits.data() + vocab * static_cast<size_t>(i) : nullptr;
-        judge_step(prompt, start + i, ids[static_cast<size_t>(i)], row);
-      }
+  // Passes the lengths of the path in turn, as far as the bounds allow.
+  void walk(const ReferencePrompt& path) {
+    const int n = static_cast<int>(path.steps.size()), rows = static_cast<int>(path.ids.size()) - 1;
+    coverage_.first = cache_length(path, 0);
+    coverage_.last = coverage_.first - 1;
+    if (bounds_.needed == 0 && !fits(rows, n)) {
+      coverage_.left_out.push_back(rows);
+      return;
+    }
+    bounds_.stop();
+    start_prompt(engine_, path);
+    for (int at = 0; at < n;) {
+      bounds_.stop();
+      const int count = next_steps(coverage_.last + 1, n - at);
+      if (count <= 0) break;
+      const double seconds = timed([&] { run_steps(path, at, count); });
+      if (bounds_.pace)
+        bounds_.pace->decode.learn(coverage_.last + (count + 1) / 2.0, seconds / count);
+      if (coverage_.last >= bounds_.needed) beyond_s_ += seconds;
+      at += count;
+      coverage_.last += count;
+      if (bounds_.walked) bounds_.walked(at, n);
     }
   }
 
+  // A prefill up to the step before, then the jump's steps.
+  void jump(const ReferencePrompt& prompt) {
+    const int rows = static_cast<int>(prompt.ids.size()) - 1;
+    if (!fits(rows, static_cast<int>(prompt.steps.size()))) {
+      coverage_.left_out.push_back(rows);
+      return;
+    }
+    bounds_.stop();
+    const double seconds = timed([&] { start_prompt(engine_, prompt); });
+    if (bounds_.pace && rows > 0) bounds_.pace->prefill.learn(rows, seconds / rows);
+    run_steps(prompt, 0, static_cast<int>(prompt.steps.size()));
+    coverage_.prefills.push_back(rows);
+  }
+
   void conclude() {
+    const double limit = options_.limits.step;
     if (truth_.has_logits && with_logits_)
-      findings_.measured(Check::kSweep, largest_, options_.limits.step);
+      findings_.measured(Check::kSweep, largest_, limit > 0 ? std::optional(limit) : std::nullopt);
     if (wrong_ == 0) return;
     findings_.fail(Check::kSweep, Verdict::kFailToken,
                    fmt::format("{} of {} cache lengths wrong, first {}", wrong_, judged_, first_));
   }
 
-  int judged() const { return judged_; }
+  const SweepCoverage& coverage() const { return coverage_; }
 
  private:
+  double timed(const std::function<void()>& work) const {
+    const double begin = bounds_.budget != nullptr ? bounds_.budget->now() : 0;
+    work();
+    return bounds_.budget != nullptr ? bounds_.budget->now() - begin : 0;
+  }
+
+  bool fits(int rows, int steps) const {
+    if (rows + steps > engine_.capabilities().max_context) return false;
+    return bounds_.budget == nullptr || bounds_.pace->jump(rows, steps) < bounds_.budget->left();
+  }
+
+  // The next steps of the walk that one call takes: those that the time left is predicted to hold,
+  // and at least one while any is left. Lengths up to the needed one have all of it.
+  int next_steps(int length, int remaining) const {
+    const bool beyond = length > bounds_.needed;
+    if (!beyond) remaining = std::min(remaining, bounds_.needed - length + 1);
+    remaining = std::min(remaining, kMaxLogitSteps);
+    if (bounds_.budget == nullptr) return remaining;
+    double seconds = bounds_.budget->left();
+    if (beyond) {
+      seconds = std::min(seconds, bounds_.budget->seconds() * kShareBeyond - beyond_s_);
+    }
+    if (seconds <= 0) return 0;
+    const double pace = bounds_.pace->decode.at(length);
+    return pace * remaining <= seconds ? remaining : std::max(1, static_cast<int>(seconds / pace));
+  }
+
+  // At most kMaxLogitSteps steps of a prompt whose earlier steps have run.
+  void run_steps(const ReferencePrompt& prompt, int first, int count) {
+    const auto vocab = static_cast<size_t>(options_.vocab);
+    if (with_logits_) {
+      logits_.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
+    }
+    const std::vector<int32_t> ids =
+        forced_decode(engine_, prompt, first, count, with_logits_ ? logits_.data() : nullptr,
+                      options_.vocab, findings_);
+    for (int i = 0; i < count; ++i) {
+      const float* row = with_logits_ ? logits_.data() + vocab * static_cast<size_t>(i) : nullptr;
+      judge_step(prompt, first + i, ids[static_cast<size_t>(i)], row);
+    }
+  }
+
   void judge_step(const ReferencePrompt& prompt, int t, int32_t id, const float* logits) {
     const ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
     ++judged_;
@@ -105,7 +172,7 @@ class SweepJudge {
         error_of(step, logits, options_.vocab, kLiveSketchSeed, kLiveProjections);
     const double ratio = std::sqrt(error.squared) / std::max(median_, step.baseline_error_norm);
     largest_ = std::max(largest_, ratio);
-    if (ratio <= options_.limits.step) return "";
+    if (ratio <= options_.limits.step || options_.limits.step <= 0) return "";
     return fmt::format("{}logit error {:.3g} x the baseline's, wanted at most {:g}",
                        first ? "" : ", ", ratio, options_.limits.step);
   }
@@ -113,8 +180,12 @@ class SweepJudge {
   Engine& engine_;
   const SweepTruth& truth_;
   const ParityOptions& options_;
+  const SweepBounds& bounds_;
   Findings& findings_;
   const bool with_logits_;
+  std::vector<float> logits_;  // of the running call, [steps, vocab]
+  SweepCoverage coverage_;
+  double beyond_s_ = 0;  // spent on lengths beyond the needed ones
   double median_ = 0, largest_ = 0;
   int judged_ = 0, wrong_ = 0;
   std::string first_;
@@ -178,18 +249,17 @@ SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest) {
 
 SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
                       const std::vector<int32_t>& start, int steps, int longest,
-                      const std::function<void()>& stop) {
+                      const std::function<bool()>& go_on) {
   SweepTruth sweep;
   sweep.source = "the fp32 truth of this run";
   sweep.has_logits = true;
   const int first = static_cast<int>(start.size());
-  const int on_path = std::min(steps, longest - first + 1);
-  stop();
-  sweep.path = capture_path(truth, head_fp32, vocab, "step by step", start, on_path);
+  sweep.path = capture_path(truth, head_fp32, vocab, "step by step", start,
+                            std::min(steps, longest - first + 1), go_on);
+  const int on_path = static_cast<int>(sweep.path.steps.size());
   const std::vector<int32_t> ids = ids_of(sweep.path);
   for (const auto& [length, count] : edge_prefills(longest)) {
     if (length < first) continue;
-    stop();
     std::vector<int32_t> prefix;
     for (int i = 0; i < length; ++i) {
       prefix.push_back(ids[static_cast<size_t>(i) % ids.size()]);
@@ -200,6 +270,7 @@ SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
       const auto from = sweep.path.steps.begin() + step;
       jump.steps.assign(from, from + count);
     } else {
+      if (!go_on()) break;
       jump = capture_path(truth, head_fp32, vocab, jump.name, jump.ids, count);
     }
     sweep.jumps.push_back(std::move(jump));
@@ -213,13 +284,57 @@ SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
   return sweep;
 }
 
-void judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
-                 const std::function<void()>& stop, Findings& findings) {
+SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
+                          const SweepBounds& bounds, Findings& findings) {
   findings.ran(Check::kSweep);
-  SweepJudge judge(engine, truth, options, findings);
-  judge.run(truth.path, stop);
-  for (const ReferencePrompt& jump : truth.jumps) judge.run(jump, stop);
-  judge.conclude();
+  SweepJudge judge(engine, truth, options, bounds, findings);
+  conclude_however_it_ends(
+      [&] {
+        judge.walk(truth.path);
+        for (const ReferencePrompt& jump : truth.jumps) judge.jump(jump);
+      },
+      [&] { judge.conclude(); });
+  return judge.coverage();
+}
+
+EnginePace measure_pace(Engine& engine, const std::vector<int32_t>& ids, int vocab,
+                        const TimeBudget& budget) {
+  EnginePace pace;
+  const int room = engine.capabilities().max_context - kPaceSteps;
+  for (const int rows : {kShortPaceRows, std::min(kPaceRows, room)}) {
+    if (rows <= 0 || rows > room) continue;
+    // The second, longer one only where it takes a twentieth of what is left.
+    if (pace.jump(rows, kPaceSteps) > budget.left() / 20) break;
+    std::vector<int32_t> prompt;
+    for (int i = 0; i <= rows; ++i) prompt.push_back(ids[static_cast<size_t>(i) % ids.size()]);
+    const double begin = budget.now();
+    engine.reset();
+    engine.prefill(prompt);
+    const double between = budget.now();
+    std::vector<float> logits;
+    if (engine.capabilities().logits) logits.resize(static_cast<size_t>(kPaceSteps * vocab));
+    engine.decode(kPaceSteps, nullptr, logits.empty() ? nullptr : logits.data());
+    pace.prefill.learn(rows, (between - begin) / rows);
+    pace.decode.learn(rows + kPaceSteps / 2.0, (budget.now() - between) / kPaceSteps);
+  }
+  return pace;
+}
+
+std::string coverage_text(const SweepCoverage& coverage) {
+  const auto listed = [](const std::vector<int>& rows) {
+    constexpr size_t kShown = 4;
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i < kShown - 1 || i + 1 == rows.size()) texts.push_back(with_commas(rows[i]));
+      if (i == kShown - 1 && i + 1 < rows.size()) texts.emplace_back("...");
+    }
+    return fmt::format("prefill{} of {} rows", rows.size() == 1 ? "" : "s", fmt::join(texts, ", "));
+  };
+  std::string text = fmt::format("walked {}", with_commas(coverage.last - coverage.first + 1));
+  if (!coverage.prefills.empty()) text += "; " + listed(coverage.prefills);
+  if (!coverage.left_out.empty())
+    text += "; left out, longer than the time left: " + listed(coverage.left_out);
+  return text;
 }
 
 }  // namespace mkbench

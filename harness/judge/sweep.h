@@ -1,5 +1,6 @@
-// Judges every cache length: step by step from a short prompt, and after prefills that end around
-// powers of two and at the end of the cache.
+// Judges every cache length: a walk passes them in turn, one sequence teacher-forced from a short
+// prompt; jumps by prefill, which end around powers of two and at the end of the cache, are a second
+// check.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/judge/budget.h"
 #include "harness/judge/findings.h"
 
 namespace mkbench {
@@ -36,16 +38,44 @@ std::vector<std::pair<int, int>> edge_prefills(int longest);
 SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest);
 
 // Truth computed in this run: the truth's own path after `start`, step by step, and edge_lengths()
-// up to `longest`; beyond the path its ids are repeated. `stop` is called before every prefill and
-// may throw.
+// up to `longest`; beyond the path its ids are repeated. `go_on` is asked before every
+// kMaxLogitSteps steps and before every prefill; where it says no, the sweep ends there.
 SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
                       const std::vector<int32_t>& start, int steps, int longest,
-                      const std::function<void()>& stop);
+                      const std::function<bool()>& go_on);
+
+// Cache lengths that a pass of `parity` needs, or all that the model knows.
+inline constexpr int kNeededLengths = 2049;
+
+// What bounds a sweep. By default nothing does.
+struct SweepBounds {
+  std::function<void()> stop = [] {};  // called before every call of the engine; may throw
+  // With both set, the walk ends with the budget, and a jump that is predicted not to fit into the
+  // time left is left out. `pace` learns on the way.
+  TimeBudget* budget = nullptr;
+  EnginePace* pace = nullptr;
+  // The walk has the whole budget up to this length, and an eighth of it beyond. 0: the path is
+  // judged only where its prefill too fits into the time left.
+  int needed = 0;
+  std::function<void(int done, int total)> walked = {};  // steps of the walk
+};
+
+struct SweepCoverage {
+  int first = 1, last = 0;              // cache lengths walked; last < first: none
+  std::vector<int> prefills, left_out;  // rows of the jumps that were judged, and that were not
+};
 
 // Every token must be the truth's (or, at a near tie, within D of the truth's top). The error of
 // every step must be at most limits.step times the baseline's error there or the baseline's median,
 // whichever is larger. The largest such ratio is the check's value.
-void judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
-                 const std::function<void()>& stop, Findings& findings);
+SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
+                          const SweepBounds& bounds, Findings& findings);
+
+// Times a short and a longer prefill of `ids` (repeated as needed) and the steps behind them.
+EnginePace measure_pace(Engine& engine, const std::vector<int32_t>& ids, int vocab,
+                        const TimeBudget& budget);
+
+// "walked 2,049; prefills of 14, 15, 16, ..., 4,095 rows; left out, ...".
+std::string coverage_text(const SweepCoverage& coverage);
 
 }  // namespace mkbench

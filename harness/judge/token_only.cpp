@@ -63,11 +63,9 @@ void judge_group(const Alternatives& group, const std::vector<int32_t>& ids,
   }
 }
 
-}  // namespace
-
-void judge_token_only(Engine& engine, const GreedyReference& reference,
-                      const ParityOptions& options, ParityReport& report, Findings& findings) {
-  const std::vector<Alternatives> groups = group_by_ids(reference);
+// Runs each group of continuations free, twice where ids without logits are to be compared.
+void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
+                  const ParityOptions& options, ParityReport& report, Findings& findings) {
   int done = 0;
   for (const Alternatives& group : groups) {
     size_t steps = 0;
@@ -78,6 +76,10 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
       start_prompt(engine, first);
       const std::vector<int32_t> again =
           checked_decode(engine, static_cast<int>(steps), nullptr, nullptr, first.name, findings);
+      if (run == 0) {
+        judge_group(group, again, options, report);
+        report.steps += static_cast<int>(steps);
+      }
       if (run > 0) findings.ran(Check::kSame);
       if (run > 0 && again != ids) {
         findings.fail(Check::kSame, Verdict::kNondeterministic,
@@ -85,13 +87,14 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
       }
       ids = again;
     }
-    judge_group(group, ids, options, report);
     ++report.prompts;
-    report.steps += static_cast<int>(steps);
     if (options.on_progress) {
       options.on_progress(first.name, ++done, static_cast<int>(groups.size()));
     }
   }
+}
+
+void conclude(ParityReport& report, Findings& findings) {
   tally_rows(report);
   findings.ran(Check::kDecided);
   for (const Check check : {Check::kFinite, Check::kRms, Check::kStep, Check::kInf, Check::kKl,
@@ -106,6 +109,15 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
   findings.fail(Check::kDecided, Verdict::kFailToken,
                 fmt::format("leaves every published continuation where they agree, {}",
                             describe_row(*wrong)));
+}
+
+}  // namespace
+
+void judge_token_only(Engine& engine, const GreedyReference& reference,
+                      const ParityOptions& options, ParityReport& report, Findings& findings) {
+  const std::vector<Alternatives> groups = group_by_ids(reference);
+  conclude_however_it_ends([&] { judge_groups(engine, groups, options, report, findings); },
+                           [&] { conclude(report, findings); });
 }
 
 GreedyReference merge_token_only(const std::vector<GreedyReference>& references) {

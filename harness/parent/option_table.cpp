@@ -67,8 +67,8 @@ double parse_confidence(const std::string& text) {
   return parse_number<double>("confidence", text, 0.5, 0.9999, "a number in [0.5, 0.9999]");
 }
 
-double parse_seconds(const std::string& text) {
-  return parse_number<double>("timeout", text, 0.1, 1e7, "a number of seconds of at least 0.1");
+double parse_seconds(std::string_view flag, const std::string& text) {
+  return parse_number<double>(flag, text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
 PlantedFault parse_fault(const std::string& text) {
@@ -175,7 +175,10 @@ const std::vector<Flag>& flag_table() {
                                          {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}});
        }},
       {"timeout", 0, "S", "300", "seconds for one call of an engine; then HANG or TIMEOUT",
-       kCardFlags, false, [](O& o, S t) { o.timeout_s = parse_seconds(t); }},
+       kCardFlags, false, [](O& o, S t) { o.timeout_s = parse_seconds("timeout", t); }},
+      {"time-budget", 0, "S", "240",
+       "seconds for judging one engine; INCOMPLETE where they end before what a pass needs",
+       kJudgeFlags, false, [](O& o, S t) { o.time_budget_s = parse_seconds("time-budget", t); }},
       {"profile", 0, "", "",
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},

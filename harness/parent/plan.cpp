@@ -164,6 +164,7 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   }
   job.profile = options.profile;
   job.whole_parity = options.whole_parity;
+  job.time_budget_s = options.time_budget_s;
 
   const std::vector<std::string> models = models_of(options, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {

@@ -15,10 +15,10 @@ enum class Check {
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference
   kRan,        // the launch counter moved and every id came back
   kFinite,     // no NaN or Inf in logits, hidden states, written KV rows
-  kRms,        // R_rms <= 1.25
-  kStep,       // R_step <= 3
-  kInf,        // R_inf <= 2
-  kKl,         // R_KL <= 1.5
+  kRms,        // R_rms; the limits of the ratios depend on the precision class (ratios.h)
+  kStep,       // R_step
+  kInf,        // R_inf
+  kKl,         // R_KL
   kRatchet,    // R_rms <= 1.10 x the committed value
   kDecided,    // decided steps emit the truth's token
   kNearTie,    // near ties stay within tau of the top
@@ -32,7 +32,8 @@ enum class Check {
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
 
-// kNotApplicable: an engine, a model or a reference rules the check out; the detail says which.
+// kNotApplicable: an engine, a model or a reference rules the check out, or the time budget ended
+// first; the detail says which.
 enum class CheckStatus { kPassed, kFailed, kNotApplicable };
 
 struct CheckInfo {

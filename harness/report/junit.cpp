@@ -27,7 +27,8 @@ struct TestCase {
 
 struct Suite {
   std::string name;
-  std::string seconds;  // empty: nothing was timed
+  std::string seconds;                                          // empty: nothing was timed
+  std::vector<std::pair<std::string, std::string>> properties;  // name, value
   std::vector<TestCase> cases;
 
   int count(Outcome outcome) const {
@@ -144,6 +145,8 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   for (const Sample& s : e.samples) ms += s.times.host_ms;
   if (ms > 0) suite.seconds = fmt::format("{:.6f}", ms / 1000);
   if (e.parity) {
+    suite.properties.emplace_back("precision", e.parity->precision);
+    if (!e.parity->coverage.empty()) suite.properties.emplace_back("coverage", e.parity->coverage);
     add_prompts(suite, e.parity->rows);
     for (const CheckResult& result : e.parity->checks) suite.cases.push_back(check_case(result));
   }
@@ -205,6 +208,15 @@ std::string case_text(const TestCase& test, const std::string& suite) {
   return text + "    </testcase>\n";
 }
 
+std::string properties_text(const Suite& suite) {
+  if (suite.properties.empty()) return "";
+  std::string text = "    <properties>\n";
+  for (const auto& [name, value] : suite.properties) {
+    text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, xml_escape(value));
+  }
+  return text + "    </properties>\n";
+}
+
 std::string counts_text(int tests, int failures, int errors, int skipped) {
   return fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"", tests, failures,
                      errors, skipped);
@@ -257,6 +269,7 @@ std::string render_junit(const Report& report) {
     text += fmt::format("  <testsuite name=\"{}\" {}{}>\n", xml_escape(suite.name),
                         counts_text(all, failed, broken, left_out),
                         suite.seconds.empty() ? "" : fmt::format(" time=\"{}\"", suite.seconds));
+    text += properties_text(suite);
     for (const TestCase& test : suite.cases) text += case_text(test, suite.name);
     text += "  </testsuite>\n";
   }

@@ -53,6 +53,8 @@ struct ParityReport {
   std::string reason;     // empty when passed; else one line: prompt, position, found, wanted
   std::string reference;  // file name, or "live", or "closed form"
   std::string reference_sha256;  // empty when live
+  // bf16, fp32-accumulate or lossy: chooses the limits of the ratios
+  std::string precision;
   std::string judged_in;  // the earlier case of this run that judged it; empty: this case did
   int prompts = 0;
   int steps = 0;                             // all judged steps
@@ -75,6 +77,10 @@ struct ParityReport {
   std::vector<CheckResult> checks;
   // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
   std::string repeats_sha256;
+  // The longest cache length up to which every one was judged; 0 where none was swept.
+  int lengths_judged = 0;
+  int lengths_known = 0;  // positions that the model knows
+  std::string coverage;   // cache lengths judged, and how; empty where none was swept
   // Where localising starts: the first wrong or not finite step, else the one farthest from the truth. Not
   // in report.json.
   std::string suspect_prompt;
@@ -91,6 +97,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("reason", &P::reason, "empty when passed");
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
   v.field("reference_sha256", &P::reference_sha256, "of the file; empty when live");
+  v.field("precision", &P::precision,
+          "class that chooses the limits of the ratios: bf16, fp32-accumulate or lossy");
   v.field("judged_in", &P::judged_in,
           "earlier case of this run that judged it; empty when this case did");
   v.field("prompts", &P::prompts, "prompts judged");
@@ -114,6 +122,10 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
   v.field("repeats_sha256", &P::repeats_sha256,
           "of ids and logits of the repeated prompts; empty where none were repeated");
+  v.field("lengths_judged", &P::lengths_judged,
+          "longest cache length up to which every one was judged; 0 where none was swept");
+  v.field("lengths_known", &P::lengths_known, "positions that the model knows");
+  v.field("coverage", &P::coverage, "cache lengths judged, and how; empty where none was swept");
   v.field("localised", &P::localised,
           "where a failure begins: layer, KV row or lag; empty when nothing failed");
   v.field("rows", &P::rows, "the parity table");

@@ -9,7 +9,7 @@
 namespace mkbench {
 namespace {
 
-// ", R_rms 0.06 <= 1.25, R_step 0.2 <= 3, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5".
+// ", R_rms 0.06 <= 0.35, R_step 0.2 <= 1, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5 (fp32-accumulate)".
 std::string ratios_text(const ParityReport& p) {
   std::string text;
   if (p.r_rms) {
@@ -22,10 +22,11 @@ std::string ratios_text(const ParityReport& p) {
       {Check::kStep, "R_step"}, {Check::kInf, "R_inf"}, {Check::kKl, "R_KL"}};
   for (const auto& [check, name] : kOthers) {
     const CheckResult* r = find_check(p, check);
-    if (r == nullptr || !r->value || !r->limit) continue;
-    text += fmt::format(", {} {:.2f} {} {:g}", name, *r->value, *r->value <= *r->limit ? "<=" : ">",
-                        *r->limit);
+    if (r == nullptr || !r->value) continue;
+    text += fmt::format(", {} {:.2f}", name, *r->value);
+    if (r->limit) text += fmt::format(" {} {:g}", *r->value <= *r->limit ? "<=" : ">", *r->limit);
   }
+  if (p.r_rms && !p.precision.empty()) text += fmt::format(" ({})", p.precision);
   return text;
 }
 
@@ -75,6 +76,7 @@ std::string render_parity_line(const EngineReport& e) {
   if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
   line += parity_text(*e.parity) + failed_checks_text(*e.parity);
   if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
+  if (!e.parity->coverage.empty()) line += "\n  - " + one_line(e.parity->coverage, 600);
   if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
   return line;
 }

@@ -56,6 +56,7 @@ const std::vector<VerdictInfo>& verdict_table() {
       {Verdict::kNondeterministic, "NONDETERMINISTIC", 3},
       {Verdict::kRegression, "REGRESSION", 4},
       {Verdict::kInconclusive, "INCONCLUSIVE", 5},
+      {Verdict::kIncomplete, "INCOMPLETE", 5},
       {Verdict::kUnsupportedDevice, "UNSUPPORTED_DEVICE", 6},
       {Verdict::kEnvUnfit, "ENV_UNFIT", 6},
       {Verdict::kInvalidReference, "INVALID_REFERENCE", 6},

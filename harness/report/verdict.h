@@ -21,6 +21,7 @@ enum class Verdict {
   kNondeterministic,
   kRegression,
   kInconclusive,
+  kIncomplete,  // the time budget ended before the checks that a pass needs
   kUnsupportedDevice,
   kEnvUnfit,
   kInvalidReference,

@@ -46,6 +46,12 @@ ParityOptions options_for(const ModelShape& shape) {
   return options;
 }
 
+// The kernels of the lanes accumulate in fp32. Two controls round as an engine of class bf16 does.
+PrecisionClass class_of(const FaultLane& lane) {
+  const bool rounds = lane.plant == "hf_rounding" || lane.plant == "bf16_logits";
+  return rounds ? PrecisionClass::kBf16 : PrecisionClass::kFp32Accumulate;
+}
+
 std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
   std::vector<ReferencePrompt> prompts;
   for (const ReferencePrompt& p : reference.prompts) {
@@ -58,7 +64,8 @@ std::vector<ReferencePrompt> short_prompts(const GreedyReference& reference) {
 SweepTruth sweep_of(const ModelWeights& weights, Engine& truth, Engine& head_fp32,
                     const GreedyReference& reference, Swept swept) {
   return live_sweep(truth, head_fp32, weights.config.shape.vocab,
-                    {reference.prompts.front().ids.front()}, swept.steps, swept.longest, kNoStop);
+                    {reference.prompts.front().ids.front()}, swept.steps, swept.longest,
+                    [] { return true; });
 }
 
 bool is_control(const FaultLane& lane) {
@@ -205,6 +212,8 @@ LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
   const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);
   ParityOptions options = options_for(c.weights.config.shape);
+  options.precision = class_of(lane);
+  options.limits = limits_of(options.precision);
   if (!is_control(lane)) {
     const EngineCapabilities can = e->capabilities();
     options.ratchet_key = RatchetKey{.engine = can.name,
@@ -221,7 +230,7 @@ LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   judge_isolation(
       *e, prompts.front(), prompts.back(), options.vocab,
       [&] { return engine(lane, c.weights, kMaxContext); }, kNoStop, findings);
-  judge_sweep(*e, c.sweep, options, kNoStop, findings);
+  judge_sweep(*e, c.sweep, options, {}, findings);
   findings.conclude(report);
   return outcome_of(report);
 }

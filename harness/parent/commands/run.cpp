@@ -281,7 +281,8 @@ class Run {
       const std::string before = e.parity->reason;
       judge_fresh_runs(runs, *e.parity);
       if (e.parity->reason == before) continue;
-      if (times_allowed(e.verdict)) e.verdict = e.parity->verdict;
+      if (times_allowed(e.verdict) || e.verdict == Verdict::kIncomplete)
+        e.verdict = e.parity->verdict;
       e.reasons.push_back(e.parity->reason);
     }
   }

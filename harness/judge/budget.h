@@ -1,0 +1,68 @@
+// The time in which one engine is judged, and the pace by which the time of its next work is
+// predicted.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace mkbench {
+
+// Thrown by TimeBudget::check(). The judge that makes a check catches it, keeps what it has found,
+// and says how far it has come (Findings::unfinished).
+struct BudgetEnded {};
+
+// Seconds of std::chrono::steady_clock.
+double steady_seconds();
+
+class TimeBudget {
+ public:
+  using Clock = std::function<double()>;  // seconds; never goes back
+
+  explicit TimeBudget(double seconds, Clock clock = steady_seconds)
+      : seconds_(seconds), clock_(std::move(clock)), begin_(clock_()) {}
+
+  double seconds() const { return seconds_; }
+  double now() const { return clock_(); }
+  double left() const { return seconds_ - (clock_() - begin_); }
+  void check() const {
+    if (left() <= 0) throw BudgetEnded{};
+  }
+  // Runs `work` off the budget: to load weights, to open an engine and to compute the truth is not
+  // the time of the engine that is judged.
+  void outside(const std::function<void()>& work);
+
+ private:
+  double seconds_;
+  Clock clock_;
+  double begin_;
+};
+
+// Seconds an engine takes for a token, by the number of KV rows: attention reads every row, so the
+// time grows with them. The line goes through the latest measurement and the latest one at no more
+// than half its rows; closer neighbours differ by noise. It never falls.
+class Pace {
+ public:
+  void learn(double rows, double seconds_a_token) { seen_.emplace_back(rows, seconds_a_token); }
+  bool known() const { return !seen_.empty(); }
+  // Seconds of one token at `rows`; 0 where nothing was measured.
+  double at(double rows) const;
+  // Seconds of the tokens at first, first + 1, ... last rows.
+  double between(double first, double last) const;
+
+ private:
+  std::vector<std::pair<double, double>> seen_;  // rows, seconds a token; in the order of time
+};
+
+// What an engine takes for a decoded token at a cache length, and for each row of a prefill of so
+// many rows. A prefill that runs token by token takes rows x pace.
+struct EnginePace {
+  Pace decode, prefill;
+
+  // Seconds of a prefill of `rows` rows and `steps` decoded tokens behind it.
+  double jump(int rows, int steps) const {
+    return prefill.at(rows) * rows + decode.between(rows + 1, rows + steps);
+  }
+};
+
+}  // namespace mkbench
