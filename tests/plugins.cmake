@@ -23,14 +23,13 @@ target_link_libraries(misbehaving PRIVATE Threads::Threads)
 target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 # It takes no forced ids, so that parity needs set_pending(), which it ignores.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
-foreach(reason symbol null version size name function precision device open environment engine)
 mkbench_plugin_example(slow_right slow.cpp SLOW_US=2000)
 mkbench_plugin_example(slow_wrong slow.cpp SLOW_US=2000 SLOW_WRONG=1)
 mkbench_plugin_example(slow_wrong_hangs slow.cpp SLOW_US=2000 SLOW_WRONG=1 SLOW_HANGS=1)
 foreach(variant right wrong wrong_hangs)
   target_compile_options(slow_${variant} PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 endforeach()
-foreach(reason symbol null version size name function device open environment engine)
+foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
