@@ -19,6 +19,12 @@ const std::vector<TimingRunInfo>& timing_runs() {
 const std::vector<TimingFault>& timing_faults() {
   using V = Verdict;
   constexpr TimingRun kDecode = TimingRun::kDecode;
+  const std::vector<TimingEnd> kPasses = {{V::kPass, ""}};
+  const std::vector<TimingEnd> kState = {{V::kIntegrity, "state receipt"}};
+  // After many a late id tiny goes on with the same text as after another one, and so does an engine
+  // with a small fault; its K and V differ all the same.
+  const std::vector<TimingEnd> kTokenOrState = {{V::kFailToken, "late id"},
+                                                {V::kIntegrity, "state receipt"}};
   // A cheat of this table takes less than 1 % of the honest time. On a CPU that other programs use,
   // honest times of one case differ by a third.
   constexpr TimingBand kHonestCpu = {TimesCompared::kToSound, 0.6, 1.7};
@@ -30,14 +36,14 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"remembers_prompts", V::kFailToken, "late id"}}},
+       {{"remembers_prompts", kTokenOrState}}},
       {"T1",
        "remembers ids by prompt and last id: finds nothing",
        true,
        true,
        kDecode,
        false,
-       {{"remembers_inputs", V::kPass, ""}},
+       {{"remembers_inputs", kPasses}},
        kHonestCpu,
        kHonestCuda},
       {"T2",
@@ -46,14 +52,14 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"decodes_ahead", V::kFailToken, "late id"}}},
+       {{"decodes_ahead", kTokenOrState}}},
       {"T3",
        "prefill() keeps its ids, the first decode does the work",
        true,
        true,
        TimingRun::kPrefill,
        false,
-       {{"defers_prefill", V::kPass, ""}},
+       {{"defers_prefill", kPasses}},
        {TimesCompared::kToSound, 0.8, 1.25},
        {TimesCompared::kToSound, 0.95, 1.05}},
       {"T4",
@@ -62,49 +68,49 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"few_bits", V::kIntegrity, "state receipt"}}},
+       {{"few_bits", kState}}},
       {"T4",
        "leaves out a norm's weight",
        true,
        true,
        kDecode,
        false,
-       {{"no_norm", V::kIntegrity, "state receipt"}}},
+       {{"no_norm", kTokenOrState}}},
       {"T4",
        "leaves out half of the heads",
        true,
        false,
        kDecode,
        false,
-       {{"half_the_heads", V::kFailToken, "late id"}}},
+       {{"half_the_heads", kTokenOrState}}},
       {"T5",
        "returns before its ids are written, the last one excepted",
        true,
        true,
        kDecode,
        false,
-       {{"last_id_first", V::kIntegrity, "a receipt is -1"}}},
+       {{"last_id_first", {{V::kIntegrity, "a receipt is -1"}}}}},
       {"T5",
        "returns before its ids are written",
        true,
        true,
        kDecode,
        false,
-       {{"ids_later", V::kFailToken, "receipts: found 0, wanted 31"}}},
+       {{"ids_later", {{V::kFailToken, "receipts: found 0, wanted 31"}}}}},
       {"T6",
        "stops early and repeats the last id",
        true,
        true,
        kDecode,
        false,
-       {{"pads", V::kFailToken, "late id"}}},
+       {{"pads", kTokenOrState}}},
       {"T7",
        "spins while others are timed",
        true,
        true,
        kDecode,
        true,
-       {{"spins", V::kPass, ""}},
+       {{"spins", kPasses}},
        {TimesCompared::kSoundAlone, 0.5, 1.6},
        {TimesCompared::kSoundAlone, 0.9, 1.1}},
       {"T8",
@@ -113,7 +119,7 @@ const std::vector<TimingFault>& timing_faults() {
        false,
        kDecode,
        false,
-       {{"part_of_the_head", V::kPass, ""}},
+       {{"part_of_the_head", kPasses}},
        {},
        {},
        "the rows that it leaves out never win, and no state depends on them: only an audit of the "
@@ -124,7 +130,7 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"uneven", V::kPass, ""}},
+       {{"uneven", kPasses}},
        {},
        {},
        "the interval and rel_sd cover it, but no report names trends or outliers yet"},
@@ -134,7 +140,7 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"sound_copy", V::kPass, ""}},
+       {{"sound_copy", kPasses}},
        kHonestCpu,
        kHonestCuda,
        "two candidates are not compared yet: that they are the SAME stands in their intervals"},
@@ -144,28 +150,29 @@ const std::vector<TimingFault>& timing_faults() {
        true,
        kDecode,
        false,
-       {{"crashes", V::kRuntimeError, "signal 11"}}},
+       {{"crashes", {{V::kRuntimeError, "signal 11"}}}}},
       {"T12",
        "is right, and slow in prefill",
        true,
        true,
        kDecode,
        false,
-       {{"slow_prefill", V::kPass, ""}}},
+       {{"slow_prefill", kPasses}}},
       {"T13",
        "is wrong from position 25 on, then hangs",
        true,
        true,
        TimingRun::kShortTimeout,
        false,
-       {{"wrong_then_hangs", V::kFailToken, ""}}},
+       {{"wrong_then_hangs", {{V::kFailToken, ""}}}}},
       {"T14",
        "leaves work on the card after its call",
        false,
        true,
        kDecode,
        true,
-       {{"../left_thread", V::kIntegrity, "work"}, {"../left_context", V::kIntegrity, "work"}},
+       {{"../left_thread", {{V::kIntegrity, "work"}}},
+        {"../left_context", {{V::kIntegrity, "work"}}}},
        {},
        {TimesCompared::kSoundAlone, 0.9, 1.1}},
   };
@@ -175,33 +182,42 @@ const std::vector<TimingFault>& timing_faults() {
 TimingOutcome timing_outcome(const EngineReport& engine) {
   TimingOutcome outcome{engine.verdict, engine.reasons, static_cast<int>(engine.samples.size())};
   if (engine.ms_per_tok) {
-    outcome.median_ms = engine.ms_per_tok->median;
+    outcome.fastest_ms = engine.ms_per_tok->min;
     outcome.interval = engine.ms_per_tok->ci.has_value();
   }
   return outcome;
 }
 
+std::string names_of(const std::vector<TimingEnd>& ends) {
+  std::string names;
+  for (const TimingEnd& end : ends)
+    names += (names.empty() ? "" : " or ") + std::string(verdict_name(end.verdict));
+  return names;
+}
+
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found) {
   const std::string said =
       found.reasons.empty() ? "no reason" : fmt::format("{}", fmt::join(found.reasons, "; "));
-  if (found.verdict != wanted.verdict) {
+  const auto end = std::find_if(wanted.ends.begin(), wanted.ends.end(),
+                                [&](const TimingEnd& e) { return e.verdict == found.verdict; });
+  if (end == wanted.ends.end()) {
     return fmt::format("verdict: found {}, wanted {}: {}", verdict_name(found.verdict),
-                       verdict_name(wanted.verdict), said);
+                       names_of(wanted.ends), said);
   }
   const bool named =
-      wanted.reason.empty()
+      end->reason.empty()
           ? found.reasons.empty()
-          : std::any_of(found.reasons.begin(), found.reasons.end(), [&](const std::string& reason) {
-              return reason.find(wanted.reason) != std::string::npos;
+          : std::any_of(found.reasons.begin(), found.reasons.end(), [&](const std::string& r) {
+              return r.find(end->reason) != std::string::npos;
             });
-  if (!named) return fmt::format("reason: found '{}', wanted '{}'", said, wanted.reason);
-  if (times_allowed(found.verdict) && found.median_ms <= 0) return "times: it passed and has none";
-  if (!times_allowed(found.verdict) && found.median_ms > 0) return "times: shown, wanted none";
+  if (!named) return fmt::format("reason: found '{}', wanted '{}'", said, end->reason);
+  if (times_allowed(found.verdict) && found.fastest_ms <= 0) return "times: it passed and has none";
+  if (!times_allowed(found.verdict) && found.fastest_ms > 0) return "times: shown, wanted none";
   return "";
 }
 
 std::string control_surprise(const TimingOutcome& sound, int blocks) {
-  std::string text = surprise({kSoundLibrary, Verdict::kPass, ""}, sound);
+  std::string text = surprise({kSoundLibrary, {{Verdict::kPass, ""}}}, sound);
   if (text.empty() && sound.samples != blocks)
     text = fmt::format("samples: found {}, wanted {}", sound.samples, blocks);
   if (text.empty() && !sound.interval) text = "its time has no interval";
@@ -211,10 +227,10 @@ std::string control_surprise(const TimingOutcome& sound, int blocks) {
 std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
                            const TimingOutcome& to) {
   if (band.compared == TimesCompared::kNone) return "";
-  const double ratio = to.median_ms > 0 ? found.median_ms / to.median_ms : 0;
+  const double ratio = to.fastest_ms > 0 ? found.fastest_ms / to.fastest_ms : 0;
   if (ratio >= band.low && ratio <= band.high) return "";
   return fmt::format("times: {:.4g} ms a token are {:.2f} of {:.4g} ms, wanted {} to {}",
-                     found.median_ms, ratio, to.median_ms, band.low, band.high);
+                     found.fastest_ms, ratio, to.fastest_ms, band.low, band.high);
 }
 
 }  // namespace mkbench

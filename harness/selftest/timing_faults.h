@@ -23,19 +23,24 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
   return timing_runs()[static_cast<size_t>(run)];
 }
 
-// Which times a row compares, as medians; a ratio must lie in its band.
+// Which times a row compares, each the fastest block's: other programs only add to a time. The ratio
+// must lie in the row's band.
 enum class TimesCompared {
   kNone,
   kToSound,     // the library's to those of the sound engine in the same case
   kSoundAlone,  // the sound engine's beside the library to its own in the case of other rows
 };
 
-// A library and how mkbench must judge it. `reason`: text that one of its reasons must hold; empty:
-// it must have no reason.
-struct TimingEngine {
-  std::string_view library;
+// A verdict, and text that one of its reasons must hold; empty: it must have no reason.
+struct TimingEnd {
   Verdict verdict;
   std::string_view reason;
+};
+
+// A library, and how mkbench may judge it.
+struct TimingEngine {
+  std::string_view library;
+  std::vector<TimingEnd> ends;
 };
 
 struct TimingBand {
@@ -62,10 +67,13 @@ struct TimingOutcome {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   int samples = 0;
-  double median_ms = 0;  // of all samples that count; 0: no time is shown
+  double fastest_ms = 0;  // a token, of the fastest block; 0: no time is shown
   bool interval = false;
 };
 TimingOutcome timing_outcome(const EngineReport& engine);
+
+// "FAIL_TOKEN or INTEGRITY"
+std::string names_of(const std::vector<TimingEnd>& ends);
 
 // How an engine's outcome differs from what the table says; empty where it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);

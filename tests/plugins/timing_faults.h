@@ -194,13 +194,13 @@ int32_t prefill_slowly(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return sound->prefill(e, ids, n);
 }
 
-// T13: every id from position 25 on is wrong, and the tenth such call does not return.
+// T13: without logits every id from position 25 on is wrong, and the tenth such call does not return.
 int32_t decode_wrongly_and_hang(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
                                 float* logits) {
   static int calls = 0;
   const int32_t begin = position_of(e);
   const int32_t status = sound->decode(e, n, forced, ids, logits);
-  if (begin + n <= 25) return status;
+  if (logits != nullptr || begin + n <= 25) return status;
   if (++calls == 10) {
     for (;;) pause();
   }
