@@ -23,7 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Outcomes = std::map<std::string, TimingOutcome, std::less<>>;  // by library
+using Outcomes = std::map<std::string_view, TimingOutcome>;  // by library
+using Faults = std::vector<const TimingFault*>;
+
+constexpr int kMostTries = 3;
 
 bool has_lane(const TimingFault& fault, bool cuda) { return cuda ? fault.cuda : fault.cpu; }
 
@@ -44,15 +47,16 @@ class TimingLanes {
 
   void run() {
     for (const TimingRunInfo& info : timing_runs()) {
-      std::vector<const TimingFault*> together, alone;
+      Faults together, alone;
       for (const TimingFault* fault : rows_) {
         if (fault->run == info.run) (fault->alone ? alone : together).push_back(fault);
       }
-      // Rows that stand alone compare the sound engine's time with that of the case before them.
       if (together.empty() && alone.empty()) continue;
-      const Outcomes shared = run_case_of(info, together);
-      for (const TimingFault* fault : together) tell(*fault, shared, shared);
-      for (const TimingFault* fault : alone) tell(*fault, run_case_of(info, {fault}), shared);
+      // Rows that stand alone compare the sound engine's time with that of this case.
+      const Outcomes shared = settled_case(info, together, {});
+      tell(together, shared, shared);
+      for (const TimingFault* fault : alone)
+        tell({fault}, settled_case(info, {fault}, shared), shared);
     }
   }
 
@@ -98,12 +102,13 @@ class TimingLanes {
   }
 
   // Runs the sound engine and the libraries of `faults` in one case.
-  Outcomes run_case_of(const TimingRunInfo& info, const std::vector<const TimingFault*>& faults) {
-    std::vector<std::string> libraries = {std::string(kSoundLibrary)}, paths;
+  Outcomes run_case_of(const TimingRunInfo& info, const Faults& faults) {
+    std::vector<std::string_view> libraries = {kSoundLibrary};
+    std::vector<std::string> paths;
     for (const TimingFault* fault : faults) {
-      for (const TimingEngine& engine : fault->engines) libraries.emplace_back(engine.library);
+      for (const TimingEngine& engine : fault->engines) libraries.push_back(engine.library);
     }
-    for (const std::string& library : libraries) paths.push_back(path_of(library));
+    for (const std::string_view library : libraries) paths.push_back(path_of(library));
     double timeout_s = 0;
     const CaseJob job = plan(info, paths, timeout_s);
     if (!options_.quiet)
@@ -125,27 +130,48 @@ class TimingLanes {
                        [&](const EngineReport& e) { return e.flow_name == paths[i]; });
       outcomes[libraries[i]] = timing_outcome(*engine);
     }
-    const std::string control = control_surprise(outcomes[libraries.front()], job.blocks);
-    print_row("-", "control: the sound engine in this case",
-              {kSoundLibrary, {{Verdict::kPass, ""}}}, outcomes[libraries.front()], control);
+    blocks_ = job.blocks;
     return outcomes;
   }
 
-  void tell(const TimingFault& fault, const Outcomes& outcomes, const Outcomes& shared) {
-    const TimingBand& band = cuda_ ? fault.cuda_times : fault.cpu_times;
-    const TimingOutcome& sound = outcomes.find(kSoundLibrary)->second;
-    for (const TimingEngine& engine : fault.engines) {
-      const TimingOutcome& found = outcomes.find(engine.library)->second;
-      std::string text = surprise(engine, found);
-      if (text.empty() && band.compared == TimesCompared::kToSound)
-        text = times_surprise(band, found, sound);
-      if (text.empty() && band.compared == TimesCompared::kSoundAlone)
-        text = times_surprise(band, sound, shared.find(kSoundLibrary)->second);
-      print_row(fault.id, fault.what, engine, found, text);
+  // The case, again where a ratio of its times left its band, which other programs can bring about.
+  Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, const Outcomes& shared) {
+    for (int tries = 1;; ++tries) {
+      Outcomes outcomes = run_case_of(info, faults);
+      const bool missed = std::any_of(faults.begin(), faults.end(), [&](const TimingFault* fault) {
+        return std::any_of(fault->engines.begin(), fault->engines.end(), [&](const auto& engine) {
+          return !times_problem(*fault, engine, outcomes, shared.empty() ? outcomes : shared)
+                      .empty();
+        });
+      });
+      if (!missed || tries == kMostTries) return outcomes;
     }
-    if (fault.open.empty()) return;
-    ++open_;
-    fmt::print("     open: {}\n", fault.open);
+  }
+
+  std::string times_problem(const TimingFault& fault, const TimingEngine& engine,
+                            const Outcomes& outcomes, const Outcomes& shared) const {
+    const TimingBand& band = cuda_ ? fault.cuda_times : fault.cpu_times;
+    const TimingOutcome& sound = outcomes.at(kSoundLibrary);
+    return band.compared == TimesCompared::kSoundAlone
+               ? times_surprise(band, sound, shared.at(kSoundLibrary))
+               : times_surprise(band, outcomes.at(engine.library), sound);
+  }
+
+  void tell(const Faults& faults, const Outcomes& outcomes, const Outcomes& shared) {
+    const TimingOutcome& sound = outcomes.at(kSoundLibrary);
+    print_row("-", "control: the sound engine in this case",
+              {kSoundLibrary, {{Verdict::kPass, ""}}}, sound, control_surprise(sound, blocks_));
+    for (const TimingFault* fault : faults) {
+      for (const TimingEngine& engine : fault->engines) {
+        const TimingOutcome& found = outcomes.at(engine.library);
+        std::string problem = surprise(engine, found);
+        if (problem.empty()) problem = times_problem(*fault, engine, outcomes, shared);
+        print_row(fault->id, fault->what, engine, found, problem);
+      }
+      if (fault->open.empty()) continue;
+      ++open_;
+      fmt::print("     open: {}\n", fault->open);
+    }
   }
 
   void print_row(std::string_view id, std::string_view what, const TimingEngine& engine,
@@ -165,7 +191,8 @@ class TimingLanes {
   const Invocation& invocation_;
   const MachineProbe& probe_;
   const bool cuda_;
-  std::vector<const TimingFault*> rows_;
+  Faults rows_;
+  int blocks_ = 0;  // of the last case
   int wrong_ = 0, open_ = 0;
 };
 
@@ -173,6 +200,9 @@ class TimingLanes {
 
 int selftest_timing(const Options& options, const Invocation& invocation,
                     const MachineProbe& probe) {
+  if (invocation.in_process)
+    throw Error(ErrorKind::kBadInput,
+                "selftest --timing: its engines crash and hang: no --in-process");
   std::vector<TimingLanes> devices;
   if (options.device != DeviceChoice::kCuda)
     devices.emplace_back(options, invocation, probe, false);
