@@ -40,7 +40,7 @@ ROOMS = {
 }
 # Headers that CMake writes into the build folder.
 GENERATED = {"mkbench_git.h"}
-SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
+SOURCE_SUFFIXES = {".c", ".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 FMT = re.compile(r"^fmt/")

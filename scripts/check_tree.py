@@ -17,7 +17,7 @@ PUBLIC_HOSTS = (
     "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "purl.org", "pypi.org",
     "pytorch.org", "w3.org",
 )
-CODE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
+CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 MAX_LINES = 450
 # The limit is 400 lines and some room; files that may be longer stand here, each with its own limit.
 LONGER: dict[str, int] = {}

@@ -34,7 +34,7 @@ COVERED = (
     # Proxies, processes and turns: a deadline is a verdict, and a crossing is time.
     ("harness/parent/host_", KINDS), ("harness/parent/hosts.", KINDS),
 )
-CODE = (".h", ".cpp", ".cuh", ".cu")
+CODE = (".c", ".h", ".cpp", ".cuh", ".cu")
 # Matches literals, which stay as they are (raw strings, strings, characters; not the separator of digits), and
 # comments.
 TOKEN = re.compile(rb'''(?P<kept>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'''

@@ -21,7 +21,7 @@ endforeach()
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
-# It takes no forced ids, so that parity needs set_pending(), which it ignores.
+# It takes no forced ids, so that set_pending() is needed to force one.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
 mkbench_plugin_example(slow_right slow.cpp SLOW_US=2000)
 mkbench_plugin_example(slow_wrong slow.cpp SLOW_US=2000 SLOW_WRONG=1)

@@ -16,9 +16,9 @@ CaseReport aggregated(CaseReport c) {
 void check_withheld(const EngineReport& e) {
   CHECK_FALSE(e.ms_per_tok);
   CHECK_FALSE(e.times_withheld.empty());
-  for (const Number* n :
-       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
-        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
+  for (const Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
+                          &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms,
+                          &e.ttft_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
     CHECK_FALSE(n->value);
     CHECK_FALSE(n->reason.empty());
   }
@@ -101,6 +101,39 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   c = testing::example_case(0);
   c.engines[1].samples.clear();
   c = aggregated(c);
+  check_withheld(c.engines[1]);
+}
+
+TEST_CASE("without late ids an engine is never the faster one; unscored samples give no times") {
+  for (const size_t without : {size_t{0}, size_t{1}}) {
+    CaseReport c = testing::example_case(512);
+    // The engine without late ids is ten times faster.
+    if (without == 0) std::swap(c.engines[0].samples, c.engines[1].samples);
+    if (without == 0) std::swap(c.engines[0].roofline, c.engines[1].roofline);
+    for (Sample& s : c.engines[without].samples) s.late_id.reset();
+    for (const bool late : {false, true}) {
+      INFO(without << late);
+      for (EngineReport& e : c.engines) {
+        for (Sample& s : e.samples) {
+          if (late) s.late_id = s.block;
+        }
+      }
+      const CaseReport done = aggregated(c);
+      CHECK(done.comparisons[0].label == (late ? "" : "no late id"));
+      CHECK(done.comparisons[0].speedup.value.has_value());
+      CHECK(done.comparisons[0].verdict == (!late          ? "INCONCLUSIVE"
+                                            : without == 1 ? "FASTER"
+                                                           : "SLOWER"));
+    }
+  }
+  CaseReport c = testing::example_case(0);
+  Sample& s = c.engines[1].samples[7];
+  s.valid = false;
+  s.receipts_checked = 0;
+  s.invalid_reason = kUnscored;
+  c = aggregated(c);
+  CHECK(c.engines[1].verdict == Verdict::kPass);
+  CHECK(c.engines[1].times_withheld == kUnscored);
   check_withheld(c.engines[1]);
 }
 

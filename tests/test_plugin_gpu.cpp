@@ -24,6 +24,16 @@ bool no_gpu() {
 const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
 const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};
 
+// The distance of `found` from `wanted`, as a share of the size of `wanted`.
+double relative_error(const std::vector<float>& found, const std::vector<float>& wanted) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    error += std::pow(double{found[i]} - double{wanted[i]}, 2);
+    size += std::pow(double{wanted[i]}, 2);
+  }
+  return std::sqrt(error / size);
+}
+
 TEST_CASE("the CUDA example's logits are the oracle's, up to the rounding of its bf16 KV rows",
           "[plugin]") {
   if (no_gpu()) SKIP_TEST("no GPU");
@@ -36,12 +46,7 @@ TEST_CASE("the CUDA example's logits are the oracle's, up to the rounding of its
     engine->reset();
     engine->prefill(kPrompt);
     engine->decode(6, kForced.data(), found.data());
-    double error = 0, size = 0;
-    for (size_t i = 0; i < found.size(); ++i) {
-      error += std::pow(double{found[i]} - double{wanted[i]}, 2);
-      size += std::pow(double{wanted[i]}, 2);
-    }
-    CHECK(std::sqrt(error / size) < 0.01);  // bf16 rows round by 2^-9 each
+    CHECK(relative_error(found, wanted) < 0.01);  // bf16 rows round by 2^-9 each
   }
   CHECK(engine->last_times().event_ms > 0);
   // Free-running and forced on the same path give the same ids.
@@ -53,6 +58,30 @@ TEST_CASE("the CUDA example's logits are the oracle's, up to the rounding of its
   engine->reset();
   engine->prefill(kPrompt);
   CHECK(engine->decode(6, path.data()) == ids);
+}
+
+TEST_CASE("the CUDA example goes back and takes a late id", "[plugin]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const std::unique_ptr<Engine> engine = make_example("naive_cuda", true);
+  const EngineCapabilities can = engine->capabilities();
+  CHECK(can.rewind);
+  CHECK(can.late_id);
+  CHECK(can.precision == PrecisionClass::kFp32Accumulate);
+  engine->prefill(kPrompt);
+  std::vector<int32_t> late = kPrompt;
+  late.back() = 60;
+  std::vector<float> wanted;
+  const std::vector<int32_t> ids = oracle_ids(late, 3, nullptr, &wanted);
+  std::vector<float> found(wanted.size());
+  for (int run = 0; run < 2; ++run) {
+    engine->decode(6);
+    engine->rewind(4);
+    engine->set_pending(60);
+    engine->decode(3, nullptr, found.data());
+    CHECK(relative_error(found, wanted) < 0.01);
+    engine->rewind(4);
+    CHECK(engine->decode_late(60, 3) == ids);
+  }
 }
 
 TEST_CASE("a write behind the ids is detected in device memory", "[plugin]") {

@@ -76,6 +76,10 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK(one.precision == PrecisionClass::kBf16);
   const EngineCapabilities ids_only = make_example("naive_cpu_ids")->capabilities();
   CHECK_FALSE(ids_only.late_id);
+  // Without a way to say which id comes next, a sequence that went back could not go on.
+  const EngineCapabilities stuck = counting("no set_pending")->capabilities();
+  CHECK_FALSE(stuck.late_id);
+  CHECK_FALSE(stuck.rewind);
   const EngineCapabilities naive = make_example("naive_cpu")->capabilities();
   CHECK(naive.precision == PrecisionClass::kFp32Accumulate);
   CHECK(naive.deterministic);
@@ -92,6 +96,12 @@ TEST_CASE("a late id replaces the pending one", "[plugin]") {
     // One launch is claimed for each decode, also where an id is forced by two calls.
     CHECK(engine->launch_count() == before + 1);
     CHECK(engine->position() == 8);
+    // What was fed is kept in mind: a prefill after it repeats it.
+    std::vector<int32_t> all = late(60);
+    for (const int32_t id : counted(late(60), 4)) all.push_back(id);
+    engine->prefill(std::vector<int32_t>{1, 2});
+    all.insert(all.end(), {1, 2});
+    CHECK(engine->decode(2) == counted(all, 2));
     CHECK(thrown_by([&] { engine->decode_late(97, 1); }).says("token id 97 is not in [0, 97)"));
   }
   CHECK(counting("set_pending ignored")->decode_late(60, 4) == counted(kPrompt, 4));
@@ -133,10 +143,10 @@ TEST_CASE("rewind keeps the rows below a position, and nothing is pending", "[pl
   CHECK(engine->decode(3) == counted({5, 17, 1, 2}, 3));
 }
 
-TEST_CASE("the sound example repeats a decode after rewind, and a lying one does not", "[plugin]") {
-  for (const bool lies : {false, true}) {
-    CAPTURE(lies);
-    const auto engine = make_example(lies ? "naive_cpu_rewind" : "naive_cpu");
+TEST_CASE("logits show whether the position and the late id were taken", "[plugin]") {
+  for (const std::string name : {"naive_cpu", "naive_cpu_rewind", "naive_cpu_pending"}) {
+    CAPTURE(name);
+    const auto engine = make_example(name);
     engine->prefill(kPrompt);
     CHECK(engine->decode(6) == oracle_ids(kPrompt, 6));
     engine->rewind(4);
@@ -148,7 +158,7 @@ TEST_CASE("the sound example repeats a decode after rewind, and a lying one does
     float worst = 0;
     for (size_t i = 0; i < found.size(); ++i)
       worst = std::max(worst, std::abs(found[i] - wanted[i]));
-    CHECK((worst < 1e-3f) == !lies);
+    CHECK((worst < 1e-3f) == (name == "naive_cpu"));
   }
 }
 
@@ -174,8 +184,13 @@ TEST_CASE("snapshots of a plugin", "[plugin]") {
   engine->restore(start);
   CHECK(engine->position() == 4);
   CHECK(engine->decode(5) == ids);
-  // An id that the harness has made pending belongs to the snapshot.
   engine->restore(start);
+  engine->prefill(std::vector<int32_t>{1, 2});
+  std::vector<int32_t> longer = kPrompt;
+  longer.insert(longer.end(), {1, 2});
+  CHECK(engine->decode(3) == counted(longer, 3));
+  engine->rewind(4);
+  // An id that the harness has made pending belongs to the snapshot.
   engine->set_pending(60);
   const Snapshot other = engine->save();
   engine->decode(2);

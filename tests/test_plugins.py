@@ -22,7 +22,6 @@ BROKEN = {
     "short": ("FAIL_TOKEN", 3, "decode(64) returned 63 ids"),
     "overrun": ("INTEGRITY", 8, "ids of decode(): 256 bytes were asked for, memory 0 bytes after them was written"),
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
-    "pending": ("FAIL_TOKEN", 3, "tokens wrong"),
 }
 
 # Engine -> verdict and words of the reason. These engines share one run without harm to each other.

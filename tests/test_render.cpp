@@ -72,9 +72,9 @@ TEST_CASE("a number that is absent is printed as absent, never as 0") {
     CHECK(row.at(name).is_null());
   }
   CHECK(absent == 10);
-  CHECK_THAT(render(r, "csv"), ContainsText("FAIL_TOKEN,10,,,,,,,,,,3,3,,160,0"));
+  CHECK_THAT(render(r, "csv"), ContainsText("FAIL_TOKEN,10,,,,,,,,,,,,3,3,,160,0"));
   CHECK_THAT(render(r, "sql"), ContainsText("'FAIL_TOKEN', 10, NULL, NULL, NULL, NULL, NULL, NULL, "
-                                            "NULL, NULL, NULL, 3, 3, NULL, 160, 0"));
+                                            "NULL, NULL, NULL, NULL, NULL, 3, 3, NULL, 160, 0"));
   const std::string text = render_markdown(r);
   std::istringstream rows(text);
   std::vector<std::string> of_engine;
@@ -172,11 +172,35 @@ TEST_CASE("prefill tests have a table of their own, without engines that only ju
   r.cases[1].n_prompt = 512;  // the first is parity alone
   r.cases[1].engines[0].timed = false;
   r.cases[1].engines[0].samples.clear();
+  for (Sample& s : r.cases[1].engines[1].samples) s.prefill_ms = 0.5 * s.times.host_ms;
   for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
   const std::string text = render_markdown(r);
+  // The headline is the time to the first token; the prefill alone stands beside it.
+  const EngineReport& kernel = r.cases[1].engines[1];
+  CHECK(*kernel.ttft_ms.value == *kernel.host_ms.value);
+  CHECK(*kernel.prefill_ms.value == Approx(0.5 * *kernel.ttft_ms.value).epsilon(1e-3));
+  CHECK_FALSE(r.cases[0].engines[1].ttft_ms.value.has_value());
+  CHECK_THAT(text, ContainsText("TTFT ms, median | prefill alone |") && ContainsText("| 13.62 |") &&
+                       ContainsText("| 6.810 |"));
   CHECK_THAT(text, ContainsText("| checks passed |") && ContainsText("## synthetic, prefill") &&
                        ContainsText("| pp512 | megakernel (plain)") &&
                        !ContainsText("| pp512 | eager"));
+}
+
+TEST_CASE(
+    "Markdown tells of state receipts, of engines without late ids, and of ids that come again") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- state receipts, all equal: eager 1 of 10 blocks (logits and KV rows), "
+                          "megakernel (plain) 1 of 10 blocks (logits and KV rows)\n") &&
+                 !ContainsText("late id"));
+  r.cases[0].engines[1].samples[3].late_id = r.cases[0].engines[1].samples[2].late_id;
+  CHECK_THAT(render_markdown(r), ContainsText("9 late ids for 10 blocks"));
+  r.cases[0].engines[1].samples[3].late_id.reset();
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r), ContainsText("megakernel (plain): no late id: the engine knows") &&
+                                     ContainsText("] (no late id) |"));
 }
 
 TEST_CASE("flat forms quote what would break them") {

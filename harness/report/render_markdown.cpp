@@ -146,8 +146,9 @@ std::string receipts_line(const Group& group) {
   }
   if (checked == 0) return {};
   const std::string& check = group.front()->timed_check;
-  return fmt::format("- timed tokens: {} of {} are right ({})\n", with_commas(checked - wrong),
-                     with_commas(checked), check.empty() ? "reference" : check);
+  return fmt::format(
+      "- timed tokens: {} of {} {}\n", with_commas(checked - wrong), with_commas(checked),
+      check == "closed form" ? "match the closed form" : "are confirmed by the truth");
 }
 
 // "state receipts, all equal: eager 2 of 10 blocks, ring 1 of 10 blocks (further ids)"

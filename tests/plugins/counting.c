@@ -149,7 +149,7 @@ static const char* phase_name(int32_t phase) { return phase == 0 ? "attention" :
 #endif
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  static const mkbench_engine_abi table = {
+  static mkbench_engine_abi table = {
     .sizes = MKBENCH_ABI_SIZES,
     .name = "counting",
     .devices = MKBENCH_DEVICE_CPU,
@@ -171,5 +171,9 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     .phase_name = phase_name
 #endif
   };
+#if MKBENCH_ENGINE_ABI_VERSION >= 2
+  const char* fault = getenv("COUNTING_FAULT");
+  table.set_pending = fault != NULL && strcmp(fault, "no set_pending") == 0 ? NULL : set_pending;
+#endif
   return mkbench_abi_suits(host) ? &table : NULL;
 }

@@ -27,6 +27,8 @@ inline Sample example_sample(const std::string& engine, int block, int order, do
     s.ids.push_back(100 + t);
   }
   s.receipts_checked = tokens;
+  s.late_id = 500 + block;
+  s.state_checked = block == 0 ? "logits and KV rows" : "";
   s.valid = true;
   return s;
 }
@@ -178,6 +180,9 @@ inline Report example_diagnosed_report() {
   r.cases[2].name = "synthetic pp512";
   r.cases[2].n_prompt = 512;
   r.cases[2].depth = r.cases[2].n_gen = 0;
+  for (EngineReport& e : r.cases[2].engines) {
+    for (Sample& s : e.samples) s.prefill_ms = 0.9 * s.times.host_ms;
+  }
   for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
   conclude(r);
   return r;
@@ -193,7 +198,7 @@ inline Report example_cpu_report() {
   CaseReport& c = r.cases[0];
   c.model = c.model_id = "tiny";
   c.name = "tiny d=0 n=16";
-  c.timed_check = "committed continuation";
+  c.timed_check = "late ids, scored by the truth";
   for (EngineReport& e : c.engines) {
     e.device = "cpu";
     e.roofline = roofline_share(kTiny, 0, 16, false, 0, 0);
