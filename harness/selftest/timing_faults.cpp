@@ -11,6 +11,8 @@ const std::vector<TimingRunInfo>& timing_runs() {
       // tests/plugins/timing_faults.h knows the clock by these 31 tokens.
       {TimingRun::kDecode, {"--n-gen", "31", "--blocks", "8"}},
       {TimingRun::kPrefill, {"--n-prompt", "256", "--blocks", "8"}},
+      // A block of 31 tokens (5 ms on a CPU) can pass between two turns of a thread that spins.
+      {TimingRun::kLong, {"--n-gen", "256", "--blocks", "8"}},
       {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
   };
   return table;
@@ -110,7 +112,7 @@ const std::vector<TimingFault>& timing_faults() {
        "spins while others are timed",
        true,
        true,
-       kDecode,
+       TimingRun::kLong,
        true,
        {{"spins", kPassesLate}},
        {TimesCompared::kSoundAlone, 0, 1.6},
@@ -171,7 +173,7 @@ const std::vector<TimingFault>& timing_faults() {
        "leaves work on the card after its call",
        false,
        true,
-       kDecode,
+       TimingRun::kLong,
        true,
        {{"../left_thread", {{V::kIntegrity, "work"}}},
         {"../left_context", {{V::kIntegrity, "work"}}}},

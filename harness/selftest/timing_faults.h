@@ -12,7 +12,7 @@ namespace mkbench {
 
 // What is run: options of `mkbench run` besides engines and device. Rows of one run share a case,
 // unless a row stands alone.
-enum class TimingRun { kDecode, kPrefill, kShortTimeout };
+enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout };
 
 struct TimingRunInfo {
   TimingRun run;
