@@ -220,7 +220,12 @@ class MainJob(CliTest):
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())
         report = self.report()
-        self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]], ["live", "live"], result.stderr)
+        self.assertEqual([c["reference"]["timed_check"] for c in report["cases"]],
+                         ["late ids, scored by the truth"] * 2, result.stderr)
+        for engine in report["cases"][0]["engines"]:
+            self.assertGreater(engine["ttft_ms"], engine["prefill_ms"])
+            for sample in engine["samples"]:
+                self.assertEqual(sample["times"]["host_ms"] > sample["prefill_ms"] > 0, True)
         self.assertEqual([c["axes"]["n_prompt"] for c in report["cases"]], [12, 0])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 

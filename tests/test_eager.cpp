@@ -61,6 +61,30 @@ TEST_CASE("a weight that a file holds misaligned gives the same tokens") {
   CHECK(a->decode(24) == b->decode(24));
 }
 
+TEST_CASE("the truth takes forced steps in one pass, with the answers of single steps") {
+  const ModelWeights tiny = load_case("tiny").weights;
+  EagerOptions options;
+  options.max_context = 64;
+  options.fp32 = true;
+  const auto one_pass = make_eager(tiny, options), stepped = make_eager(tiny, options);
+  const std::vector<int32_t> prompt = {65, 66, 67}, inputs = {0, 68, 69, 70, 71};
+  const auto vocab = static_cast<size_t>(tiny.config.shape.vocab);
+  std::vector<float> together(5 * vocab), apart(5 * vocab);
+  one_pass->prefill(prompt);
+  stepped->prefill(prompt);
+  const std::vector<int32_t> ids = one_pass->decode(5, inputs.data(), together.data());
+  for (size_t t = 0; t < 5; ++t) {
+    if (t > 0) stepped->set_pending(inputs[t]);
+    CHECK(stepped->decode(1, nullptr, apart.data() + t * vocab).front() == ids[t]);
+  }
+  for (size_t i = 0; i < apart.size(); ++i) CHECK(together[i] == Approx(apart[i]).margin(1e-3));
+  CHECK(one_pass->position() == stepped->position());
+  const auto a = one_pass->hidden(3), b = stepped->hidden(3);
+  REQUIRE((a && b));
+  REQUIRE(a->size() == b->size());
+  for (size_t i = 0; i < a->size(); ++i) CHECK((*a)[i] == Approx((*b)[i]).margin(1e-3));
+}
+
 TEST_CASE("eager's memory is stated before it is taken") {
   ModelConfig config;
   config.shape = kQwen3_0_6B;

@@ -322,8 +322,9 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
     const int64_t alone = bytes(engine.name) + (engine.judges ? beside_the_judge : 0);
     memory.needed = job.one_at_a_time ? std::max(memory.needed, alone) : memory.needed + alone;
   }
-  // Where no closed form decides, the truth comes after the engines.
-  if (!is_analytic(row)) memory.needed = std::max(memory.needed, bytes(kTruthName));
+  // Where no closed form decides, the truth and the run with an fp32 head come after the engines.
+  if (!is_analytic(row))
+    memory.needed = std::max(memory.needed, bytes(kTruthName) + bytes(kHeadFp32Name));
   memory.free = services.free_bytes();
   return memory;
 }

@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
-#include <optional>
+#include <span>
 #include <tuple>
-
-#include "harness/judge/parity.h"
 
 namespace mkbench {
 namespace {
 
-// A D above this would call too many ids near ties; capture_live() has the same limit.
-constexpr double kMostD = 0.5;
+constexpr size_t kTopLogits = 32;  // as in references
 
 class Scoring {
  public:
@@ -32,33 +31,61 @@ class Scoring {
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
 
-  double measure_d(const TimedRun& run) {
-    const std::unique_ptr<Engine> head = make(kHeadFp32Name);
-    watch_.begin("scoring", kTruthName, engine_.get());
-    double d = 0;
-    for (const ReferenceStep& step :
-         capture_path(*engine_, *head, weights_.config.shape.vocab, "timed",
-                      truth_.ending_with(run.last_id), static_cast<int>(run.path.size()))
-             .steps) {
-      d = std::max(d, step.baseline_pairwise);
-    }
-    start_afresh(*engine_, truth_.prompt);
-    return std::min(d, kMostD);
-  }
-
-  // What confirm_path() says of the run; equal runs are scored once.
+  // What confirm_path() says of the run; equal runs are scored once. D of the references was
+  // measured on other text: before an id is called wrong, D is measured on the run's own steps.
   const std::string& wrong(const TimedRun& run, double d) {
     const bool rounds = rounds_logits(run.sample.engine);
     const auto [found, is_new] = scored_.try_emplace({run.last_id, rounds, run.path});
-    if (is_new) {
-      start_again(*engine_, start_, truth_.prompt);
-      engine_->set_pending(run.last_id);
-      found->second = confirm_path(*engine_, run.path, weights_.config.shape.vocab, d, rounds);
-    }
+    if (!is_new) return found->second;
+    const auto confirm = [&](const std::vector<double>& own) {
+      set_out(run);
+      return confirm_path(*engine_, run.path, vocab(), d, rounds, own);
+    };
+    found->second = confirm({});
+    if (!found->second.empty()) found->second = confirm(measure_d(run));
     return found->second;
   }
 
  private:
+  // By step of the path, the largest error of a difference of two of the truth's top logits, made
+  // by the baseline with an fp32 head.
+  std::vector<double> measure_d(const TimedRun& run) {
+    if (!head_) head_ = make(kHeadFp32Name);
+    watch_.begin("scoring", kTruthName, engine_.get());
+    std::vector<std::vector<std::pair<float, int32_t>>> tops;
+    set_out(run);
+    walk_path(*engine_, run.path, 0, vocab(), [&](size_t, int32_t, std::span<const float> row) {
+      std::vector<std::pair<float, int32_t>> order;
+      for (size_t i = 0; i < row.size(); ++i) order.emplace_back(row[i], static_cast<int32_t>(i));
+      const size_t top = std::min(kTopLogits, order.size());
+      std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top),
+                        order.end(), std::greater<>());
+      order.resize(top);
+      tops.push_back(std::move(order));
+      return true;
+    });
+    std::vector<double> d;
+    start_afresh(*head_, truth_.ending_with(run.last_id));
+    walk_path(*head_, run.path, 0, vocab(), [&](size_t step, int32_t, std::span<const float> row) {
+      double low = std::numeric_limits<double>::infinity(), high = -low;
+      for (const auto& [logit, id] : tops[step]) {
+        const double error = double{row[static_cast<size_t>(id)]} - double{logit};
+        low = std::min(low, error);
+        high = std::max(high, error);
+      }
+      d.push_back(high - low);
+      return true;
+    });
+    return d;
+  }
+
+  void set_out(const TimedRun& run) {
+    start_again(*engine_, start_, truth_.prompt);
+    engine_->set_pending(run.last_id);
+  }
+
+  int vocab() const { return weights_.config.shape.vocab; }
+
   std::unique_ptr<Engine> make(const char* name) {
     watch_.begin("scoring", name, nullptr);
     return services_.make_engine({.name = name, .max_context = max_context_}, weights_);
@@ -70,6 +97,7 @@ class Scoring {
   const int max_context_;
   ProgressWatch& watch_;
   const std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Engine> head_;
   const WatchEnd end_;  // ends the stage before the engine is destroyed
   Snapshot start_;
   std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, std::string> scored_;
@@ -101,11 +129,10 @@ void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                 ProgressWatch& watch, EventSink& sink) {
   if (runs.empty()) return;
   Scoring scoring(truth, services, weights, max_context, watch);
-  std::optional<double> d;
+  double d = 0;
   for (const GreedyReference& reference : references) {
-    if (!reference.token_only) d = std::max(d.value_or(0), reference.pairwise_d);
+    if (!reference.token_only) d = std::max(d, reference.pairwise_d);
   }
-  if (!d) d = scoring.measure_d(runs.front());
   for (size_t i = 0; i < runs.size(); ++i) {
     if (services.stop()) throw Interrupted{};
     watch.count(static_cast<int>(i), static_cast<int>(runs.size()));
@@ -113,7 +140,7 @@ void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
     const auto c = std::find_if(contestants.begin(), contestants.end(), [&](const Contestant& one) {
       return one.name == run.sample.engine;
     });
-    settle(run, scoring.wrong(run, *d), *c, sink);
+    settle(run, scoring.wrong(run, d), *c, sink);
   }
 }
 

@@ -21,7 +21,7 @@ struct TimedRun {
 
 // Makes the truth and confirms each distinct path once (confirm_path()) and sends what follows for the
 // samples; an engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D is that
-// of the references, or where none has logits, is measured on the first run's prompt.
+// of the references, or at steps where this is larger, that of the step itself.
 void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                 const std::vector<GreedyReference>& references, const FlowServices& services,
                 const ModelWeights& weights, int max_context, std::vector<Contestant>& contestants,

@@ -133,7 +133,7 @@ void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, i
 }
 
 std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
-                         double pairwise_d, bool logits_bf16) {
+                         double pairwise_d, bool logits_bf16, const std::vector<double>& own_d) {
   const size_t first_position = static_cast<size_t>(truth.position());
   std::string wrong;
   walk_path(truth, path, 0, vocab, [&](size_t step, int32_t, std::span<const float> row) {
@@ -143,7 +143,8 @@ std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vo
     if (top < 0 || id < 0 || id >= vocab) return false;
     float largest = 0;
     for (const float z : row) largest = std::max(largest, std::fabs(z));
-    const double tau = pairwise_d + (logits_bf16 ? bf16_step(double{largest}) : 0);
+    const double d = own_d.empty() ? pairwise_d : std::max(pairwise_d, own_d.at(step));
+    const double tau = d + (logits_bf16 ? bf16_step(double{largest}) : 0);
     const double gap = double{row[static_cast<size_t>(top)]} - double{row[static_cast<size_t>(id)]};
     if (gap > tau) {
       wrong += fmt::format(" (gap {:.3g}, tau {:.3g})", gap, tau);

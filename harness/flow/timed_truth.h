@@ -61,9 +61,11 @@ void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, i
 
 // Checks a free-running path against the truth, teacher-forced on this path: each id must be the
 // truth's choice, or its logit must lie within D + `logit_step(max |z|)` of the truth's largest (a
-// near tie). Returns one line about the first id that fails, or an empty text. `truth` must hold
+// near tie). `own_d`, where it is given, has a D for each step, and the larger D holds. Returns one
+// line about the first id that fails, or an empty text. `truth` must hold
 // the prompt, with its last id pending. logits_bf16: the engine rounds its logits.
 std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
-                         double pairwise_d, bool logits_bf16);
+                         double pairwise_d, bool logits_bf16,
+                         const std::vector<double>& own_d = {});
 
 }  // namespace mkbench
