@@ -164,7 +164,7 @@ if begin cases "${cases[@]}"; then
 fi
 
 if begin gate "${gate[@]}"; then
-  step 150 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
+  step 240 "gate alone: every cache length, full size" "$mkbench" parity --engine ring,plain --device cuda \
     --model synthetic --out parity
   step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
   # The 1.2 GB of weights are removed afterwards.

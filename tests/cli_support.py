@@ -69,6 +69,18 @@ class CliTest(unittest.TestCase):
         (target / "reference.json").write_text(json.dumps(source))
         return str(target.parent)
 
+    def short_model(self, context):
+        """Flags for tiny's weights in a snapshot that knows few positions, so that every cache length is judged soon."""
+        folder = self.folder / f"tiny-{context}"
+        folder.mkdir()
+        config = json.loads((DATA / "tiny" / "config.json").read_text())
+        config["max_position_embeddings"] = context
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").symlink_to(DATA / "tiny" / "model.safetensors")
+        references = pathlib.Path(self.short_reference())
+        (references / "tiny").rename(references / folder.name)
+        return ["--model", str(folder), "--reference", str(references)]
+
 
 class HostsTest(CliTest):
     """Runs whose processes and temporary files can be found again: their TMPDIR is a folder of their own."""

@@ -186,12 +186,12 @@ class MainJob(CliTest):
         self.assertNotIn("| eager", result.stdout)
 
     def test_parity_alone(self):
-        result = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--out", str(self.out),
-                              "--reference", self.short_reference())
+        result = self.mkbench("parity", "--device", "cpu", *self.short_model(160), "--out", str(self.out))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         case, = self.report()["cases"]
         eager, kernel = case["engines"]
-        self.assertEqual((case["name"], eager["samples"], kernel["samples"]), ("tiny parity", [], []))
+        self.assertIn("tiny-160 parity", case["name"])
+        self.assertEqual((eager["samples"], kernel["samples"]), ([], []))
         checks = {c["name"]: c for c in kernel["parity"]["checks"]}
         for name in ("ran", "finite", "r_rms", "r_step", "r_inf", "r_kl", "decided", "flips", "self", "strict",
                      "same", "repeats", "sweep", "isolation"):
@@ -202,8 +202,8 @@ class MainJob(CliTest):
         self.assertIn("checks passed", result.stdout)
 
     def test_parity_sees_a_fault_and_says_where(self):
-        result = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--plant-fault", "swap_gate_up",
-                              "--out", str(self.out), "--reference", self.short_reference())
+        result = self.mkbench("parity", "--device", "cpu", *self.short_model(160), "--plant-fault", "swap_gate_up",
+                              "--out", str(self.out))
         self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         parity = self.engine(self.report(), "host-twin")["parity"]
         failed = {c["name"] for c in parity["checks"] if c["status"] == "failed"}

@@ -119,16 +119,17 @@ TEST_CASE("limits by precision class; a lossy engine is judged by tokens and div
   options.precision = PrecisionClass::kLossy;
   options.limits = limits_of(options.precision);
   options.ratchet = 1e-6;
-  const FakeBehaviour noisy{.noise_seed = 2, .noise = 8 * kBaselineNoise};
+  const FakeBehaviour noisy{.noise_seed = 2, .noise = 4 * kBaselineNoise};
   CHECK(failed(judge(noisy)) ==
-        std::set<Check>{Check::kRms, Check::kStep, Check::kInf, Check::kKl});
+        std::set<Check>{Check::kRms, Check::kStep, Check::kInf, Check::kKl, Check::kFlips});
   const ParityReport p = judge(noisy, options);
   CHECK(p.precision == "lossy");
-  CHECK(failed(p) == std::set<Check>{Check::kKl});
+  // So much noise turns near ties too: tokens are judged in every class.
+  CHECK(failed(p) == std::set<Check>{Check::kKl, Check::kFlips});
   CHECK(p.r_rms_limit == 0);
   for (const Check check : {Check::kRms, Check::kStep, Check::kInf}) {
     CHECK(status_of(p, check) == CheckStatus::kNotApplicable);
-    CHECK(value_of(p, check) > 3);
+    CHECK(value_of(p, check) > 2);
   }
   CHECK(status_of(p, Check::kRatchet) == CheckStatus::kNotApplicable);
 }

@@ -2,14 +2,13 @@
 verdict and exit code, and the report is always written."""
 
 import hashlib
-import json
 import os
 import pathlib
 import re
 import subprocess
 import unittest
 
-from cli_support import DATA, ROOT, CliTest, environment
+from cli_support import ROOT, CliTest, environment
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 
@@ -100,24 +99,10 @@ class Whole(PluginTest):
 class AtLength(PluginTest):
     """`mkbench parity`, on the weights of tiny with a context short enough for every cache length."""
 
-    CONTEXT = 160
-
-    def model(self):
-        folder = self.folder / "tiny-160"
-        folder.mkdir()
-        config = json.loads((DATA / "tiny" / "config.json").read_text())
-        config["max_position_embeddings"] = self.CONTEXT
-        (folder / "config.json").write_text(json.dumps(config))
-        (folder / "model.safetensors").symlink_to(DATA / "tiny" / "model.safetensors")
-        references = pathlib.Path(self.short_reference(prompts=self.PROMPTS))
-        (references / "tiny").rename(references / folder.name)
-        return str(folder), str(references)
-
     def test_checks_that_do_not_apply_say_why(self):
-        model, references = self.model()
         paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids")}
-        result = self.mkbench("parity", "--engine", ",".join(paths.values()), "--model", model, "--device", "cpu",
-                              "--reference", references, "--out", str(self.out))
+        result = self.mkbench("parity", "--engine", ",".join(paths.values()), *self.short_model(160),
+                              "--device", "cpu", "--out", str(self.out))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = self.report()
         checks = {}

@@ -1,13 +1,12 @@
 """Engines that sleep for each token, in prefill too, through the real binary: a right one passes and says which cache
 lengths were judged, one that the time budget ends is INCOMPLETE, and a wrong one is FAIL_TOKEN however it ends."""
 
-import json
 import os
 import pathlib
 import unittest
 import xml.etree.ElementTree
 
-from cli_support import DATA, CliTest
+from cli_support import CliTest
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 CONTEXT = 96
@@ -15,22 +14,14 @@ CONTEXT = 96
 
 class SlowEngines(CliTest):
     def setUp(self):
-        """The weights of tiny with a context short enough for every cache length."""
         super().setUp()
-        folder = self.folder / "tiny-96"
-        folder.mkdir()
-        config = json.loads((DATA / "tiny" / "config.json").read_text())
-        config["max_position_embeddings"] = CONTEXT
-        (folder / "config.json").write_text(json.dumps(config))
-        (folder / "model.safetensors").symlink_to(DATA / "tiny" / "model.safetensors")
-        references = pathlib.Path(self.short_reference(prompts=("corpus-17", "other-2")))
-        (references / "tiny").rename(references / folder.name)
-        self.model = ["--model", str(folder), "--reference", str(references), "--device", "cpu"]
+        self.model = self.short_model(CONTEXT)
 
     def judge(self, command, name, *args):
         """Exit code, the engine's part of the report, and stdout."""
         path = str(PLUGINS / f"{name}.so")
-        result = self.mkbench(command, "--engine", path, *self.model, "--out", str(self.out), *args)
+        result = self.mkbench(command, "--engine", path, *self.model, "--device", "cpu", "--out", str(self.out), *args)
+        self.assertTrue(self.out.is_dir(), result.stderr)
         report = self.report()
         self.assertEqual(report["verdict"]["exit_code"], result.returncode, result.stderr)
         self.assertEqual(self.engine(report, "eager")["verdict"], "PASS")
@@ -71,7 +62,7 @@ class SlowEngines(CliTest):
         cases = {
             ("run", "slow_wrong", "--n-gen", "8", "--blocks", "1", "--no-plot"): "",
             ("parity", "slow_wrong", "--time-budget", "0.1"): "",
-            ("run", "slow_wrong_hangs", "--timeout", "3", "--no-plot"): "; then: ",
+            ("run", "slow_wrong_hangs", "--n-gen", "8", "--timeout", "3", "--no-plot"): "; then: ",
             ("parity", "slow_wrong_hangs", "--timeout", "3"): "; then: ",
         }
         for number, ((command, name, *args), ending) in enumerate(cases.items()):

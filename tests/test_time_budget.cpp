@@ -19,8 +19,8 @@ struct TimedFake : FakeEngine {
   struct Times {
     double decode = 0, prefill = 0, slope = 0;
   };
-  TimedFake(double& clock, Times times, FakeBehaviour behaviour = {})
-      : FakeEngine(std::move(behaviour)), clock(clock), times(times) {}
+  TimedFake(double& seconds, Times of_calls, FakeBehaviour behaviour = {})
+      : FakeEngine(std::move(behaviour)), clock(seconds), times(of_calls) {}
   void prefill(std::span<const int32_t> ids) override {
     for (size_t i = 0; i + 1 < ids.size(); ++i)
       clock += times.prefill + times.slope * static_cast<double>(i);
@@ -135,15 +135,21 @@ TEST_CASE("sweep: jumps that are predicted not to fit are left out, the walk com
   CHECK(some.coverage.last == 300);
   CHECK(some.coverage.left_out.back() == 598);
   CHECK(some.coverage.prefills.front() == 14);
-  CHECK_THAT(coverage_text(some.coverage), ContainsText("left out, longer than the time left: "));
-  // A path that needs nothing is left out by the same rule.
-  SweepTruth far = truth;
-  far.path = truth.jumps.back();
-  far.jumps.clear();
-  const Swept none = sweep({.decode = 0.01, .prefill = 0.01}, 8, far, 0);
-  CHECK(none.coverage.left_out == std::vector<int>{598});
-  CHECK(none.coverage.last < none.coverage.first);
-  CHECK(sweep({.decode = 0.01, .prefill = 0.01}, 12, far, 0).coverage.left_out.empty());
+  CHECK_THAT(coverage_text(some.coverage), ContainsText("left out for their time: prefills of "));
+}
+
+TEST_CASE("sweep: a jump fits into the time left and into a quarter of the budget") {
+  double clock = 0;
+  const TimeBudget budget(40, [&] { return clock; });
+  EnginePace pace;
+  pace.prefill.learn(100, 0.09);
+  pace.decode.learn(100, 1);
+  CHECK(pace.jump(100, 1) == Approx(10));
+  CHECK(jump_fits(budget, pace, 99, 1));
+  CHECK_FALSE(jump_fits(budget, pace, 101, 1));
+  clock = 30.5;
+  CHECK_FALSE(jump_fits(budget, pace, 99, 1));
+  CHECK(jump_fits(budget, pace, 80, 1));
 }
 
 TEST_CASE("sweep: the walk ends with the budget, by no more than a step") {
@@ -167,6 +173,24 @@ TEST_CASE("sweep: the prediction follows the slope of the pace as the walk goes"
   const double real = 600 * 0.001 + slope * 600 * 600 / 2;
   CHECK(walked.predicted.back() == Approx(real).epsilon(0.05));
   CHECK(walked.predicted[2] == Approx(real).epsilon(0.2));
+}
+
+TEST_CASE("sweep: a wrong length stands though the engine hangs at a later one") {
+  double clock = 0;
+  TimedFake engine(clock, {.decode = 1},
+                   {.at_step = [](const At& at, std::vector<float>&, int32_t& id) {
+                     if (at.position == 20) id = (id + 1) % kFakeVocab;
+                   }});
+  engine.ends_at = 150;
+  ParityOptions options;
+  options.vocab = kFakeVocab;
+  Findings findings;
+  CHECK_THROWS_WITH(judge_sweep(engine, truth_of(300, 300), options, {}, findings),
+                    ContainsText("it stands still"));
+  ParityReport report;
+  findings.conclude(report);
+  CHECK(report.verdict == Verdict::kFailToken);
+  CHECK_THAT(report.reason, ContainsText("1 of 128 cache lengths wrong, first 21 rows"));
 }
 
 TEST_CASE("pace: a slow engine is measured by its short prefill alone") {

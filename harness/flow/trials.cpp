@@ -139,7 +139,7 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
   if (budget_.left() > 0) {
     walked = weights_.lagset.empty()
                  ? sweep_on(name, live_truth(cache), weights_, longest, needed, options, findings)
-                 : sweep_lagset(name, longest, needed, options, findings);
+                 : sweep_lagset(name, cache, longest, needed, options, findings);
   }
   report.lengths_judged = walked.last;
   report.coverage =
@@ -155,22 +155,27 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
   if (walked.last >= needed) return;
   const std::string why =
       budget_.left() <= 0 ? ""
-      : cache < needed
-          ? fmt::format(", the memory here holds {}", with_commas(cache))
-          : fmt::format(", the truth of this run came no further in {:g} s", budget_.seconds());
+      : cache < needed    ? fmt::format(", the memory here holds {}", with_commas(cache))
+      : weights_.lagset.empty()
+          ? fmt::format(", the truth of this run came no further in {:g} s", budget_.seconds())
+          : ", the prefill before the first would take too long";
   findings.unfinished(Check::kSweep,
                       fmt::format("{} of the {} cache lengths that a pass needs{}",
                                   with_commas(walked.last), with_commas(needed), why));
 }
 
-// The lag set that the job names is walked where it names one, else the lag set of parity.
-SweepCoverage Trials::sweep_lagset(const std::string& name, int longest, int needed,
+// The lag set that the job names is walked where it names one, else the lag set of parity. Nothing
+// is where a prefill up to the first length of its closed form does not fit.
+SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longest, int needed,
                                    const ParityOptions& options, Findings& findings) {
   const ModelRow* row = find_model(job_.model);
   ModelWeights other;
   if (row && !row->lagset.empty() && row->lagset != weights_.lagset)
     budget_.outside([&] { other = services_.load(job_.model, 0); });
   const ModelWeights& weights = other.lagset.empty() ? weights_ : other;
+  const int depth = synthetic_min_depth(weights.lagset);
+  longest = std::max(longest, std::min(cache, depth + kFarSteppedLengths));
+  if (depth >= longest || !jump_fits(budget_, pace_, depth, 1)) return {};
   return sweep_on(name, closed_form_sweep(weights.lagset, longest, longest), weights, longest,
                   needed, options, findings);
 }
@@ -181,10 +186,9 @@ SweepCoverage Trials::sweep_lagset(const std::string& name, int longest, int nee
 std::string Trials::sweep_far(const std::string& name, const std::string& lagset, int longest,
                               const ParityOptions& options, Findings& findings) {
   const int rows = synthetic_min_depth(lagset);
-  const double seconds = pace_.jump(rows, kFarSteppedLengths);
-  if (rows + kFarSteppedLengths > longest || seconds >= budget_.left()) {
+  if (rows + kFarSteppedLengths > longest || !jump_fits(budget_, pace_, rows, kFarSteppedLengths)) {
     return fmt::format("'{}' left out: its closed form begins at {} rows, about {:.0f} s away",
-                       lagset, with_commas(rows), seconds);
+                       lagset, with_commas(rows), pace_.jump(rows, kFarSteppedLengths));
   }
   ModelWeights weights;
   budget_.outside([&] { weights = services_.load(fmt::format("synthetic:{}", lagset), 0); });
@@ -201,7 +205,7 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
   const WatchEnd end(watch_);
   const int first = static_cast<int>(truth.path.ids.size());
   const int last = first - 1 + static_cast<int>(truth.path.steps.size());
-  const int goal = needed > 0 ? std::min(needed, last) : last;
+  const int goal = needed >= first ? std::min(needed, last) : last;
   const auto tell = [&](int length) {
     watch_.begin(fmt::format("cache lengths {}-{}, about {:.0f} s", with_commas(length),
                              with_commas(goal), pace_.decode.between(length, goal)),
@@ -214,6 +218,8 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
     if (done >= told && first + done <= goal) {
       tell(first + done);
       told = 2 * done;
+    } else if (first + done == goal + 1) {
+      watch_.begin(fmt::format("cache lengths beyond {}", with_commas(goal)), name, engine.get());
     }
     watch_.count(done, total);
   };

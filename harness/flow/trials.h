@@ -42,7 +42,7 @@ class Trials {
   int longest_in_time(int longest) const;
   void sweep(const std::string& name, const ParityOptions& options, Findings& findings,
              ParityReport& report);
-  SweepCoverage sweep_lagset(const std::string& name, int longest, int needed,
+  SweepCoverage sweep_lagset(const std::string& name, int cache, int longest, int needed,
                              const ParityOptions& options, Findings& findings);
   std::string sweep_far(const std::string& name, const std::string& lagset, int longest,
                         const ParityOptions& options, Findings& findings);

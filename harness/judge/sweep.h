@@ -50,12 +50,11 @@ inline constexpr int kNeededLengths = 2049;
 // What bounds a sweep. By default nothing does.
 struct SweepBounds {
   std::function<void()> stop = [] {};  // called before every call of the engine; may throw
-  // With both set, the walk ends with the budget, and a jump that is predicted not to fit into the
-  // time left is left out. `pace` learns on the way.
+  // With both set, the walk ends with the budget, and a jump that does not fit is left out. `pace`
+  // learns on the way.
   TimeBudget* budget = nullptr;
   EnginePace* pace = nullptr;
-  // The walk has the whole budget up to this length, and an eighth of it beyond. 0: the path is
-  // judged only where its prefill too fits into the time left.
+  // The walk has the whole budget up to this length, and an eighth of it beyond.
   int needed = 0;
   std::function<void(int done, int total)> walked = {};  // steps of the walk
 };
@@ -64,6 +63,10 @@ struct SweepCoverage {
   int first = 1, last = 0;              // cache lengths walked; last < first: none
   std::vector<int> prefills, left_out;  // rows of the jumps that were judged, and that were not
 };
+
+// Whether a prefill of `rows` rows and the steps behind it are predicted to fit into the time left
+// and into a quarter of the budget.
+bool jump_fits(const TimeBudget& budget, const EnginePace& pace, int rows, int steps);
 
 // Every token must be the truth's (or, at a near tie, within D of the truth's top). The error of
 // every step must be at most limits.step times the baseline's error there or the baseline's median,
