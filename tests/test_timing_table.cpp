@@ -35,14 +35,15 @@ TEST_CASE("an engine that ends as its row says is no surprise") {
 
 TEST_CASE("another verdict, another reason and times that do not fit are surprises") {
   CHECK(holds(surprise({"x", {{Verdict::kFailToken, ""}}}, passed()),
-              "verdict: found PASS, wanted FAIL_TOKEN"));
-  CHECK(holds(surprise({"x", {{Verdict::kIntegrity, "late id"}}}, failed()), "block 0; late id 7"));
-  CHECK(holds(surprise({"x", {{Verdict::kFailToken, "receipt"}}}, failed()), "reason: found"));
-  CHECK(holds(surprise({"x", {{Verdict::kFailToken, ""}}}, failed()), "reason: found"));
+              "found PASS '', wanted FAIL_TOKEN"));
+  CHECK(holds(surprise({"x", {{Verdict::kIntegrity, "late id"}}}, failed()),
+              "found FAIL_TOKEN 'block 0; late id 7', wanted INTEGRITY"));
+  CHECK(holds(surprise({"x", {{Verdict::kFailToken, "receipt"}}}, failed()), "wanted FAIL_TOKEN"));
+  CHECK(holds(surprise({"x", {{Verdict::kFailToken, ""}}}, failed()), "wanted FAIL_TOKEN"));
   const TimingEngine either = {"x",
                                {{Verdict::kIntegrity, "state"}, {Verdict::kFailToken, "late id"}}};
   CHECK(surprise(either, failed()) == "");
-  CHECK(holds(surprise(either, passed()), "wanted INTEGRITY or FAIL_TOKEN"));
+  CHECK(holds(surprise(either, passed()), "wanted INTEGRITY 'state' or FAIL_TOKEN 'late id'"));
   TimingOutcome outcome = passed();
   outcome.fastest_ms = 0;
   CHECK(holds(surprise({"x", {{Verdict::kPass, ""}}}, outcome), "has none"));
@@ -54,6 +55,8 @@ TEST_CASE("another verdict, another reason and times that do not fit are surpris
 TEST_CASE("a sound engine that fails, loses samples or shows no interval is a failed control") {
   CHECK(control_surprise(passed(), 8) == "");
   CHECK(holds(control_surprise(failed(), 1), "wanted PASS"));
+  CHECK(names_of({{Verdict::kPass, ""}, {Verdict::kHang, "x"}, {Verdict::kPass, "y"}}) ==
+        "PASS or HANG");
   CHECK(holds(control_surprise(passed(), 9), "samples: found 8, wanted 9"));
   TimingOutcome outcome = passed();
   outcome.interval = false;
