@@ -21,6 +21,11 @@ struct TimedFake : FakeEngine {
   };
   TimedFake(double& seconds, Times of_calls, FakeBehaviour behaviour = {})
       : FakeEngine(std::move(behaviour)), clock(seconds), times(of_calls) {}
+  EngineCapabilities capabilities() const override {
+    EngineCapabilities can = FakeEngine::capabilities();
+    can.max_context = 40960;
+    return can;
+  }
   void prefill(std::span<const int32_t> ids) override {
     for (size_t i = 0; i + 1 < ids.size(); ++i)
       clock += times.prefill + times.slope * static_cast<double>(i);
@@ -48,11 +53,13 @@ struct Swept {
   ParityReport report;
   std::vector<double> predicted;  // of the whole walk, at each call
   int longest_call = 0;
+  double seconds = 0;
 };
 
-Swept sweep(TimedFake::Times times, double budget_s, const SweepTruth& truth, int needed) {
+Swept sweep(TimedFake::Times times, double budget_s, const SweepTruth& truth, int needed,
+            const FakeBehaviour& behaviour = {.noise_seed = 2, .noise = 0.02}) {
   double clock = 100;
-  TimedFake engine(clock, times, {.noise_seed = 2, .noise = 0.02});
+  TimedFake engine(clock, times, behaviour);
   TimeBudget budget(budget_s, [&] { return clock; });
   EnginePace pace = measure_pace(engine, {0, 1, 2}, kFakeVocab, budget);
   ParityOptions options;
@@ -68,6 +75,7 @@ Swept sweep(TimedFake::Times times, double budget_s, const SweepTruth& truth, in
        .walked = [&](int, int total) { swept.predicted.push_back(pace.decode.between(1, total)); }},
       findings);
   swept.longest_call = engine.longest_call;
+  swept.seconds = clock - 100;
   findings.conclude(swept.report);
   return swept;
 }
@@ -173,6 +181,26 @@ TEST_CASE("sweep: the prediction follows the slope of the pace as the walk goes"
   const double real = 600 * 0.001 + slope * 600 * 600 / 2;
   CHECK(walked.predicted.back() == Approx(real).epsilon(0.05));
   CHECK(walked.predicted[2] == Approx(real).epsilon(0.2));
+}
+
+TEST_CASE("sweep: the default budget holds an engine that prefills token by token") {
+  // 1.2 ms a token at depth 0, 7 ms at 2,000.
+  const TimedFake::Times times{.decode = 1.2e-3, .prefill = 1.2e-3, .slope = 2.9e-6};
+  const SweepTruth truth = closed_form_sweep("short", 10240, 10240);
+  std::vector<int32_t> ids = truth.path.ids;
+  for (const ReferenceStep& step : truth.path.steps) ids.push_back(step.token);
+  FakeBehaviour right;
+  right.has_logits = false;
+  right.at_step = [&ids](const At& at, std::vector<float>&, int32_t& id) {
+    id = ids[static_cast<size_t>(at.position) + 1];
+  };
+  const Swept swept = sweep(times, 240, truth, kNeededLengths, right);
+  INFO(coverage_text(swept.coverage) << ", " << swept.seconds << " s");
+  CHECK(swept.report.verdict == Verdict::kPass);
+  CHECK(swept.coverage.last > 4096);
+  CHECK(swept.coverage.prefills.back() == 4094);
+  CHECK(swept.coverage.left_out.front() == 8190);
+  CHECK((swept.seconds > 80 && swept.seconds < 120));
 }
 
 TEST_CASE("sweep: a wrong length stands though the engine hangs at a later one") {

@@ -83,6 +83,7 @@ void Trials::run(Engine& engine, const std::string& name,
     budget_.check();
   };
   Findings findings;
+  const WatchEnd end(watch_);
   conclude_however_it_ends(
       [&] {
         watch_.begin("repeats", name, &engine);
@@ -96,7 +97,6 @@ void Trials::run(Engine& engine, const std::string& name,
         pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
         watch_.begin("sweep", name, nullptr);
         sweep(name, options, findings, report);
-        watch_.end();
       },
       [&] { findings.conclude(report); });
 }
@@ -263,10 +263,10 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     report.localised = "not localised: no step of a prompt is wrong";
     return;
   }
+  const WatchEnd end(watch_);
   watch_.begin("localising", name, &engine);
   try {
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
-    const WatchEnd end(watch_);
     const ModelShape& shape = weights_.config.shape;
     report.localised = localise({.candidate = engine, .truth = *truth, .baseline = baseline},
                                 shape.layers, shape.vocab, *prompt, step);
