@@ -371,10 +371,21 @@ class PlantedFaults(CliTest):
 
 
 class Selftest(CliTest):
-    def test_there_is_only_faults(self):
-        result = self.mkbench("selftest")
+    def test_it_is_faults_or_timing(self):
+        for flags in ((), ("--faults", "--timing")):
+            result = self.mkbench("selftest", *flags)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertIn("one of --faults and --timing", result.stderr)
+
+    def test_libraries_of_timing_that_are_not_there(self):
+        result = self.mkbench("selftest", "--timing", "--device", "cpu", "--libraries", str(self.folder))
         self.assertEqual(result.returncode, 2, result.stdout)
-        self.assertIn("--faults", result.stderr)
+        self.assertIn(f"no library {self.folder}/timing-cpu/sound.so", result.stderr)
+
+    def test_a_row_of_timing_by_itself(self):
+        result = self.mkbench("selftest", "--timing", "--device", "cpu", "--rows", "T8", "-q")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(result.stdout.splitlines()[-1], "1 rows of the faults of timing: 0 not as wanted, 1 open")
 
     def test_lanes_of_some_rows(self):
         result = self.mkbench("selftest", "--faults", "--device", "cpu", "--rows", "27,52,c8")

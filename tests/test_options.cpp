@@ -181,7 +181,8 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["device"]["source"] == "environment");
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
-  const std::set<std::string> free_text = {"model", "python", "reference", "out", "junit"};
+  const std::set<std::string> free_text = {"model", "python",    "reference", "out",
+                                           "junit", "libraries", "only"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
@@ -317,6 +318,8 @@ TEST_CASE("version and commands") {
   CHECK(options_of({"selftest", "--faults"}).command->name == "selftest");
   CHECK(options_of({"selftest", "--faults"}).faults);
   CHECK_FALSE(options_of({"selftest"}).faults);
+  CHECK(options_of({"selftest", "--timing"}).timing);
+  CHECK(options_of({"selftest", "--libraries", "x"}).libraries == "x");
   const Options profile = options_of({"profile", "-n", "8"});
   CHECK_FALSE(profile.whole_parity);
   CHECK(options_of({"parity"}).whole_parity);

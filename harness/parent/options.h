@@ -66,6 +66,8 @@ struct Options {
   bool profile = false;      // ablations after the samples
   bool in_process = false;
   bool faults = false;            // selftest: plant the faults of the table
+  bool timing = false;            // selftest: run the libraries of the faults of timing
+  std::string libraries;          // their folder; empty: tests/plugins of this build
   std::vector<std::string> rows;  // faults to plant; empty: all
   bool list_devices = false;
   bool dry_run = false;

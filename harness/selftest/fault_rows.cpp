@@ -91,10 +91,9 @@ const std::vector<FaultRow>& fault_rows() {
       {"46", "stale output", false, ""},
       {"47", "KV rows of the prefix modified", false, ""},
       {"48", "work on another stream, timed too early", false,
-       "tests/test_case_flow.cpp: clocks disagree"},
+       "harness/selftest/timing_faults.cpp: \"T5\""},
       {"49", "what is judged is not what is timed", false,
-       "tests/test_case_flow.cpp: a kernel that goes wrong only under the clock is caught by its "
-       "receipts"},
+       "harness/selftest/timing_faults.cpp: \"T4\""},
       {"50", "reference edited, missing or made anew", false,
        "tests/test_parity_token_only.cpp: a reference of other weights is refused with both "
        "hashes"},

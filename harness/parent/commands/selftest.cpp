@@ -39,15 +39,16 @@ const FaultRow& row_of(const FaultLane& lane) {
   return *found;
 }
 
-bool gpu_usable(const Options& options, const Invocation& invocation) {
+// The machine, with no GPU where none is asked for.
+MachineProbe probe_machine(const Options& options, const Invocation& invocation) {
+  if (options.device == DeviceChoice::kCpu) return {};
   Hosts hosts(invocation.start_host, options.timeout_s);
-  const MachineProbe probe =
-      probe_of(examine_machine(hosts, CardCall{.gpu = options.gpu}), options.gpu);
+  MachineProbe probe = probe_of(examine_machine(hosts, CardCall{.gpu = options.gpu}), options.gpu);
   if (!probe.usable && options.device == DeviceChoice::kCuda) {
     throw Error(ErrorKind::kUnsupportedDevice,
                 fmt::format("selftest --device cuda: {}", probe.reason));
   }
-  return probe.usable;
+  return probe;
 }
 
 // Runs lanes on several threads. Each thread has its own hosts, which end with it, so a crash or a
@@ -154,11 +155,15 @@ void print_elsewhere() {
 
 }  // namespace
 
+int selftest_timing(const Options& options, const Invocation& invocation,
+                    const MachineProbe& probe);
+
 int selftest_command(const Options& options, const Invocation& invocation) {
-  if (!options.faults) {
-    throw Error(ErrorKind::kBadInput, "mkbench selftest: there is only --faults; give it");
-  }
-  const bool with_cuda = options.device != DeviceChoice::kCpu && gpu_usable(options, invocation);
+  if (options.faults == options.timing)
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: give one of --faults and --timing");
+  const MachineProbe probe = probe_machine(options, invocation);
+  if (options.timing) return selftest_timing(options, invocation, probe);
+  const bool with_cuda = probe.usable;
   std::set<size_t> wanted;
   for (size_t i = 0; i < fault_lanes().size(); ++i) {
     const FaultLane& lane = fault_lanes()[i];

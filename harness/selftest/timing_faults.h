@@ -1,0 +1,86 @@
+// The faults of timing T1-T14: which libraries of tests/plugins have them, and how each must end.
+// `mkbench selftest --timing` runs this table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// What is run: options of `mkbench run` besides engines and device. Rows of one run share a case,
+// unless a row stands alone.
+enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout };
+
+struct TimingRunInfo {
+  TimingRun run;
+  std::vector<std::string> options;
+};
+const std::vector<TimingRunInfo>& timing_runs();
+inline const TimingRunInfo& timing_run(TimingRun run) {
+  return timing_runs()[static_cast<size_t>(run)];
+}
+
+// Which times a row compares, each the fastest block's: other programs only add to a time. The ratio
+// must lie in the row's band.
+enum class TimesCompared {
+  kNone,
+  kToSound,     // the library's to those of the sound engine in the same case
+  kSoundAlone,  // the sound engine's beside the library to its own in the case of other rows
+};
+
+// A verdict, and text that one of its reasons must hold; empty: it must have no reason.
+struct TimingEnd {
+  Verdict verdict;
+  std::string_view reason;
+};
+
+// A library, and how mkbench may judge it.
+struct TimingEngine {
+  std::string_view library;
+  std::vector<TimingEnd> ends;
+};
+
+struct TimingBand {
+  TimesCompared compared = TimesCompared::kNone;
+  double low = 0, high = 0;
+};
+
+struct TimingFault {
+  std::string_view id, what;
+  bool cpu, cuda;  // lanes
+  TimingRun run;
+  bool alone;  // in a case without other rows
+  std::vector<TimingEngine> engines;
+  TimingBand cpu_times{}, cuda_times{};
+  std::string_view open{};  // what the verdict does not show yet, and why; empty: nothing
+};
+const std::vector<TimingFault>& timing_faults();
+
+// The engine of every case that has no fault: the control.
+inline constexpr std::string_view kSoundLibrary = "sound";
+
+// What a case has shown of an engine.
+struct TimingOutcome {
+  Verdict verdict = Verdict::kSkipped;
+  std::vector<std::string> reasons;
+  int samples = 0;
+  double fastest_ms = 0;  // a token, of the fastest block; 0: no time is shown
+  bool interval = false;
+};
+TimingOutcome timing_outcome(const EngineReport& engine);
+
+// "FAIL_TOKEN or INTEGRITY"
+std::string names_of(const std::vector<TimingEnd>& ends);
+
+// How an engine's outcome differs from what the table says; empty where it does not.
+std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
+// The same of the sound engine: PASS, an interval, and `blocks` samples.
+std::string control_surprise(const TimingOutcome& sound, int blocks);
+// How a ratio of times leaves the band: of `found` to `to`.
+std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
+                           const TimingOutcome& to);
+
+}  // namespace mkbench
