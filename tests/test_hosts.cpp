@@ -289,7 +289,7 @@ TEST_CASE(
 }
 
 TEST_CASE("work that stays when the engine's host has ended is another program's") {
-  FakeHosts fakes{.timeout_s = 0.2};
+  FakeHosts fakes{.links = {}, .kinds = {}, .timeout_s = 0.2};
   const auto ring =
       fakes.hosts.open({.name = "ring", .max_context = 64, .cuda = true}, small_weights());
   int flushes = 0;
