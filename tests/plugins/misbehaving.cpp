@@ -116,7 +116,8 @@ int32_t spoiled_decode(mkbench_engine* e, int32_t n, const int32_t* forced, int3
   static const int tokens = setting("MISBEHAVE_TOKENS", 7);
   static int calls = 0;
   static bool done = false;
-  if (n == tokens && logits == nullptr) ++calls;
+  // The step after a late id may be a call of its own; the one that follows it counts.
+  if ((n == tokens || n == tokens - 1) && logits == nullptr) ++calls;
   if (!done && (wanted == 0 || calls == wanted)) {
     done = true;
     const auto found = kDuringDecode.find(own_name());
