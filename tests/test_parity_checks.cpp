@@ -114,6 +114,7 @@ TEST_CASE("limits by precision class; a lossy engine is judged by tokens and div
   const RatioLimits bf16 = limits_of(PrecisionClass::kBf16);
   CHECK((bf16.rms == 1.25 && bf16.step == 3 && bf16.inf == 2 && bf16.kl == 1.5));
   const RatioLimits fp32 = limits_of(PrecisionClass::kFp32Accumulate);
+  CHECK((bf16.sweep == 3 && fp32.sweep == 1.25));
   CHECK((fp32.rms == 0.35 && fp32.step == 1 && fp32.inf == 2 && fp32.kl == 1.5));
   ParityOptions options;
   options.precision = PrecisionClass::kLossy;

@@ -95,7 +95,7 @@ class SweepJudge {
   }
 
   void conclude() {
-    const double limit = options_.limits.step;
+    const double limit = options_.limits.sweep;
     if (truth_.has_logits && with_logits_)
       findings_.measured(Check::kSweep, largest_, limit > 0 ? std::optional(limit) : std::nullopt);
     if (wrong_ == 0) return;
@@ -171,9 +171,9 @@ class SweepJudge {
         error_of(step, logits, options_.vocab, kLiveSketchSeed, kLiveProjections);
     const double ratio = std::sqrt(error.squared) / std::max(median_, step.baseline_error_norm);
     largest_ = std::max(largest_, ratio);
-    if (ratio <= options_.limits.step || options_.limits.step <= 0) return "";
+    if (ratio <= options_.limits.sweep || options_.limits.sweep <= 0) return "";
     return fmt::format("{}logit error {:.3g} x the baseline's, wanted at most {:g}",
-                       first ? "" : ", ", ratio, options_.limits.step);
+                       first ? "" : ", ", ratio, options_.limits.sweep);
   }
 
   Engine& engine_;

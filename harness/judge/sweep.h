@@ -69,7 +69,7 @@ struct SweepCoverage {
 bool jump_fits(const TimeBudget& budget, const EnginePace& pace, int rows, int steps);
 
 // Every token must be the truth's (or, at a near tie, within D of the truth's top). The error of
-// every step must be at most limits.step times the baseline's error there or the baseline's median,
+// every step must be at most limits.sweep times the baseline's error there or the baseline's median,
 // whichever is larger. The largest such ratio is the check's value.
 SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
                           const SweepBounds& bounds, Findings& findings);

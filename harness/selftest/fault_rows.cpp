@@ -201,7 +201,7 @@ const std::vector<FaultLane>& fault_lanes() {
       {"25", kPlain, "tensor_zero", "tiny", kLogitsAndTokens, 0},
       {"26", kTwin, "tail_dropped", "tiny", kLogits, 10.64},
       {"26", kPlain, "tail_dropped", "tiny", kLogits, 0},
-      {"26", kRing, "tail_dropped", "four layers", "r_rms,ratchet,sweep", 0},
+      {"26", kRing, "tail_dropped", "four layers", "r_rms,ratchet", 0},
       {"27", kLoader, "weight_bit_flip", "tiny", "weights", 0},
       {"27", kTwin, "weight_bit_flip", "tiny", kLogitsAndTokens, 49.07},
       {"27", kPlain, "weight_bit_flip", "tiny", kLogitsAndTokens, 0},
