@@ -25,4 +25,4 @@ set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
 mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
 add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
-set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 300)
+set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 300 PROCESSORS 2)
