@@ -9,8 +9,8 @@ from check_lines import Lines
 # The steps of scripts/gpu_check.sh, by the names that it logs.
 STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
-         "parity and bench, tiny", "planted faults are seen", "gate alone: every cache length, full size",
-         "fault corpus", "memorised: trained, captured and judged here", "tune")
+         "parity and bench, tiny", "planted faults are seen", "faults of timing",
+         "gate alone: every cache length, full size", "fault corpus", "memorised: trained, captured and judged here", "tune")
 SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
 # Tests of ring that must be among those that ran: test_ring_state holds ring to bit-identical results from run to
 # run, at several in-flight limits and paces.

@@ -76,7 +76,7 @@ send({'type': 'stage', 'stage': 'one'})
 send({'type': 'stage', 'stage': 'two'})
 ok(7)
 next_call()
-send({'type': 'failed', 'kind': 7, 'message': 'rows were modified'})
+send({'type': 'failed', 'kind': 7, 'message': 'rows were modified', 'traceback': ''})
 serve(lambda: ok(9))
 )");
   std::vector<std::string> stages;

@@ -39,11 +39,11 @@ class SlowEngines(CliTest):
                     f"{CONTEXT - 1} rows)")
         self.assertEqual(parity["coverage"], coverage)
         self.assertEqual((parity["lengths_judged"], parity["lengths_known"]), (CONTEXT, CONTEXT))
-        self.assertEqual(parity["precision"], "bf16")
+        self.assertEqual(parity["precision"], "fp32-accumulate")
         self.assertIn(coverage, stdout)
         self.assertIn(coverage, (self.out / "report.md").read_text())
         told = {p.get("name"): p.get("value") for p in self.junit("slow_right").iter("property")}
-        self.assertEqual(told, {"precision": "bf16", "coverage": coverage})
+        self.assertEqual(told, {"precision": "fp32-accumulate", "coverage": coverage})
 
     def test_a_budget_that_is_too_small_is_incomplete(self):
         code, engine, stdout = self.judge("parity", "slow_right", "--time-budget", "2")

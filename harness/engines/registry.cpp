@@ -58,6 +58,11 @@ bool rounds_logits(std::string_view name) {
   return row != nullptr && row->precision == kBf16;
 }
 
+PrecisionClass precision_of(std::string_view name, const EngineCapabilities& told) {
+  const EngineRow* row = find_engine(name);
+  return row != nullptr ? row->precision : told.precision;
+}
+
 std::vector<std::string> engine_names(Role role) {
   std::vector<std::string> names;
   for (const EngineRow& row : kRows) {

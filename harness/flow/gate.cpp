@@ -103,9 +103,8 @@ std::unique_ptr<Engine> Gate::make(const std::string& name) {
 }
 
 ParityOptions Gate::options_for(const Engine& engine, const std::string& name) const {
-  const EngineRow* row = find_engine(name);
   ParityOptions options;
-  options.precision = row != nullptr ? row->precision : engine.capabilities().precision;
+  options.precision = precision_of(name, engine.capabilities());
   options.limits = limits_of(options.precision);
   options.vocab = weights_.config.shape.vocab;
   options.logits_bf16 = rounds_logits(name);

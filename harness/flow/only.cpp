@@ -15,9 +15,10 @@
 namespace mkbench {
 namespace {
 
-ParityReport report_of(const FailedStep& step) {
+ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   ParityReport report;
-  report.verdict = verdict_of(step, RatioLimits{}.step);
+  report.precision = precision_class_name(precision);
+  report.verdict = verdict_of(step, limits_of(precision).step);
   report.steps = 1;
   ParityRow row;
   row.prompt = step.prompt;
@@ -133,7 +134,7 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
                       step, replay_options(band, c.name, weights.config.shape));
       name_step(job, weights, c.name, by_name, failed);
-      const ParityReport report = report_of(failed);
+      const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)
         send_verdict(sink, c.name, Verdict::kPass, "");

@@ -88,7 +88,8 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
 Verdict verdict_of(const FailedStep& step, double limit) {
   if (step.verdict == StepVerdict::kWrong) return Verdict::kFailToken;
   // NaN is out of every band.
-  if (!(step.error_norm <= limit * step.baseline_error_norm)) return Verdict::kFailFidelity;
+  if (limit > 0 && !(step.error_norm <= limit * step.baseline_error_norm))
+    return Verdict::kFailFidelity;
   return Verdict::kPass;
 }
 

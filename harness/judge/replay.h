@@ -24,7 +24,7 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
                        const ReplayOptions& options);
 
 // The verdict of a replayed step: FAIL_TOKEN for a wrong token; FAIL_FIDELITY where the logits are
-// further from the truth than `limit` times the baseline's; else PASS.
+// further from the truth than `limit` times the baseline's (0: not judged); else PASS.
 Verdict verdict_of(const FailedStep& step, double limit);
 
 // The prompt of a failed step, with the tokens that its walk forces.
