@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/repeats.h"
 
 namespace mkbench {
 namespace {
@@ -30,7 +30,7 @@ class Comparison {
     if (!further || !can_.deterministic) return true;
     const float* left = logits_.data() + (step - timed_) * vocab_;
     for (size_t i = 0; i < vocab_; ++i) {
-      if (std::memcmp(left + i, &row[i], sizeof(float)) == 0) continue;
+      if (same_bits(left[i], row[i])) continue;
       problem = fmt::format(
           "step {}: logit {} is {:.9g} after the timed run, {:.9g} after a run that shows its "
           "logits",

@@ -37,6 +37,10 @@ RunBits run_bits(Engine& engine, const ReferencePrompt& prompt, int steps, int v
   return bits;
 }
 
+bool same_bits(float x, float y) {
+  return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+}
+
 std::string first_difference(const RunBits& found, const RunBits& wanted) {
   for (size_t t = 0; t < std::max(found.ids.size(), wanted.ids.size()); ++t) {
     if (t >= found.ids.size() || t >= wanted.ids.size())
@@ -46,10 +50,6 @@ std::string first_difference(const RunBits& found, const RunBits& wanted) {
   }
   if (found.logits.size() != wanted.logits.size()) return "another number of logits";
   if (found.logits.empty()) return "";
-  // Compared by bits: NaN equals itself, and -0 differs from 0.
-  const auto same_bits = [](float x, float y) {
-    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
-  };
   const auto differs =
       std::mismatch(found.logits.begin(), found.logits.end(), wanted.logits.begin(), same_bits);
   if (differs.first == found.logits.end()) return "";

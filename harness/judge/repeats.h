@@ -1,6 +1,7 @@
 // Repeated input must give bit-identical ids and logits, in one process and in fresh ones.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct RunBits {
 // A free run of `steps` steps in one decode(), with logits where the engine has them.
 RunBits run_bits(Engine& engine, const ReferencePrompt& prompt, int steps, int vocab,
                  Findings& findings);
+
+// Compares by bits: NaN equals itself, and -0 differs from 0.
+bool same_bits(float x, float y);
 
 // The first difference in bits: "step 3: id 5 against 9", "step 3: logit 17 is 1.5 against 1.25";
 // empty for equal runs.
