@@ -160,7 +160,7 @@ if begin cases "${cases[@]}"; then
   step 90 "parity and bench, tiny" "$mkbench" --compare eager --device cuda \
     --model tiny,tiny-untied --blocks 2 --no-plot --out tiny
   step 180 "planted faults are seen" bash -c planted_faults
-  step 180 "faults of timing" "$mkbench" selftest --timing --device cuda
+  step 300 "faults of timing" "$mkbench" selftest --timing --device cuda
 fi
 
 if begin gate "${gate[@]}"; then
