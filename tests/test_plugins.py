@@ -35,7 +35,7 @@ BESIDE_OTHERS = {
 }
 
 
-# Of the declarations in references/engine_abi_v1.h, without comments.
+# sha256 of the declarations in references/engine_abi_v1.h, without comments.
 VERSION_1 = "c464fe216739f895a24906cc343b04055495bd7c5161c00d420b3e694c3c0b90"
 
 

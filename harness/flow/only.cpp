@@ -62,11 +62,11 @@ FoundStep find_step(const std::vector<GreedyReference>& references, const std::s
   return {};
 }
 
-ReplayOptions replay_options(const GreedyReference& reference, const std::string& engine,
+ReplayOptions replay_options(double pairwise_d, const std::string& engine,
                              const ModelShape& shape) {
   return {.vocab = shape.vocab,
           .layers = shape.layers,
-          .pairwise_d = reference.pairwise_d,
+          .pairwise_d = pairwise_d,
           .logits_bf16 = rounds_logits(engine),
           .text_of = [shape](int32_t id) { return token_text(shape, id); }};
 }
@@ -85,7 +85,6 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
 }
 
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references) {
-  if (!job.only) return 0;
   if (!job.only->prompt_ids.empty() ||
       find_step(references, job.only->prompt, job.only->position).prompt != nullptr)
     return job.only->position + 1;
@@ -128,11 +127,10 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
     guard_engine(sink, c, [&] {
       make(c);
       watch.begin("one step", c.name, c.engine.get());
-      GreedyReference band;
-      band.pairwise_d = by_name ? found.reference->pairwise_d : job.only->tau;
+      const double d = by_name ? found.reference->pairwise_d : job.only->pairwise_d;
       FailedStep failed =
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, replay_options(band, c.name, weights.config.shape));
+                      step, replay_options(d, c.name, weights.config.shape));
       name_step(job, weights, c.name, by_name, failed);
       const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       sink.send(ParityJudged{c.name, report});

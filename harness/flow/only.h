@@ -24,15 +24,15 @@ struct FoundStep {
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
                     int position);
 
-ReplayOptions replay_options(const GreedyReference& reference, const std::string& engine,
-                             const ModelShape& shape);
+// pairwise_d: D of the reference.
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape);
 
 // Fills in engine, model and their hashes, and the command: by the prompt's name where the prompt
 // is `committed`; else the command stays empty, because the step has to be read from its file.
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
                bool committed, FailedStep& step);
 
-// KV rows that the repeated step needs; 0 without one. Throws Error(kBadInput) naming the prompts
+// KV rows that the job's step needs. Throws Error(kBadInput) naming the prompts
 // that there are, where the step is not known.
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references);
 

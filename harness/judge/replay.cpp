@@ -45,13 +45,16 @@ double centred_distance(const std::vector<float>& x, const std::vector<float>& y
   return std::sqrt(squared);
 }
 
-StepVerdict match_of(const FailedStep& failed, const std::vector<float>& truth) {
+StepVerdict match_of(const FailedStep& failed, const std::vector<float>& truth, bool logits_bf16) {
   if (failed.found == failed.expected) return StepVerdict::kExact;
   if (failed.found < 0 || static_cast<size_t>(failed.found) >= truth.size())
     return StepVerdict::kWrong;
   const double gap = double{truth[static_cast<size_t>(failed.expected)]} -
                      double{truth[static_cast<size_t>(failed.found)]};
-  return gap <= failed.tau ? StepVerdict::kTie : StepVerdict::kWrong;
+  double largest = 0;
+  for (const float z : truth) largest = std::max(largest, std::abs(double{z}));
+  const double tau = failed.pairwise_d + (logits_bf16 ? bf16_step(largest) : 0);
+  return gap <= tau ? StepVerdict::kTie : StepVerdict::kWrong;
 }
 
 }  // namespace
@@ -71,10 +74,8 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
   failed.expected_top = best_ids(last.truth, options.text_of);
   if (failed.expected_top.size() > 1)
     failed.margin = failed.expected_top[0].logit - failed.expected_top[1].logit;
-  double largest = 0;
-  for (const float z : last.truth) largest = std::max(largest, std::abs(double{z}));
-  failed.tau = options.pairwise_d + (options.logits_bf16 ? bf16_step(largest) : 0);
-  failed.verdict = match_of(failed, last.truth);
+  failed.pairwise_d = options.pairwise_d;
+  failed.verdict = match_of(failed, last.truth, options.logits_bf16);
   failed.baseline_error_norm =
       std::max(centred_distance(last.baseline, last.truth),
                prompt.steps[static_cast<size_t>(step)].baseline_error_norm);

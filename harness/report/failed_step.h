@@ -45,7 +45,7 @@ struct FailedStep {
   std::vector<int32_t> prompt_ids, forced_ids;
   int32_t expected = -1, found = -1;
   StepVerdict verdict = StepVerdict::kExact;
-  double margin = 0, tau = 0;
+  double margin = 0, pairwise_d = 0;
   std::vector<ScoredId> expected_top, found_top;
   double error_norm = 0, baseline_error_norm = 0;
   std::string localised;
@@ -68,7 +68,10 @@ void describe_fields(V& v, Tag<FailedStep>) {
   v.field("found", &F::found, "the engine's token; -1: none came back");
   v.field("match", &F::verdict, "verdict of the step");
   v.field("margin", &F::margin, "the truth's top-1 minus top-2 logit");
-  v.field("tau", &F::tau, "a token within so much of the top is a near tie");
+  v.field(
+      "pairwise_d", &F::pairwise_d,
+      "D of the reference: a token within so much of the top (and a bf16 step, where the engine "
+      "rounds its logits) is a near tie");
   v.field("expected_top", &F::expected_top, "the truth's best five");
   v.field("found_top", &F::found_top, "the engine's best five; empty where it shows no logits");
   v.field("error_norm", &F::error_norm,

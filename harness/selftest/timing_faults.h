@@ -77,7 +77,8 @@ std::string names_of(const std::vector<TimingEnd>& ends);
 
 // How an engine's outcome differs from what the table says; empty where it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
-// The same of the sound engine: PASS, an interval, and `blocks` samples.
+// How the sound engine of a case falls short of PASS, an interval and `blocks` samples; empty where
+// it does not.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
 // How a ratio of times leaves the band: of `found` to `to`.
 std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
