@@ -24,8 +24,6 @@ using nlohmann::json;
 
 constexpr std::string_view kSchemaId = "mkbench.reference";
 constexpr std::string_view kSchemaMajor = "1.";
-constexpr double kLargestD = 0.5;
-constexpr int kTop = 32;
 constexpr JsonLimits kLimits{.bytes = 32 << 20, .depth = 12, .keys = 1 << 20, .values = 8 << 20};
 
 // A value of the file together with its path in the file, so that every error can name its field.
@@ -126,7 +124,7 @@ struct StepReader {
     const Node ids = node.at("top_ids"), logits = node.at("top_logits");
     step.top_ids = ids.ids(vocab);
     step.top_logits = logits.floats();
-    const size_t wanted = static_cast<size_t>(std::min(kTop, vocab));
+    const size_t wanted = static_cast<size_t>(std::min(kTopIds, vocab));
     if (step.top_ids.size() != wanted) {
       ids.fail(fmt::format("has {} entries, wanted {}", step.top_ids.size(), wanted));
     }

@@ -12,6 +12,11 @@
 
 namespace mkbench {
 
+// Above this D the band of near ties is so wide that a reference decides hardly any token.
+inline constexpr double kLargestD = 0.5;
+// How many of the truth's largest logits a step keeps.
+inline constexpr int kTopIds = 32;
+
 // One teacher-forced step. Ids and logits are empty in a token-only reference.
 struct ReferenceStep {
   int position = 0;              // KV rows before the step

@@ -13,8 +13,6 @@
 namespace mkbench {
 namespace {
 
-constexpr size_t kTopLogits = 32;  // as in references
-
 class Scoring {
  public:
   Scoring(const TimedTruth& truth, const FlowServices& services, const ModelWeights& weights,
@@ -57,7 +55,7 @@ class Scoring {
     walk_path(*engine_, run.path, 0, vocab(), [&](size_t, int32_t, std::span<const float> row) {
       std::vector<std::pair<float, int32_t>> order;
       for (size_t i = 0; i < row.size(); ++i) order.emplace_back(row[i], static_cast<int32_t>(i));
-      const size_t top = std::min(kTopLogits, order.size());
+      const size_t top = std::min(size_t{kTopIds}, order.size());
       std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top),
                         order.end(), std::greater<>());
       order.resize(top);

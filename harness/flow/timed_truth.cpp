@@ -141,10 +141,8 @@ std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vo
     if (id == top) return true;
     wrong = fmt::format("position {}: found {}, wanted {}", first_position + step, id, top);
     if (top < 0 || id < 0 || id >= vocab) return false;
-    float largest = 0;
-    for (const float z : row) largest = std::max(largest, std::fabs(z));
     const double d = own_d.empty() ? pairwise_d : std::max(pairwise_d, own_d.at(step));
-    const double tau = d + (logits_bf16 ? bf16_step(double{largest}) : 0);
+    const double tau = tau_of(row, d, logits_bf16);
     const double gap = double{row[static_cast<size_t>(top)]} - double{row[static_cast<size_t>(id)]};
     if (gap > tau) {
       wrong += fmt::format(" (gap {:.3g}, tau {:.3g})", gap, tau);

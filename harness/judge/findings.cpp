@@ -194,6 +194,12 @@ bool within_tau(const ReferenceStep& step, int32_t id, double tau) {
   return false;
 }
 
+double tau_of(std::span<const float> truth_logits, double pairwise_d, bool logits_bf16) {
+  double largest = 0;
+  for (const float z : truth_logits) largest = std::max(largest, std::abs(double{z}));
+  return pairwise_d + (logits_bf16 ? bf16_step(largest) : 0);
+}
+
 ParityRow make_row(const ReferencePrompt& prompt, int step, int32_t engine_id,
                    const ParityOptions& options) {
   const ReferenceStep& expected = prompt.steps[static_cast<size_t>(step)];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,9 @@ std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt
 // True where the truth's logit of `id` is within `tau` of the truth's largest; false for every id
 // outside the truth's top 32.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);
+
+// tau of a step: how far below the truth's largest logit another id is a near tie still.
+double tau_of(std::span<const float> truth_logits, double pairwise_d, bool logits_bf16);
 
 // A row of the table with texts filled in; its verdict stays EXACT.
 ParityRow make_row(const ReferencePrompt& prompt, int step, int32_t engine_id,

@@ -10,10 +10,6 @@
 namespace mkbench {
 namespace {
 
-constexpr int kTopCount = 32;  // ids of a step whose logits are kept, as in committed references
-// Above this the band of near ties is so wide that the reference decides hardly any token.
-constexpr double kMaxPairwise = 0.5;
-
 using Logits = std::vector<float>;  // [steps, vocab]
 
 // The truth's half of a step: token, top 32, moments, margin, sketch.
@@ -22,7 +18,7 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
   step.position = position;
   std::vector<int32_t> order(static_cast<size_t>(vocab));
   std::iota(order.begin(), order.end(), 0);
-  const auto top = order.begin() + std::min(kTopCount, vocab);
+  const auto top = order.begin() + std::min(kTopIds, vocab);
   std::partial_sort(order.begin(), top, order.end(), [z](int32_t a, int32_t b) {
     return z[a] != z[b] ? z[a] > z[b] : a < b;  // lowest index among equals
   });
@@ -171,13 +167,13 @@ GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32,
       reference.pairwise_d = std::max(reference.pairwise_d, s.baseline_pairwise);
     }
   }
-  if (!(reference.pairwise_d <= kMaxPairwise)) {
+  if (!(reference.pairwise_d <= kLargestD)) {
     throw Error(
         ErrorKind::kInvalidReference,
         fmt::format("live reference: D {:.3g}, wanted <= {}: bf16 errors of these weights on this "
                     "text are too large to calibrate near ties (a wrong config, or a text far from "
                     "what the model knows: try other --ids, or fewer tokens)",
-                    reference.pairwise_d, kMaxPairwise));
+                    reference.pairwise_d, kLargestD));
   }
   for (ReferencePrompt& p : reference.prompts) {
     bool strict = true;

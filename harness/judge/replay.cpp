@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/judge/findings.h"
 #include "harness/judge/ratios.h"
 #include "references/oracle.h"
 
@@ -51,9 +52,7 @@ StepVerdict match_of(const FailedStep& failed, const std::vector<float>& truth, 
     return StepVerdict::kWrong;
   const double gap = double{truth[static_cast<size_t>(failed.expected)]} -
                      double{truth[static_cast<size_t>(failed.found)]};
-  double largest = 0;
-  for (const float z : truth) largest = std::max(largest, std::abs(double{z}));
-  const double tau = failed.pairwise_d + (logits_bf16 ? bf16_step(largest) : 0);
+  const double tau = tau_of(truth, failed.pairwise_d, logits_bf16);
   return gap <= tau ? StepVerdict::kTie : StepVerdict::kWrong;
 }
 

@@ -27,8 +27,8 @@ constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // keeps the card for a time slice of about 2 ms before a flush gets its turn.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
-// So long is waited for the card to become quiet, unless --timeout is shorter. A kernel that shares the card
-// by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
+// How long the card may take to become quiet, where --timeout is not shorter. A kernel that shares
+// the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
 constexpr double kQuietWaitS = 10;
 
 HostKind kind_of(const std::string& engine) {
@@ -111,7 +111,7 @@ ModelWeights Hosts::load(const std::string& model, int depth) {
   const std::string name = model_at_depth(model, depth);
   const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
-  weights_ = ModelWeights{};
+  weights_ = ModelWeights{};  // freed before the next ones are made
   weights_ = share_weights(load_model(resolve_model(name), depth, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
