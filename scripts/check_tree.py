@@ -1,5 +1,6 @@
 """Checks the tracked files for what must not be in them: paths of one machine, hosts that are not public
-documentation, and files too long to read. Prints one line a finding; exit 1 if there is any.
+documentation, files too long to read, and links of a page to a file or heading that is not there. Prints one line
+a finding; exit 1 if there is any.
 """
 
 import pathlib
@@ -17,6 +18,8 @@ PUBLIC_HOSTS = (
     "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "purl.org", "pypi.org",
     "pytorch.org", "w3.org",
 )
+# A link of Markdown to a file of this tree, or to a heading of a page.
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 MAX_LINES = 450
 # The limit is 400 lines and some room; files that may be longer stand here, each with its own limit.
@@ -41,9 +44,31 @@ def check_text(path: str, text: str) -> list[str]:
     return found
 
 
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.+?) *$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(path: str, text: str, root: pathlib.Path) -> list[str]:
+    """Links of the Markdown page `path` that lead nowhere, each as a line."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for link, heading in LINK.findall(line):
+            target = root / pathlib.Path(path).parent / link if link else root / path
+            if not target.exists():
+                found.append(f"{path}:{number}: link to a file that is not there: {link}")
+            elif heading and heading not in anchors(target.read_text(encoding="utf-8")):
+                found.append(f"{path}:{number}: link to a heading that is not there: {link}#{heading}")
+    return found
+
+
 def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
     """All findings under root, and the number of text files read."""
-    return check_files(check_text, root)
+    def check(path: str, text: str) -> list[str]:
+        return check_text(path, text) + (check_links(path, text, root) if path.endswith(".md") else [])
+
+    return check_files(check, root)
 
 
 def main() -> int:

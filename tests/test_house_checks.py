@@ -130,6 +130,21 @@ class Tree(unittest.TestCase):
         text = "https://github.com/a/b and docs.nvidia.com, build/work/x, $HOME/root/y\n"
         self.assertEqual(check_tree.check_text("README.md", text), [])
 
+    def test_links(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs").mkdir()
+            page = "[a](../README.md#two-words-and-more) [b](https://github.com/x#y) [c](#here)\n# Here\n"
+            (root / "docs/a.md").write_text(page)
+            (root / "README.md").write_text("## Two words, and more\n")
+            self.assertEqual(check_tree.check_links("docs/a.md", page, root), [])
+            for link, wanted in [("b.md", "file that is not there: b.md"), ("#there", "heading that is not there: #there"),
+                                 ("../README.md#more", "heading that is not there: ../README.md#more")]:
+                with self.subTest(link=link):
+                    [finding] = check_tree.check_links("docs/a.md", f"\n[x]({link})", root)
+                    self.assertIn("docs/a.md:2", finding)
+                    self.assertIn(wanted, finding)
+
 
 class TemporaryTree(unittest.TestCase):
     """A git tree of two files that the speed hash covers and one that no hash covers."""
