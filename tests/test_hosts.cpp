@@ -301,6 +301,28 @@ TEST_CASE("work that stays when the engine's host has ended is another program's
                     ContainsText("another program uses the card") && ContainsText("0.2 s after"));
 }
 
+TEST_CASE("flushes that wait once and not again are excused, once for each engine") {
+  FakeHosts fakes;
+  const FlushCall flush{.cuda = true, .gpu = 0};
+  const auto open = [&](const char* name) {
+    return fakes.hosts.open({.name = name, .max_context = 64, .cuda = true}, small_weights());
+  };
+  const auto ring = open("ring"), plain = open("plain");
+  int slow = 0;
+  fakes.link("the card").answer = [&](const ToHost&) -> std::optional<FromHost> {
+    if (slow-- > 0) usleep(30'000);
+    return std::nullopt;
+  };
+  for (Engine* engine : {ring.get(), plain.get()}) {
+    slow = 5;
+    CHECK_NOTHROW(fakes.hosts.end_turn(*engine, flush));
+  }
+  slow = 5;
+  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, flush), ContainsText("left work on its device"));
+  CHECK_FALSE(fakes.link("ring").alive());
+  CHECK(fakes.link("plain").alive());
+}
+
 TEST_CASE("work that appears between two turns is blamed on the engine that ran last") {
   FakeHosts fakes;
   const FlushCall flush{.cuda = true, .gpu = 0};
@@ -325,7 +347,7 @@ TEST_CASE("work that appears between two turns is blamed on the engine that ran 
   turn(*plain);
   CHECK(fakes.link("ring").alive());
   FakeLink& guilty = fakes.link("plain");
-  slow = 5;
+  slow = 10;
   CHECK_NOTHROW(turn(*ring));  // the card is quiet again once plain's host has ended
   CHECK_FALSE(guilty.alive());
   CHECK(guilty.end_kind == ErrorKind::kIntegrity);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "harness/engines/registry.h"
@@ -67,6 +68,7 @@ class Hosts {
   // where another process has work on the card.
   double try_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush, int tries, int most_slow);
+  std::string left_work(const std::string& name, const FlushCall& flush);
   void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
   void need_quiet_card(const FlushCall& flush);
   std::string end_for_work(const std::string& holds, const std::string& name,
@@ -79,8 +81,9 @@ class Hosts {
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   std::map<std::string, Failed> tracebacks_;
   bool one_ = false;
-  std::string last_turn_;  // what the host holds whose turn was last
-  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
+  std::set<std::string> excused_;  // what hosts hold whose turn was once followed by slow flushes
+  std::string last_turn_;          // what the host holds whose turn was last
+  std::string loaded_;             // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };
