@@ -20,8 +20,8 @@ from tracked_files import ROOT
 
 # Full-size runs, in the order in which gpu_check.sh makes them.
 RUNS = ("full", "deep")
-# Runs of the gate alone (`mkbench parity`).
-GATE_RUNS = ("parity", "memorised")
+# Runs of the gate alone (`mkbench parity`), and the run of engines from elsewhere beside ours.
+OTHER_RUNS = ("parity", "memorised", "strangers")
 # Files that are committed beside report.json: small, and enough to compute every line again.
 COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xml",
           "gpu-tests.txt": "gpu-tests.txt",
@@ -86,16 +86,14 @@ def collect(out: pathlib.Path) -> None:
     texts = [(out / run / "report.md") for run in RUNS]
     (folder / "report.md").write_text("\n".join(t.read_text(encoding="utf-8") for t in texts if t.exists()),
                                       encoding="utf-8")
-    for name in GATE_RUNS:
-        gate = load_report(out / name / "report.json")
-        for engine in (e for c in gate["cases"] for e in c["engines"]):
+    for name in OTHER_RUNS:
+        other = load_report(out / name / "report.json")
+        for engine in (e for c in other["cases"] for e in c["engines"]):
             drop_passed_rows(engine)
-        (folder / f"{name}-report.json").write_text(dump_readable(gate) + "\n", encoding="utf-8")
+        write_nameless(folder / f"{name}-report.json", dump_readable(other) + "\n")
     for name, source in COPIED.items():
         if (out / source).exists():
-            # Committed files name no folder of the machine.
-            text = (out / source).read_text(encoding="utf-8", errors="replace")
-            (folder / name).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
+            write_nameless(folder / name, (out / source).read_text(encoding="utf-8", errors="replace"))
     draw_plots(folder)
     lines = check_files(folder)
     evidence = {
@@ -109,6 +107,11 @@ def collect(out: pathlib.Path) -> None:
         "lines": lines.lines,
     }
     (folder / "evidence.json").write_text(json.dumps(evidence, indent=2) + "\n", encoding="utf-8")
+
+
+def write_nameless(path: pathlib.Path, text: str) -> None:
+    """Writes a file that is committed: it names no folder of the machine."""
+    path.write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
 
 
 def drop_passed_rows(engine: dict) -> None:

@@ -1,8 +1,8 @@
 """What the GPU check must show, line by line, from the files of one folder of evidence.
 
 The folder is what scripts/check_report.py collects: report.json (all cases of the full-size runs),
-tiny-report.json, parity-report.json and memorised-report.json (the gate alone), gpu-tests.xml and gpu-tests.txt
-(outcomes, and which tests there are), memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench concluded
+tiny-report.json, parity-report.json and memorised-report.json (the gate alone), strangers-report.json (engines from
+elsewhere beside ours), gpu-tests.xml and gpu-tests.txt (outcomes, and which tests there are), memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench concluded
 is taken on trust where the samples allow to compute it again.
 
 Each line rests on source hashes (scripts/source_hash.py): a time or a share of the bandwidth on `speed` alone,
@@ -54,6 +54,11 @@ WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
 # Least count of decided strict steps of the full-size checkpoint that was trained on the machine itself.
 MEMORISED_STEPS = 1500
 KERNELS = ("ring", "plain")
+# Engines of one run, by resolved name, each with the most launches of an untimed decode (None: one launch cannot
+# do, and there are at least MANY_LAUNCHES a token).
+STRANGERS = {"eager": None, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None, "hf@hf_decoder.py": None}
+MANY_LAUNCHES = 100
+MAX_CROSSING_US = 100.0  # of a call to an engine in Python
 
 
 def load_report(path: pathlib.Path) -> dict:
@@ -347,6 +352,36 @@ def check_memorised(lines: Lines, report: dict) -> None:
                       f"{matched} of {steps}, {decided} decided, {engine.get('verdict')}")
 
 
+def check_launches(lines: Lines, engine: dict, name: str, most: int | None) -> None:
+    """What the driver recorded in an untimed decode."""
+    trace = engine.get("launch_trace") or {}
+    tokens = trace.get("tokens", 0)
+    launches = trace.get("kernels", 0) + trace.get("graph_launches", 0)
+    known = not trace.get("problem") and tokens > 0
+    lines.add(f"strangers: launches of {name}",
+              known and (launches >= MANY_LAUNCHES * tokens if most is None else 0 < launches <= most),
+              trace.get("problem") or f"{launches} for {tokens} tokens")
+
+
+def check_strangers(lines: Lines, report: dict) -> None:
+    """Ours, a CUDA library and Hugging Face transformers in Python, judged and timed in one run."""
+    cases = cases_of(report, "synthetic")
+    lines.add("strangers: one case of synthetic", len(cases) == 1, len(cases))
+    for case in cases:
+        for name, most in STRANGERS.items():
+            engine = engine_of(case, name)
+            check_parity(lines, case, name)
+            check_receipts(lines, case, name)
+            time = engine.get("ms_per_tok") or {}
+            lines.add(f"strangers: ms/tok of {name}, with an interval", bool(time.get("ci")),
+                      f"{time['median']:.4g} [{time['ci']['low']:.4g}, {time['ci']['high']:.4g}]"
+                      if time.get("ci") else "none")
+            check_launches(lines, engine, name, most)
+        crossing = (engine_of(case, "hf@hf_decoder.py").get("process") or {}).get("crossing_us")
+        lines.add(f"strangers: a call to an engine in Python crosses in {MAX_CROSSING_US:.0f} us",
+                  crossing is not None and 0 < crossing <= MAX_CROSSING_US, crossing)
+
+
 def check_full(lines: Lines, report: dict) -> None:
     lines.add("full size: verdict", report["verdict"]["exit_code"] == 0, report["verdict"]["status"])
     check_table(lines, report)
@@ -358,7 +393,8 @@ def check_full(lines: Lines, report: dict) -> None:
 
 
 REPORTS = {"report.json": check_full, "tiny-report.json": check_tiny,
-           "parity-report.json": check_whole_parity, "memorised-report.json": check_memorised}
+           "parity-report.json": check_whole_parity, "memorised-report.json": check_memorised,
+           "strangers-report.json": check_strangers}
 
 
 def cards_of(folder: pathlib.Path) -> list[dict]:

@@ -8,6 +8,7 @@ from check_lines import Lines
 
 # The steps of scripts/gpu_check.sh, by the names that it logs.
 STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
+         "engines from elsewhere beside ours, one run",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
          "parity and bench, tiny", "planted faults are seen", "faults of timing",
          "gate alone: every cache length, full size", "fault corpus", "memorised: trained, captured and judged here", "tune")

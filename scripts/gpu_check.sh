@@ -82,7 +82,7 @@ export toolkit build mkbench
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
 # The files of each part. Those of another source or card are removed.
-bench=(full deep memcheck.log synccheck.log)
+bench=(full deep strangers memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
@@ -124,6 +124,9 @@ if begin bench "${bench[@]}"; then
   step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
     --no-plot --out deep
+  step 240 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager --device cuda --model synthetic \
+    --engine "ring,plain,$build/tests/plugins/naive_cuda.so,$root/tests/engines/hf_decoder.py" -n 16 --blocks 4 \
+    --no-plot --out strangers
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi
@@ -148,8 +151,6 @@ planted_faults() {
     [ "$status" = 3 ] || return 1
   done << 'END'
 rope_theta plain tiny
-swap_gate_up plain tiny
-cache_length plain tiny
 cache_length ring synthetic
 END
 }

@@ -58,6 +58,18 @@ def synthetic(depth, alone, judged_in):
                 comparisons=[{"candidate": n, "speedup": 40.0, "verdict": "FASTER"} for n in ("ring", "plain")])
 
 
+def strangers(wanted):
+    """Ours and engines from elsewhere in one run; wanted: evidence_lines.STRANGERS."""
+    engines = []
+    for name, most in wanted.items():
+        made = engine(name, tokens=16)
+        made["ms_per_tok"]["ci"] = {"low": 0.29, "high": 0.31}
+        made["launch_trace"] = {"problem": "", "tokens": 16, "kernels": most or 1600, "graph_launches": 0}
+        made["process"] = {"crossing_us": 44.0}
+        engines.append(made)
+    return report([case("synthetic", 0, "closed form", engines, tokens=16)])
+
+
 def prefill(length, judged_in):
     engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
     return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)

@@ -15,7 +15,8 @@ import check_evidence  # noqa: E402
 import check_report  # noqa: E402
 import evidence_lines  # noqa: E402
 import evidence_logs  # noqa: E402
-from report_support import CEILING, HASHES, Folder, case, engine, prefill, report, synthetic  # noqa: E402
+from report_support import (CEILING, HASHES, Folder, case, engine, prefill, report, strangers,  # noqa: E402
+                            synthetic)
 
 
 class Cpu(Folder):
@@ -96,7 +97,8 @@ class Gpu(Folder):
         tiny = [case(m, 0, "x", [engine("eager"), engine("plain")]) for m in ("tiny", "tiny-untied")]
         self.put("tiny/report.json", report(tiny))
         self.gate = {"parity": gate_run("synthetic", 88), "memorised": gate_run("./memorised-qwen3", 1536)}
-        for name, content in self.gate.items():
+        self.strangers = strangers(evidence_lines.STRANGERS)
+        for name, content in {**self.gate, "strangers": self.strangers}.items():
             self.put(f"{name}/report.json", content)
         self.put("memcheck.log", SANITIZED)
         self.put("synccheck.log", SANITIZED)
@@ -174,7 +176,7 @@ class Gpu(Folder):
         self.assertEqual([row["holds"] for row in rows], [False] + [True] * 11)
 
     def test_the_other_cards_bars(self):
-        for run in ("full", "deep", "tiny", *self.gate):
+        for run in ("full", "deep", "tiny", "strangers", *self.gate):
             changed = json.loads((self.out / run / "report.json").read_text())
             changed["env"]["gpu"]["name"] = "NVIDIA H100 80GB HBM3"
             self.put(f"{run}/report.json", changed)
@@ -390,6 +392,19 @@ class Gpu(Folder):
         self.assertEqual(found, [f"{len(evidence_logs.STEPS)} steps; run again after a failure: {step}"])
         self.put("gpu_check.log", self.LOG.replace("in ring: exit 3", "in ring: exit 0"))
         self.expect_failure("planted faults")
+
+    def test_strangers(self):
+        for name, fields, part in [
+                ("ring", {"launch_trace": {"kernels": 2}}, "launches of ring"),
+                ("plain", {"launch_trace": {"problem": "no CUPTI"}}, "launches of plain"),
+                ("eager", {"launch_trace": {"kernels": 99 * 16}}, "launches of eager"),
+                ("naive-cuda@naive_cuda.so", {"ms_per_tok": {"ci": None}}, "ms/tok of naive-cuda@naive_cuda.so"),
+                ("hf@hf_decoder.py", {"process": {"crossing_us": 101.0}}, "crosses in 100 us"),
+                ("hf@hf_decoder.py", {"parity": {"strict_matched": 63}}, "parity of hf@hf_decoder.py"),
+                ("hf@hf_decoder.py", {"receipts_wrong": 1}, "every timed token of hf@hf_decoder.py")]:
+            with self.subTest(part=part):
+                self.change("strangers", "synthetic", name, **fields)
+                self.expect_failure(part)
 
     def test_cards(self):
         self.assertEqual({c["name"] for c in check_report.cards_of(self.collect())}, {"NVIDIA H200"})
