@@ -10,7 +10,6 @@
 
 namespace mkbench {
 
-//
 // A failure that one step shows leaves a file of that step in the report's folder (failed_step.h):
 // - finite (of logits), the four ratios, ratchet, decided, near_tie, flips, strict: the first step
 //   that is wrong or not finite, else the one farthest from the truth;
