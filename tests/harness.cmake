@@ -4,7 +4,7 @@ mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
 mkbench_test(test_channel LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_late_ids.cpp test_launches.cpp test_trials.cpp test_host_parts.cpp)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_timed_steps.cpp test_late_ids.cpp test_launches.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 mkbench_test(test_hosts LABEL host LIBS mkbench_parent)
 mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
@@ -29,7 +29,8 @@ endif()
 
 # The real programs.
 foreach(name test_cli test_make_checkpoint test_replay)
-  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+    "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.

@@ -105,6 +105,18 @@ TEST_CASE("a kernel that goes wrong only under the clock is caught by its receip
   CHECK(e.samples[2].valid);
   CHECK(e.receipts_wrong == 1);
   CHECK(engine_of(c, "eager").ms_per_tok.has_value());
+
+  // Its step is in the report. Another run of this engine is right there, which the step says.
+  REQUIRE(e.parity->failed_step);
+  const FailedStep& step = *e.parity->failed_step;
+  CHECK((step.position == 2 && step.free_tokens == 8 && step.prompt_ids == std::vector{3}));
+  CHECK(step.late_id == e.samples[1].late_id);
+  CHECK(step.forced_ids == std::vector(e.samples[1].ids.begin(), e.samples[1].ids.begin() + 2));
+  CHECK(step.found == e.samples[1].ids[2]);
+  CHECK(step.expected == scripted_token(step.forced_ids[1], 2, kVocab));
+  CHECK((step.expected_top[0].id == step.expected && step.found_top[0].id == step.expected));
+  CHECK(holds(step.localised, "when it was judged the id was"));
+  CHECK_FALSE(engine_of(c, "eager").parity->failed_step);
 }
 
 TEST_CASE("a decode that never ran, or ran twice, is an integrity failure") {
@@ -340,14 +352,17 @@ TEST_CASE("the truth confirms a path that leaves its own at a near tie, and no o
   ScriptedEngine truth(script);
   const std::vector<int32_t> prompt = {3};
   truth.prefill(prompt);
-  CHECK(confirm_path(truth, path, kVocab, 0.1, false).empty());
+  CHECK(confirm_path(truth, path, kVocab, 0.1, false).text.empty());
   truth.reset();
   truth.prefill(prompt);
-  CHECK(holds(confirm_path(truth, path, kVocab, 0.01, false), "position 66"));
+  const WrongId wrong = confirm_path(truth, path, kVocab, 0.01, false);
+  CHECK(holds(wrong.text, "position 66"));
+  CHECK(wrong.step == 66);
+  CHECK(wrong.expected == scripted_token(path[65], 66, kVocab));
   path[66] = (path[66] + 5) % kVocab;
   truth.reset();
   truth.prefill(prompt);
-  CHECK(holds(confirm_path(truth, path, kVocab, 0.1, false), "position 66"));
+  CHECK(holds(confirm_path(truth, path, kVocab, 0.1, false).text, "position 66"));
 }
 
 TEST_CASE(

@@ -102,7 +102,7 @@ TEST_CASE(
   const auto confirmed = [&](double d, bool logits_bf16) {
     ScriptedEngine truth(script);
     truth.prefill(std::vector<int32_t>{3});
-    return confirm_path(truth, path, kVocab, d, logits_bf16);
+    return confirm_path(truth, path, kVocab, d, logits_bf16).text;
   };
   CHECK(confirmed(0.1, false).empty());
   CHECK(holds(confirmed(0.01, false), "position 63"));

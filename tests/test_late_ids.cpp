@@ -132,6 +132,19 @@ TEST_CASE("an engine that answers a prompt from memory or decodes ahead gets a w
     CHECK(e.verdict == Verdict::kFailToken);
     CHECK(holds(reason_of(e), "block 1, late id "));
     CHECK_FALSE(e.ms_per_tok.has_value());
+    // Its first wrong id can be repeated: the run before the timed one is repeated too.
+    REQUIRE(e.parity->failed_step);
+    for (const bool sound : {false, true}) {
+      Bench again;
+      if (!sound) plant<CachesByPrompt>(again);
+      again.job.only = e.parity->failed_step;
+      const EngineReport repeated = engine_of(again.run(), "kernel");
+      INFO(reason_of(repeated));
+      CHECK(repeated.verdict == (sound ? Verdict::kPass : Verdict::kFailToken));
+      const FailedStep& step = *repeated.parity->failed_step;
+      CHECK((step.found == step.expected) == sound);
+      CHECK(step.expected == e.parity->failed_step->expected);
+    }
   }
   SECTION("ahead") {
     Bench bench;

@@ -294,6 +294,8 @@ TEST_CASE("each rule about tokens fails under its own name") {
   CHECK(own.verdict == Verdict::kFailSelf);
   CHECK(failed(own).count(Check::kSelf) == 1);
   CHECK(failed(own).count(Check::kRms) == 0);
+  CHECK_FALSE(own.suspect_prompt.empty());  // the step that shows it
+  CHECK_FALSE(own.suspect_is_free);
   FakeBehaviour stuck = good();
   stuck.stuck_counter = true;
   CHECK(failed(judge(stuck)) == std::set<Check>{Check::kRan});
@@ -361,6 +363,15 @@ TEST_CASE("one strict token alone, and a wrong token of the free run alone, are 
   CHECK(third.wrong == 1);
   CHECK(third.verdict == Verdict::kFailToken);
   CHECK(failed(third) == std::set<Check>{Check::kNearTie, Check::kSame});
+  CHECK((third.suspect_position == tie.position && third.suspect_is_free));
+  // The second best is a near tie, and only not the same.
+  free.at_step = [&](const At& at, std::vector<float>&, int32_t& id) {
+    if (at.first_id == 1 && at.position == tie.position && !at.with_logits) id = tie.top_ids[1];
+  };
+  const ParityReport second = judge(free);
+  CHECK(second.verdict == Verdict::kNondeterministic);
+  CHECK(failed(second) == std::set<Check>{Check::kSame});
+  CHECK((second.suspect_position == tie.position && second.suspect_is_free));
 }
 
 TEST_CASE("an id that never came is missing, not inconsistent with its logits") {

@@ -1,10 +1,9 @@
-// Repeats, isolation, the sweep of cache lengths and the localiser, each with an engine that is
+// Repeats, isolation and the sweep of cache lengths, each with an engine that is
 // right and with one fault at a time.
 #include <cmath>
 #include <set>
 
 #include "harness/judge/isolation.h"
-#include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
 #include "harness/judge/sweep.h"
 #include "references/synthetic.h"
@@ -63,13 +62,17 @@ SweepTruth live_truth(int steps, int longest) {
   return live_sweep(truth, head, kFakeVocab, {0}, steps, longest, [] { return true; });
 }
 
-ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth) {
+ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth,
+                   std::vector<FailedStep>* wrong = nullptr) {
   FakeEngine engine(behaviour);
   Findings findings;
   ParityReport report;
   ParityOptions options;
   options.vocab = kFakeVocab;
-  judge_sweep(engine, truth, options, {}, findings);
+  SweepBounds bounds;
+  if (wrong != nullptr)
+    bounds.first_wrong = [=](const FailedStep& step) { wrong->push_back(step); };
+  judge_sweep(engine, truth, options, bounds, findings);
   findings.conclude(report);
   return report;
 }
@@ -230,6 +233,36 @@ TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
   CHECK_THAT(wrong_at(600, true).reason + wrong_at(600, false).reason, ContainsText("600 rows"));
 }
 
+TEST_CASE("sweep: the first wrong step is told once, as it was judged") {
+  const SweepTruth truth = live_truth(100, 600);
+  FakeBehaviour b{.noise_seed = 2, .noise = kBaselineNoise};
+  b.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
+    if (at.position < 76) return;
+    id = (id + 1) % kFakeVocab;
+    z[static_cast<size_t>(id)] = 20;
+  };
+  std::vector<FailedStep> wrong;
+  sweep(b, truth, &wrong);
+  REQUIRE(wrong.size() == 1);
+  const FailedStep& step = wrong[0];
+  CHECK((step.prompt == "step by step" && step.position == 76 && step.free_tokens == 0));
+  CHECK((step.prompt_ids.size() == 1 && step.forced_ids.size() == 76));
+  CHECK(step.found == (step.expected + 1) % kFakeVocab);
+  CHECK((step.expected_top.size() == 5 && step.expected_top[0].id == step.expected));
+  CHECK((step.found_top.size() == 5 && step.found_top[0].id == step.found));
+  CHECK(step.found_top[0].logit == 20);
+  CHECK(step.pairwise_d == truth.pairwise_d);
+  CHECK(step.margin == truth.path.steps[76].margin);
+  CHECK(*step.error_limit >= 3 * step.baseline_error_norm);
+  // Without logits no error is judged.
+  b.has_logits = false;
+  wrong.clear();
+  sweep(b, truth, &wrong);
+  REQUIRE(wrong.size() == 1);
+  CHECK(wrong[0].found_top.empty());
+  CHECK_FALSE(wrong[0].error_limit);
+}
+
 TEST_CASE("sweep: an error just under three times the baseline's passes, one just over fails") {
   const SweepTruth truth = live_truth(60, 60);
   // An error at one step only, scaled to a known ratio.
@@ -330,119 +363,4 @@ TEST_CASE("sweep: on the closed form, without logits and margins, only the token
   CHECK(wrong.verdict == Verdict::kFailToken);
   CHECK_THAT(wrong.reason, ContainsText("first 21 rows (step by step): found "));
   CHECK(with_wrong(79).verdict == Verdict::kFailToken);  // on a prefill alone
-}
-
-namespace {
-
-constexpr int kLayers = 4, kWidth = 16;
-
-// States of a made-up model of four layers: the truth's value plus an error in each element.
-std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
-  std::vector<float> x;
-  for (uint64_t i = 0; i < kWidth; ++i) {
-    const double right = 2 + testing::unit(key * 1000 + i);
-    x.push_back(static_cast<float>(right + error * testing::unit(error_seed * 77777 + key + i)));
-  }
-  return x;
-}
-
-// An engine with errors of size `error` before a layer (or a KV row of it) and ten times that
-// after.
-FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, int bad_row = -1,
-                        double worse = 10) {
-  FakeBehaviour b;
-  b.hidden = [=](const std::vector<int32_t>& context, int layer) {
-    const bool bad = layer >= bad_layer;
-    return state(context.size() * 100 + static_cast<uint64_t>(layer), bad ? worse * error : error,
-                 seed);
-  };
-  b.kv_row = [=](const std::vector<int32_t>&, int layer, int row) {
-    const bool bad = layer == bad_layer && row == bad_row;
-    return state(static_cast<uint64_t>(5000 + layer * 100 + row), bad ? 10 * error : error, seed);
-  };
-  return b;
-}
-
-std::string localised(const FakeBehaviour& behaviour,
-                      const FakeBehaviour& baseline = states_of(1e-3, 2)) {
-  FakeEngine k(behaviour), t(states_of(0, 1)), b(baseline);
-  ReferencePrompt prompt = prompt_of("p", {1, 2, 3});
-  for (int i = 0; i < 9; ++i) {
-    ReferenceStep step;
-    step.position = 2 + i;
-    step.token = 5;
-    prompt.steps.push_back(step);
-  }
-  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6);
-}
-
-}  // namespace
-
-TEST_CASE("localiser: the first layer and the first KV row that leave the band") {
-  CHECK_THAT(localised(states_of(1e-3, 3)), ContainsText("every hidden state is in its band") &&
-                                                ContainsText("every KV row is in its band"));
-  for (int layer = 0; layer < kLayers; ++layer) {
-    const std::string line = localised(states_of(1e-3, 3, layer, 4));
-    INFO(line);
-    CHECK_THAT(line, ContainsText("prompt 'p' position 8: layer " + std::to_string(layer)));
-    CHECK_THAT(line, ContainsText("layer " + std::to_string(layer) + ", position 4"));
-  }
-  // NMSE grows with the square of the error: an error 1.4 times as large stays within 4 x.
-  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 1.99)), ContainsText("every hidden state"));
-  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
-  // A layer's band is the baseline's largest error in it, wherever that stands.
-  CHECK_THAT(localised(states_of(1e-3, 3, 1, 4), states_of(1e-3, 2, 1, 0)),
-             ContainsText("every KV row is in its band"));
-  FakeBehaviour nan = states_of(1e-3, 3);
-  nan.hidden = [](const std::vector<int32_t>&, int layer) {
-    return std::vector<float>(kWidth, layer == 2 ? std::nanf("") : 2.0F);
-  };
-  const auto close = [](const std::vector<int32_t>&, int) { return std::vector<float>(kWidth, 1); };
-  FakeBehaviour wide = states_of(1e-3, 2);
-  wide.hidden = close;  // so far from the truth that any number is in its band
-  CHECK_THAT(localised(nan, wide), ContainsText("layer 2 is the first whose hidden state leaves"));
-  CHECK_THAT(localised({}),
-             ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
-}
-
-TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {
-  ReferencePrompt prompt = prompt_of("states", synthetic_prompt(20, 9));
-  const std::vector<int32_t> behind = synthetic_continuation(prompt.ids, "short", 6);
-  for (const int32_t id : behind) {
-    ReferenceStep step;
-    step.token = id;
-    prompt.steps.push_back(step);
-  }
-  const int step = 4;
-  std::vector<int32_t> ids = prompt.ids;
-  ids.insert(ids.end(), behind.begin(), behind.begin() + step);
-  // The recurrence, written a second time: layer k takes `lag` instead of its own lag, or nothing.
-  const auto token_with = [&](const Lags& lags) {
-    std::vector<uint32_t> row;
-    for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));
-    for (const auto& [layer, lag] : lags) {
-      std::vector<uint32_t> out = row;
-      for (size_t t = static_cast<size_t>(lag); t < row.size(); ++t)
-        out[t] = row[t] ^ row[t - static_cast<size_t>(lag)];
-      row = out;
-    }
-    return synthetic_token(lfsr_step(row.back()));
-  };
-  CHECK(token_with(synthetic_lags("short")) == behind[step]);
-  for (const auto& [layer, lag] : synthetic_lags("short")) {
-    Lags without = synthetic_lags("short"), shifted = without;
-    without.erase(layer);
-    shifted[layer] = lag + 2;
-    CHECK_THAT(localise_lag("short", prompt, step, token_with(without)),
-               ContainsText("lag " + std::to_string(lag) + " of layer " + std::to_string(layer) +
-                            " is missing"));
-    CHECK_THAT(localise_lag("short", prompt, step, token_with(shifted)),
-               ContainsText("of layer " + std::to_string(layer) + " is taken " +
-                            std::to_string(lag + 2) + " positions back"));
-  }
-  int32_t stateless = 0;
-  while (synthetic_state(stateless) >= 0) ++stateless;
-  CHECK_THAT(localise_lag("short", prompt, step, stateless), ContainsText("stands for no state"));
-  CHECK_THAT(localise_lag("short", prompt, step, synthetic_token(12345)),
-             ContainsText("no single planted layer"));
 }

@@ -19,7 +19,8 @@ struct Repeated {
 };
 
 // Repeats one step of the truth's own path with an engine that behaves so.
-Repeated repeated(const FakeBehaviour& behaviour, int32_t first_id = 0, double d = 0) {
+Repeated repeated(const FakeBehaviour& behaviour, int32_t first_id = 0, double d = 0,
+                  const ReplayOptions& how = {}) {
   ReferencePrompt prompt;
   prompt.name = "p";
   prompt.ids = {first_id, 2, 3};
@@ -30,11 +31,11 @@ Repeated repeated(const FakeBehaviour& behaviour, int32_t first_id = 0, double d
     prompt.steps.back().token = id;
     prompt.steps.back().position = 2 + static_cast<int>(prompt.steps.size()) - 1;
   }
-  const FailedStep step =
-      replay_step({engine, truth, baseline}, prompt, kStep,
-                  {.vocab = kFakeVocab, .pairwise_d = d, .text_of = [](int32_t id) {
-                     return "<" + std::to_string(id) + ">";
-                   }});
+  ReplayOptions options = how;
+  options.vocab = kFakeVocab;
+  options.pairwise_d = d;
+  options.text_of = [](int32_t id) { return "<" + std::to_string(id) + ">"; };
+  const FailedStep step = replay_step({engine, truth, baseline}, prompt, kStep, options);
   return {step, verdict_of(step, kLimit)};
 }
 
@@ -74,7 +75,8 @@ TEST_CASE("a wrong token, one that is missing and one outside the vocabulary are
     const auto [step, verdict] = repeated(emits(id));
     CHECK(step.found == id);
     CHECK(step.verdict == StepVerdict::kWrong);
-    CHECK(verdict == Verdict::kFailToken);
+    // No logits say an id outside the vocabulary.
+    CHECK(verdict == (id == 9999 ? Verdict::kFailSelf : Verdict::kFailToken));
   }
   const auto [step, verdict] = repeated({.missing_ids = 1});
   CHECK(step.found == -1);
@@ -102,4 +104,55 @@ TEST_CASE("logits far from the truth, or not finite, are FAIL_FIDELITY behind th
   const auto [step, verdict] = repeated({.has_logits = false});
   CHECK(step.found_top.empty());
   CHECK(verdict == Verdict::kPass);
+}
+
+TEST_CASE("the right id beside logits that say another one is FAIL_SELF") {
+  const FakeBehaviour other{.at_step = [](const At& at, auto& z, int32_t& id) {
+    if (at.position == 2 + kStep) z[static_cast<size_t>((id + 1) % kFakeVocab)] = 6.01F;
+  }};
+  const auto [step, verdict] = repeated(other, 0, 0, {.error_limit = 0.0});
+  CHECK(step.verdict == StepVerdict::kExact);
+  CHECK(verdict == Verdict::kFailSelf);
+}
+
+TEST_CASE("a step of a run without logits is repeated without them") {
+  // Wrong only where nobody asks for logits, and in a call of 80 tokens.
+  const FakeBehaviour cheat{.at_step = [](const At& at, auto&, int32_t& id) {
+    if (!at.with_logits && at.position == 2 + kStep) id = (id + 1) % kFakeVocab;
+  }};
+  CHECK(repeated(cheat).verdict == Verdict::kPass);
+  const auto [step, verdict] = repeated(cheat, 0, 0, {.free_tokens = 80});
+  CHECK(step.free_tokens == 80);
+  CHECK(step.verdict == StepVerdict::kWrong);
+  CHECK(step.found == (step.expected + 1) % kFakeVocab);
+  CHECK(step.found_top[0].id == step.expected);
+  CHECK(verdict == Verdict::kFailToken);
+  // Fewer tokens than there are steps: the others come from a second call.
+  CHECK(repeated(cheat, 0, 0, {.free_tokens = 8}).verdict == Verdict::kFailToken);
+  CHECK(repeated({}, 0, 0, {.free_tokens = 8}).verdict == Verdict::kPass);
+  // A near tie that goes the other way without logits is no wrong token, and is not the same.
+  const Repeated tie = repeated(cheat, 0, 100, {.free_tokens = 80});
+  CHECK(tie.step.verdict == StepVerdict::kTie);
+  CHECK(tie.verdict == Verdict::kNondeterministic);
+}
+
+TEST_CASE("a step that was judged by another limit keeps it") {
+  const FakeBehaviour noisy{.noise_seed = 6, .noise = 0.2};
+  const double error = repeated(noisy).step.error_norm;
+  CHECK(repeated(noisy).verdict == Verdict::kFailFidelity);
+  CHECK(repeated(noisy, 0, 0, {.error_limit = error * 1.01}).verdict == Verdict::kPass);
+  CHECK(repeated(noisy, 0, 0, {.error_limit = error * 0.99}).verdict == Verdict::kFailFidelity);
+  CHECK(repeated(noisy, 0, 0, {.error_limit = 0.0}).verdict == Verdict::kPass);
+}
+
+TEST_CASE("a repetition keeps the id that was judged, and says what another run gives") {
+  const FailedStep judged = repeated(emits((repeated({}).step.expected + 1) % kFakeVocab)).step;
+  FakeEngine truth, baseline({.noise_seed = 5, .noise = 0.02}), sound;
+  const FailedStep again = repeat_step({sound, truth, baseline}, judged, {.vocab = kFakeVocab});
+  CHECK(again.found == judged.found);
+  CHECK(again.verdict == StepVerdict::kWrong);
+  CHECK(again.found_top[0].id == judged.expected);
+  CHECK(again.localised.find("when it was judged the id was " + std::to_string(judged.found) +
+                             ", in another run " + std::to_string(judged.expected)) !=
+        std::string::npos);
 }

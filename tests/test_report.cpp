@@ -8,6 +8,7 @@
 
 #include "harness/report/render.h"
 #include "references/base/json_fields.h"
+#include "references/base/one_line.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 

@@ -57,6 +57,19 @@ TEST_CASE("summary of a small set") {
   CHECK(summarize(std::vector<double>{}, 0.95).count == 0);
 }
 
+TEST_CASE("the median lies between order statistics") {
+  const std::vector<double> values = {7, 1, 2, 3, 12, 4, 5, 6, 8, 9, 10, 11};
+  // P(at most 2 of 12 lie below the median) = 79 / 4096 = 0.019; at most 3: 0.073.
+  const auto interval = median_interval(values, 0.95);
+  REQUIRE(interval);
+  CHECK(interval->low == 3);
+  CHECK(interval->high == 10);
+  CHECK(median_interval(values, 0.9995)->low == 1);
+  CHECK(median_interval(std::vector<double>{1, 2, 3, 4, 5, 6}, 0.95)->high == 6);
+  CHECK_FALSE(median_interval(std::vector<double>{1, 2, 3, 4, 5}, 0.95));
+  CHECK_FALSE(median_interval(std::vector<double>{}, 0.95));
+}
+
 TEST_CASE("intervals cover the truth about as often as they say") {
   std::mt19937_64 random(20);
   int t_hits = 0, bca_hits = 0;

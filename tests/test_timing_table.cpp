@@ -75,6 +75,36 @@ TEST_CASE("a ratio of times must lie in its band") {
   CHECK(holds(times_surprise(band, passed(), failed()), "of 0 ms"));
 }
 
+TEST_CASE("deferred work must stand in the time to first token, block by block") {
+  const TimingBand band = {TimesCompared::kDeferred, 0.95, 1.05};
+  const auto outcome = [](double share, std::vector<double> ms) {
+    TimingOutcome o = passed();
+    o.prefill_share = share;
+    for (size_t i = 0; i < ms.size(); ++i) o.block_ms[static_cast<int>(i)] = ms[i];
+    return o;
+  };
+  const TimingOutcome sound = outcome(0.99, {10, 20, 10, 30, 10, 10});
+  // Blocks that other programs slow down for both do no harm, nor does one slow block of one.
+  CHECK(times_surprise(band, outcome(0, {10, 20, 10, 31, 10, 10.2}), sound) == "");
+  CHECK(times_surprise(band, outcome(0, {9, 19, 9.7, 29, 9.7, 9.7}), sound) == "");
+  CHECK(holds(times_surprise(band, outcome(0, {8, 16, 8, 24, 9, 9.4}), sound),
+              "times to first token: 0.800 to 0.940 of the sound engine's, block by block, wanted "
+              "within 0.95 to 1.05"));
+  CHECK(holds(times_surprise(band, outcome(0, {11, 22, 11, 33, 11, 12}), sound), "1.100 to 1.200"));
+  CHECK(holds(times_surprise(band, outcome(0, {0.1, 0.1, 0.1, 0.1, 0.1, 0.1}), sound), "wanted"));
+  // An interval that holds everything shows nothing.
+  CHECK(holds(times_surprise(band, outcome(0, {1, 40, 10, 30, 10, 10}), sound),
+              "wanted ends within a factor of 1.5"));
+  CHECK(holds(times_surprise(band, outcome(0, {10, 20, 10, 30, 10}), sound),
+              "5 blocks of both give no interval"));
+  // A library that does its prefill in prefill() is no deferred one, and no control defers.
+  CHECK(holds(times_surprise(band, outcome(0.99, {10, 20, 10, 30, 10, 10}), sound),
+              "prefill: 0.99 of the time to first token"));
+  CHECK(holds(times_surprise(band, outcome(0, {10, 20, 10, 30, 10, 10}),
+                             outcome(0, {10, 20, 10, 30, 10, 10})),
+              "wanted at most 0.1 and at least 0.5"));
+}
+
 TEST_CASE("an outcome holds what the report shows") {
   EngineReport engine;
   engine.verdict = Verdict::kPass;
@@ -85,6 +115,18 @@ TEST_CASE("an outcome holds what the report shows") {
   CHECK(outcome.samples == 3);
   CHECK(outcome.fastest_ms == 2.5);
   CHECK(outcome.interval);
+  CHECK(outcome.block_ms.empty());  // no sample is valid
+  CHECK(outcome.prefill_share == 0);
+  for (int i = 0; i < 3; ++i) {
+    Sample& sample = engine.samples[static_cast<size_t>(i)];
+    sample.valid = i != 1;
+    sample.block = 5 + i;
+    sample.tokens = 2;
+    sample.times.host_ms = 8 + 2 * i;
+    sample.prefill_ms = 2 + i;
+  }
+  CHECK(timing_outcome(engine).block_ms == std::map<int, double>{{5, 4.0}, {7, 6.0}});
+  CHECK(timing_outcome(engine).prefill_share == Approx((0.25 + 4.0 / 12) / 2));
   engine.ms_per_tok.reset();
   CHECK(timing_outcome(engine).fastest_ms == 0);
 }

@@ -89,11 +89,61 @@ TEST_CASE("only the sweep detects a token that is wrong at a cache length beyond
   CHECK(status_of(kernel, Check::kSweep) == CheckStatus::kFailed);
   CHECK(status_of(kernel, Check::kStrict) == CheckStatus::kPassed);
   CHECK_THAT(kernel.parity->reason, ContainsText("127 rows"));
-  CHECK(holds(kernel.parity->localised, "not localised"));
+  CHECK(holds(kernel.parity->localised, "position 126"));
+  REQUIRE(kernel.parity->failed_step);
+  const FailedStep& step = *kernel.parity->failed_step;
+  CHECK((step.engine == "kernel" && step.weights_sha256 == "w1" && step.command.empty()));
+  CHECK(step.position == 126);
+  CHECK(step.prompt_ids.size() + step.forced_ids.size() == 127);
+  CHECK(step.found == (step.expected + 1) % testing::kVocab);
+  REQUIRE((step.expected_top.size() == 5 && step.found_top.size() == 5));
+  CHECK((step.expected_top[0].id == step.expected && step.found_top[0].id == step.found));
+
+  // `parity --only` repeats the step: the same engine fails there, a sound one does not.
+  for (const bool sound : {false, true}) {
+    Bench again = parity_bench();
+    if (!sound) again.scripts["kernel"].wrong = bench.scripts["kernel"].wrong;
+    again.job.only = step;
+    const EngineReport repeated = engine_of(again.run(), "kernel");
+    INFO(testing::reason_of(repeated));
+    CHECK(repeated.verdict == (sound ? Verdict::kPass : Verdict::kFailToken));
+    CHECK(repeated.parity->failed_step->found == (sound ? step.expected : step.found));
+  }
 
   Bench timed;
   timed.scripts["kernel"].wrong = bench.scripts["kernel"].wrong;
   CHECK(engine_of(timed.run(), "kernel").verdict == Verdict::kPass);
+}
+
+TEST_CASE("a step of the sweep is kept as it was judged where the engine cannot repeat it") {
+  for (const bool hangs : {true, false}) {
+    Bench bench = parity_bench();
+    int seen = 0;
+    bench.scripts["kernel"].wrong = [&](int, int position) {
+      // The repetition is right.
+      return position == 126 && (hangs || ++seen == 1);
+    };
+    bench.scripts["kernel"].before = [=, &seen](int) {
+      if (hangs && seen > 0) throw Error(ErrorKind::kHang, "no progress");
+    };
+    if (hangs) {
+      bench.scripts["kernel"].wrong = [&](int, int position) {
+        seen += position == 126;
+        return position == 126;
+      };
+    }
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    INFO(testing::reason_of(kernel));
+    CHECK(kernel.verdict == Verdict::kFailToken);
+    REQUIRE(kernel.parity->failed_step);
+    const FailedStep& step = *kernel.parity->failed_step;
+    CHECK(step.position == 126);
+    CHECK(step.verdict == StepVerdict::kWrong);
+    CHECK(step.found == (step.expected + 1) % testing::kVocab);
+    CHECK(step.expected_top[0].id == step.expected);
+    CHECK(holds(step.localised, hangs ? "not localised: the engine ended its checks by an error"
+                                      : "when it was judged the id was"));
+  }
 }
 
 TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in `parity`") {

@@ -33,10 +33,9 @@ std::string clock_doubt(const Sample& sample, const Traces& traces) {
   return clocks.empty() ? traces.doubt : clocks;
 }
 
-// Every id came back; -1 stands for a step that was not run.
-bool complete(const Sample& sample, int wanted) {
-  return sample.ids.size() == static_cast<size_t>(wanted) &&
-         std::find(sample.ids.begin(), sample.ids.end(), -1) == sample.ids.end();
+// -1 stands for a step that was not run.
+bool has_gap(const std::vector<int32_t>& ids) {
+  return std::find(ids.begin(), ids.end(), -1) != ids.end();
 }
 
 // Checks a finished sample, gravest failure first, and fills in its validity and receipts. Without
@@ -51,7 +50,7 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
   const ReceiptCheck receipts = expected ? check_receipts(sample.ids, *expected) : ReceiptCheck{};
   sample.receipts_checked = receipts.checked + traces.kv_rows;
   sample.receipts_wrong = receipts.wrong;
-  if (std::find(sample.ids.begin(), sample.ids.end(), -1) != sample.ids.end()) {
+  if (has_gap(sample.ids)) {
     return invalid(
         Verdict::kIntegrity,
         "a receipt is -1: the step was not run (poison), or a logit of it was not a number");
@@ -228,7 +227,7 @@ class BlockRunner {
       TimedRun run{.sample = {}, .last_id = late, .path = sample.ids, .dropped = dropped};
       if (verdict == Verdict::kPass) verdict = check_state(c, late, sample, run.path);
       run.sample = sample;
-      if (complete(sample, tokens_)) runs_.push_back(run);
+      if (std::ssize(sample.ids) == tokens_ && !has_gap(sample.ids)) runs_.push_back(run);
       if (dropped) continue;
       finish(c, sample, verdict);
       return;

@@ -73,11 +73,14 @@ class CaseFlow {
       run_profile(job_, services_, living_candidates(), watch_, sink_);
     trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
     if (!runs.empty()) tell_check(truth, runs.front().sample.ids);
-    if (!truth.lagset.empty()) return;
     // The truth needs room, and the timed engines have no more work.
     close_engines([](const Contestant&) { return true; });
-    score_runs(runs, truth, references.all, services_, weights_, context_, contestants_, watch_,
-               sink_);
+    const std::vector<WrongRun> wrong =
+        truth.lagset.empty() ? score_runs(runs, truth, references.all, services_, weights_,
+                                          context_, contestants_, watch_, sink_)
+                             : closed_form_wrongs(runs, truth, contestants_);
+    tell_wrong_runs(job_, services_, truth, weights_, context_, wrong, contestants_, open, watch_,
+                    sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has

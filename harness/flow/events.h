@@ -53,6 +53,12 @@ struct ParityJudged {
   ParityReport parity;
 };
 
+// A step of an engine's timed runs that is wrong.
+struct StepFailed {
+  std::string engine;
+  FailedStep step;
+};
+
 // The ablations of an engine, or why there are none.
 struct ProfileTaken {
   std::string engine, reason;  // reason: empty where there is a profile
@@ -92,8 +98,8 @@ struct CaseInterrupted {};
 
 using CaseEvent =
     std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
-                 EngineMade, ParityJudged, ProfileTaken, SampleTaken, SampleScored, LaunchesTraced,
-                 VerdictGiven, Done, CaseInterrupted>;
+                 EngineMade, ParityJudged, StepFailed, ProfileTaken, SampleTaken, SampleScored,
+                 LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

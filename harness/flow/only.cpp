@@ -85,9 +85,12 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
 }
 
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references) {
-  if (!job.only->prompt_ids.empty() ||
-      find_step(references, job.only->prompt, job.only->position).prompt != nullptr)
-    return job.only->position + 1;
+  const FailedStep& only = *job.only;
+  if (!only.prompt_ids.empty())
+    return std::max(only.position,
+                    static_cast<int>(only.prompt_ids.size()) - 1 + only.free_tokens) +
+           1;
+  if (find_step(references, only.prompt, only.position).prompt != nullptr) return only.position + 1;
   std::vector<std::string> known;
   for (const GreedyReference& reference : references) {
     for (const ReferencePrompt& prompt : reference.prompts) {
@@ -127,10 +130,15 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
     guard_engine(sink, c, [&] {
       make(c);
       watch.begin("one step", c.name, c.engine.get());
-      const double d = by_name ? found.reference->pairwise_d : job.only->pairwise_d;
+      ReplayOptions options =
+          replay_options(by_name ? found.reference->pairwise_d : job.only->pairwise_d, c.name,
+                         weights.config.shape);
+      options.free_tokens = job.only->free_tokens;
+      options.late_id = job.only->late_id;
+      options.error_limit = job.only->error_limit;
       FailedStep failed =
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, replay_options(d, c.name, weights.config.shape));
+                      step, options);
       name_step(job, weights, c.name, by_name, failed);
       const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       sink.send(ParityJudged{c.name, report});

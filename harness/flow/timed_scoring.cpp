@@ -31,7 +31,7 @@ class Scoring {
 
   // What confirm_path() says of the run; equal runs are scored once. D of the references was
   // measured on other text: before an id is called wrong, D is measured on the run's own steps.
-  const std::string& wrong(const TimedRun& run, double d) {
+  const WrongId& wrong(const TimedRun& run, double d) {
     const bool rounds = rounds_logits(run.sample.engine);
     const auto [found, is_new] = scored_.try_emplace({run.last_id, rounds, run.path});
     if (!is_new) return found->second;
@@ -40,7 +40,7 @@ class Scoring {
       return confirm_path(*engine_, run.path, vocab(), d, rounds, own);
     };
     found->second = confirm({});
-    if (!found->second.empty()) found->second = confirm(measure_d(run));
+    if (!found->second.text.empty()) found->second = confirm(measure_d(run));
     return found->second;
   }
 
@@ -98,10 +98,11 @@ class Scoring {
   std::unique_ptr<Engine> head_;
   const WatchEnd end_;  // ends the stage before the engine is destroyed
   Snapshot start_;
-  std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, std::string> scored_;
+  std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, WrongId> scored_;
 };
 
-void settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& sink) {
+// Whether the engine fails by this run.
+bool settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& sink) {
   Sample& sample = run.sample;
   if (!run.dropped) {
     sample.receipts_checked += static_cast<int>(sample.ids.size());
@@ -114,18 +115,21 @@ void settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& s
     }
     sink.send(SampleScored{sample});
   }
-  if (wrong.empty() || c.verdict == Verdict::kFailToken) return;
+  if (wrong.empty() || c.verdict == Verdict::kFailToken) return false;
   fail_engine(sink, c, Verdict::kFailToken,
               fmt::format("block {}, late id {}: {}", sample.block, run.last_id, wrong));
+  return true;
 }
 
 }  // namespace
 
-void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
-                const std::vector<GreedyReference>& references, const FlowServices& services,
-                const ModelWeights& weights, int max_context, std::vector<Contestant>& contestants,
-                ProgressWatch& watch, EventSink& sink) {
-  if (runs.empty()) return;
+std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
+                                 const std::vector<GreedyReference>& references,
+                                 const FlowServices& services, const ModelWeights& weights,
+                                 int max_context, std::vector<Contestant>& contestants,
+                                 ProgressWatch& watch, EventSink& sink) {
+  std::vector<WrongRun> wrongs;
+  if (runs.empty()) return wrongs;
   Scoring scoring(truth, services, weights, max_context, watch);
   double d = 0;
   for (const GreedyReference& reference : references) {
@@ -138,8 +142,16 @@ void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
     const auto c = std::find_if(contestants.begin(), contestants.end(), [&](const Contestant& one) {
       return one.name == run.sample.engine;
     });
-    settle(run, scoring.wrong(run, d), *c, sink);
+    const WrongId& wrong = scoring.wrong(run, d);
+    if (!settle(run, wrong.text, *c, sink)) continue;
+    wrongs.push_back(
+        {.engine = c->name,
+         .late_id = run.last_id,
+         .path = {run.path.begin(), run.path.begin() + static_cast<std::ptrdiff_t>(wrong.step) + 1},
+         .expected = wrong.expected,
+         .pairwise_d = d});
   }
+  return wrongs;
 }
 
 }  // namespace mkbench

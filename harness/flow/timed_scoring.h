@@ -8,23 +8,18 @@
 #include "harness/flow/services.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/watch.h"
+#include "harness/flow/wrong_runs.h"
 
 namespace mkbench {
 
-// A timed run whose ids have to be scored.
-struct TimedRun {
-  Sample sample;
-  int32_t last_id = 0;        // what its prompt ended with
-  std::vector<int32_t> path;  // its ids, and further ones of its state receipt
-  bool dropped = false;       // its clocks disagreed, and another run has given the sample
-};
-
 // Makes the truth and confirms each distinct path once (confirm_path()) and sends what follows for the
 // samples; an engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D is that
-// of the references, or at steps where this is larger, that of the step itself.
-void score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
-                const std::vector<GreedyReference>& references, const FlowServices& services,
-                const ModelWeights& weights, int max_context, std::vector<Contestant>& contestants,
-                ProgressWatch& watch, EventSink& sink);
+// of the references, or at steps where this is larger, that of the step itself. Returns the first
+// wrong run of each engine.
+std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
+                                 const std::vector<GreedyReference>& references,
+                                 const FlowServices& services, const ModelWeights& weights,
+                                 int max_context, std::vector<Contestant>& contestants,
+                                 ProgressWatch& watch, EventSink& sink);
 
 }  // namespace mkbench

@@ -132,23 +132,24 @@ void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, i
   }
 }
 
-std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
-                         double pairwise_d, bool logits_bf16, const std::vector<double>& own_d) {
+WrongId confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab, double pairwise_d,
+                     bool logits_bf16, const std::vector<double>& own_d) {
   const size_t first_position = static_cast<size_t>(truth.position());
-  std::string wrong;
+  WrongId wrong;
   walk_path(truth, path, 0, vocab, [&](size_t step, int32_t, std::span<const float> row) {
     const int32_t id = path[step], top = argmax_lowest(row);
     if (id == top) return true;
-    wrong = fmt::format("position {}: found {}, wanted {}", first_position + step, id, top);
+    wrong = {fmt::format("position {}: found {}, wanted {}", first_position + step, id, top), step,
+             top};
     if (top < 0 || id < 0 || id >= vocab) return false;
     const double d = own_d.empty() ? pairwise_d : std::max(pairwise_d, own_d.at(step));
     const double tau = tau_of(row, d, logits_bf16);
     const double gap = double{row[static_cast<size_t>(top)]} - double{row[static_cast<size_t>(id)]};
     if (gap > tau) {
-      wrong += fmt::format(" (gap {:.3g}, tau {:.3g})", gap, tau);
+      wrong.text += fmt::format(" (gap {:.3g}, tau {:.3g})", gap, tau);
       return false;
     }
-    wrong.clear();
+    wrong = {};
     return true;
   });
   return wrong;

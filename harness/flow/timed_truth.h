@@ -59,13 +59,19 @@ using TakeStep = std::function<bool(size_t step, int32_t emitted, std::span<cons
 void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, int vocab,
                const TakeStep& take);
 
+// The first wrong id of a path: one line about it, its index, and what it should be.
+struct WrongId {
+  std::string text;  // empty: no id is wrong
+  size_t step = 0;
+  int32_t expected = -1;
+};
+
 // Checks a free-running path against the truth, teacher-forced on this path: each id must be the
 // truth's choice, or its logit must lie within D + `logit_step(max |z|)` of the truth's largest (a
-// near tie). `own_d`, where it is given, has a D for each step, and the larger D holds. Returns one
-// line about the first id that fails, or an empty text. `truth` must hold
-// the prompt, with its last id pending. logits_bf16: the engine rounds its logits.
-std::string confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab,
-                         double pairwise_d, bool logits_bf16,
-                         const std::vector<double>& own_d = {});
+// near tie). `own_d`, where it is given, has a D for each step, and the larger D holds. Returns the
+// first id that fails. `truth` must hold the prompt, with its last id pending. logits_bf16: the
+// engine rounds its logits.
+WrongId confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab, double pairwise_d,
+                     bool logits_bf16, const std::vector<double>& own_d = {});
 
 }  // namespace mkbench

@@ -30,6 +30,20 @@ int32_t emitted_at(const ParityReport& report, const std::string& prompt, int po
   return -1;
 }
 
+// Whether a step alone can show the failure. Repeats and isolation take several runs.
+bool one_step_shows(const ParityReport& report) {
+  switch (report.verdict) {
+    case Verdict::kFailFidelity:
+    case Verdict::kFailToken:
+    case Verdict::kFailSelf:
+      return true;
+    case Verdict::kNondeterministic:
+      return report.suspect_is_free;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
@@ -68,6 +82,7 @@ void Trials::run(Engine& engine, const std::string& name,
     check_stop();
     budget_.check();
   };
+  prompts_failed_ = !times_allowed(report.verdict);
   Findings findings;
   const WatchEnd end(watch_);
   conclude_however_it_ends(
@@ -83,6 +98,7 @@ void Trials::run(Engine& engine, const std::string& name,
         pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
         watch_.begin("sweep", name, nullptr);
         sweep(name, options, findings, report);
+        ended_ = true;
       },
       [&] { findings.conclude(report); });
 }
@@ -214,7 +230,11 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
                       .budget = &budget_,
                       .pace = &pace_,
                       .needed = needed,
-                      .walked = walked},
+                      .walked = walked,
+                      .first_wrong =
+                          [&](const FailedStep& step) {
+                            if (!swept_) swept_ = {step, weights};
+                          }},
                      findings);
 }
 
@@ -238,10 +258,32 @@ const SweepTruth& Trials::live_truth(int longest) {
   return *live_truth_;
 }
 
+// A step of the sweep is repeated in engines of its own, which are as long as it needs.
+void Trials::localise_swept(const std::string& name, ParityReport& report) {
+  auto& [step, weights] = *swept_;
+  const WatchEnd end(watch_);
+  try {
+    if (!ended_) throw Error(ErrorKind::kRuntime, "the engine ended its checks by an error");
+    const int context = std::min(weights.config.max_positions, step.position + kMaxLogitSteps);
+    const std::unique_ptr<Engine> candidate = make(name, context, weights),
+                                  truth = make(kTruthName, context, weights),
+                                  baseline = make(kHeadFp32Name, context, weights);
+    watch_.begin("localising", name, candidate.get());
+    step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
+                       replay_options(step.pairwise_d, name, weights.config.shape));
+  } catch (const Error& error) {
+    step.localised = fmt::format("not localised: {}", error.what());
+  }
+  name_step(job_, weights, name, false, step);
+  report.localised = step.localised;
+  report.failed_step = std::move(step);
+}
+
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
-  if (report.verdict != Verdict::kFailFidelity && report.verdict != Verdict::kFailToken) return;
+  if (swept_ && !prompts_failed_) return localise_swept(name, report);
+  if (!one_step_shows(report)) return;
   const auto [reference, prompt, step] =
       find_step(references, report.suspect_prompt, report.suspect_position);
   if (prompt == nullptr) {
@@ -252,11 +294,13 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   watch_.begin("localising", name, &engine);
   try {
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
-    report.failed_step =
-        replay_step({.candidate = engine, .truth = *truth, .baseline = baseline}, *prompt, step,
-                    replay_options(reference->pairwise_d, name, weights_.config.shape));
+    ReplayOptions options = replay_options(reference->pairwise_d, name, weights_.config.shape);
+    if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
+    report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
+                                     *prompt, step, options);
     report.localised = report.failed_step->localised;
-    name_step(job_, weights_, name, !reference->path.empty(), *report.failed_step);
+    name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
+              *report.failed_step);
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }

@@ -30,8 +30,8 @@ class Trials {
   // engine ends one of them by an error. `prompts` are repeated.
   void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
            const ParityOptions& options, ParityReport& report);
-  // Fills in report.localised after FAIL_FIDELITY or FAIL_TOKEN; an error on the way is written
-  // there too.
+  // Fills in report.localised and report.failed_step where a step shows the failure; an error on the
+  // way is written there too.
   void localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                         const std::vector<GreedyReference>& references, ParityReport& report);
 
@@ -50,6 +50,7 @@ class Trials {
                          const ModelWeights& weights, int longest, int needed,
                          const ParityOptions& options, Findings& findings);
   const SweepTruth& live_truth(int longest);
+  void localise_swept(const std::string& name, ParityReport& report);
 
   const CaseJob& job_;
   const FlowServices& services_;
@@ -59,6 +60,13 @@ class Trials {
   TimeBudget& budget_;
   EnginePace pace_;
   std::optional<SweepTruth>& live_truth_;  // shared by the engines of the case
+  struct SweptStep {
+    FailedStep step;
+    ModelWeights weights;
+  };
+  std::optional<SweptStep> swept_;  // the first step that a sweep found wrong
+  bool prompts_failed_ = true;      // what comes first is localised
+  bool ended_ = false;              // no error has cut the checks short
 };
 
 // The prompts that are repeated in this process and in fresh ones: those of the first reference

@@ -19,6 +19,7 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
     if (exit_code(all.verdict) == 0 && exit_code(r.verdict) != 0) {
       all.suspect_prompt = r.suspect_prompt;
       all.suspect_position = r.suspect_position;
+      all.suspect_is_free = r.suspect_is_free;
       all.verdict = r.verdict;
     }
     all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());

@@ -67,6 +67,8 @@ class Judge {
     tally_rows(report);
     judge_tokens(report, findings);
     judge_finite(report, findings);
+    if (!unequal_free_.first.empty())
+      suspect(report, unequal_free_.first, unequal_free_.second, true);
     if (with_logits_) {
       judge_self(report, findings);
       judge_logit_errors(report, findings);
@@ -155,13 +157,10 @@ class Judge {
     report.strict_matched += strict && free_id == step.token;
     // Bounded, so that the count of an all-NaN engine fits an int for up to 2,047 steps.
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
-    if (with_logits_) {
-      // An id that never came is missing, not inconsistent.
-      report.self_inconsistent += forced.id != -1 && forced.id != forced.argmax;
-      if (forced.error) {
-        sums_.add(prompt.name, step, *forced.error);
-      }
-    }
+    // An id that never came is missing, not inconsistent.
+    const bool not_own = with_logits_ && forced.id != -1 && forced.id != forced.argmax;
+    report.self_inconsistent += not_own;
+    if (forced.error) sums_.add(prompt.name, step, *forced.error);
 
     StepVerdict verdict = judge_token(step, forced.id);
     int32_t shown = forced.id;
@@ -177,14 +176,19 @@ class Judge {
       verdict = StepVerdict::kDrift;  // after the fork, but right when teacher-forced
       shown = free_id;
     }
-    if (report.suspect_prompt.empty() &&
-        (verdict == StepVerdict::kWrong || forced.non_finite > 0)) {
-      report.suspect_prompt = prompt.name;
-      report.suspect_position = step.position;
-    }
+    const bool is_free = shown != forced.id;
+    if (verdict == StepVerdict::kWrong || forced.non_finite > 0 || not_own)
+      suspect(report, prompt.name, step.position, is_free);
     ParityRow row = make_row(prompt, t, shown, options_);
     row.verdict = verdict;
     return row;
+  }
+
+  static void suspect(ParityReport& report, const std::string& prompt, int position, bool is_free) {
+    if (!report.suspect_prompt.empty()) return;
+    report.suspect_prompt = prompt;
+    report.suspect_position = position;
+    report.suspect_is_free = is_free;
   }
 
   // Runs the prompt teacher-forced on the truth's path, in chunks that bound the logits buffer, and
@@ -236,7 +240,9 @@ class Judge {
     findings.ran(Check::kSame);
     const size_t same = same_context(prompt, free_ids);
     for (size_t t = 0; t < same; ++t) {
-      if (note_unequal(prompt, t, free_ids[t], forced[t].id)) return;
+      if (!note_unequal(prompt, t, free_ids[t], forced[t].id)) continue;
+      unequal_free_ = {prompt.name, prompt.steps[t].position};
+      return;
     }
     // After a fork the free run cannot be compared; a second forced run, without logits, can.
     if (same == prompt.steps.size() || !with_logits_) return;
@@ -361,6 +367,7 @@ class Judge {
   int states_seen_ = 0;
   std::string first_not_finite_;
   std::optional<std::string> first_unequal_;
+  std::pair<std::string, int> unequal_free_;  // prompt and position, where the free run differs
 };
 
 }  // namespace

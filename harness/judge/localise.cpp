@@ -48,6 +48,22 @@ int32_t walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step,
   return ids.back();
 }
 
+// The way of truth and baseline to the step. What they are compared with is the candidate's walk; to
+// them, who are right either way, the steps of a long one cost more than a prefill of its ids.
+struct Way {
+  ReferencePrompt prompt;
+  int step;
+};
+Way way_to(const ReferencePrompt& prompt, int step) {
+  if (step < kMaxLogitSteps) return {prompt, step};
+  Way way{prompt, 0};
+  const auto at = prompt.steps.begin() + step;
+  for (auto before = prompt.steps.begin(); before != at; ++before)
+    way.prompt.ids.push_back(before->token);
+  way.prompt.steps = {*at};
+  return way;
+}
+
 // "layer 3 is the first whose hidden state ...", or why no layer can be named.
 std::string first_layer(const LocaliseEngines& e, int layers) {
   for (int layer = 0; layer < layers; ++layer) {
@@ -94,8 +110,9 @@ std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last) {
   LastStep shown;
   shown.id = walk(engines.candidate, vocab, prompt, step, shown.candidate);
-  walk(engines.truth, vocab, prompt, step, shown.truth);
-  walk(engines.baseline, vocab, prompt, step, shown.baseline);
+  const Way way = way_to(prompt, step);
+  walk(engines.truth, vocab, way.prompt, way.step, shown.truth);
+  walk(engines.baseline, vocab, way.prompt, way.step, shown.baseline);
   if (last != nullptr) *last = std::move(shown);
   return fmt::format("prompt '{}' position {}: {}; {}", prompt.name,
                      prompt.steps[static_cast<size_t>(step)].position, first_layer(engines, layers),

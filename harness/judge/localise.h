@@ -28,7 +28,8 @@ struct LastStep {
   int32_t id = -1;
 };
 
-// Teacher-forces the prompt up to step `step` on all three engines. Names the first layer whose
+// Teacher-forces the prompt up to step `step` on the candidate, and on truth and baseline too where
+// the walk is short; they reach a far step by a prefill. Names the first layer whose
 // hidden state is out of its band, and the first KV row (by layer, then position) that is. For KV
 // rows the baseline's NMSE is its largest one in the layer. The text says so where the candidate
 // shows neither hidden states nor KV rows.

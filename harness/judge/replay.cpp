@@ -1,5 +1,7 @@
 #include "harness/judge/replay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -46,6 +48,35 @@ double centred_distance(const std::vector<float>& x, const std::vector<float>& y
   return std::sqrt(squared);
 }
 
+// A run without logits and without forced ids, from the prompt's beginning. `late_id` replaces the
+// prompt's last id.
+std::vector<int32_t> free_run(Engine& engine, ReferencePrompt prompt,
+                              const std::optional<int32_t>& late_id, int tokens) {
+  const bool told_late = late_id && engine.capabilities().late_id;
+  if (late_id && !told_late) prompt.ids.back() = *late_id;
+  start_prompt(engine, prompt);
+  return told_late ? engine.decode_late(*late_id, tokens) : engine.decode(tokens);
+}
+
+// The id of step `step` in a free run. As in timing another run stands before a timed one: here one
+// behind the prompt's own last id.
+int32_t free_run_id(Engine& engine, const ReferencePrompt& prompt, int step,
+                    const ReplayOptions& options) {
+  if (options.late_id) free_run(engine, prompt, prompt.ids.back(), options.free_tokens);
+  std::vector<int32_t> ids = free_run(engine, prompt, options.late_id, options.free_tokens);
+  if (const int more = step + 1 - options.free_tokens; more > 0) {
+    const std::vector<int32_t> behind = engine.decode(more);
+    ids.insert(ids.end(), behind.begin(), behind.end());
+  }
+  return static_cast<size_t>(step) < ids.size() ? ids[static_cast<size_t>(step)] : -1;
+}
+
+// The prompt as the engine has it when its first step runs.
+ReferencePrompt with_late_id(ReferencePrompt prompt, const ReplayOptions& options) {
+  if (options.late_id) prompt.ids.back() = *options.late_id;
+  return prompt;
+}
+
 StepVerdict match_of(const FailedStep& failed, const std::vector<float>& truth, bool logits_bf16) {
   if (failed.found == failed.expected) return StepVerdict::kExact;
   if (failed.found < 0 || static_cast<size_t>(failed.found) >= truth.size())
@@ -58,38 +89,81 @@ StepVerdict match_of(const FailedStep& failed, const std::vector<float>& truth, 
 
 }  // namespace
 
-FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
-                       const ReplayOptions& options) {
-  LastStep last;
+FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
+                         const std::vector<float>& logits, const ReplayOptions& options) {
+  const ReferenceStep& reference = prompt.steps[static_cast<size_t>(step)];
   FailedStep failed;
-  failed.localised = localise(engines, options.layers, options.vocab, prompt, step, &last);
   failed.prompt = prompt.name;
-  failed.position = prompt.steps[static_cast<size_t>(step)].position;
+  failed.position = reference.position;
   failed.prompt_ids = prompt.ids;
   for (int t = 0; t < step; ++t)
     failed.forced_ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
-  failed.expected = argmax_lowest(last.truth);
-  failed.found = last.id;
-  failed.expected_top = best_ids(last.truth, options.text_of);
-  if (failed.expected_top.size() > 1)
-    failed.margin = failed.expected_top[0].logit - failed.expected_top[1].logit;
+  failed.free_tokens = options.free_tokens;
+  failed.late_id = options.late_id;
+  failed.expected = reference.token;
+  failed.found = found;
+  failed.verdict = found == reference.token ? StepVerdict::kExact : StepVerdict::kWrong;
+  failed.margin = reference.margin;
   failed.pairwise_d = options.pairwise_d;
-  failed.verdict = match_of(failed, last.truth, options.logits_bf16);
-  failed.baseline_error_norm =
-      std::max(centred_distance(last.baseline, last.truth),
-               prompt.steps[static_cast<size_t>(step)].baseline_error_norm);
-  if (!last.candidate.empty()) {
-    failed.found_top = best_ids(last.candidate, options.text_of);
-    failed.error_norm = centred_distance(last.candidate, last.truth);
+  for (size_t i = 0; i < std::min(kShownIds, reference.top_ids.size()); ++i) {
+    const int32_t id = reference.top_ids[i];
+    failed.expected_top.push_back(
+        {id, reference.top_logits[i], options.text_of ? options.text_of(id) : ""});
   }
+  if (!logits.empty()) failed.found_top = best_ids(logits, options.text_of);
+  failed.baseline_error_norm = reference.baseline_error_norm;
+  failed.error_limit = options.error_limit;
   return failed;
 }
 
+FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
+                       const ReplayOptions& options) {
+  LastStep last;
+  const std::string localised =
+      localise(engines, options.layers, options.vocab, with_late_id(prompt, options), step, &last);
+  const int32_t found =
+      options.free_tokens > 0 ? free_run_id(engines.candidate, prompt, step, options) : last.id;
+  FailedStep failed = observed_step(prompt, step, found, last.candidate, options);
+  failed.localised = localised;
+  failed.expected = argmax_lowest(last.truth);
+  failed.expected_top = best_ids(last.truth, options.text_of);
+  if (failed.expected_top.size() > 1)
+    failed.margin = failed.expected_top[0].logit - failed.expected_top[1].logit;
+  failed.verdict = match_of(failed, last.truth, options.logits_bf16);
+  failed.baseline_error_norm =
+      std::max(centred_distance(last.baseline, last.truth), failed.baseline_error_norm);
+  if (!last.candidate.empty()) failed.error_norm = centred_distance(last.candidate, last.truth);
+  return failed;
+}
+
+FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
+                       ReplayOptions options) {
+  options.pairwise_d = observed.pairwise_d;
+  options.free_tokens = observed.free_tokens;
+  options.late_id = observed.late_id;
+  options.error_limit = observed.error_limit;
+  const ReferencePrompt prompt = prompt_of(observed);
+  FailedStep again =
+      replay_step(engines, prompt, static_cast<int>(prompt.steps.size()) - 1, options);
+  if (again.found == observed.found) return again;
+  again.localised += fmt::format("; when it was judged the id was {}, in another run {}",
+                                 observed.found, again.found);
+  again.found = observed.found;
+  again.verdict = observed.verdict;
+  return again;
+}
+
 Verdict verdict_of(const FailedStep& step, double limit) {
+  const bool own_argmax = step.found_top.empty() || step.found == -1 ||
+                          step.found == step.found_top.front().id ||
+                          !std::isfinite(step.error_norm);
+  if (!own_argmax && step.free_tokens == 0) return Verdict::kFailSelf;
   if (step.verdict == StepVerdict::kWrong) return Verdict::kFailToken;
+  if (!own_argmax && !step.late_id) return Verdict::kNondeterministic;
+  const double most = step.error_limit.value_or(std::max(limit, 0.0) * step.baseline_error_norm);
+  const bool judged = step.error_limit ? *step.error_limit > 0 : limit > 0;
   // NaN is out of every band.
-  if (limit > 0 && !(step.error_norm <= limit * step.baseline_error_norm))
-    return Verdict::kFailFidelity;
+  if (judged && !(step.error_norm <= most)) return Verdict::kFailFidelity;
   return Verdict::kPass;
 }
 

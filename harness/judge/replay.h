@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,32 @@ struct ReplayOptions {
   double pairwise_d = 0;     // D of the reference
   bool logits_bf16 = false;  // the engine rounds its logits to bf16
   std::function<std::string(int32_t)> text_of{};
+  // As in FailedStep: how the engine gets to the step's id, and what its logits may be off by.
+  int free_tokens = 0;
+  std::optional<int32_t> late_id{};
+  std::optional<double> error_limit{};
 };
 
+// What is known of a step when it is judged: all but hashes, names of engine and model, the
+// command, and what takes another run. `logits`: the engine's [vocab]; empty where it shows none.
+FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
+                         const std::vector<float>& logits, const ReplayOptions& options);
+
 // Walks the prompt up to step `step` on all three engines, teacher-forced, and fills in everything
-// but names, hashes and the command. Throws what the engines throw.
+// but names, hashes and the command. The id is that of the walk, or with free_tokens that of a run
+// without logits. Throws what the engines throw.
 FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
                        const ReplayOptions& options);
 
-// The verdict of a replayed step: FAIL_TOKEN for a wrong token; FAIL_FIDELITY where the logits are
-// further from the truth than `limit` times the baseline's (0: not judged); else PASS.
+// Repeats a step that was judged, in the way that it says, and adds what truth, baseline and another
+// run of the candidate show. Its id stays; where the other run gives another one, `localised` says so.
+FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
+                       ReplayOptions options);
+
+// The verdict of a replayed step: FAIL_SELF for an id that is not the argmax of the logits that came
+// with it; FAIL_TOKEN for a wrong token; NONDETERMINISTIC for an id that a run without logits gives
+// and one with logits does not; FAIL_FIDELITY where the logits are further from the truth than the
+// step's error_limit, or without one than `limit` times the baseline's (0: not judged); else PASS.
 Verdict verdict_of(const FailedStep& step, double limit);
 
 // The prompt of a failed step, with the tokens that its walk forces.

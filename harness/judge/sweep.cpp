@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "harness/judge/replay.h"
 #include "harness/report/render.h"
 #include "references/synthetic.h"
 
@@ -161,9 +162,25 @@ class SweepJudge {
       if (finite && truth_.has_logits) problem += judge_error(step, logits, problem.empty());
     }
     if (problem.empty()) return;
-    ++wrong_;
-    if (first_.empty())
-      first_ = fmt::format("{} rows ({}): {}", cache_length(prompt, t), prompt.name, problem);
+    if (++wrong_ > 1) return;
+    first_ = fmt::format("{} rows ({}): {}", cache_length(prompt, t), prompt.name, problem);
+    if (bounds_.first_wrong) bounds_.first_wrong(observed(prompt, t, id, logits));
+  }
+
+  FailedStep observed(const ReferencePrompt& prompt, int t, int32_t id, const float* logits) const {
+    std::vector<float> row;
+    if (logits != nullptr) row.assign(logits, logits + options_.vocab);
+    ReplayOptions as_judged{.vocab = options_.vocab,
+                            .layers = options_.layers,
+                            .pairwise_d = truth_.pairwise_d,
+                            .text_of = options_.text_of};
+    // What judge_step() did not hold against the engine is not held against a repetition either.
+    if (with_logits_) {
+      const double norm = prompt.steps[static_cast<size_t>(t)].baseline_error_norm;
+      as_judged.error_limit =
+          truth_.has_logits ? options_.limits.sweep * std::max(median_, norm) : 0.0;
+    }
+    return observed_step(prompt, t, id, row, as_judged);
   }
 
   std::string judge_error(const ReferenceStep& step, const float* logits, bool first) {

@@ -10,6 +10,7 @@
 
 #include "harness/judge/budget.h"
 #include "harness/judge/findings.h"
+#include "harness/report/failed_step.h"
 
 namespace mkbench {
 
@@ -57,6 +58,8 @@ struct SweepBounds {
   // The walk has the whole budget up to this length, and an eighth of it beyond.
   int needed = 0;
   std::function<void(int done, int total)> walked = {};  // steps of the walk
+  // Called with the first step that is wrong, as it was judged.
+  std::function<void(const FailedStep& step)> first_wrong = {};
 };
 
 struct SweepCoverage {

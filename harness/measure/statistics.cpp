@@ -188,6 +188,24 @@ std::optional<Interval> bca_interval(std::span<const double> values, double conf
   return Interval{end_at(-z), end_at(z)};
 }
 
+std::optional<Interval> median_interval(std::span<const double> values, double confidence) {
+  check_confidence(confidence);
+  const std::vector<double> sorted = sorted_copy(values);
+  const double n = static_cast<double>(sorted.size());
+  // `tail`: the probability that at most `below` of n values lie under the median.
+  double term = std::pow(0.5, n), tail = term;
+  if (sorted.empty() || tail > (1 - confidence) / 2) return std::nullopt;
+  size_t below = 0;
+  for (;;) {
+    const double k = static_cast<double>(below + 1);
+    term *= (n - k + 1) / k;
+    if (tail + term > (1 - confidence) / 2) break;
+    tail += term;
+    ++below;
+  }
+  return Interval{sorted[below], sorted[sorted.size() - 1 - below]};
+}
+
 std::optional<double> percentile(std::span<const double> values, double p) {
   if (!(p >= 0 && p <= 100)) {
     throw Error(ErrorKind::kBadInput,

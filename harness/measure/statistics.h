@@ -49,6 +49,10 @@ double t_quantile(double confidence, int degrees_of_freedom);
 std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
                                      uint64_t seed, int resamples = 2000);
 
+// Interval of the median between two order statistics, whatever the distribution; absent where even
+// the smallest and the largest value do not cover the median so often (below 6 values at 0.95).
+std::optional<Interval> median_interval(std::span<const double> values, double confidence);
+
 // Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support
 // it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);

@@ -68,6 +68,10 @@ struct CaseCollector::Taker {
   void operator()(const ParityJudged& m) const {
     if (EngineReport* e = c.engine(m.engine)) e->parity = m.parity;
   }
+  void operator()(const StepFailed& m) const {
+    if (EngineReport* e = c.engine(m.engine); e != nullptr && e->parity)
+      e->parity->failed_step = m.step;
+  }
   void operator()(const ProfileTaken& m) const {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;

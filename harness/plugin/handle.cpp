@@ -3,11 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "harness/plugin/library.h"
 #include "kernels/cuda_check.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {
@@ -40,12 +40,9 @@ std::string select_device(const mkbench_engine_abi& abi, const PluginOptions& op
 
 }  // namespace
 
-std::string one_line(const char* text) {
+std::string plugin_text(const char* text) {
   constexpr size_t kLongest = 300;
-  std::string line(text, strnlen(text, kLongest));
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
-  return line;
+  return one_line({text, strnlen(text, kLongest)}, kLongest);
 }
 
 PluginHandle::PluginHandle(const PluginOptions& options)
@@ -74,7 +71,7 @@ void PluginHandle::check(const char* function, int32_t status, ErrorKind kind) c
   if (status == MKBENCH_OK) return;
   const char* text = abi_.last_error != nullptr ? abi_.last_error(engine_) : nullptr;
   throw Error(kind, fmt::format("{}: {} failed ({}): {}", who_, function, status,
-                                text != nullptr ? one_line(text) : "it does not say why"));
+                                text != nullptr ? plugin_text(text) : "it does not say why"));
 }
 
 void PluginHandle::end_call(const char* function, int32_t status, ErrorKind kind) const {

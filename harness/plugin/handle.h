@@ -10,8 +10,8 @@
 
 namespace mkbench {
 
-// A plugin's text, on one line of bounded length.
-std::string one_line(const char* text);
+// A plugin's text, on one line of bounded length; the text need not end.
+std::string plugin_text(const char* text);
 
 class PluginHandle {
  public:

@@ -30,7 +30,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     if (timeline.phase_names.count(span.phase) > 0) continue;
     const char* name = phase_name != nullptr ? phase_name(span.phase) : nullptr;
     timeline.phase_names[span.phase] =
-        name != nullptr ? one_line(name) : fmt::format("phase {}", span.phase);
+        name != nullptr ? plugin_text(name) : fmt::format("phase {}", span.phase);
   }
   std::sort(timeline.spans.begin(), timeline.spans.end(),
             [](const mkbench_span& a, const mkbench_span& b) {

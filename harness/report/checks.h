@@ -10,6 +10,14 @@
 
 namespace mkbench {
 
+// A failure that one step shows leaves a file of that step in the report's folder (failed_step.h):
+// - finite (of logits), the four ratios, ratchet, decided, near_tie, flips, strict: the first step
+//   that is wrong or not finite, else the one farthest from the truth;
+// - self, and same where the free run differs; sweep: the first such step;
+// - receipts: the first wrong id of the engine's timed runs.
+// No step shows the others: config and weights fail before any step runs; ran is about launches and
+// ids that never came; repeats and isolation compare several runs, and a state receipt compares two
+// states. A crash, a hang and clocks that disagree are no checks and leave none.
 enum class Check {
   kConfig,     // loader: config and tensors are those of the model (faults.md CFG)
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,11 +44,14 @@ struct FailedStep {
   std::string prompt;
   int position = 0;
   std::vector<int32_t> prompt_ids, forced_ids;
+  int free_tokens = 0;
+  std::optional<int32_t> late_id;
   int32_t expected = -1, found = -1;
   StepVerdict verdict = StepVerdict::kExact;
   double margin = 0, pairwise_d = 0;
   std::vector<ScoredId> expected_top, found_top;
   double error_norm = 0, baseline_error_norm = 0;
+  std::optional<double> error_limit;
   std::string localised;
   std::string command;
 };
@@ -64,6 +68,11 @@ void describe_fields(V& v, Tag<FailedStep>) {
   v.field("position", &F::position, "KV rows before the step");
   v.field("prompt_ids", &F::prompt_ids, "ids that are prefilled; the last one is pending then");
   v.field("forced_ids", &F::forced_ids, "inputs of the steps after the first");
+  v.field("free_tokens", &F::free_tokens,
+          "tokens of the call, without logits and free-running, in which found came (forced_ids "
+          "are the ids before it); 0: a step with logits, forced along forced_ids");
+  v.field("late_id", &F::late_id,
+          "of a timed run: replaces the last of prompt_ids, told with the call; else null");
   v.field("expected", &F::expected, "the truth's token");
   v.field("found", &F::found, "the engine's token; -1: none came back");
   v.field("match", &F::verdict, "verdict of the step");
@@ -77,6 +86,8 @@ void describe_fields(V& v, Tag<FailedStep>) {
   v.field("error_norm", &F::error_norm,
           "2-norm of the engine's centred logits less the truth's; 0 without logits");
   v.field("baseline_error_norm", &F::baseline_error_norm, "the same of the baseline");
+  v.field("error_limit", &F::error_limit,
+          "largest error_norm that passes, 0: none is judged; null: the limit of one step");
   v.field("localised", &F::localised, "where the step leaves the band, as far as it can be told");
   v.field("command", &F::command, "repeats the step");
 }

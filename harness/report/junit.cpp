@@ -8,6 +8,7 @@
 
 #include "harness/report/render.h"
 #include "references/base/json_strict.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {

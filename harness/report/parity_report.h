@@ -76,6 +76,7 @@ struct ParityReport {
   // in report.json.
   std::string suspect_prompt;
   int suspect_position = -1;
+  bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::optional<FailedStep> failed_step;  // that place, to be repeated; absent where there is none
   std::vector<ParityRow> rows;

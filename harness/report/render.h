@@ -23,10 +23,6 @@ class MarkdownTable {
   std::vector<bool> right_;
 };
 
-// `text` as one line: control characters become escapes, long text is cut after max_length
-// characters.
-std::string one_line(const std::string& text, size_t max_length = 200);
-
 // A string at a path of nested objects, or `fallback`.
 std::string json_text(const nlohmann::json& object, const std::vector<const char*>& path,
                       const std::string& fallback = {});

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/report/render.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {

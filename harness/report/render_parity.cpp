@@ -6,6 +6,7 @@
 #include <map>
 
 #include "harness/report/render.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {
@@ -94,7 +95,7 @@ std::string render_parity_line(const EngineReport& e) {
     line += fmt::format("\n  - position {} of '{}': the truth's best: {}; the engine's: {}",
                         step.position, step.prompt, best_text(step.expected_top),
                         step.found_top.empty() ? "not shown" : best_text(step.found_top));
-    if (!times_allowed(v)) line += "\n  - again: `" + step.command + "`";
+    if (!times_allowed(e.verdict)) line += "\n  - again: `" + step.command + "`";
   }
   return line;
 }

@@ -2,6 +2,7 @@
 // `mkbench selftest --timing` runs this table.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,18 +18,22 @@ enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout };
 struct TimingRunInfo {
   TimingRun run;
   std::vector<std::string> options;
+  std::vector<std::string> cpu{}, cuda{};  // more options, by device
 };
 const std::vector<TimingRunInfo>& timing_runs();
 inline const TimingRunInfo& timing_run(TimingRun run) {
   return timing_runs()[static_cast<size_t>(run)];
 }
 
-// Which times a row compares, each the fastest block's: other programs only add to a time. The ratio
-// must lie in the row's band.
+// Which times a row compares. The first two take the fastest block of each: other programs only add
+// to a time. Their ratio must lie in the row's band.
 enum class TimesCompared {
   kNone,
   kToSound,     // the library's to those of the sound engine in the same case
   kSoundAlone,  // the sound engine's beside the library to its own in the case of other rows
+  // The library's times to first token to those of the sound engine, block by block: the interval
+  // of the median ratio must reach the band. The library's prefill() must have put its work off.
+  kDeferred,
 };
 
 // A verdict, and text that one of its reasons must hold; empty: it must have no reason.
@@ -69,6 +74,9 @@ struct TimingOutcome {
   int samples = 0;
   double fastest_ms = 0;  // a token, of the fastest block; 0: no time is shown
   bool interval = false;
+  std::map<int, double> block_ms{};  // a token, by block
+  // The median share of prefill() in a block's time; 0: no block has timed one.
+  double prefill_share = 0;
 };
 TimingOutcome timing_outcome(const EngineReport& engine);
 
@@ -80,7 +88,8 @@ std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
 // How the sound engine of a case falls short of PASS, an interval and `blocks` samples; empty where
 // it does not.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
-// How a ratio of times leaves the band: of `found` to `to`.
+// How a ratio of times leaves the band (`found` to `to`), or cannot be told; empty where it lies in
+// it.
 std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
                            const TimingOutcome& to);
 

@@ -31,7 +31,8 @@ enum Fault {
   kFails,      // decode() gives up
   kStateful,   // reset() keeps the first row
   kPending,    // set_pending() is ignored
-  kRewind      // rewind() is ignored
+  kRewind,     // rewind() is ignored
+  kLength      // a step that sees 200 KV rows gives another id
 };
 #ifndef NAIVE_FAULT
 #define NAIVE_FAULT kNone
@@ -244,6 +245,7 @@ struct mkbench_engine {
       const Vector h = step(forced != nullptr ? forced[t] : pending);
       Vector logits = multiply(head, normed(h, final_norm, m.rms_norm_eps));
       if (kFault == kNan) logits[7] = NAN;
+      if (kFault == kLength && position == 200) logits[argmax(logits) ^ 1] = 1e3f;
       pending = argmax(logits);
       if (kFault != kShort || t + 1 < n) ids[t] = pending;
       if (logits_out != nullptr)

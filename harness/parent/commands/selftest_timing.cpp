@@ -94,7 +94,8 @@ class TimingLanes {
                                      std::to_string(options_.gpu),
                                      "--engine",
                                      fmt::format("{}", fmt::join(paths, ","))};
-    args.insert(args.end(), info.options.begin(), info.options.end());
+    for (const auto* options : {&info.options, cuda_ ? &info.cuda : &info.cpu})
+      args.insert(args.end(), options->begin(), options->end());
     const ParsedCommandLine parsed =
         parse_command_line(args, [](const std::string&) { return std::nullopt; }, {});
     timeout_s = parsed.options.timeout_s;

@@ -1,0 +1,128 @@
+// The localiser names where a failure begins: layer, KV row, or the lag of a closed form.
+#include <string>
+#include <vector>
+
+#include "harness/judge/localise.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
+
+using namespace mkbench;
+using namespace mkbench::testing;
+
+namespace {
+
+constexpr int kLayers = 4, kWidth = 16;
+
+// States of a made-up model of four layers: the truth's value plus an error in each element.
+std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
+  std::vector<float> x;
+  for (uint64_t i = 0; i < kWidth; ++i) {
+    const double right = 2 + testing::unit(key * 1000 + i);
+    x.push_back(static_cast<float>(right + error * testing::unit(error_seed * 77777 + key + i)));
+  }
+  return x;
+}
+
+// An engine with errors of size `error` before a layer (or a KV row of it) and ten times that
+// after.
+FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, int bad_row = -1,
+                        double worse = 10) {
+  FakeBehaviour b;
+  b.hidden = [=](const std::vector<int32_t>& context, int layer) {
+    const bool bad = layer >= bad_layer;
+    return state(context.size() * 100 + static_cast<uint64_t>(layer), bad ? worse * error : error,
+                 seed);
+  };
+  b.kv_row = [=](const std::vector<int32_t>&, int layer, int row) {
+    const bool bad = layer == bad_layer && row == bad_row;
+    return state(static_cast<uint64_t>(5000 + layer * 100 + row), bad ? 10 * error : error, seed);
+  };
+  return b;
+}
+
+std::string localised(const FakeBehaviour& behaviour,
+                      const FakeBehaviour& baseline = states_of(1e-3, 2)) {
+  FakeEngine k(behaviour), t(states_of(0, 1)), b(baseline);
+  ReferencePrompt prompt;
+  prompt.name = "p";
+  prompt.ids = {1, 2, 3};
+  for (int i = 0; i < 9; ++i) {
+    ReferenceStep step;
+    step.position = 2 + i;
+    step.token = 5;
+    prompt.steps.push_back(step);
+  }
+  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6);
+}
+
+}  // namespace
+
+TEST_CASE("localiser: the first layer and the first KV row that leave the band") {
+  CHECK_THAT(localised(states_of(1e-3, 3)), ContainsText("every hidden state is in its band") &&
+                                                ContainsText("every KV row is in its band"));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string line = localised(states_of(1e-3, 3, layer, 4));
+    INFO(line);
+    CHECK_THAT(line, ContainsText("prompt 'p' position 8: layer " + std::to_string(layer)));
+    CHECK_THAT(line, ContainsText("layer " + std::to_string(layer) + ", position 4"));
+  }
+  // NMSE grows with the square of the error: an error 1.4 times as large stays within 4 x.
+  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 1.99)), ContainsText("every hidden state"));
+  CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
+  // A layer's band is the baseline's largest error in it, wherever that stands.
+  CHECK_THAT(localised(states_of(1e-3, 3, 1, 4), states_of(1e-3, 2, 1, 0)),
+             ContainsText("every KV row is in its band"));
+  FakeBehaviour nan = states_of(1e-3, 3);
+  nan.hidden = [](const std::vector<int32_t>&, int layer) {
+    return std::vector<float>(kWidth, layer == 2 ? std::nanf("") : 2.0F);
+  };
+  const auto close = [](const std::vector<int32_t>&, int) { return std::vector<float>(kWidth, 1); };
+  FakeBehaviour wide = states_of(1e-3, 2);
+  wide.hidden = close;  // so far from the truth that any number is in its band
+  CHECK_THAT(localised(nan, wide), ContainsText("layer 2 is the first whose hidden state leaves"));
+  CHECK_THAT(localised({}),
+             ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
+}
+
+TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {
+  ReferencePrompt prompt = prompt_of("states", synthetic_prompt(20, 9));
+  const std::vector<int32_t> behind = synthetic_continuation(prompt.ids, "short", 6);
+  for (const int32_t id : behind) {
+    ReferenceStep step;
+    step.token = id;
+    prompt.steps.push_back(step);
+  }
+  const int step = 4;
+  std::vector<int32_t> ids = prompt.ids;
+  ids.insert(ids.end(), behind.begin(), behind.begin() + step);
+  // The recurrence, written a second time: layer k takes `lag` instead of its own lag, or nothing.
+  const auto token_with = [&](const Lags& lags) {
+    std::vector<uint32_t> row;
+    for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));
+    for (const auto& [layer, lag] : lags) {
+      std::vector<uint32_t> out = row;
+      for (size_t t = static_cast<size_t>(lag); t < row.size(); ++t)
+        out[t] = row[t] ^ row[t - static_cast<size_t>(lag)];
+      row = out;
+    }
+    return synthetic_token(lfsr_step(row.back()));
+  };
+  CHECK(token_with(synthetic_lags("short")) == behind[step]);
+  for (const auto& [layer, lag] : synthetic_lags("short")) {
+    Lags without = synthetic_lags("short"), shifted = without;
+    without.erase(layer);
+    shifted[layer] = lag + 2;
+    CHECK_THAT(localise_lag("short", prompt, step, token_with(without)),
+               ContainsText("lag " + std::to_string(lag) + " of layer " + std::to_string(layer) +
+                            " is missing"));
+    CHECK_THAT(localise_lag("short", prompt, step, token_with(shifted)),
+               ContainsText("of layer " + std::to_string(layer) + " is taken " +
+                            std::to_string(lag + 2) + " positions back"));
+  }
+  int32_t stateless = 0;
+  while (synthetic_state(stateless) >= 0) ++stateless;
+  CHECK_THAT(localise_lag("short", prompt, step, stateless), ContainsText("stands for no state"));
+  CHECK_THAT(localise_lag("short", prompt, step, synthetic_token(12345)),
+             ContainsText("no single planted layer"));
+}
