@@ -1,4 +1,5 @@
 # Facts about the machine, the doctor, profiler ranges, the read-bandwidth ceiling.
+mkbench_test(test_cuda_lanes LABEL host LIBS mkbench_device)
 mkbench_test(test_device LABEL host LIBS mkbench_device)
 mkbench_test(test_roofline LABEL gpu LIBS mkbench_card CUDA::cudart)
 

@@ -136,7 +136,7 @@ TEST_CASE("a device is judged with a reason and what to do") {
   no_device.error = "no CUDA-capable device is detected";
   const Row rows[] = {
       {no_driver, 0, kAll, Unfit::kNoDriver, "no NVIDIA driver", "--device cpu"},
-      {old_driver, 0, kAll, Unfit::kDriverTooOld, "550.54 supports CUDA up to 12.4", "580"},
+      {old_driver, 0, kAll, Unfit::kDriverTooOld, "550.54 (CUDA 12.4) is too old", "580"},
       {old_runtime, 0, kAll, Unfit::kRuntimeTooOld, "12.4", "12.8"},
       {no_device, 0, kAll, Unfit::kNoDevice, "no CUDA-capable", "CUDA_VISIBLE_DEVICES"},
       {good, 2, kAll, Unfit::kNoSuchIndex, "GPU 2", "--list-devices"},
