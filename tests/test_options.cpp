@@ -281,6 +281,11 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"plot"}, "plot", "report"},
       {{"list", "fruits"}, "mkbench list: 'fruits'", "engines"},
       {{"doctor", "--blocks", "3"}, "--blocks", "doctor"},
+      {{"doctor", "-o", "csv"}, "--output", "md, json"},
+      {{"doctor", "--require", "vrma=32"}, "--require: 'vrma'", "vram"},
+      {{"doctor", "--require", "vram=much"}, "'much'", "a number of GB"},
+      {{"doctor", "--strict=maybe"}, "strict", ""},
+      {{"--strict"}, "--strict", "run"},
   };
   for (const Row& row : rows) {
     INFO(row.args[0] << " " << (row.args.size() > 1 ? row.args[1] : ""));

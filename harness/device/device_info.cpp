@@ -109,7 +109,7 @@ Usability judge_device(const DeviceList& list, int index, std::string_view archi
                   found->sm_minor, architectures.empty() ? "no GPU" : std::string(architectures)),
       found->sm_major < 8
           ? std::string("use a GPU of compute capability 8.0 or later (bf16), or --device cpu")
-          : fmt::format("build again with -DMKBENCH_CUDA_ARCHITECTURES={}{}{}-real",
+          : fmt::format("build for it: MKBENCH_CUDA_ARCHITECTURES={}{}{}-real scripts/setup.sh",
                         found->sm_major, found->sm_minor, found->sm_major >= 9 ? "a" : ""));
 }
 
@@ -160,6 +160,8 @@ nlohmann::json to_json(const DeviceInfo& d) {
           {"memory_clock_mhz", or_null(d.state.memory_clock_mhz)},
           {"power_w", or_null(d.state.power_w)},
           {"power_limit_w", or_null(d.state.power_limit_w)},
+          {"default_power_limit_w", or_null(d.state.default_power_limit_w)},
+          {"compute_mode", d.state.compute_mode},
           {"temperature_c", or_null(d.state.temperature_c)},
           {"throttle_reasons", or_null(d.state.throttle_reasons)},
           {"throttle_text", d.state.throttle_text},

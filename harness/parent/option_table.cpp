@@ -226,6 +226,21 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
+      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags, false,
+       [](O& o, S t) {
+         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
+         o.format = t;
+       }},
+      {"strict", 0, "", "", "any problem, and any requirement that is not met, is exit code 6",
+       kDoctorFlags, false, [](O& o, S t) { o.strict = parse_switch("strict", t); }},
+      {"require", 0, "LIST", "",
+       "what an offer must have, as gpu=5090,vram=32,ram=32,cores=8,disk=20 (GB of 10^9 bytes; ram "
+       "and vram in all, disk free here); exit code 6 where it is not met",
+       kDoctorFlags, false, [](O& o, S t) { o.required = parse_requirements(t); }},
+      {"python", 0, "PATH", "",
+       "the Python whose torch, transformers and bitsandbytes are looked at; none = no Python [the "
+       "one that mkbench was set up with]",
+       kDoctorFlags, false, [](O& o, S t) { o.python = t; }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,

@@ -10,8 +10,7 @@ namespace {
 
 using enum ErrorClass;
 
-// PyPI's wheel of this version is built for CUDA 12.8: it has code for sm_70 to sm_120, and drivers
-// of version 570 and later run it.
+// With kTorchRequirement; a test compares.
 constexpr std::string_view kTorchWheel = "python -m pip install --force-reinstall torch==2.9.1";
 constexpr std::string_view kNewImage =
     "docker run --gpus all -it nvidia/cuda:12.8.1-devel-ubuntu24.04";
@@ -264,6 +263,18 @@ std::string_view error_class_name(ErrorClass error_class) {
 std::string advice_text(const KnownError& error) {
   return fmt::format("{}: {}; try: {}", error_class_name(error.error_class), error.cause,
                      error.command);
+}
+
+std::vector<std::string> advice_lines(const std::vector<std::string>& texts) {
+  std::vector<std::string> lines;
+  for (const std::string& text : texts) {
+    const KnownError* known = find_known_error(text);
+    if (known == nullptr) continue;
+    std::string line = "advice: " + advice_text(*known);
+    if (std::find(lines.begin(), lines.end(), line) == lines.end())
+      lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 std::string render_known_errors() {

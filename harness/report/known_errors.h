@@ -22,6 +22,10 @@ struct KnownError {
   std::string_view command;             // what to type
 };
 
+// PyPI's wheel of this version is built for CUDA 12.8: it has code for sm_70 to sm_120, and drivers
+// of version 570 and later run it.
+inline constexpr std::string_view kTorchRequirement = "torch==2.9.1";
+
 // In the order in which they are tried: a row before another one is the more exact of the two.
 std::span<const KnownError> known_errors();
 
@@ -33,6 +37,9 @@ std::string_view error_class_name(ErrorClass error_class);
 
 // "wheel: <cause>; try: <command>", in one line.
 std::string advice_text(const KnownError& error);
+
+// "advice: " and the advice for each row that one of the texts holds, each row once.
+std::vector<std::string> advice_lines(const std::vector<std::string>& texts);
 
 // The table as Markdown: message, class, cause, command.
 std::string render_known_errors();

@@ -221,7 +221,11 @@ struct CardCall {
 // Asks a host of libtorch engines for its library. Answer: TorchTold.
 struct TorchCall {
   static constexpr char kType[] = "torch";
-  static void fields(auto&) {}
+  int gpu = 0;
+  bool compute = false;  // runs one real product on the GPU
+  static void fields(auto& v) {
+    list_fields(v, "gpu", &TorchCall::gpu, "compute", &TorchCall::compute);
+  }
 };
 
 // Measures the read bandwidth of a card. Answer: Ceiling.
@@ -382,10 +386,11 @@ struct TorchTold {
   static constexpr char kType[] = "torch";
   std::string version, cuda_version, architectures, settings;
   bool cuda_available = false;
+  std::optional<DeviceCheck> check{};
   static void fields(auto& v) {
     list_fields(v, "version", &TorchTold::version, "cuda_version", &TorchTold::cuda_version,
                 "architectures", &TorchTold::architectures, "settings", &TorchTold::settings,
-                "cuda_available", &TorchTold::cuda_available);
+                "cuda_available", &TorchTold::cuda_available, "check", &TorchTold::check);
   }
 };
 
