@@ -125,7 +125,7 @@ def main() -> int:
         tell("stage", name)
         try:
             facts = look(options.gpu, not options.architectures)
-        except BaseException as error:  # also what a package raises that is broken, SystemExit among it
+        except (Exception, SystemExit) as error:
             facts = {"error": one_line(error), "missing": isinstance(error, ModuleNotFoundError) and error.name == name}
         tell(name, facts)
     tell("stage", "end")

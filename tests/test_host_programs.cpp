@@ -86,7 +86,7 @@ TEST_CASE("engines of both programs decode what HF decoded, host-twin to the bit
 TEST_CASE("each program answers its own questions about the machine, and only these") {
   const auto cuda = start(MKBENCH_HOST_CUDA), torch = start(MKBENCH_HOST_TORCH);
   const auto card = ask<CardFacts>(*cuda, CardCall{.compute = true, .models = {"tiny"}}, kAmple);
-  const auto told = ask<TorchTold>(*torch, TorchCall{.gpu = 0, .compute = true}, kAmple);
+  const auto told = ask<TorchTold>(*torch, TorchCall{.compute_on = 0}, kAmple);
   CHECK_FALSE(told.version.empty());
   CHECK_FALSE(told.settings.empty());
   CHECK_FALSE(card.architectures.empty());

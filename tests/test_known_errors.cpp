@@ -3,6 +3,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "harness/report/known_errors.h"
 #include "tests/support/catch2.h"
@@ -72,6 +73,9 @@ TEST_CASE("messages of real programs are found") {
       {"error: externally-managed-environment\n\nThis environment is externally managed",
        "externally-managed", kImage},
       {"RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda131.so",
+       "bitsandbytes-without-cuda", kWheel},
+      {"RuntimeError: \nCUDA VERSION MISMATCH\nAttempted to use bitsandbytes native library "
+       "functionality but it's not available.",
        "bitsandbytes-without-cuda", kWheel},
       {"mkbench-host-torch: error while loading shared libraries: libtorch.so: cannot open shared "
        "object file: No such file or directory",
@@ -146,6 +150,9 @@ TEST_CASE("messages of real programs are found") {
       {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible "
        "that dataloader's workers are out of shared memory.",
        "shared-memory", kImage},
+      {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+       "shared memory (shm).",
+       "shared-memory", kImage},
       {"ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
        "disk-full", kImage},
       {"./mkbench: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found "
@@ -196,6 +203,24 @@ TEST_CASE("other messages are not taken for known ones") {
         "shared memory of 200 KiB a block"}) {
     CAPTURE(text);
     CHECK(mkbench::find_known_error(text) == nullptr);
+  }
+}
+
+TEST_CASE("advice is told once for each row that the texts hold") {
+  const std::vector<std::string> lines = mkbench::advice_lines(
+      {"case a: CUDA out of memory", "no idea", "case b: CUDA out of memory", "std::bad_alloc"});
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].starts_with("advice: memory: the card's memory is full"));
+  CHECK(lines[1].starts_with("advice: memory: the machine's memory"));
+  CHECK(mkbench::advice_lines({"no idea", ""}).empty());
+}
+
+TEST_CASE("every command that installs torch takes the same one") {
+  const std::string wanted(mkbench::kTorchRequirement);
+  for (const KnownError& error : mkbench::known_errors()) {
+    const size_t at = error.command.find("torch==");
+    CAPTURE(error.command);
+    if (at != std::string_view::npos) CHECK(error.command.substr(at, wanted.size()) == wanted);
   }
 }
 

@@ -4,39 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cmath>
-#include <sstream>
-#include <string_view>
-
-#include "references/base/error.h"
 
 namespace mkbench {
 namespace {
 
 constexpr double kGb = 1e9;
 constexpr double kAlmost = 0.5;  // a card that is sold with 48 GB shows 47.7 of them
-constexpr std::string_view kKeys[] = {"gpu", "vram", "ram", "cores", "disk"};
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorKind::kBadInput, "--require: " + what);
-}
-
-Requirement parse_requirement(const std::string& word) {
-  const size_t equals = word.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
-    refuse(fmt::format("found '{}', wanted KEY=VALUE with {}", word, fmt::join(kKeys, ", ")));
-  Requirement one{word.substr(0, equals), word.substr(equals + 1)};
-  if (std::find(std::begin(kKeys), std::end(kKeys), one.key) == std::end(kKeys))
-    refuse(fmt::format("'{}' is unknown; known: {}", one.key, fmt::join(kKeys, ", ")));
-  if (one.key == "gpu") return one;
-  const char* const end = one.wanted.data() + one.wanted.size();
-  const auto [stop, error] = std::from_chars(one.wanted.data(), end, one.number);
-  if (error != std::errc() || stop != end || !std::isfinite(one.number) || one.number <= 0)
-    refuse(fmt::format("{}: found '{}', wanted a number{} over 0", one.key, one.wanted,
-                       one.key == "cores" ? "" : " of GB"));
-  return one;
-}
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -58,18 +31,6 @@ void judge_amount(const Requirement& wanted, double found, double slack, const c
 }
 
 }  // namespace
-
-std::vector<Requirement> parse_requirements(const std::string& text) {
-  std::vector<Requirement> all;
-  std::istringstream words(text + ",");
-  for (std::string word; std::getline(words, word, ',');) {
-    const Requirement one = parse_requirement(word);
-    const auto same = [&](const Requirement& r) { return r.key == one.key; };
-    if (std::any_of(all.begin(), all.end(), same)) refuse(one.key + " is there twice");
-    all.push_back(one);
-  }
-  return all;
-}
 
 std::vector<DoctorItem> judge_requirements(const std::vector<Requirement>& wanted,
                                            const DeviceList& devices, int gpu,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/device/device_info.h"
@@ -11,13 +12,12 @@
 namespace mkbench {
 
 struct Requirement {
-  std::string key;     // "gpu", "vram", "ram", "cores", "disk"
+  std::string key;     // one of kRequirementKeys
   std::string wanted;  // part of the card's name, or a number
   double number = 0;   // of `wanted`, for every key but gpu
 };
 
-// Throws Error(kBadInput) that names the word, what was found and what is wanted.
-std::vector<Requirement> parse_requirements(const std::string& text);
+inline constexpr std::string_view kRequirementKeys[] = {"gpu", "vram", "ram", "cores", "disk"};
 
 // One row a requirement, with what was found and wanted; a problem where it is not met. `gpu`: the
 // card that is looked at. vram, ram and disk are in GB of 10^9 bytes, as offers state them, and met

@@ -12,8 +12,8 @@ TorchTold torch_told(const TorchCall& call) {
                  .settings = eager_settings(),
                  .cuda_available = facts.cuda_available,
                  .check = {}};
-  if (call.compute && facts.cuda_available) {
-    const TorchCheck check = check_torch(/*cuda=*/true, call.gpu);
+  if (call.compute_on && facts.cuda_available) {
+    const TorchCheck check = check_torch(/*cuda=*/true, *call.compute_on);
     told.check = {.ok = check.ok, .got = check.got, .wanted = check.wanted, .error = check.error};
   }
   return told;

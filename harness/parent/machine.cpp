@@ -50,8 +50,9 @@ MachineFacts examine_machine(Hosts& hosts, const CardCall& call) {
   facts.card = try_to_ask<CardFacts>(card, call, facts.card_problem);
   // In the compute mode "exclusive" libtorch gets the card when the first host has left it.
   if (call.compute) hosts.end_idle(kJudgeName);
-  facts.torch = try_to_ask<TorchTold>(torch, TorchCall{.gpu = call.gpu, .compute = call.compute},
-                                      facts.torch_problem);
+  TorchCall about_torch;
+  if (call.compute) about_torch.compute_on = call.gpu;
+  facts.torch = try_to_ask<TorchTold>(torch, about_torch, facts.torch_problem);
   return facts;
 }
 

@@ -64,6 +64,7 @@ const std::vector<KnownError>& table() {
        kWheel,
        "RuntimeError: Configured CUDA binary not found at bitsandbytes/libbitsandbytes_cuda128.so",
        {"configured cuda binary not found", "libbitsandbytes_cuda", "cuda setup failed despite",
+        "bitsandbytes native library functionality",
         "bitsandbytes was compiled without gpu support"},
        "this bitsandbytes has no library for the CUDA of the installed torch",
        "python -m pip install --upgrade bitsandbytes"},
@@ -178,7 +179,8 @@ const std::vector<KnownError>& table() {
        "RuntimeError: unable to allocate shared memory(shm) for file </torch_1>: No space left on "
        "device (28)",
        {"allocate shared memory", "out of shared memory", "unable to open shared memory object",
-        "/dev/shm", "write to file </torch", "killed by signal: bus error"},
+        "/dev/shm", "insufficient shared memory (shm)", "write to file </torch",
+        "killed by signal: bus error"},
        "the container's /dev/shm is too small (64 MB unless said)",
        "docker run --shm-size=8g --gpus all ..."},
       {"host-out-of-memory",

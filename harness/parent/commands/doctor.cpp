@@ -7,6 +7,7 @@
 
 #include "harness/device/host_machine.h"
 #include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
@@ -109,6 +110,7 @@ int doctor_command(const Options& options, const Invocation& invocation) {
   const ModelConfig config = model_config(kModel);
   inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);
   look_at_python(options, inputs, report);
+  if (interrupt_count() > 0) throw Interrupted();
   judge_machine(inputs, report);
   // A machine without a GPU can still run the host twin, so without --strict it fails only where
   // --device cuda or --require asks for more.
