@@ -41,6 +41,16 @@ struct TorchFacts {
 };
 TorchFacts torch_facts();
 
+// One real product of libtorch, held against integers.
+struct TorchCheck {
+  bool ok = false;
+  double got = 0, wanted = 0;  // the sum of all elements
+  std::string error;           // one line; empty when ok
+};
+// Multiplies bf16 matrices [512, 256] and [256, 768] on the device and compares every element. Never
+// throws; a failure is returned.
+TorchCheck check_torch(bool cuda, int gpu);
+
 // The settings that every eager run pins, as recorded in reports ("allow_tf32=0 ...").
 std::string eager_settings();
 

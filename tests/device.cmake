@@ -1,5 +1,8 @@
 # Facts about the machine, the doctor, profiler ranges, the read-bandwidth ceiling.
+mkbench_test(test_cuda_lanes LABEL host LIBS mkbench_device)
 mkbench_test(test_device LABEL host LIBS mkbench_device)
+mkbench_test(test_doctor LABEL host LIBS mkbench_device mkbench_input_cases SOURCES test_doctor.cpp test_host_machine.cpp test_python_facts.cpp
+             test_requirements.cpp)
 mkbench_test(test_roofline LABEL gpu LIBS mkbench_card CUDA::cudart)
 
 # A profiler in miniature and the program that it watches.
@@ -23,3 +26,5 @@ if(MKBENCH_CUPTI_INCLUDE)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cupti)
   mkbench_test(test_launch_recorder LABEL host LIBS mkbench_recorder mkbench_fake_cupti CUDA::cudart)
 endif()
+mkbench_python_test(test_doctor_python CLASSES TIMEOUT 300)
+mkbench_python_test(test_cli_doctor CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")

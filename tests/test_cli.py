@@ -78,9 +78,9 @@ class Usage(CliTest):
         self.assertEqual(tune.stdout, "")
         self.assertNotIn("--device", tune.stderr)  # tune does not take this flag
         self.assertIn("mkbench doctor", tune.stderr)
-        doctor = self.mkbench("doctor", "--device", "cuda")
+        doctor = self.mkbench("doctor", "--python", "none", "--device", "cuda")
         self.assertEqual(doctor.returncode, 6, doctor.stderr)
-        self.assertEqual(self.mkbench("doctor").returncode, 0)
+        self.assertEqual(self.mkbench("doctor", "--python", "none").returncode, 0)
 
     def test_dry_run_runs_nothing(self):
         result = self.mkbench("--dry-run", "--device", "cpu", "-n", "8,16", "-d", "0,4")

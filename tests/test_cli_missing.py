@@ -69,7 +69,7 @@ class CopyTest(HostsTest):
 
     def check_doctor(self, *words):
         """The doctor says these words, and what to do."""
-        doctor = self.call("doctor")
+        doctor = self.call("doctor", "--python", "none")
         self.assertEqual(doctor.returncode, 0, doctor.stderr)
         for word in words:
             self.assertIn(word, doctor.stdout)
@@ -77,7 +77,7 @@ class CopyTest(HostsTest):
         self.assertIn(f"-> {REPAIR}", doctor.stdout.splitlines()[problem + 1])
         self.assertIn("verdict: nothing can be judged", doctor.stdout)
         self.assertEqual(doctor.stdout.splitlines()[-1].split(), ["next:", REPAIR])
-        self.assertEqual(self.call("doctor", "--device", "cuda").returncode, 6)
+        self.assertEqual(self.call("doctor", "--python", "none", "--device", "cuda").returncode, 6)
 
     def check_run(self, unfit, skipped, *words):
         """A run ends with ENV_UNFIT on `unfit`; returns its report."""
@@ -187,7 +187,7 @@ class Cuda(CopyTest):
                 for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
                     make(name)
                 self.assertIn("no usable GPU: ", self.check_what_needs_no_host())
-                doctor = self.call("doctor")
+                doctor = self.call("doctor", "--python", "none")
                 self.assertEqual(doctor.returncode, 0, doctor.stderr)
                 self.assertRegex(doctor.stdout, r"problem  driver .*\n +-> ")
                 self.out = self.folder / f"report-{make.__name__}"

@@ -86,7 +86,7 @@ TEST_CASE("engines of both programs decode what HF decoded, host-twin to the bit
 TEST_CASE("each program answers its own questions about the machine, and only these") {
   const auto cuda = start(MKBENCH_HOST_CUDA), torch = start(MKBENCH_HOST_TORCH);
   const auto card = ask<CardFacts>(*cuda, CardCall{.compute = true, .models = {"tiny"}}, kAmple);
-  const auto told = ask<TorchTold>(*torch, TorchCall{}, kAmple);
+  const auto told = ask<TorchTold>(*torch, TorchCall{.compute_on = 0}, kAmple);
   CHECK_FALSE(told.version.empty());
   CHECK_FALSE(told.settings.empty());
   CHECK_FALSE(card.architectures.empty());
@@ -104,12 +104,17 @@ TEST_CASE("each program answers its own questions about the machine, and only th
   inputs.device_bytes_needed = inputs.host_bytes_needed = 1;
   DoctorReport report;
   report.devices = card.devices;
-  report.host_bytes_free = host_free_bytes();
+  report.machine = read_host_machine(".");
   report.checked = card.check.has_value();
   if (report.checked) report.check = *card.check;
+  report.torch_check = told.check;
+  CHECK(told.check.has_value() == told.cuda_available);
+  if (told.check) CHECK(told.check->ok);
   judge_machine(inputs, report);
   CHECK(report.devices.runtime_cuda_version >= 12080);
-  CHECK(report.host_bytes_free > 0);
+  CHECK(report.machine.memory_free > 0);
+  CHECK(report.machine.cores >= 1);
+  CHECK(report.machine.disk_free > 0);
   CHECK_FALSE(report.verdict.empty());
   CHECK(report.checked == report.usability.usable());
   CHECK(card.ring_obstacles.empty() == !report.usability.usable());

@@ -1,4 +1,5 @@
 // The command line: every flag, its environment variable, lists, and refusals.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -186,10 +187,30 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
-    const std::vector<std::string> command(flag.group == kSelftestFlags ? 1 : 0, "selftest");
+    std::vector<std::string> command;
+    if (flag.group == kSelftestFlags) command = {"selftest"};
+    if (flag.group == kDoctorFlags) command = {"doctor"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
+}
+
+TEST_CASE("doctor's flags") {
+  const Options plain = options_of({"doctor"});
+  CHECK(plain.format == "md");
+  CHECK_FALSE(plain.strict);
+  CHECK(plain.required.empty());
+  const Options o = options_of({"doctor", "-o", "json", "--strict", "--python", "none", "--require",
+                                "gpu=RTX 5090,vram=32", "--require", "cores=7.5"});
+  CHECK(o.format == "json");
+  CHECK(o.strict);
+  CHECK(o.python == "none");
+  REQUIRE(o.required.size() == 3);
+  CHECK(o.required[0].key == "gpu");
+  CHECK(o.required[0].wanted == "RTX 5090");
+  CHECK(o.required[1].number == 32);
+  CHECK(o.required[2].key == "cores");
+  CHECK(o.required[2].number == 7.5);
 }
 
 TEST_CASE("engines that are files are taken by their path; one in Python is not in this process") {
@@ -281,6 +302,21 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"plot"}, "plot", "report"},
       {{"list", "fruits"}, "mkbench list: 'fruits'", "engines"},
       {{"doctor", "--blocks", "3"}, "--blocks", "doctor"},
+      {{"doctor", "-o", "csv"}, "--output", "md, json"},
+      {{"doctor", "--strict=maybe"}, "strict", ""},
+      {{"doctor", "--require", "vrma=32"}, "--require: 'vrma' is unknown", "gpu, vram, ram, cores"},
+      {{"doctor", "--require", "vram=lots"}, "--require: vram: 'lots'", "a number of GB"},
+      {{"doctor", "--require", "vram=32GB"}, "'32GB'", "a number of GB"},
+      {{"doctor", "--require", "cores=-1"}, "--require: cores: '-1'", "a number of cores"},
+      {{"doctor", "--require", "cores=0"}, "'0'", "a number of cores"},
+      {{"doctor", "--require", "ram=nan"}, "'nan'", "a number of GB"},
+      {{"doctor", "--require", "disk=inf"}, "'inf'", "a number of GB"},
+      {{"doctor", "--require", "gpu="}, "'gpu='", "gpu=VALUE"},
+      {{"doctor", "--require", "vram"}, "'vram'", "vram=VALUE"},
+      {{"doctor", "--require", "5090"}, "'5090' is unknown", "gpu"},
+      {{"doctor", "--require", "gpu=a,,ram=1"}, "--require", "empty item"},
+      {{"doctor", "--require", "ram=1", "--require", "ram=2"}, "--require: 'ram'", "twice"},
+      {{"--strict"}, "--strict", "run"},
   };
   for (const Row& row : rows) {
     INFO(row.args[0] << " " << (row.args.size() > 1 ? row.args[1] : ""));
@@ -298,10 +334,20 @@ TEST_CASE("help comes from the table and hides the flags for tests") {
   CHECK(parsed.early_exit->exit_code == 0);
   for (const Flag& flag : flag_table()) {
     INFO(flag.name);
-    const bool of_run = flag.group != kSelftestFlags && flag.group != kParityFlags;
+    // A flag of another command may have the name of one of run's.
+    const bool of_run = std::any_of(flag_table().begin(), flag_table().end(), [&](const Flag& f) {
+      return f.name == flag.name && f.group != kSelftestFlags && f.group != kParityFlags &&
+             f.group != kDoctorFlags;
+    });
     // The command list at the top may name flags that this command does not take.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;
-    CHECK((holds(text, "  " + name) || holds(text, "," + name)) == (of_run && !flag.hidden));
+    const auto shown = [&](const std::string& before) {
+      const size_t at = text.find(before + name);
+      const size_t behind = at + before.size() + name.size();
+      return at != std::string::npos &&
+             text[behind] != '-';  // --require is not --require-reference
+    };
+    CHECK((shown("  ") || shown(",")) == (of_run && !flag.hidden));
   }
 }
 

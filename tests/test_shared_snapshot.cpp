@@ -369,6 +369,7 @@ TEST_CASE("free memory is the smallest of the machine's and every cgroup's") {
   write("proc/meminfo", "MemTotal: 900 kB\nMemAvailable:    500 kB\n");
   CHECK(free_memory(root.path()).bytes == 500 * 1024);
   CHECK(free_memory(root.path()).limit == "MemAvailable");
+  CHECK(free_memory(root.path()).total == 900 * 1024);
 
   // Version 2: "max" sets no limit; the parent's limit holds; page cache counts as free.
   write("proc/self/cgroup", "0::/a/b\n");
@@ -381,6 +382,7 @@ TEST_CASE("free memory is the smallest of the machine's and every cgroup's") {
   write("sys/fs/cgroup/a/memory.stat", "anon 1\nactive_file 300\ninactive_file 20\n");
   CHECK(free_memory(root.path()).bytes == 1320);
   CHECK_THAT(free_memory(root.path()).limit, ContainsText("cgroup/a/memory.max"));
+  CHECK(free_memory(root.path()).total == 10000);
 
   // Version 1, and a container that sees its own group as the root of the mount.
   write("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/not/mounted\n");

@@ -8,7 +8,7 @@ namespace mkbench {
 struct DeviceCheck {
   bool ok = false;
   double got = 0, wanted = 0;  // the sum of bf16 products, exact in fp32
-  int blocks = 0;              // of the cooperative grid
+  int blocks = 0;              // of the cooperative grid; 0 for a check of libtorch
   std::string error;           // one line; empty when ok
 };
 

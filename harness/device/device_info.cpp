@@ -6,15 +6,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "harness/device/cuda_lanes.h"
+
 namespace mkbench {
 namespace {
-
-constexpr int kOldestCuda = 12080;  // the first with code for sm_100 and sm_120
-
-// The oldest Linux driver of a CUDA major version; minor versions are compatible with each other.
-std::string_view oldest_driver(int cuda_version) {
-  return cuda_version >= 13000 ? "580" : "525.60.13";
-}
 
 Usability unfit(Unfit what, std::string reason, std::string what_to_do) {
   return {what, std::move(reason), std::move(what_to_do)};
@@ -28,21 +23,17 @@ Usability judge_installation(const DeviceList& list) {
                  "install the NVIDIA driver (in a container: start it with --gpus all), or run "
                  "with --device cpu");
   }
-  if (list.runtime_cuda_version < kOldestCuda) {
-    return unfit(Unfit::kRuntimeTooOld,
-                 fmt::format("the CUDA runtime is {}, 12.8 is the oldest that serves", runtime),
-                 "use an image or a toolkit with CUDA 12.8 or later and build again");
-  }
-  if (list.driver_cuda_version / 1000 < list.runtime_cuda_version / 1000) {
-    const std::string driver =
-        list.driver_version.empty() ? "" : fmt::format(" {}", list.driver_version);
+  if (lane_of_cuda(list.runtime_cuda_version) == nullptr) {
+    const std::string_view oldest = cuda_lanes().back().name;
     return unfit(
-        Unfit::kDriverTooOld,
-        fmt::format("the driver{} supports CUDA up to {}, this binary uses {}", driver,
-                    cuda_version_text(list.driver_cuda_version), runtime),
-        fmt::format("update the driver to {} or later, or build with a toolkit of CUDA {} "
-                    "(12.8 or later)",
-                    oldest_driver(list.runtime_cuda_version), list.driver_cuda_version / 1000));
+        Unfit::kRuntimeTooOld,
+        fmt::format("the CUDA runtime is {}, {} is the oldest that serves", runtime, oldest),
+        fmt::format("use an image or a toolkit with CUDA {} or later and build again", oldest));
+  }
+  DriverFault fault =
+      driver_fault(list.driver_version, list.driver_cuda_version, list.runtime_cuda_version);
+  if (!fault.reason.empty()) {
+    return unfit(Unfit::kDriverTooOld, std::move(fault.reason), std::move(fault.what_to_do));
   }
   if (list.devices.empty()) {
     return unfit(
@@ -118,7 +109,7 @@ Usability judge_device(const DeviceList& list, int index, std::string_view archi
                   found->sm_minor, architectures.empty() ? "no GPU" : std::string(architectures)),
       found->sm_major < 8
           ? std::string("use a GPU of compute capability 8.0 or later (bf16), or --device cpu")
-          : fmt::format("build again with -DMKBENCH_CUDA_ARCHITECTURES={}{}{}-real",
+          : fmt::format("build for it: MKBENCH_CUDA_ARCHITECTURES={}{}{}-real scripts/setup.sh",
                         found->sm_major, found->sm_minor, found->sm_major >= 9 ? "a" : ""));
 }
 
@@ -169,6 +160,8 @@ nlohmann::json to_json(const DeviceInfo& d) {
           {"memory_clock_mhz", or_null(d.state.memory_clock_mhz)},
           {"power_w", or_null(d.state.power_w)},
           {"power_limit_w", or_null(d.state.power_limit_w)},
+          {"default_power_limit_w", or_null(d.state.default_power_limit_w)},
+          {"compute_mode", d.state.compute_mode},
           {"temperature_c", or_null(d.state.temperature_c)},
           {"throttle_reasons", or_null(d.state.throttle_reasons)},
           {"throttle_text", d.state.throttle_text},

@@ -3,17 +3,23 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
+#include "harness/device/doctor_items.h"
+#include "harness/device/host_machine.h"
+#include "harness/device/python_facts.h"
+#include "harness/device/requirements.h"
 
 namespace mkbench {
 
 // Facts from other parts of mkbench that the doctor judges.
 struct DoctorInputs {
   int gpu = 0;
+  bool cpu_only = false;  // --device cpu: what the GPU lacks is no problem
   // Why a host did not start: the loader's own text; empty where it did.
   std::string card_problem, torch_problem;
   std::string our_architectures;  // "80;86;90a" (kernels)
@@ -24,15 +30,7 @@ struct DoctorInputs {
   std::string model;                // the default model, as in "synthetic"
   int64_t device_bytes_needed = 0;  // of the default model with all its engines
   int64_t host_bytes_needed = 0;
-};
-
-enum class Finding { kFine, kWarning, kProblem };
-
-struct DoctorItem {
-  std::string topic;  // "driver", "GPU 0", ..
-  Finding finding = Finding::kFine;
-  std::string text;
-  std::string what_to_do;  // empty when fine
+  std::vector<Requirement> required;  // --require
 };
 
 struct Toolkit {
@@ -45,23 +43,31 @@ struct DoctorReport {
   Usability usability;  // of the GPU asked for
   DeviceCheck check;    // only run where usable
   bool checked = false;
+  std::optional<DeviceCheck> torch_check;  // libtorch's product; only run where libtorch sees a GPU
   Toolkit toolkit;
-  int64_t host_bytes_free = 0;  // MemAvailable
+  HostMachine machine;
+  std::optional<PythonFacts> python;  // empty: none was asked for
   std::vector<DoctorItem> items;
-  std::string verdict;  // one sentence
-  std::string next;     // the command to run, with --device cpu where there is no usable GPU
+  std::vector<DoctorItem> required;      // a row for each requirement
+  std::vector<DoctorItem> python_items;  // none of them a problem
+  std::string verdict;                   // one sentence
+  std::string next;  // the command to run, with --device cpu where there is no usable GPU
   bool gpu_ready = false;
+
+  int problems() const;  // rows of `items`
+  int unmet() const;     // rows of `required`
 };
 
-// Judges given facts: reads devices, toolkit, check and memory of `report`, fills in items, verdict
-// and usability.
+// Judges given facts: reads devices, toolkit, checks, machine and python of `report`, fills in items,
+// required, python_items, verdict and usability.
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report);
 
 // nvcc of CUDA_HOME, CUDA_PATH, then PATH.
 Toolkit find_toolkit();
 
-// Lines for a terminal: "ok      driver     580.65.06 (CUDA 13.0)", then verdict and what to do.
-std::vector<std::string> doctor_lines(const DoctorReport& report);
+// Lists in Markdown that read well in a terminal: "- ok       driver       580.65.06 (CUDA 13.0)",
+// then verdict and what to do. `strict_would_fail`: says that --strict ends with another exit code.
+std::vector<std::string> doctor_lines(const DoctorReport& report, bool strict_would_fail = false);
 nlohmann::json to_json(const DoctorReport& report);
 
 }  // namespace mkbench

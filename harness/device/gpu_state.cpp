@@ -30,7 +30,8 @@ class Nvml {
   Symbol<decltype(nvmlDeviceGetHandleByPciBusId_v2)> by_pci;
   Symbol<decltype(nvmlDeviceGetClockInfo)> clock, max_clock;
   Symbol<decltype(nvmlDeviceGetTemperature)> temperature;
-  Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit;
+  Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit, default_power_limit;
+  Symbol<decltype(nvmlDeviceGetComputeMode)> compute_mode;
   Symbol<decltype(nvmlDeviceGetCurrentClocksEventReasons)> throttle_reasons;
   Symbol<decltype(nvmlDeviceGetEccMode)> ecc;
   Symbol<decltype(nvmlDeviceGetMigMode)> mig;
@@ -52,6 +53,8 @@ class Nvml {
     bind(temperature, "nvmlDeviceGetTemperature");
     bind(power, "nvmlDeviceGetPowerUsage");
     bind(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
+    bind(default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
+    bind(compute_mode, "nvmlDeviceGetComputeMode");
     bind(throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
     // Drivers before 535 have the function under its older name.
     if (!throttle_reasons) bind(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
@@ -125,6 +128,11 @@ constexpr ThrottleName kThrottleNames[] = {
     {nvmlClocksEventReasonDisplayClockSetting, "display clocks", false},
 };
 
+const char* compute_mode_text(nvmlComputeMode_t mode) {
+  if (mode == NVML_COMPUTEMODE_DEFAULT) return "default";
+  return mode == NVML_COMPUTEMODE_PROHIBITED ? "prohibited" : "exclusive";
+}
+
 }  // namespace
 
 std::string throttle_text(uint64_t reasons) {
@@ -170,6 +178,11 @@ GpuState read_gpu_state(const std::string& pci_bus_id) {
   state.temperature_c = ask<int, unsigned int>(nvml->temperature, 1, device, NVML_TEMPERATURE_GPU);
   state.power_w = ask<double, unsigned int>(nvml->power, 1e3, device);
   state.power_limit_w = ask<double, unsigned int>(nvml->power_limit, 1e3, device);
+  state.default_power_limit_w = ask<double, unsigned int>(nvml->default_power_limit, 1e3, device);
+  nvmlComputeMode_t mode{};
+  if (nvml->compute_mode && nvml->compute_mode.call(device, &mode) == NVML_SUCCESS) {
+    state.compute_mode = compute_mode_text(mode);
+  }
   state.throttle_reasons = ask<uint64_t, unsigned long long>(nvml->throttle_reasons, 1, device);
   if (state.throttle_reasons) state.throttle_text = throttle_text(*state.throttle_reasons);
 

@@ -21,7 +21,8 @@ struct GpuProcess {
 struct GpuState {
   std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
   std::optional<int> temperature_c;
-  std::optional<double> power_w, power_limit_w;
+  std::optional<double> power_w, power_limit_w, default_power_limit_w;
+  std::string compute_mode;  // "default", "exclusive", "prohibited"; empty: not told
   std::optional<uint64_t> throttle_reasons;  // NVML's bits
   std::string throttle_text;                 // "none", or names joined by ", "
   std::optional<bool> ecc, mig;

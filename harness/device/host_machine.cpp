@@ -1,13 +1,20 @@
 #include "harness/device/host_machine.h"
 
+#include <sched.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "references/base/free_memory.h"
@@ -23,7 +30,93 @@ std::string cpu_name() {
   return "unknown";
 }
 
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+double usable_cores(const fs::path& root) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  double cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                             : std::thread::hardware_concurrency();
+  for (const CgroupFolder& folder : cgroup_folders(root, "cpu")) {
+    double quota = 0, period = 0;  // microseconds; "max" or -1 is no quota
+    if (folder.version2) {
+      std::ifstream(folder.path / "cpu.max") >> quota >> period;
+    } else {
+      std::ifstream(folder.path / "cpu.cfs_quota_us") >> quota;
+      std::ifstream(folder.path / "cpu.cfs_period_us") >> period;
+    }
+    if (quota > 0 && period > 0) cores = std::min(cores, quota / period);
+  }
+  return cores;
+}
+
+// Total and free bytes of the disk that holds `folder`; zeros where it cannot be asked.
+std::pair<int64_t, int64_t> disk_bytes(const fs::path& folder) {
+  struct statvfs disk = {};
+  if (statvfs(folder.c_str(), &disk) != 0) return {0, 0};
+  const auto block = static_cast<int64_t>(disk.f_frsize);
+  return {block * static_cast<int64_t>(disk.f_blocks), block * static_cast<int64_t>(disk.f_bavail)};
+}
+
+int wsl_version(const fs::path& root) {
+  std::string kernel = text_of(root / "proc/version");
+  std::transform(kernel.begin(), kernel.end(), kernel.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (kernel.find("microsoft") == std::string::npos) return 0;
+  // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
+  return kernel.find("wsl2") != std::string::npos ||
+                 kernel.find("microsoft-standard") != std::string::npos
+             ? 2
+             : 1;
+}
+
+// Pods are docker's or podman's containers too, so Kubernetes' marks come first.
+std::string container_kind(const fs::path& root) {
+  const std::string groups = text_of(root / "proc/self/cgroup") + text_of(root / "proc/1/cgroup");
+  const std::string mounts = text_of(root / "proc/self/mountinfo");
+  // systemd and podman tell it here, lxc in the environment of the first process.
+  const std::string told =
+      text_of(root / "run/systemd/container") + text_of(root / "proc/1/environ");
+  const auto in = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  if (is_there(root / "var/run/secrets/kubernetes.io") || in(groups, "kubepods") ||
+      in(mounts, "/kubelet/"))
+    return "kubernetes";
+  if (is_there(root / "run/.containerenv") || in(groups, "libpod") || in(told, "podman"))
+    return "podman";
+  if (is_there(root / ".dockerenv") || in(groups, "docker") || in(mounts, "/docker/containers/"))
+    return "docker";
+  if (in(groups, "/lxc") || in(told, "lxc")) return "lxc";
+  return "";
+}
+
 }  // namespace
+
+HostMachine read_host_machine(const fs::path& folder, const fs::path& root) {
+  HostMachine machine;
+  machine.cores = usable_cores(root);
+  const FreeMemory memory = free_memory(root);
+  machine.memory_total = static_cast<int64_t>(memory.total);
+  machine.memory_free = memory.limit.empty() ? 0 : static_cast<int64_t>(memory.bytes);
+  machine.disk_folder = folder.string();
+  std::tie(machine.disk_total, machine.disk_free) = disk_bytes(folder);
+  machine.shared_total = disk_bytes(root / "dev/shm").first;
+  machine.wsl = wsl_version(root);
+  machine.wsl_driver = is_there(root / "usr/lib/wsl/lib/libcuda.so.1");
+  machine.container = container_kind(root);
+  return machine;
+}
 
 nlohmann::json describe_cpu() {
   utsname system = {};

@@ -2,9 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace mkbench {
+
+// The machine around this process, or the container that it sees of it.
+struct HostMachine {
+  double cores = 0;  // that this process may use: by its affinity and the CPU quota of its groups
+  int64_t memory_total = 0, memory_free = 0;  // bytes, groups included; 0 where not known
+  std::string disk_folder;
+  int64_t disk_total = 0, disk_free = 0;  // bytes, of the disk of that folder
+  int64_t shared_total = 0;               // bytes of /dev/shm; 0 without one
+  int wsl = 0;                            // version of the Windows Subsystem for Linux; 0: none
+  bool wsl_driver = false;                // WSL brings Windows' NVIDIA driver (/usr/lib/wsl/lib)
+  std::string container;                  // "docker", "podman", "kubernetes", "lxc"; empty: none
+};
+
+// Files are read below `root`; sizes of disks are those of this machine.
+HostMachine read_host_machine(const std::filesystem::path& folder,
+                              const std::filesystem::path& root = "/");
 
 // What this process can still take, control groups included (free_memory.h), in bytes; 0 where that
 // is not known.

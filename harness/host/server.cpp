@@ -219,7 +219,7 @@ FromHost Server::take(const FlushCall& call) {
 
 FromHost Server::take(const CardCall& call) { return offered(program_.card, "card")(call); }
 
-FromHost Server::take(const TorchCall&) { return offered(program_.torch, "torch")(); }
+FromHost Server::take(const TorchCall& call) { return offered(program_.torch, "torch")(call); }
 
 FromHost Server::take(const CeilingCall& call) {
   return offered(program_.ceiling, "ceiling")(call);

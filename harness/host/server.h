@@ -24,7 +24,7 @@ struct HostProgram {
   // this process afterwards.
   std::function<LaunchTrace(const std::function<void()>& work)> trace;
   std::function<CardFacts(const CardCall&)> card;
-  std::function<TorchTold()> torch;
+  std::function<TorchTold(const TorchCall&)> torch;
   std::function<Ceiling(const CeilingCall&)> ceiling;
   std::function<Tuned(const TuneCall&, const std::function<void(const std::string&)>& say)> tune;
 };

@@ -4,13 +4,19 @@
 
 namespace mkbench {
 
-TorchTold torch_told() {
+TorchTold torch_told(const TorchCall& call) {
   const TorchFacts facts = torch_facts();
-  return {.version = facts.version,
-          .cuda_version = facts.cuda_version,
-          .architectures = facts.architectures,
-          .settings = eager_settings(),
-          .cuda_available = facts.cuda_available};
+  TorchTold told{.version = facts.version,
+                 .cuda_version = facts.cuda_version,
+                 .architectures = facts.architectures,
+                 .settings = eager_settings(),
+                 .cuda_available = facts.cuda_available,
+                 .check = {}};
+  if (call.compute_on && facts.cuda_available) {
+    const TorchCheck check = check_torch(/*cuda=*/true, *call.compute_on);
+    told.check = {.ok = check.ok, .got = check.got, .wanted = check.wanted, .error = check.error};
+  }
+  return told;
 }
 
 }  // namespace mkbench

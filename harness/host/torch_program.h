@@ -6,6 +6,6 @@
 namespace mkbench {
 
 // Facts of the linked libtorch.
-TorchTold torch_told();
+TorchTold torch_told(const TorchCall& call);
 
 }  // namespace mkbench

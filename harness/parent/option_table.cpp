@@ -84,6 +84,32 @@ FailedStep parse_only(const std::string& text) {
   return step;
 }
 
+// "gpu=5090,vram=32"
+std::vector<Requirement> parse_required(const std::string& text) {
+  std::vector<Requirement> all;
+  for (const std::string& word : parse_word_list("require", text)) {
+    const size_t equals = word.find('=');
+    Requirement one{word.substr(0, equals), equals < word.size() ? word.substr(equals + 1) : ""};
+    if (std::find(std::begin(kRequirementKeys), std::end(kRequirementKeys), one.key) ==
+        std::end(kRequirementKeys)) {
+      bad_usage(fmt::format("--require: '{}' is unknown; known: {}", one.key,
+                            fmt::join(kRequirementKeys, ", ")));
+    }
+    if (one.wanted.empty())
+      bad_usage(fmt::format("--require: '{}' has no value; wanted {}=VALUE", word, one.key));
+    if (one.key != "gpu") {
+      const char* wanted = one.key == "cores" ? "a number of cores" : "a number of GB";
+      one.number = parse_number<double>(fmt::format("require: {}", one.key), one.wanted,
+                                        std::numeric_limits<double>::min(), 1e9, wanted);
+    }
+    const auto same = [&](const Requirement& r) { return r.key == one.key; };
+    if (std::any_of(all.begin(), all.end(), same))
+      bad_usage(fmt::format("--require: '{}' is there twice", one.key));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 PlantedFault parse_fault(const std::string& text) {
   std::vector<std::pair<std::string, PlantedFault>> choices;
   for (const PlantedFaultInfo& info : planted_faults()) choices.emplace_back(info.name, info.fault);
@@ -226,6 +252,21 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
+      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags, false,
+       [](O& o, S t) {
+         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
+         o.format = t;
+       }},
+      {"strict", 0, "", "", "any problem, and any requirement that is not met, is exit code 6",
+       kDoctorFlags, false, [](O& o, S t) { o.strict = parse_switch("strict", t); }},
+      {"require", 0, "LIST", "",
+       "what an offer must have, as gpu=5090,vram=32,ram=32,cores=8,disk=20 (GB of 10^9 bytes; ram "
+       "and vram in all, disk free here); exit code 6 where it is not met",
+       kDoctorFlags, false, [](O& o, S t) { o.required = parse_required(t); }},
+      {"python", 0, "PATH", "",
+       "the Python whose torch, transformers and bitsandbytes are looked at; none = no Python [the "
+       "one that mkbench was set up with]",
+       kDoctorFlags, false, [](O& o, S t) { o.python = t; }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/device/requirements.h"
 #include "harness/flow/job.h"
 #include "harness/parent/hosts.h"
 
@@ -38,7 +39,7 @@ struct Options {
 
   std::vector<std::string> compare;
   std::vector<std::string> engines;  // empty: the device's default
-  std::string python;                // of engines in Python; empty: the build's
+  std::string python;                // of engines in Python, and for doctor; empty: the build's
   std::vector<std::string> models;   // empty: the device's default
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;
@@ -65,10 +66,12 @@ struct Options {
   double time_budget_s = 0;  // for judging one engine
   bool profile = false;      // ablations after the samples
   bool in_process = false;
-  bool faults = false;            // selftest: plant the faults of the table
-  bool timing = false;            // selftest: run the libraries of the faults of timing
-  std::string libraries;          // their folder; empty: tests/plugins of this build
-  std::vector<std::string> rows;  // faults to plant; empty: all
+  bool faults = false;                // selftest: plant the faults of the table
+  bool timing = false;                // selftest: run the libraries of the faults of timing
+  std::string libraries;              // their folder; empty: tests/plugins of this build
+  std::vector<std::string> rows;      // faults to plant; empty: all
+  bool strict = false;                // doctor: any problem is exit code 6
+  std::vector<Requirement> required;  // doctor: what an offer must have
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;
@@ -104,6 +107,7 @@ enum FlagGroup : unsigned {
   kSelftestFlags = 32,
   kTalkFlags = 64,     // every command has these
   kParityFlags = 128,  // of `mkbench parity` alone
+  kDoctorFlags = 256,  // of `mkbench doctor` alone
 };
 
 struct Flag {

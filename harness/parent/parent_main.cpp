@@ -13,6 +13,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/parent/host_process.h"
 #include "harness/parent/options.h"
+#include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
@@ -75,6 +76,8 @@ int parent_main(const std::vector<std::string>& argv, const StartHosts& start_ho
     return exit_code(Verdict::kInterrupted);
   } catch (const Error& error) {
     fmt::print(stderr, "mkbench: error: {}\n", error.what());
+    for (const std::string& advice : advice_lines({error.what()}))
+      fmt::print(stderr, "mkbench: {}\n", advice);
     return exit_code(verdict_of(error.kind()));
   } catch (const std::exception& error) {
     fmt::print(stderr, "mkbench: error: {}\n", error.what());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/known_errors.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
 
@@ -271,6 +272,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (c.verdict != Verdict::kPass) {
     std::string line = fmt::format("verdict: **{}**", verdict_name(c.verdict));
     for (const std::string& reason : c.reasons) line += "\n  - " + one_line(reason, 600);
+    for (const std::string& advice : advice_lines(c.reasons)) line += "\n  - " + advice;
     notes.push_back(line);
   }
   return notes;
@@ -362,6 +364,7 @@ std::string footer_text(const Report& report) {
     for (const std::string& reason : report.reasons) {
       text += fmt::format("- {}\n", one_line(reason, 600));
     }
+    for (const std::string& advice : advice_lines(report.reasons)) text += "- " + advice + "\n";
   }
   const std::string output = json_text(report.meta, {"output"});
   if (!output.empty()) text += fmt::format("\nreport: {}\n", output);

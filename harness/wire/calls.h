@@ -1,7 +1,5 @@
-// What a parent asks a host, and what the host answers: one struct a message with one list of its
-// fields (references/base/fields.h), and one variant each way. A message's kType is its name on the
-// wire; no other code spells it. Arrays of ids and logits lie in the arena (arena.h), not in the
-// messages.
+// What a parent asks a host, and what hosts answer: one struct a message, with one list of its fields
+// (references/base/fields.h). No other code spells kType. Ids and logits lie in the arena (arena.h).
 #pragma once
 
 #include <cstdint>
@@ -221,7 +219,8 @@ struct CardCall {
 // Asks a host of libtorch engines for its library. Answer: TorchTold.
 struct TorchCall {
   static constexpr char kType[] = "torch";
-  static void fields(auto&) {}
+  std::optional<int> compute_on{};  // runs one real product on that GPU
+  static void fields(auto& v) { list_fields(v, "compute_on", &TorchCall::compute_on); }
 };
 
 // Measures the read bandwidth of a card. Answer: Ceiling.
@@ -382,10 +381,11 @@ struct TorchTold {
   static constexpr char kType[] = "torch";
   std::string version, cuda_version, architectures, settings;
   bool cuda_available = false;
+  std::optional<DeviceCheck> check{};
   static void fields(auto& v) {
     list_fields(v, "version", &TorchTold::version, "cuda_version", &TorchTold::cuda_version,
                 "architectures", &TorchTold::architectures, "settings", &TorchTold::settings,
-                "cuda_available", &TorchTold::cuda_available);
+                "cuda_available", &TorchTold::cuda_available, "check", &TorchTold::check);
   }
 };
 

@@ -46,51 +46,60 @@ std::optional<uint64_t> read_field(const fs::path& path, const std::string& key)
 }
 
 void limit_to(FreeMemory& free, uint64_t bytes, const std::string& limit) {
-  if (bytes < free.bytes) free = {bytes, limit};
+  if (bytes >= free.bytes) return;
+  free.bytes = bytes;
+  free.limit = limit;
 }
 
-// A group's limit holds for all groups below it, so every folder up to `mount` is looked at. A
-// container may see its own group as the mount's root though its name is a longer one.
-void limit_to_groups(FreeMemory& free, const fs::path& mount, const std::string& group,
-                     const CgroupFiles& files) {
-  fs::path below = fs::path(group).relative_path();
-  for (bool more = true; more;) {
-    const fs::path folder = mount / below;
-    const auto limit = read_number(folder / files.limit);
-    const auto usage = read_number(folder / files.usage);
-    if (limit && usage) {
-      const uint64_t cache = read_field(folder / "memory.stat", files.active_cache).value_or(0) +
-                             read_field(folder / "memory.stat", files.inactive_cache).value_or(0);
-      const uint64_t held = *usage - std::min(*usage, cache);
-      limit_to(free, *limit - std::min(*limit, held), (folder / files.limit).string());
-    }
-    more = !below.empty();
-    below = below.parent_path();
-  }
+void limit_to_group(FreeMemory& free, const fs::path& folder, const CgroupFiles& files) {
+  const auto limit = read_number(folder / files.limit);
+  const auto usage = read_number(folder / files.usage);
+  if (!limit) return;
+  free.total = std::min(free.total, *limit);
+  if (!usage) return;
+  const uint64_t cache = read_field(folder / "memory.stat", files.active_cache).value_or(0) +
+                         read_field(folder / "memory.stat", files.inactive_cache).value_or(0);
+  const uint64_t held = *usage - std::min(*usage, cache);
+  limit_to(free, *limit - std::min(*limit, held), (folder / files.limit).string());
 }
 
 uint64_t megabytes(uint64_t bytes) { return bytes / 1'000'000; }
 
 }  // namespace
 
-FreeMemory free_memory(const fs::path& root) {
-  FreeMemory free{std::numeric_limits<uint64_t>::max(), ""};
-  if (const auto kilobytes = read_field(root / "proc/meminfo", "MemAvailable"))
-    limit_to(free, 1024 * *kilobytes, "MemAvailable");
+// A group's limit holds for all groups below it, so every folder up to the mount is named. A
+// container may see its own group as the mount's root though its name is a longer one.
+std::vector<CgroupFolder> cgroup_folders(const fs::path& root, std::string_view controller) {
+  std::vector<CgroupFolder> folders;
   // Lines of /proc/self/cgroup are "4:cpu,memory:/group" in version 1 and "0::/group" in version 2.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    const fs::path mount = root / "sys/fs/cgroup";
-    if (controllers == ",,") {
-      limit_to_groups(free, mount, group, kVersion2);
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      limit_to_groups(free, mount / "memory", group, kVersion1);
-    }
+    const bool version2 = controllers == ",,";
+    if (!version2 && controllers.find(fmt::format(",{},", controller)) == std::string::npos)
+      continue;
+    const fs::path cgroups = root / "sys/fs/cgroup";
+    const fs::path mount = version2 ? cgroups : cgroups / controller;
+    fs::path below = fs::path(line.substr(second + 1)).relative_path();
+    for (; !below.empty(); below = below.parent_path())
+      folders.push_back({mount / below, version2});
+    folders.push_back({mount, version2});
   }
+  return folders;
+}
+
+FreeMemory free_memory(const fs::path& root) {
+  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  FreeMemory free{kNoLimit, "", kNoLimit};
+  if (const auto kilobytes = read_field(root / "proc/meminfo", "MemAvailable"))
+    limit_to(free, 1024 * *kilobytes, "MemAvailable");
+  if (const auto kilobytes = read_field(root / "proc/meminfo", "MemTotal"))
+    free.total = 1024 * *kilobytes;
+  for (const CgroupFolder& folder : cgroup_folders(root, "memory"))
+    limit_to_group(free, folder.path, folder.version2 ? kVersion2 : kVersion1);
+  if (free.total == kNoLimit) free.total = 0;
   return free;
 }
 

@@ -4,13 +4,26 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace mkbench {
 
 struct FreeMemory {
   uint64_t bytes = 0;
-  std::string limit;  // what sets it: "MemAvailable" or the cgroup's file
+  std::string limit;   // what sets it: "MemAvailable" or the cgroup's file
+  uint64_t total = 0;  // the smallest of MemTotal and the groups' limits; 0 where that is not known
 };
+
+// A folder of a control group above this process.
+struct CgroupFolder {
+  std::filesystem::path path;
+  bool version2 = false;
+};
+// The folders, below `root`, of every group above this process that can limit `controller` ("cpu",
+// "memory"): its own group first, then those around it.
+std::vector<CgroupFolder> cgroup_folders(const std::filesystem::path& root,
+                                         std::string_view controller);
 
 // The smallest of MemAvailable and what each memory cgroup (v1 or v2) above this process leaves;
 // page cache counts as free, because the kernel drops it first. All files are read below `root`.

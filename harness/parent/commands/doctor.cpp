@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "harness/device/host_machine.h"
 #include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
+#include "harness/report/render.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 #include "references/snapshot.h"
@@ -34,20 +39,45 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
   }
 }
 
-}  // namespace
+constexpr char kNoPython[] = "none";
 
-int doctor_command(const Options& options, const Invocation& invocation) {
+// Looks at the Python that --python names, and at the one of the build where libtorch's architectures
+// are not known: they are those of its torch.
+void look_at_python(const Options& options, DoctorInputs& inputs, DoctorReport& report) {
+  const std::string own = MKBENCH_BUILD_PYTHON;
+  const std::string script = MKBENCH_SOURCE_DIR "/scripts/doctor_python.py";
+  if (options.python != kNoPython) {
+    const std::string asked = options.python.empty() ? own : options.python;
+    if (!options.quiet) fmt::print(stderr, "mkbench: looking at the packages of {}\n", asked);
+    report.python = ask_python(asked, script, inputs.gpu);
+  }
+  if (!inputs.torch_problem.empty() || !inputs.torch_architectures.empty()) return;
+  const bool asked_own = options.python.empty() || options.python == own;
+  inputs.torch_architectures = architectures_of(
+      report.python && asked_own ? *report.python
+                                 : ask_python(own, script, inputs.gpu, /*architectures_only=*/true),
+      inputs.torch_version);
+}
+
+void print_report(const DoctorReport& report, const std::string& format, int exit_code) {
+  if (format == "json") {
+    nlohmann::json all = to_json(report);
+    all["exit_code"] = exit_code;
+    fmt::print("{}\n", dump_readable(all));
+    return;
+  }
+  const bool strict_would_fail = exit_code == 0 && report.problems() > 0;
+  for (const std::string& line : doctor_lines(report, strict_would_fail)) fmt::print("{}\n", line);
+}
+
+// What the hosts say; they have left the card when this returns.
+void ask_hosts(const Options& options, const Invocation& invocation, DoctorInputs& inputs,
+               DoctorReport& report) {
   Hosts hosts(invocation.start_host, options.timeout_s);
   const MachineFacts facts =
       examine_machine(hosts, CardCall{.gpu = options.gpu, .compute = true, .models = {kModel}});
-  DoctorInputs inputs;
-  inputs.gpu = options.gpu;
-  inputs.model = kModel;
   inputs.card_problem = facts.card_problem;
   inputs.torch_problem = facts.torch_problem;
-  DoctorReport report;
-  report.toolkit = find_toolkit();
-  report.host_bytes_free = host_free_bytes();
   if (facts.card) {
     report.devices = facts.card->devices;
     inputs.our_architectures = facts.card->architectures;
@@ -60,16 +90,35 @@ int doctor_command(const Options& options, const Invocation& invocation) {
     inputs.torch_cuda_version = facts.torch->cuda_version;
     inputs.torch_architectures = facts.torch->architectures;
     inputs.torch_cuda_available = facts.torch->cuda_available;
+    report.torch_check = facts.torch->check;
   }
   inputs.device_bytes_needed = facts.card && facts.torch ? device_bytes(inputs, hosts) : 0;
+}
+
+}  // namespace
+
+int doctor_command(const Options& options, const Invocation& invocation) {
+  DoctorInputs inputs;
+  inputs.gpu = options.gpu;
+  inputs.cpu_only = options.device == DeviceChoice::kCpu;
+  inputs.model = kModel;
+  inputs.required = options.required;
+  DoctorReport report;
+  report.toolkit = find_toolkit();
+  report.machine = read_host_machine(std::filesystem::current_path());
+  ask_hosts(options, invocation, inputs, report);
   const ModelConfig config = model_config(kModel);
   inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);
+  look_at_python(options, inputs, report);
+  if (interrupt_count() > 0) throw Interrupted();
   judge_machine(inputs, report);
-  for (const std::string& line : doctor_lines(report)) fmt::print("{}\n", line);
-  // A machine without a GPU can still run the host twin, so it only fails under --device cuda.
-  return report.gpu_ready || options.device != DeviceChoice::kCuda
-             ? 0
-             : exit_code(Verdict::kUnsupportedDevice);
+  // A machine without a GPU can still run the host twin, so without --strict it fails only where
+  // --device cuda or --require asks for more.
+  const bool fails = report.unmet() > 0 || (options.strict && report.problems() > 0) ||
+                     (options.device == DeviceChoice::kCuda && !report.gpu_ready);
+  const int status = fails ? exit_code(Verdict::kUnsupportedDevice) : 0;
+  print_report(report, options.format, status);
+  return status;
 }
 
 }  // namespace mkbench

@@ -20,6 +20,7 @@
 #include "harness/parent/progress.h"
 #include "harness/parent/run_folder.h"
 #include "harness/report/junit.h"
+#include "harness/report/known_errors.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
@@ -332,6 +333,7 @@ class Run {
     }
     print_results();
     if (report_.exit_code != 0) {
+      for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
                       report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
     }

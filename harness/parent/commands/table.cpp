@@ -33,11 +33,11 @@ constexpr CommandRow kRows[] = {
     {"selftest", "plant faults, and show which checks see them", "",
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",
-     kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
+     kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
-    {"list", "engines, models, devices", "[engines|models|devices]", kTalkFlags, "",
-     require_list_arguments, list_command},
+    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
+     kTalkFlags, "", require_list_arguments, list_command},
 };
 
 }  // namespace

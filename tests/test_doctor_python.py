@@ -1,0 +1,143 @@
+"""scripts/doctor_python.py with the torch of the build, and with packages that are not real."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "scripts" / "doctor_python.py"
+
+# bitsandbytes' two functions as the paper has them, slow and in numpy's terms; `spoil` is run on the packed bytes.
+FUNCTIONAL = """
+    import torch
+    CODE = torch.tensor([-1.0, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0.0,
+                         0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1.0])
+
+    def quantize_4bit(numbers, blocksize, quant_type):
+        assert quant_type == "nf4"
+        blocks = numbers.float().reshape(-1, blocksize)
+        scale = blocks.abs().amax(dim=1, keepdim=True)
+        nearest = ((blocks / scale)[..., None] - CODE).abs().argmin(dim=-1).reshape(-1, 2)
+        packed = (nearest[:, 0] * 16 + nearest[:, 1]).to(torch.uint8)
+        SPOIL
+        return packed, (scale, numbers.shape)
+
+    def dequantize_4bit(packed, state, quant_type):
+        both = torch.stack([packed // 16, packed % 16], dim=1).long()
+        return (CODE[both.reshape(state[0].shape[0], -1)] * state[0]).reshape(state[1]).to(torch.bfloat16)
+"""
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mkbench_python_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def package(self, name, **modules):
+        """A package whose modules have these texts; `init` is the package's own."""
+        (self.folder / name).mkdir(exist_ok=True)
+        for module, text in {"init": "", **modules}.items():
+            file = "__init__" if module == "init" else module
+            (self.folder / name / f"{file}.py").write_text(textwrap.dedent(text))
+
+    def run_script(self, *args, isolated=False):
+        """Exit status, facts, and the stages in order. isolated: without the packages of this Python."""
+        command = [sys.executable, *(["-S"] if isolated else []), str(SCRIPT), *args]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(self.folder)}, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=200, check=False)
+        facts, stages = {}, []
+        for line in done.stdout.splitlines():
+            fact = json.loads(line)
+            stages += [fact.pop("stage")] if "stage" in fact else []
+            facts.update(fact)
+        self.error = done.stderr
+        return done.returncode, facts, stages
+
+
+class RealTorch(ScriptTest):
+    def test_architectures_without_a_driver(self):
+        status, facts, stages = self.run_script("--architectures")
+        self.assertEqual((status, stages), (0, ["torch", "end"]), self.error)
+        self.assertRegex(facts["torch"]["architectures"], r"^sm_\d+( (sm|compute)_\d+[af]?)*$")
+        self.assertNotIn("matmul", facts["torch"])
+
+    def test_everything(self):
+        self.package("bitsandbytes", init="__version__ = '0.0'", functional=FUNCTIONAL.replace("SPOIL", ""))
+        self.package("transformers", init="__version__ = '5.0'")
+        status, facts, stages = self.run_script()
+        self.assertEqual((status, stages), (0, ["torch", "transformers", "bitsandbytes", "end"]), self.error)
+        self.assertEqual(facts["python"]["executable"], sys.executable)
+        matmul = facts["torch"]["matmul"]
+        self.assertTrue(matmul["ok"], matmul)
+        self.assertEqual(matmul["got"], matmul["wanted"])
+        self.assertNotEqual(matmul["wanted"], 0)
+        self.assertEqual(matmul["device"], "cuda:0" if facts["torch"]["available"] else "cpu")
+        self.assertEqual(facts["transformers"], {"version": "5.0"})
+        nf4 = facts["bitsandbytes"]["nf4"]
+        self.assertTrue(nf4["ok"], nf4)
+        self.assertLess(nf4["largest"], 0.16)
+
+    def test_a_quantiser_that_is_wrong(self):
+        """One packed number of 131,072, another code, no packing at all."""
+        for spoil, part in (("packed[77] = 255 - packed[77]", "largest"), ("packed = packed.flip(0)", "largest"),
+                            ("packed = packed.repeat(2)", "error")):
+            self.package("bitsandbytes", init="__version__ = '0.0'", functional=FUNCTIONAL.replace("SPOIL", spoil))
+            _, facts, _ = self.run_script()
+            nf4 = facts["bitsandbytes"]["nf4"]
+            self.assertFalse(nf4.get("ok", False), (spoil, nf4))
+            self.assertIn(part, nf4)
+
+
+class FakePackages(ScriptTest):
+    def test_nothing_installed(self):
+        status, facts, _ = self.run_script(isolated=True)
+        self.assertEqual(status, 0, self.error)
+        for name in ("torch", "transformers", "bitsandbytes"):
+            self.assertTrue(facts[name]["missing"], facts)
+
+    def test_broken_packages_are_errors_and_not_missing(self):
+        self.package("torch", init="import nothing_of_this_name")
+        self.package("transformers", init="raise ImportError('libx.so.1: cannot open\\nshared object file')")
+        self.package("bitsandbytes", init="raise SystemExit(3)")
+        status, facts, stages = self.run_script(isolated=True)
+        self.assertEqual((status, stages[-1]), (0, "end"), self.error)
+        self.assertEqual(facts["torch"], {"error": "ModuleNotFoundError: No module named 'nothing_of_this_name'",
+                                          "missing": False})
+        self.assertEqual(facts["transformers"]["error"], "ImportError: libx.so.1: cannot open shared object file")
+        self.assertEqual(facts["bitsandbytes"]["error"], "SystemExit: 3")
+
+    def test_a_package_that_kills_or_hangs_leaves_what_was_told(self):
+        self.package("torch", init="import os\nos.kill(os.getpid(), 11)")
+        status, facts, stages = self.run_script(isolated=True)
+        self.assertEqual((status, stages, list(facts)), (-11, ["torch"], ["python"]))
+        self.package("torch", init="import time\ntime.sleep(60)")
+        status, _, stages = self.run_script("--seconds", "1", isolated=True)
+        self.assertEqual((status, stages), (-14, ["torch"]))
+
+    def test_a_driver_that_is_too_old(self):
+        """torch's own text is told; what it would do on a card is done on the CPU."""
+        self.package("torch", init="""
+            __version__ = "2.9.1+cu128"
+            class version: cuda = "12.8"
+            class cuda:
+                @staticmethod
+                def init(): raise RuntimeError("The NVIDIA driver on your system is too old")
+            class _C:
+                @staticmethod
+                def _cuda_getArchFlags(): return "sm_90 sm_120"
+        """)
+        _, facts, _ = self.run_script(isolated=True)
+        torch = facts["torch"]
+        self.assertEqual(torch["init_error"], "RuntimeError: The NVIDIA driver on your system is too old")
+        self.assertEqual((torch["architectures"], torch["available"]), ("sm_90 sm_120", False))
+        self.assertIn("error", torch["matmul"])  # this torch has no tensors
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,100 @@
+// What the files of a machine tell of cores, memory, WSL and containers.
+#include <string>
+
+#include "harness/device/host_machine.h"
+#include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
+
+namespace mkbench {
+namespace {
+
+// A machine of files; it has the cores and disks of this one.
+struct FakeRoot {
+  testing::TemporaryFolder folder;
+  FakeRoot() { write("proc/version", "Linux version 6.8.0-45-generic (buildd@lcy02)\n"); }
+  void write(const char* name, const std::string& text) const {
+    std::filesystem::create_directories((folder.path() / name).parent_path());
+    testing::write_file(folder.path() / name, text);
+  }
+  HostMachine read() const { return read_host_machine(folder.path(), folder.path()); }
+};
+
+TEST_CASE("cores are those of the affinity and of every group's quota") {
+  const FakeRoot root;
+  const double all = root.read().cores;
+  CHECK(all >= 1);
+  root.write("proc/self/cgroup", "0::/pod/box\n");
+  root.write("sys/fs/cgroup/pod/box/cpu.max", "max 100000\n");
+  CHECK(root.read().cores == all);
+  root.write("sys/fs/cgroup/pod/cpu.max", "50000 100000\n");
+  CHECK(root.read().cores == 0.5);
+  root.write("proc/self/cgroup", "4:cpu,cpuacct:/elsewhere\n");
+  root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  root.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  CHECK(root.read().cores == all);
+  root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000\n");
+  CHECK(root.read().cores == 0.25);
+}
+
+TEST_CASE("memory in all is the machine's or the container's") {
+  const FakeRoot root;
+  root.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\n");
+  CHECK(root.read().memory_total == 1000 * 1024);
+  CHECK(root.read().memory_free == 600 * 1024);
+  root.write("proc/self/cgroup", "0::/\n");
+  root.write("sys/fs/cgroup/memory.max", "4096\n");
+  CHECK(root.read().memory_total == 4096);  // also where the group does not tell its use
+}
+
+TEST_CASE("disks are real ones") {
+  const FakeRoot root;
+  const HostMachine machine = root.read();
+  CHECK(machine.disk_folder == root.folder.path().string());
+  CHECK(machine.disk_free > 0);
+  CHECK(machine.disk_total >= machine.disk_free);
+  CHECK(read_host_machine("/no/such/folder").disk_total == 0);
+}
+
+TEST_CASE("WSL is told by its kernel") {
+  const FakeRoot root;
+  CHECK(root.read().wsl == 0);
+  root.write("proc/version", "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x) #1 SMP\n");
+  CHECK(root.read().wsl == 2);
+  CHECK_FALSE(root.read().wsl_driver);
+  root.write("usr/lib/wsl/lib/libcuda.so.1", "");
+  CHECK(root.read().wsl_driver);
+  root.write("proc/version", "Linux version 4.4.0-19041-Microsoft (Microsoft@Microsoft.com)\n");
+  CHECK(root.read().wsl == 1);
+}
+
+TEST_CASE("containers are told by their marks") {
+  struct Row {
+    const char* file;
+    const char* text;
+    const char* container;
+  };
+  const Row rows[] = {
+      {".dockerenv", "", "docker"},
+      {"run/.containerenv", "engine=\"podman-4.9\"\n", "podman"},
+      {"var/run/secrets/kubernetes.io/serviceaccount/token", "x", "kubernetes"},
+      {"proc/self/cgroup", "12:memory:/docker/0123abcd\n", "docker"},
+      {"proc/self/cgroup", "0::/kubepods.slice/kubepods-burstable.slice/cri-x.scope\n",
+       "kubernetes"},
+      {"proc/1/cgroup", "0::/machine.slice/libpod-77.scope\n", "podman"},
+      {"proc/1/cgroup", "3:devices:/lxc/box\n", "lxc"},
+      {"run/systemd/container", "lxc\n", "lxc"},
+      {"proc/self/mountinfo", "9 8 8:1 /var/lib/docker/containers/a/hosts /etc/hosts rw\n",
+       "docker"},
+      {"proc/self/mountinfo", "9 8 8:1 /var/lib/kubelet/pods/a /etc/hosts rw\n", "kubernetes"},
+      {"proc/self/cgroup", "0::/user.slice/user-1000.slice\n", ""},
+  };
+  for (const Row& row : rows) {
+    const FakeRoot root;
+    root.write(row.file, row.text);
+    CAPTURE(row.file, row.text);
+    CHECK(root.read().container == row.container);
+  }
+}
+
+}  // namespace
+}  // namespace mkbench
