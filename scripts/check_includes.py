@@ -31,7 +31,7 @@ ROOMS = {
     "judge": {"measure", "report"},
     "flow": {"engines", "judge", "measure", "report"},
     "wire": {"device", "measure", "report"},
-    "device": {"kernels", "measure"},
+    "device": {"kernels", "measure", "report"},
     "plugin": {"engines", "kernels"},
     "selftest": {"judge", "measure", "report"},
     "host": {"baselines", "device", "engines", "kernels", "wire"},

@@ -1,5 +1,6 @@
 # Judging and reporting.
 mkbench_test(test_verdict LABEL host LIBS mkbench_report)
+mkbench_test(test_known_errors LABEL host LIBS mkbench_report)
 mkbench_test(test_statistics LABEL host LIBS mkbench_measure)
 mkbench_test(test_parity LABEL host LIBS mkbench_judge SOURCES test_parity.cpp test_parity_token_only.cpp test_live_reference.cpp)
 mkbench_test(test_parity_checks LABEL host LIBS mkbench_judge

@@ -6,6 +6,7 @@
 #include "harness/parent/machine.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
+#include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
@@ -88,8 +89,9 @@ int list_devices_of_machine(const Options& options, const Invocation& invocation
 
 void require_list_arguments(Options& options) {
   for (const std::string& word : options.arguments) {
-    if (word != "engines" && word != "models" && word != "devices")
-      bad_usage(fmt::format("mkbench list: '{}' is not one of engines, models, devices", word));
+    if (word != "engines" && word != "models" && word != "devices" && word != "errors")
+      bad_usage(
+          fmt::format("mkbench list: '{}' is not one of engines, models, devices, errors", word));
   }
 }
 
@@ -100,6 +102,8 @@ int list_command(const Options& options, const Invocation& invocation) {
   };
   if (wants("engines")) list_engines(options.verbose);
   if (wants("models")) list_models();
+  // Asked for by name alone: the table of docs/troubleshooting.md.
+  if (!options.arguments.empty() && wants("errors")) fmt::print("{}", render_known_errors());
   return wants("devices") ? list_devices_of_machine(options, invocation) : 0;
 }
 

@@ -36,8 +36,8 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
-    {"list", "engines, models, devices", "[engines|models|devices]", kTalkFlags, "",
-     require_list_arguments, list_command},
+    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
+     kTalkFlags, "", require_list_arguments, list_command},
 };
 
 }  // namespace

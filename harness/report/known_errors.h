@@ -1,0 +1,40 @@
+// Messages of CUDA, the driver, torch, pip and containers that stand between a rented machine and a
+// first run: what each means, and what to type. doctor, failing runs, `mkbench list errors` and
+// docs/troubleshooting.md read this table.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mkbench {
+
+// Which part of the machine has to change.
+enum class ErrorClass { kWheel, kCuda, kDriver, kImage, kMemory };
+
+struct KnownError {
+  std::string_view name;  // "no-kernel-image"; unique
+  ErrorClass error_class;
+  std::string_view message;             // as it is seen, in one line
+  std::vector<std::string_view> parts;  // any of them identifies the message, in whatever case
+  std::string_view cause;               // one sentence without its full stop
+  std::string_view command;             // what to type
+};
+
+// In the order in which they are tried: a row before another one is the more exact of the two.
+std::span<const KnownError> known_errors();
+
+// The first row with a part that `text` holds; null where none does.
+const KnownError* find_known_error(std::string_view text);
+
+// "wheel", "CUDA", "driver", "image", "memory".
+std::string_view error_class_name(ErrorClass error_class);
+
+// "wheel: <cause>; try: <command>", in one line.
+std::string advice_text(const KnownError& error);
+
+// The table as Markdown: message, class, cause, command.
+std::string render_known_errors();
+
+}  // namespace mkbench

@@ -1,0 +1,217 @@
+// The table of known errors, looked up by messages as programs print them.
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "harness/report/known_errors.h"
+#include "tests/support/catch2.h"
+
+using mkbench::ErrorClass;
+using mkbench::KnownError;
+
+namespace {
+
+std::string read(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("every row is whole, has a name of its own and is found by its own message and parts") {
+  std::set<std::string_view> names;
+  for (const KnownError& error : mkbench::known_errors()) {
+    CAPTURE(error.name);
+    CHECK(names.insert(error.name).second);
+    REQUIRE_FALSE(error.parts.empty());
+    CHECK_FALSE(error.cause.empty());
+    CHECK(error.cause.back() != '.');
+    CHECK_FALSE(error.command.empty());
+    for (const std::string_view text : {error.message, error.cause, error.command})
+      CHECK(text.find_first_of("\n|") == std::string_view::npos);  // cells of a table
+    const KnownError* found = mkbench::find_known_error(error.message);
+    REQUIRE(found != nullptr);
+    CHECK(found->name == error.name);
+    for (const std::string_view part : error.parts) {
+      CAPTURE(part);
+      found = mkbench::find_known_error(part);
+      REQUIRE(found != nullptr);
+      CHECK(found->name == error.name);
+    }
+  }
+}
+
+TEST_CASE("messages of real programs are found") {
+  struct Row {
+    const char* text;
+    const char* name;
+    ErrorClass error_class;
+  };
+  using enum ErrorClass;
+  const Row rows[] = {
+      // torch, about its wheel
+      {"torch.AcceleratorError: CUDA error: no kernel image is available for execution on the "
+       "device\nCUDA kernel errors might be asynchronously reported at some other API call",
+       "no-kernel-image", kWheel},
+      {"cudaLaunchKernel(...): cudaErrorNoKernelImageForDevice: no kernel image is available for "
+       "execution on the device",
+       "no-kernel-image", kWheel},
+      {"UserWarning: \nNVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with "
+       "the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities "
+       "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.",
+       "capability-not-compatible", kWheel},
+      {"AssertionError: Torch not compiled with CUDA enabled", "not-compiled-with-cuda", kWheel},
+      {"PyTorch is not linked with support for cuda devices", "not-compiled-with-cuda", kWheel},
+      {"ValueError: Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to "
+       "train the model on CPU",
+       "bf16-gpu", kWheel},
+      {"ERROR: Could not find a version that satisfies the requirement torch==2.9.1 (from "
+       "versions: none)\nERROR: No matching distribution found for torch==2.9.1",
+       "no-version-of-torch", kWheel},
+      {"error: externally-managed-environment\n\nThis environment is externally managed",
+       "externally-managed", kImage},
+      {"RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda131.so",
+       "bitsandbytes-without-cuda", kWheel},
+      {"mkbench-host-torch: error while loading shared libraries: libtorch.so: cannot open shared "
+       "object file: No such file or directory",
+       "missing-torch-library", kWheel},
+      {"error while loading shared libraries: libtorch.so: wrong ELF class: ELFCLASS32",
+       "missing-torch-library", kWheel},
+      // CUDA's compilers and libraries
+      {"ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "old-compiler",
+       kCuda},
+      {"nvcc fatal   : Unsupported gpu architecture 'compute_120'", "old-compiler", kCuda},
+      {"nvrtc: error: invalid value for --gpu-architecture (-arch)", "old-compiler", kCuda},
+      {"crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later than "
+       "13 are not supported! The nvcc flag '-allow-unsupported-compiler' can be used",
+       "unsupported-gnu-version", kCuda},
+      {"CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+       "unsupported-toolchain", kCuda},
+      {"mkbench-host-cuda cannot start: error while loading shared libraries: libcudart.so.13: "
+       "cannot open shared object file: No such file or directory",
+       "missing-cuda-library", kCuda},
+      {"OSError: libcublas.so.12: cannot open shared object file: No such file or directory",
+       "missing-cuda-library", kCuda},
+      // the driver
+      {"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.65",
+       "driver-library-mismatch", kDriver},
+      {"Error 803: system has unsupported display driver / cuda driver combination",
+       "driver-library-mismatch", kDriver},
+      {"CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+       "driver-insufficient", kDriver},
+      {"cudaGetDeviceCount(&n): cudaErrorInsufficientDriver: CUDA driver version is insufficient "
+       "for CUDA runtime version",
+       "driver-insufficient", kDriver},
+      {"UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found "
+       "version 12040). Please update your GPU driver",
+       "driver-insufficient", kDriver},
+      {"RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA "
+       "GPU and installed a driver",
+       "no-nvidia-driver", kDriver},
+      {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
+       "that the latest NVIDIA driver is installed and running.",
+       "no-nvidia-driver", kDriver},
+      {"torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+       "device-busy", kDriver},
+      {"UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly "
+       "set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
+       "cuda-unknown-error", kDriver},
+      {"Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.  Reboot the system "
+       "to recover this GPU",
+       "card-failed", kDriver},
+      {"NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "card-failed",
+       kDriver},
+      // the image, and how it was started
+      {"ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+       "no-libcuda", kImage},
+      {"docker: Error response from daemon: could not select device driver \"\" with capabilities: "
+       "[[gpu]].",
+       "no-container-runtime", kImage},
+      {"Failed to initialize NVML: Unknown Error", "nvml-lost-in-container", kImage},
+      {"Error 804: forward compatibility was attempted on non supported HW",
+       "forward-compatibility", kImage},
+      {"RuntimeError: No CUDA GPUs are available", "no-cuda-gpus", kImage},
+      {"RuntimeError: Attempting to deserialize object on a CUDA device but "
+       "torch.cuda.is_available() is False.",
+       "no-cuda-gpus", kImage},
+      {"ValueError: CUDA is not available", "no-cuda-gpus", kImage},
+      {"CUDA error: no CUDA-capable device is detected", "no-cuda-gpus", kImage},
+      {"torch.AcceleratorError: CUDA error: invalid device ordinal", "invalid-device-ordinal",
+       kImage},
+      {"RuntimeError: unable to allocate shared memory(shm) for file </torch_12_3_4>: Success (0)",
+       "shared-memory", kImage},
+      {"RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (28)",
+       "shared-memory", kImage},
+      {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible "
+       "that dataloader's workers are out of shared memory.",
+       "shared-memory", kImage},
+      {"ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+       "disk-full", kImage},
+      {"./mkbench: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found "
+       "(required by ./mkbench)",
+       "old-libraries", kImage},
+      // memory
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+       "capacity of 31.36 GiB of which 12.00 MiB is free.",
+       "gpu-out-of-memory", kMemory},
+      {"cudaMalloc(&data_, bytes()): cudaErrorMemoryAllocation: out of memory", "gpu-out-of-memory",
+       kMemory},
+      {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+       "gpu-out-of-memory", kMemory},
+      {"the host of eager died by signal 9 (Killed): the kernel ended it for lack of memory during "
+       "'open'",
+       "host-out-of-memory", kMemory},
+      {"synthetic needs 3052 MB of memory, 900 MB are free (by MemAvailable)", "host-out-of-memory",
+       kMemory},
+      {"Out of memory: Killed process 4242 (python) total-vm:9999kB", "host-out-of-memory",
+       kMemory},
+      {"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 29.8 GiB for an array",
+       "host-out-of-memory", kMemory},
+      {"MemoryError:  (engine.py, line 7)", "host-out-of-memory", kMemory},
+      {"RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't "
+       "allocate memory: you tried to allocate 800000000000 bytes.",
+       "host-out-of-memory", kMemory},
+  };
+  std::set<std::string_view> seen;
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    const KnownError* error = mkbench::find_known_error(row.text);
+    REQUIRE(error != nullptr);
+    CHECK(error->name == row.name);
+    CHECK(error->error_class == row.error_class);
+    seen.insert(error->name);
+  }
+  CHECK(seen.size() == mkbench::known_errors().size());  // no row without a real message
+}
+
+TEST_CASE("other messages are not taken for known ones") {
+  for (const char* text :
+       {"", "prompt corpus-17, position 3: token 12, the truth has 13",
+        "cudaStreamSynchronize(0): cudaErrorIllegalAddress: an illegal memory access was "
+        "encountered",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x2 and 3x4)",
+        "ERROR: Could not find a version that satisfies the requirement numpy==9.9",
+        "the host of ring died by signal 11 (Segmentation fault) during 'decode'",
+        "shared memory of 200 KiB a block"}) {
+    CAPTURE(text);
+    CHECK(mkbench::find_known_error(text) == nullptr);
+  }
+}
+
+TEST_CASE("an advice is one line with class, cause and command") {
+  const KnownError* error = mkbench::find_known_error("Torch not compiled with CUDA enabled");
+  REQUIRE(error != nullptr);
+  const std::string text = mkbench::advice_text(*error);
+  CHECK_THAT(text, mkbench::ContainsText("wheel: "));
+  CHECK_THAT(text, mkbench::ContainsText(std::string(error->cause)));
+  CHECK_THAT(text, mkbench::ContainsText("; try: python -m pip install"));
+  CHECK(text.find('\n') == std::string::npos);
+}
+
+TEST_CASE("the page of troubleshooting has the table as `mkbench list errors` prints it") {
+  const std::string page = read("docs/troubleshooting.md"), table = mkbench::render_known_errors();
+  CHECK(page.find(table) != std::string::npos);
+  for (const KnownError& error : mkbench::known_errors())
+    CHECK_THAT(table, mkbench::ContainsText(std::string(error.command)));
+}
