@@ -5,10 +5,12 @@ namespace mkbench {
 
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
+int evidence_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
+void require_evidence_arguments(Options& options);
 void require_plot_arguments(Options& options);
 void require_list_arguments(Options& options);
 
@@ -34,6 +36,8 @@ constexpr CommandRow kRows[] = {
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",
      kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
+    {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
+     kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
