@@ -51,13 +51,14 @@ def now():
 
 
 def git_commit():
-    """The commit of this tree, with a + where tracked files differ from it."""
+    """The commit of this tree, with a + where tracked files differ from it; of a copy without git, GITHUB_SHA's."""
     try:
         git = ["git", "-c", "safe.directory=*", "-C", str(source_hash.ROOT)]
         commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
         return commit + ("+" if subprocess.run([*git, "diff", "--quiet", "HEAD"], check=False).returncode else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown (no git here)"
+        given = os.environ.get("GITHUB_SHA")
+        return f"{given} (by GITHUB_SHA; no git here)" if given else "unknown (no git here)"
 
 
 def cpu_name():

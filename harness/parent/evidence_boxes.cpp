@@ -97,11 +97,11 @@ EvidenceBox same_result_box(const Steps& cuda, const Steps& cpu) {
 EvidenceBox memory_box(const EvidenceTexts& texts) {
   const std::string mib = value_of(texts.smi, "MiB of our process");
   const std::string during = value_of(texts.smi, "taken during");
-  return {
-      "memory allocated", number_of(mib) > 0 && during.starts_with("steps "),
-      fmt::format("{} MiB of this process, by {}; taken during {}; torch allocated {} MiB of it",
-                  mib.empty() ? "unknown" : mib, value_of(texts.smi, "counted by"), during,
-                  value_of(texts.training, "MiB that torch allocated on the card"))};
+  if (!during.starts_with("steps ")) return {"memory allocated", false, "no training was watched"};
+  return {"memory allocated", number_of(mib) > 0,
+          fmt::format("{} MiB by {}; taken during {}; torch itself counts {} MiB", mib,
+                      value_of(texts.smi, "counted by"), during,
+                      value_of(texts.training, "MiB that torch allocated on the card"))};
 }
 
 EvidenceBox fallback_box(const EvidenceTexts& texts, const Steps& cuda) {
@@ -138,17 +138,21 @@ EvidenceBox files_box(const EvidenceTexts& texts) {
 
 std::string or_none(const std::string& value) { return value.empty() ? "none" : value; }
 
-// What failed, by the class of the message.
+// The known error behind `problem`; null where no row of the table fits. The problem's line may be
+// less exact than what libraries wrote above it.
+const KnownError* known_error(const EvidenceTexts& texts, const std::string& problem) {
+  for (const std::string* text : {&problem, &texts.training, &texts.check}) {
+    if (const KnownError* known = find_known_error(*text); known != nullptr) return known;
+  }
+  return nullptr;
+}
+
 std::string render_failure(const EvidenceTexts& texts) {
   const std::string problem = evidence_problem(texts);
   std::string text = "\n## What failed\n\n";
   if (problem.empty()) return text + "The open boxes say what is missing; no error was told.\n";
-  const KnownError* known = find_known_error(problem);
-  // The line may be less exact than what libraries wrote above it.
-  for (const std::string* log : {&texts.training, &texts.check}) {
-    if (known == nullptr) known = find_known_error(*log);
-  }
   text += fmt::format("- message: `{}`\n", problem);
+  const KnownError* known = known_error(texts, problem);
   if (known == nullptr) return text + "- class: unknown; `mkbench doctor` may say more\n";
   return text + fmt::format("- class: **{}**\n- cause: {}\n- command: `{}`\n",
                             error_class_name(known->error_class), known->cause, known->command);
@@ -180,6 +184,13 @@ std::string evidence_problem(const EvidenceTexts& texts) {
     if (const std::string problem = value_of(*text, "problem"); !problem.empty()) return problem;
   }
   return "";
+}
+
+std::string evidence_advice(const EvidenceTexts& texts) {
+  const std::string problem = evidence_problem(texts);
+  if (problem.empty()) return "not every box holds";
+  const KnownError* known = known_error(texts, problem);
+  return known == nullptr ? problem : advice_text(*known);
 }
 
 bool evidence_complete(const EvidenceTexts& texts) {

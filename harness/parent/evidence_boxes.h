@@ -26,6 +26,9 @@ std::vector<EvidenceBox> evidence_boxes(const EvidenceTexts& texts);
 // The first line `problem: ...` of the files, without its key; empty where none has one.
 std::string evidence_problem(const EvidenceTexts& texts);
 
+// What to do where a box is open, in one line: class, cause and command of the known error.
+std::string evidence_advice(const EvidenceTexts& texts);
+
 // The sections of README.md about the boxes and, where a box is open, about what failed: class,
 // cause and command of the known error (harness/report/known_errors.h).
 std::string render_evidence(const EvidenceTexts& texts);

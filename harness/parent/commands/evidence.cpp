@@ -102,7 +102,10 @@ int evidence_command(const Options& options, const Invocation&) {
                          "boxes from the files beside them, {}, {}.\n\n{}{}",
                          utc_now("%Y-%m-%dT%H:%M:%SZ"), version_text(), boxes, list_files(folder)));
   fmt::print("evidence: {}\n", folder.string());
-  return evidence_complete(texts) ? 0 : exit_code(Verdict::kEnvUnfit);
+  if (evidence_complete(texts)) return 0;
+  fmt::print(stderr, "mkbench: error: no evidence of training on the GPU: {}\n",
+             evidence_advice(texts));
+  return exit_code(Verdict::kEnvUnfit);
 }
 
 }  // namespace mkbench
