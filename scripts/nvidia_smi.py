@@ -76,5 +76,5 @@ def memory_of(seen, before, pid):
         return next(iter(came.values())), f"the one process that came with the training, {next(iter(came))}: {why}"
     if before and None not in (seen.used_mib, before.used_mib) and seen.used_mib > before.used_mib:
         return seen.used_mib - before.used_mib, (f"the memory in use on the whole card, {before.used_mib} MiB before and "
-                                                 f"{seen.used_mib} during the training: {why}")
+                                                 f"{seen.used_mib} MiB during the training: {why}")
     return None, f"nothing: {why}, and the memory in use on the card is not known before and during"

@@ -29,7 +29,7 @@ if(TARGET test_host_programs)
 endif()
 
 # The real programs.
-foreach(name test_cli test_make_checkpoint test_replay)
+foreach(name test_cli test_evidence test_make_checkpoint test_replay)
   mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
