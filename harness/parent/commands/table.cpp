@@ -10,9 +10,9 @@ int plot_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
-void require_evidence_arguments(Options& options);
 void require_plot_arguments(Options& options);
 void require_list_arguments(Options& options);
+void require_evidence_arguments(Options& options);
 
 namespace {
 
