@@ -76,6 +76,7 @@ TEST_CASE("a change of a file opens the boxes that rest on it") {
       {&T::training, "cuda step 50: loss 3.0000 on cuda:0\n", "", "training on cuda; "},
       {&T::training, "cuda step 9: ", "cuda step 8: ", "training on cuda; "},
       {&T::training, "cuda step 50: loss 3.0000", "cuda step 50: loss 99.0", "training on cuda; "},
+      {&T::training, "cuda step 50: loss 3.0000", "cuda step 50: loss 11.0", "training on cuda; "},
       {&T::training, "cuda step 50: loss 3.0000", "cuda step 50: loss nan", "training on cuda; "},
       {&T::training, "cuda step 7: loss 5.1500 on cuda:0", "cuda step 7: loss 5.1500 on cpu",
        "no fallback; "},

@@ -21,7 +21,7 @@ constexpr size_t kEnds = 5;    // steps at either end whose mean losses are comp
 // The loss must fall by a fifth at least; in fp32 it falls by half.
 constexpr double kFallen = 0.8;
 // Upper bound for the difference between the card's and the CPU's loss of the first step, both in
-// fp32 from the same weights and ids. A product in TF32 or of wrong data differs by more.
+// fp32 from the same weights and ids, so that only the order of sums differs.
 constexpr double kSameLoss = 0.001;
 
 std::vector<std::string> lines_of(const std::string& text) {
