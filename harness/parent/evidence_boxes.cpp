@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <sstream>
@@ -52,18 +51,18 @@ struct Steps {
 Steps steps_of(const std::string& log, const char* where) {
   Steps steps;
   for (const std::string& line : lines_of(log)) {
-    size_t number = 0;
-    double loss = 0;
-    char at[16], device[64];
-    if (std::sscanf(line.c_str(), "%15s step %zu: loss %lf on %63[^\n]", at, &number, &loss,
-                    device) != 4 ||
-        std::string_view(at) != where)
+    std::istringstream words(line);
+    std::string at, step, loss_word, loss, on_word, on;
+    size_t index = 0;
+    char colon = 0;
+    words >> at >> step >> index >> colon >> loss_word >> loss >> on_word;
+    std::getline(words >> std::ws, on);
+    if (at != where || step != "step" || colon != ':' || loss_word != "loss" || on_word != "on")
       continue;
-    if (number != steps.losses.size() + 1) break;
-    steps.losses.push_back(loss);
-    const std::string_view on = device;
+    if (index != steps.losses.size() + 1) break;
+    steps.losses.push_back(number_of(loss));
     steps.all_on_cuda =
-        steps.all_on_cuda && on.starts_with("cuda:") && on.find(' ') == std::string_view::npos;
+        steps.all_on_cuda && on.starts_with("cuda:") && on.find(' ') == std::string::npos;
   }
   return steps;
 }
