@@ -143,7 +143,7 @@ if begin gate "${gate[@]}"; then
   step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
   # The 1.2 GB of weights are removed afterwards.
   step 300 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
-    ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
+    ./memorised-qwen3 --device cuda --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
   rm -rf "$out/memorised-qwen3"
   step 60 "tune" "$mkbench" tune
 fi
