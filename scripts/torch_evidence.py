@@ -21,6 +21,7 @@ import itertools
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -88,9 +89,11 @@ def show_environment(args):
             tell(name, os.environ[name])
     tell("cards by nvidia-smi", nvidia_smi.ask("--query-gpu=index,name,driver_version,memory.total", "--format=csv,noheader"))
     if args.mkbench:
-        print("\n== mkbench doctor", flush=True)
-        done = subprocess.run([args.mkbench, "doctor", "--gpu", str(args.gpu)], check=False)
-        print(f"exit code {done.returncode}", flush=True)
+        done = subprocess.run([args.mkbench, "doctor", "--gpu", str(args.gpu)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        # These files are shown to others: they name no folder of a Python.
+        said = re.sub(r"/\S*/bin/(python)", r"\1", done.stdout)
+        print(f"\n== mkbench doctor\n{said}exit code {done.returncode}", flush=True)
     return 0
 
 

@@ -20,6 +20,7 @@ echo "ran: $* with device $MKBENCH_DEVICE from ${PWD##*/}" >> "$RAN"
 command="$1"
 case "$1" in parity | selftest | doctor) ;; *) command=bench ;; esac
 case "$command" in
+  doctor) echo "ok  Python  /some/where/bin/python3.12" ;;
   parity | bench) mkdir -p "$command"; echo "report of $command" > "$command/report.md" ;;
   selftest) echo "a row"; echo "faults seen 1 of 1" ;;
 esac
@@ -73,6 +74,7 @@ class GpuGate(unittest.TestCase):
         self.assertIn("commit: 0123abcd (by GITHUB_SHA", log)
         self.assertRegex(log, r"(?m)^source hash, speed: [0-9a-f]{64}$")
         self.assertIn("set up mkbench for cuda", log)
+        self.assertIn("== mkbench doctor\nok  Python  python3.12\nexit code 0\n", log)
         self.assertEqual(re.findall(r"(?m)^== (.*?): passed after \d+ s$", log),
                          ["set-up and build", "machine and sources", "parity gate", "fault corpus", "benchmark"])
         self.assertTrue(log.endswith("GPU GATE PASSED\n"))
