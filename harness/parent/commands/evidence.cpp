@@ -35,7 +35,7 @@ constexpr std::array kParts = {
     Part{"environment", "env_info.txt", &EvidenceTexts::environment, "what this machine has"},
     Part{"check", "torch_cuda_check.txt", &EvidenceTexts::check, "what torch sees of the card"},
     Part{"train", "training_log.txt", &EvidenceTexts::training,
-         "50 steps on the card, then on the CPU (up to two minutes)"},
+         "50 steps on the card, then on the CPU"},
 };
 constexpr char kSmiFile[] = "nvidia_smi.txt";
 
