@@ -1,4 +1,5 @@
-"""Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline.
+"""Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline. What the jobs
+of mkbench.yml run must be the scripts that run anywhere (COMMANDS), so that a workflow does nothing that was not tried.
 
 The wheels of requirements/workflows.txt are installed once into a folder of their own, so that building mkbench
 does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.
@@ -6,6 +7,7 @@ does not fetch them. Each linter must also find a fault that is planted for it. 
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,12 +17,20 @@ from tracked_files import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 
+# The commands of mkbench.yml, in order.
+COMMANDS = ["bash .ci/run", 'scripts/gpu_gate.sh "$REPORTS"']
+
 # A fault for each linter, as (text, replacement, word of the complaint): a key that does not exist, and an action
 # that its owner can exchange because no hash pins it.
 PLANTED = {
     "check-jsonschema": ("runs-on:", "runs_on:", "runs_on"),
     "zizmor": ("actions/checkout@", "actions/checkout@main # ", "unpinned-uses"),
 }
+
+
+def commands(workflow: str) -> list[str]:
+    """What the steps of a workflow run, as written behind `run:`."""
+    return re.findall(r"^\s*(?:- )?run:\s*(\S.*?)\s*$", workflow, re.MULTILINE)
 
 
 def linters(folder: pathlib.Path) -> dict[str, list[str]]:
@@ -66,6 +76,10 @@ def main() -> int:
         print(f"{name}: {len(paths)} workflow(s) {'clean' if status == 0 else 'REFUSED'}, "
               f"planted fault {'seen' if seen else 'MISSED'}")
         failed = failed or status != 0 or not seen
+    found = commands((WORKFLOWS / "mkbench.yml").read_text(encoding="utf-8"))
+    if found != COMMANDS:
+        print(f"mkbench.yml: runs {found}, wanted {COMMANDS}")
+        failed = True
     return 1 if failed else 0
 
 

@@ -29,32 +29,7 @@ rm -rf "$out/evidence"  # the evidence of an earlier run must not pass for that 
 begun=$SECONDS
 # Upper bound for the time of all steps together.
 budget_s="${GPU_CHECK_BUDGET_S:-1500}"
-failed=0
-
-note() { printf '%s\n' "$*" | tee -a "$log"; }
-
-# Logs are committed: they name no folder of this machine.
-nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/python3#python3#g"; }
-
-# step SECONDS NAME COMMAND ...: runs the command under a time limit. After a failure the next steps run all the
-# same, so that one visit to the machine shows every failure.
-step() {
-  local limit="$1" name="$2" start=$SECONDS status
-  shift 2
-  local left=$((budget_s - SECONDS + begun))
-  [ "$left" -ge 5 ] || { note "== $name: not run, the time is used up"; failed=1; return 1; }
-  [ "$limit" -le "$left" ] || limit="$left"
-  note "== $name"
-  timeout --kill-after=5 "$limit" "$@" < /dev/null > "$out/step.log" 2>&1
-  status=$?
-  # The screen gets the whole output, the log its end.
-  cat "$out/step.log"
-  tail -n 60 "$out/step.log" | nameless >> "$log"
-  rm -f "$out/step.log"
-  note "== $name: $([ $status = 0 ] && echo passed || echo "FAILED ($status)") after $((SECONDS - start)) s"
-  [ "$status" = 0 ] || failed=1
-  return "$status"
-}
+. "$root/scripts/logged_steps.sh"
 
 # begin PART FILE ...: removes the files that the part makes, and starts its log with a line about the card. False
 # where the part was not asked for.
@@ -65,8 +40,7 @@ begin() {
   log="$out/$part.log"
   (cd "$out" && rm -rf "$part.log" "$@")
   note "== scripts/gpu_check.sh $part, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
-  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
-    2>&1 | tee -a "$log" || note "(nvidia-smi told nothing)"
+  note_card
 }
 
 log="$out/build.log"
@@ -170,7 +144,7 @@ if begin gate "${gate[@]}"; then
   step 180 "fault corpus" "$mkbench" selftest --faults --device cuda
   # The 1.2 GB of weights are removed afterwards.
   step 300 "memorised: trained, captured and judged here" "$python" "$root/scripts/make_checkpoint.py" \
-    ./memorised-qwen3 --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
+    ./memorised-qwen3 --device cuda --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
   rm -rf "$out/memorised-qwen3"
   step 60 "tune" "$mkbench" tune
 fi

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Trains a Qwen3-0.6B from scratch until it knows a text by heart, and captures the HF reference of it.
 
-usage: make_checkpoint.py FOLDER [--tiny] [--device cuda|cpu] [--seed N] [--max-steps N] [--run COMMAND ...]
+usage: make_checkpoint.py FOLDER [--tiny] [--device auto|cuda|cpu] [--seed N] [--max-steps N] [--run COMMAND ...]
 
 FOLDER (new or empty) gets config.json, model.safetensors (bf16) and reference/, for --reference. The text is
 random tokens, so only the weights can give it. A strict prompt is the beginning of one of its sequences; every
 step after it is decided by a wide margin, so every legitimate decoder must give all of these tokens. --tiny
-trains the shape of the committed tiny checkpoints, in seconds on a CPU.
+trains the shape of the committed tiny checkpoints, in seconds on a CPU. The first line says on which device: auto
+takes the GPU where one can be used, and cuda never falls back (exit code 6).
 
 --run takes the rest of the line, appends --model, --reference and --require-reference, runs it and ends with its
 exit code: make_checkpoint.py FOLDER --run build/release/harness/mkbench parity --engine ring,plain
@@ -25,6 +26,7 @@ import torch
 import capture_reference
 import qwen3_hf as hf
 import synthetic_checkpoint
+import torch_device
 import train_tiny
 
 
@@ -153,7 +155,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=torch_device.CHOICES, default="auto")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-steps", type=int, default=400)
     parser.add_argument("--run", nargs=argparse.REMAINDER, metavar="COMMAND")
@@ -163,19 +165,20 @@ def main():
         raise SystemExit(f"{folder}: is there already and not empty")
     if args.tiny:
         torch.set_num_threads(1)  # waking a second thread takes longer than one of its operations
+    device = torch_device.choose(args.device)
     begun = time.monotonic()
     report = lambda line: print(f"{time.monotonic() - begun:6.1f} s  {line}", flush=True)
     text = text_of(lane, args.seed)
-    tensors, measured = train(lane, text, args.seed, args.max_steps, args.device, report)
-    training = measured | {"seed": args.seed, "torch": torch.__version__, "device": args.device}
+    tensors, measured = train(lane, text, args.seed, args.max_steps, device, report)
+    training = measured | {"seed": args.seed, "torch": torch.__version__, "device": device}
     training["seconds"] = round(time.monotonic() - begun, 1)
     train_tiny.write_checkpoint(folder, lane.config, tensors, "scripts/make_checkpoint.py", training)
     report("weights written")
-    summary = capture(lane, folder, text, args.device)
+    summary = capture(lane, folder, text, device)
     report(f"reference written: {lane.decided} decided steps, D {summary['D']:.3f}, "
            f"smallest margin {summary['smallest_strict_margin']:.2f}")
     print("judge engines by it:", shlex.join(command_of(folder, ["mkbench", "parity"])), flush=True)
-    if args.device == "cuda":
+    if device == "cuda":
         torch.cuda.empty_cache()  # the command needs the memory
     if args.run:
         raise SystemExit(subprocess.run(command_of(folder, args.run), check=False).returncode)

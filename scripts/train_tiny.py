@@ -11,6 +11,7 @@ step at the largest logit. Label smoothing keeps the logits, and with them bf16'
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import time
@@ -124,21 +125,21 @@ def judge(config, state, text):
     return d, min(m / (d + hf.bf16_step(z)) for m, z in margins), off_text
 
 
-def train(name, report):
-    """The bf16 tensors of a checkpoint that meets the stopping rule, and the figures of its last test."""
-    config, text = CONFIGS[name], corpus()
-    generator = torch.Generator().manual_seed(SEEDS[name])
+def training(config, text, seed, device="cpu"):
+    """Yields (step, loss, model) after each step of an endless training; the loss is a tensor on the device. First weights
+    and batches are drawn on the CPU, so that a seed gives the same ones on every device."""
+    generator = torch.Generator().manual_seed(seed)
     state = initial_state(config, generator)
-    model = hf.build(config, state, torch.float32, attention="sdpa").requires_grad_(True).train()
+    model = hf.build(config, state, torch.float32, device, attention="sdpa").requires_grad_(True).train()
     if config["tie_word_embeddings"]:
         model.lm_head.weight = model.model.embed_tokens.weight
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    for step in range(1, MAX_STEPS + 1):
+    for step in itertools.count(1):
         # The rate warms up, then decays over the first 600 steps to a tenth, at which fine margins settle.
         rate = min(step / 40, max(0.1, 0.5 * (1 + np.cos(np.pi * min(step, 600) / 600))))
         for group in optimiser.param_groups:
             group["lr"] = PEAK_RATE * rate
-        ids = batch_of(text, generator)
+        ids = batch_of(text, generator).to(device)
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
             logits.reshape(-1, VOCAB), ids[:, 1:].reshape(-1), label_smoothing=SMOOTHING
@@ -147,6 +148,13 @@ def train(name, report):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        yield step, loss.detach(), model
+
+
+def train(name, report):
+    """The bf16 tensors of a checkpoint that meets the stopping rule, and the figures of its last test."""
+    config, text = CONFIGS[name], corpus()
+    for step, loss, model in itertools.islice(training(config, text, SEEDS[name]), MAX_STEPS):
         if step % CHECK_EVERY == 0:
             d, ratio, off_text = judge(config, dict(model.named_parameters()), text)
             report(f"{name}: step {step} loss {loss.item():.3f} D {d:.3f} margin/tau {ratio:.2f} off text {off_text}")

@@ -22,6 +22,7 @@ class MakeCheckpoint(CliTest):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("320 decided steps", done.stdout)
+        self.assertTrue(done.stdout.startswith("Using device: cpu\n"), done.stdout[:200])
         self.assertIn("--require-reference", done.stdout)
         case = self.report()["cases"][0]
         self.assertEqual(case["verdict"], "PASS", "judged live, or not at all")
@@ -48,6 +49,27 @@ class MakeCheckpoint(CliTest):
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("not empty", refused.stdout)
+
+
+@unittest.skipUnless(HAS_HF, "this Python has no HF transformers")
+class NoCard(CliTest):
+    """Where torch sees no card, the CPU is taken only where that was asked for or said."""
+
+    def make(self, *args):
+        return subprocess.run([sys.executable, str(SCRIPT), str(self.folder / "Learned"), "--tiny", "--max-steps", "1", *args],
+                              env=environment(CUDA_VISIBLE_DEVICES=""), check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=60)
+
+    def test_cuda_never_falls_back(self):
+        done = self.make("--device", "cuda")
+        self.assertEqual((done.returncode, done.stdout), (6, ""))
+        self.assertRegex(done.stderr, r"\A--device cuda: no GPU can be used: \S.*\n\Z")
+        self.assertFalse((self.folder / "Learned").exists())
+
+    def test_auto_says_why(self):
+        done = self.make()
+        self.assertEqual(done.returncode, 1, done.stderr)  # one step is not enough
+        self.assertRegex(done.stdout, r"\AUsing device: cpu \(--device auto; no GPU can be used: \S.*\)\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ std::string utc_now(const char* format) {
   return text;
 }
 
-fs::path make_output_folder(const std::string& asked) {
+fs::path make_output_folder(const std::string& asked, const std::string& asked_by) {
   std::error_code error;
   fs::path folder = asked;
   if (asked.empty()) {
@@ -34,13 +34,13 @@ fs::path make_output_folder(const std::string& asked) {
     throw Error(
         ErrorKind::kBadInput,
         fmt::format(
-            "--out {}: is there already and not an empty folder; reports are never overwritten",
-            asked));
+            "{} {}: is there already and not an empty folder; reports are never overwritten",
+            asked_by, asked));
   }
   fs::create_directories(folder, error);
   if (error) {
     throw Error(ErrorKind::kBadInput,
-                fmt::format("--out {}: {}", folder.string(), error.message()));
+                fmt::format("{} {}: {}", asked_by, folder.string(), error.message()));
   }
   return folder;
 }

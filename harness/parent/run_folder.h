@@ -14,8 +14,9 @@ std::string utc_now(const char* format);
 
 // Makes the report's folder before anything is measured, so that a run of minutes does not end
 // without a place for its results.
-// Throws Error(kBadInput) for a folder that holds something.
-std::filesystem::path make_output_folder(const std::string& asked);
+// Throws Error(kBadInput) for a folder that holds something; the message begins with `asked_by`.
+std::filesystem::path make_output_folder(const std::string& asked,
+                                         const std::string& asked_by = "--out");
 
 // Writes the traceback of an engine's failure to a new file of the report's folder; returns its
 // name: traceback-decoder.txt for decoder.py. Throws Error(kRuntime).

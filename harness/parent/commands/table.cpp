@@ -5,12 +5,14 @@ namespace mkbench {
 
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
+int evidence_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_list_arguments(Options& options);
+void require_evidence_arguments(Options& options);
 
 namespace {
 
@@ -30,6 +32,8 @@ constexpr CommandRow kRows[] = {
     {"profile", "run --profile", "", kMeasureFlags | kJudging, "profile", nullptr, run_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
+    {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
+     kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"selftest", "plant faults, and show which checks see them", "",
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What .github/workflows/mkbench.yml runs on a GPU, and what anyone may run: scripts/gpu_gate.sh OUT
+# Set-up and build, the parity gate, the fault corpus, a benchmark. OUT/gpu_gate.log has date, commit, source hashes,
+# the card and the end of every step's output; OUT also gets the reports (parity, bench), their JUnit files and
+# selftest.txt. Exit 0 only if every step passed, else the exit code of the first one that failed (the README has the
+# table). No network is needed where torch, the toolkit and the Debian packages are installed.
+# GPU_GATE_BUDGET_S: longest time of all steps together; steps that do not fit fail.
+set -uo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+[ $# = 1 ] || { echo "usage: scripts/gpu_gate.sh OUT" >&2; exit 2; }
+mkdir -p "$1" || exit 2
+out="$(cd "$1" && pwd -P)"
+cd "$out" || exit 1  # reports then name folders relative to it
+rm -rf parity bench parity.xml bench.xml selftest.txt env_info.txt gpu_gate.log
+log="$out/gpu_gate.log"
+begun=$SECONDS
+budget_s="${GPU_GATE_BUDGET_S:-3000}"
+# A card that cannot be used is a failure here: nothing falls back to the CPU.
+export MKBENCH_DEVICE=cuda
+. "$root/scripts/logged_steps.sh"
+
+# The summary of a workflow's run, where there is one.
+summarise() {
+  local report
+  [ -n "${GITHUB_STEP_SUMMARY:-}" ] || return 0
+  for report in parity/report.md bench/report.md; do
+    [ ! -f "$report" ] || cat "$report" >> "$GITHUB_STEP_SUMMARY"
+  done
+  [ ! -f selftest.txt ] || tail -n 1 selftest.txt >> "$GITHUB_STEP_SUMMARY"
+  tail -n 1 "$log" >> "$GITHUB_STEP_SUMMARY"
+}
+
+finish() {
+  note "== total: $((SECONDS - begun)) s"
+  note "GPU GATE $([ "$failed" = 0 ] && echo PASSED || echo "FAILED ($failed)")"
+  summarise
+  exit "$failed"
+}
+
+note "== scripts/gpu_gate.sh, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+note_card
+step 2400 "set-up and build" "$root/scripts/setup.sh" mkbench || finish
+build="$root/build/${MKBENCH_PRESET:-release}"
+# shellcheck disable=SC1091
+. "$build/setup.env"
+export mkbench="$build/harness/mkbench"
+unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
+
+# The commit and the source hashes of this tree, versions, and what doctor says.
+environment() { "$1" "$2/scripts/torch_evidence.py" environment . --mkbench "$mkbench" && cat env_info.txt; }
+export -f environment
+# shellcheck disable=SC2154
+step 120 "machine and sources" bash -c 'environment "$@"' environment "$python" "$root"
+step 900 "parity gate" "$mkbench" parity --model synthetic,synthetic:early,synthetic:late,tiny --require-reference \
+  --out parity --junit parity.xml
+step 600 "fault corpus" bash -c 'set -o pipefail; "$mkbench" selftest --faults | tee selftest.txt'
+step 600 "benchmark" "$mkbench" --compare eager --engine megakernel --model synthetic --n-depth 0,512,4032 --n-gen 64 \
+  --out bench --junit bench.xml
+finish
