@@ -12,6 +12,7 @@ Exit code 0; a SIGALRM ends what takes longer than --seconds.
 """
 
 import argparse
+import importlib.util
 import json
 import signal
 import sys
@@ -96,8 +97,8 @@ def check_nf4(device: str) -> dict:
 
 
 def look_at_bitsandbytes(gpu: int, _) -> dict:
-    import torch
     import bitsandbytes
+    import torch
 
     facts = {"version": bitsandbytes.__version__}
     on_card = torch.cuda.is_available() and gpu < torch.cuda.device_count()
@@ -126,7 +127,7 @@ def main() -> int:
         try:
             facts = look(options.gpu, not options.architectures)
         except (Exception, SystemExit) as error:
-            facts = {"error": one_line(error), "missing": isinstance(error, ModuleNotFoundError) and error.name == name}
+            facts = {"error": one_line(error), "missing": importlib.util.find_spec(name) is None}
         tell(name, facts)
     tell("stage", "end")
     return 0
