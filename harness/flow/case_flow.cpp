@@ -141,7 +141,8 @@ class CaseFlow {
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
     loaded_ = model;
-    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.config.shape});
+    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.head,
+                           weights_.config});
   }
 
   void send_references(const CaseReferences& references) {

@@ -62,13 +62,14 @@ FoundStep find_step(const std::vector<GreedyReference>& references, const std::s
   return {};
 }
 
-ReplayOptions replay_options(double pairwise_d, const std::string& engine,
-                             const ModelShape& shape) {
-  return {.vocab = shape.vocab,
-          .layers = shape.layers,
-          .pairwise_d = pairwise_d,
-          .logits_bf16 = rounds_logits(engine),
-          .text_of = [shape](int32_t id) { return token_text(shape, id); }};
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
+                             const std::vector<GreedyReference>& references) {
+  return {
+      .vocab = shape.vocab,
+      .layers = shape.layers,
+      .pairwise_d = pairwise_d,
+      .logits_bf16 = rounds_logits(engine),
+      .text_of = [shape, &references](int32_t id) { return token_text(shape, references, id); }};
 }
 
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
@@ -130,7 +131,7 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
       const double d = by_name ? found.reference->pairwise_d : job.only->pairwise_d;
       FailedStep failed =
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, replay_options(d, c.name, weights.config.shape));
+                      step, replay_options(d, c.name, weights.config.shape, references));
       name_step(job, weights, c.name, by_name, failed);
       const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       sink.send(ParityJudged{c.name, report});

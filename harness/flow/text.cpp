@@ -15,6 +15,30 @@ std::string token_text(const ModelShape& shape, int32_t id) {
   return fmt::format("<{}>", id);  // bos, eos, pad
 }
 
+std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
+                       int32_t id) {
+  for (const GreedyReference& reference : references) {
+    const auto known = reference.texts.find(id);
+    if (known != reference.texts.end()) return known->second;
+  }
+  return token_text(shape, id);
+}
+
+JudgedText judged_text(const std::vector<GreedyReference>& references,
+                       const std::vector<ParityRow>& rows) {
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (prompt.text.empty() || prompt.token_texts.empty()) continue;
+      JudgedText text{prompt.text, ""};
+      for (const ParityRow& row : rows) {
+        if (row.prompt == prompt.name) text.continuation += row.engine_text;
+      }
+      return text;
+    }
+  }
+  return {};
+}
+
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids) {
   const bool bytes = is_byte_level(shape);
   std::string text;

@@ -1,65 +1,22 @@
 #include "harness/parent/commands/plot.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
+#include "harness/parent/python_script.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
 namespace mkbench {
-namespace {
 
 namespace fs = std::filesystem;
 
-// The Python that the environment names, else the one that the build was configured with.
-std::string plotting_python() {
-  const char* given = std::getenv("MKBENCH_PYTHON");
-  return given != nullptr && *given != '\0' ? given : MKBENCH_BUILD_PYTHON;
-}
-
-int spawn(const std::vector<std::string>& command, std::string& problem) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  const pid_t child = fork();
-  if (child < 0) {
-    problem = fmt::format("fork: {}", std::strerror(errno));
-    return -1;
-  }
-  if (child == 0) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is for results
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);
-  problem = WIFEXITED(status) ? fmt::format("cannot run {}", command[0])
-                              : fmt::format("{} died by signal {}", command[0], WTERMSIG(status));
-  return -1;
-}
-
-}  // namespace
-
 int draw_plots(const std::vector<fs::path>& reports, const fs::path& out, std::string& problem) {
-  const fs::path script = fs::path(MKBENCH_SOURCE_DIR) / "scripts" / "plot_report.py";
-  if (!fs::exists(script)) {
-    problem = fmt::format("{} is not there", script.string());
-    return -1;
-  }
-  std::vector<std::string> command = {plotting_python(), script.string()};
-  for (const fs::path& report : reports) command.push_back(report.string());
-  command.push_back("--out");
-  command.push_back(out.string());
-  return spawn(command, problem);
+  PythonScript script{.name = "plot_report.py", .arguments = {}};
+  for (const fs::path& report : reports) script.arguments.push_back(report.string());
+  script.arguments.insert(script.arguments.end(), {"--out", out.string()});
+  return run_script(script, problem);
 }
 
 void require_plot_arguments(Options& options) {

@@ -6,10 +6,12 @@ namespace mkbench {
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
+int fetch_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
+void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 
 namespace {
@@ -34,6 +36,8 @@ constexpr CommandRow kRows[] = {
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",
      kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
+    {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
+     "", require_fetch_arguments, fetch_command},
     {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices", "[engines|models|devices]", kTalkFlags, "",

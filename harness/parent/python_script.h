@@ -1,0 +1,19 @@
+// Runs a program of scripts/ in the Python that mkbench was set up with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mkbench {
+
+struct PythonScript {
+  std::string name;  // a file of scripts/
+  std::vector<std::string> arguments;
+  bool prints_result = false;  // its stdout is mkbench's; else it goes to stderr with the rest
+};
+
+// Waits for the script and returns its exit code; -1, with a line in `problem`, where it could not
+// be run or died by a signal. The Python is that of MKBENCH_PYTHON, else the build's.
+int run_script(const PythonScript& script, std::string& problem);
+
+}  // namespace mkbench
