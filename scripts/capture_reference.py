@@ -343,7 +343,7 @@ def run(args):
     write(path, {**document, "model": entry, "capture": made, "summary": summary, "prompts": prompts})
     print(json.dumps(summary, indent=2))
     for p in prompts:
-        if p.get("token_texts") and p["text"]:
+        if "texts" in document and p["text"]:
             print(f'{p["name"]} ({p["set"]}): "{token_texts.printable(p["text"])}" -> "{"".join(p["token_texts"])}"')
     print(f"{path}: {path.stat().st_size} bytes")
 

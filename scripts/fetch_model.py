@@ -22,6 +22,9 @@ import checkpoint_format
 import hub_cache
 from hub_cache import BadInput
 
+# An empty variable counts as not set; the hub's client would take it for a folder's name.
+for variable in [name for name, value in os.environ.items() if name.startswith("HF_") and not value]:
+    del os.environ[variable]
 try:
     import httpx
     from huggingface_hub import HfApi, constants, errors, hf_hub_url
@@ -38,6 +41,8 @@ WANTED = re.compile(r"[^/]+\.safetensors|model\.safetensors\.index\.json|(genera
                     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens)\.json")
 # Room that a full disk must keep: other programs write there too.
 SPARE_BYTES = 64 << 20
+# The client writes whole chunks: what an interruption loses at most.
+constants.DOWNLOAD_CHUNK_SIZE = 1 << 18
 KNOWN = checkpoint_format.DATA / "qwen3-0.6b" / "files.json"
 
 
@@ -184,8 +189,9 @@ def fetch(name):
         say(f"{name.text}: revision {info.sha}, {len(files)} files, {total / 1e9:.3f} GB, "
             f"{len(files) - len(missing)} of them here")
         check_space(blobs, sum(f.size or 0 for f in missing), name)
-        for file in files:
-            link(fetch_blob(name, info.sha, file, blobs), snapshot / file.rfilename)
+        # A snapshot with a part of its files would resolve by its commit id.
+        for path, blob in [(snapshot / f.rfilename, fetch_blob(name, info.sha, f, blobs)) for f in files]:
+            link(blob, path)
         check_known(name, info.sha, snapshot)
         if name.revision != info.sha:
             ref = root / "refs" / name.revision
@@ -200,6 +206,8 @@ def from_cache(name, why):
         snapshot, commit = hub_cache.find_snapshot(name)
     except BadInput:
         raise CannotHere(f"{name.text}: {why}; {elsewhere(name)}") from None
+    if not (snapshot / "config.json").is_file() or not list(snapshot.glob("*.safetensors")):
+        raise CannotHere(f"{name.text}: {why}, and {snapshot} is not complete; {elsewhere(name)}")
     check_cached(snapshot, name)
     check_known(name, commit, snapshot)
     say(f"{name.text}: {why}; the local cache has it")
@@ -220,8 +228,10 @@ def run(text):
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         where = f"{name.text}: {constants.ENDPOINT} answered {status}"
-        if status in (401, 403, 404):
-            raise BadInput(f"{where}: {short(error)}; {elsewhere(name)}") from None
+        if status in (401, 403):
+            raise BadInput(f"{where}: it gives this only with a token that may read it; set HF_TOKEN") from None
+        if status == 404:
+            raise BadInput(f"{where}: {short(error)}") from None
         raise CannotHere(f"{where}: {short(error)}; {elsewhere(name)}") from None
 
 
