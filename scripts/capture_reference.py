@@ -151,8 +151,6 @@ def load(model):
     """(what the file says about the model, config, tensors) of a committed name, synthetic:SET, folder or hub name."""
     kind, _, lagset = model.partition(":")
     if kind == "synthetic":
-        if lagset not in synthetic.LAGS:
-            raise BadInput(f"{model}: wanted one of {', '.join(f'synthetic:{name}' for name in synthetic.LAGS)}")
         config, state = synthetic.CONFIG, synthetic.build(lagset)
         name, commit = model, None
         source = {"files": {}, "generator": {"program": "scripts/synthetic_checkpoint.py", "lagset": lagset}}
@@ -310,7 +308,10 @@ def parse_arguments():
 
 def choose_prompts(args):
     """The prompts with ids, and the tokenizer (None for a committed model). Raises BadInput."""
-    if args.model.partition(":")[0] in ("synthetic", *reference_prompts.NEAR_TIE_TEXTS):
+    kind, _, lagset = args.model.partition(":")
+    if kind == "synthetic" and lagset not in synthetic.LAGS:
+        raise BadInput(f"{args.model}: wanted one of {', '.join(f'synthetic:{name}' for name in synthetic.LAGS)}")
+    if kind in ("synthetic", *reference_prompts.NEAR_TIE_TEXTS):
         if args.prompt or args.steps:
             raise BadInput(f"{args.model}: a committed model has its own prompts; --prompts FILE.json names others")
         return (reference_prompts.read(args.prompts, None) if args.prompts else reference_prompts.of(args.model)), None

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -20,6 +22,10 @@ std::string token_text(const ModelShape& shape, const std::vector<GreedyReferenc
   for (const GreedyReference& reference : references) {
     const auto known = reference.texts.find(id);
     if (known != reference.texts.end()) return known->second;
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      for (size_t t = 0; t < std::min(prompt.steps.size(), prompt.token_texts.size()); ++t)
+        if (prompt.steps[t].token == id) return prompt.token_texts[t];
+    }
   }
   return token_text(shape, id);
 }
