@@ -327,14 +327,15 @@ def choose_prompts(args):
 
 
 def run(args):
+    published_ids = args.model == "qwen3-0.6b"
+    prompts, tokenizer = (None, None) if published_ids else choose_prompts(args)
     path = args.out or default_path(args.model)
     replaced = previous(path, args.replace)
-    document = {"schema": SCHEMA, "token_only": args.model == "qwen3-0.6b"}
-    if document["token_only"]:
+    document = {"schema": SCHEMA, "token_only": published_ids}
+    if published_ids:
         entry, prompts, summary = published()
         made = {"program": "scripts/capture_reference.py", "replaces": replaced, "provenance": reference_prompts.PROVENANCE}
     else:
-        prompts, tokenizer = choose_prompts(args)
         check_writable(path)
         entry, prompts, summary = capture(args.model, prompts, args.device)
         made = provenance(args.device, replaced)
