@@ -41,7 +41,7 @@ class Hub:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.url = "http://%s:%d" % self.server.server_address
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):

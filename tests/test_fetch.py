@@ -147,7 +147,7 @@ class Fetch(CliTest):
     def test_no_connection(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{free.getsockname()[1]}"
+            url = "http://%s:%d" % free.getsockname()
         wanted = ("cannot reach " + url, "hf download Org/Tiny --local-dir Tiny", "--model ./Tiny")
         self.refused(self.fetch(HF_ENDPOINT=url), 6, *wanted)
         self.refused(self.fetch("Org/Tiny@v1.0", HF_ENDPOINT=url), 6, "hf download Org/Tiny --revision v1.0 --local-dir Tiny")
