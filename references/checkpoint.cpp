@@ -327,6 +327,13 @@ Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor
   return matrix;
 }
 
+std::string head_text(bool tied, bool in_file) {
+  if (!tied) return "lm_head.weight, untied (tie_word_embeddings is false)";
+  return fmt::format(
+      "the embedding (tie_word_embeddings is true, {})",
+      in_file ? "and lm_head.weight has equal bytes" : "and there is no lm_head.weight");
+}
+
 }  // namespace
 
 ModelWeights load_folder(const fs::path& folder, const std::string& name,
@@ -375,6 +382,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
     }
     if (is_tied_head) weights.lm_head = weights.embed_tokens;
   }
+  if (reads_values) weights.head = head_text(tied, checkpoint->tensors.contains("lm_head.weight"));
   for (const auto& file : checkpoint->files) file->check_unchanged();
   weights.sha256 = hashes ? hash.hex() : options.sha256;
   std::error_code ignored;

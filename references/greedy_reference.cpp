@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -48,6 +49,13 @@ class Node {
   size_t size() const {
     if (!value_.is_array()) fail("must be a list, found " + describe(value_));
     return value_.size();
+  }
+  std::vector<std::pair<std::string, Node>> members() const {
+    if (!value_.is_object()) fail("must be an object, found " + describe(value_));
+    std::vector<std::pair<std::string, Node>> found;
+    for (const auto& [key, value] : value_.items())
+      found.emplace_back(key, Node(value, file_, field_ + "." + key));
+    return found;
   }
   Node at(size_t i) const { return {value_.at(i), file_, fmt::format("{}[{}]", field_, i)}; }
 
@@ -250,6 +258,20 @@ std::string read_hash(const Node& node) {
   return hash;
 }
 
+// {"785": "The", ...}: ids as keys, because JSON has no other.
+std::map<int32_t, std::string> read_texts(const Node& node, int vocab) {
+  std::map<int32_t, std::string> texts;
+  for (const auto& [key, text] : node.members()) {
+    int32_t id = -1;
+    const char* const end = key.data() + key.size();
+    const auto parsed = std::from_chars(key.data(), end, id);
+    if (parsed.ec != std::errc() || parsed.ptr != end || id < 0 || id >= vocab)
+      node.fail(fmt::format("has the key {}, wanted ids below {}", in_quotes(key), vocab));
+    texts.emplace(id, text.text());
+  }
+  return texts;
+}
+
 // The summary's count of steps and D must follow from the steps that the file holds.
 void check_summary(const Node& summary, const GreedyReference& reference) {
   size_t steps = 0;
@@ -314,6 +336,7 @@ GreedyReference read_document(const Node& root, const std::filesystem::path& pat
       prompts.at(i).at("name").fail("is " + in_quotes(*names.rbegin()) + " for the second time");
     }
   }
+  if (root.has("texts")) reference.texts = read_texts(root.at("texts"), reader.vocab);
   check_summary(summary, reference);
   return reference;
 }
@@ -349,10 +372,15 @@ std::vector<std::filesystem::path> find_references(const std::filesystem::path& 
   if (colon != std::string::npos) prefix += "-" + model_name.substr(colon + 1);
   if (folder.starts_with("Qwen/")) folder.erase(0, 5);
   for (char& c : folder) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (folder.empty() || folder.find('/') != std::string::npos) return {};
+  return list_references(dir / folder, prefix);
+}
+
+std::vector<std::filesystem::path> list_references(const std::filesystem::path& folder,
+                                                   const std::string& prefix) {
   std::vector<std::filesystem::path> found;
-  if (folder.empty() || folder.find('/') != std::string::npos) return found;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(dir / folder, ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix) && name.ends_with(".json")) found.push_back(entry.path());
   }

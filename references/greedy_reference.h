@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,8 @@ struct GreedyReference {
   uint64_t sketch_seed = 0;
   int sketch_projections = 0;
   std::vector<ReferencePrompt> prompts;
+  // Printable texts of the ids that occur in the file, where the capture had a tokenizer.
+  std::map<int32_t, std::string> texts;
 };
 
 // Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for every
@@ -76,6 +79,10 @@ GreedyReference read_reference(const std::filesystem::path& path, bool must_be_l
 // <dir>/synthetic/reference-short*.json.
 std::vector<std::filesystem::path> find_references(const std::filesystem::path& dir,
                                                    const std::string& model_name);
+
+// Files named <prefix>*.json of a folder, sorted by name; empty where there is no such folder.
+std::vector<std::filesystem::path> list_references(const std::filesystem::path& folder,
+                                                   const std::string& prefix);
 
 // The distance between bf16 neighbours at |x|: 8 significant bits, so 2^(e - 7) from 2^e on.
 double bf16_step(double x);

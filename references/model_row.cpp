@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+
+#include "references/hub_cache.h"
 
 namespace mkbench {
 namespace {
@@ -80,8 +83,9 @@ const ModelRow* find_model(std::string_view model, const ModelShape& shape) {
 }
 
 std::string model_folder_name(std::string_view model) {
-  std::filesystem::path path(model);
-  if (!path.has_filename()) path = path.parent_path();  // drops a trailing slash
+  const std::optional<HubName> hub = parse_hub_name(std::string(model));
+  std::filesystem::path path(hub ? hub->id : std::string(model));  // without @REVISION
+  if (!path.has_filename()) path = path.parent_path();             // drops a trailing slash
   return path.filename().string();
 }
 

@@ -105,6 +105,7 @@ ModelWeights publish(const std::shared_ptr<Publication>& publication, const Mode
   ModelWeights shared =
       load_shared(folder, made.name, made.lagset, made.sha256, snapshot_stamp(folder));
   shared.config = made.config;  // keeps rope_theta_key
+  shared.head = made.head;
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<Publication>>;
   shared.owner = std::make_shared<Both>(shared.owner, publication);
   return shared;

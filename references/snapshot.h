@@ -20,6 +20,7 @@ struct ModelSpec {
   std::string name;               // as given
   // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
   std::filesystem::path folder;
+  std::string commit;  // of a hub model, 40 hex digits; else empty
 };
 
 // Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was

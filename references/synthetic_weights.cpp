@@ -322,6 +322,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers,
   w.name = "synthetic:" + std::string(lagset);
   w.lagset = lagset;
   w.config = synthetic_config(layers);
+  w.head = "the embedding (built in)";
   w.layers.resize(static_cast<size_t>(layers));
   const std::shared_ptr<Bf16[]> held = memory ? memory(w.config) : heap_memory(w.config);
   const std::vector<LayerPlan> plans = plan_layers(lags, layers);

@@ -49,6 +49,8 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Matrix final_norm;  // [1, hidden]
   Matrix lm_head;     // [vocab, hidden]; the embedding's own data when tied
+  // Which LM head that is and by which rule, as a report shows it; empty where nobody has said.
+  std::string head;
   // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's

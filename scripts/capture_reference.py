@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """Captures the answers of HF transformers in a reference file against which mkbench judges engines.
 
-usage: capture_reference.py MODEL [--out FILE] [--prompts FILE.json] [--device cpu|cuda] [--replace REASON]
+usage: capture_reference.py MODEL [--prompt TEXT ...] [--steps N] [--prompts FILE.json] [--device cpu|mps|cuda]
+                                  [--out FILE] [--replace REASON]
 
-MODEL is tiny, tiny-untied, synthetic:SET, a folder with config.json and model.safetensors, or
-qwen3-0.6b (the two published continuations, ids only). Committed models have their prompts here; for
-a folder, --prompts names a JSON list of {"name", "set": "strict"|"near-tie", "ids", "steps", "text"}.
+MODEL is a folder with config.json and safetensors, a hub name ORG/NAME[@REVISION] in the local cache (mkbench fetch
+puts it there), a committed model (tiny, tiny-untied, synthetic:SET), or qwen3-0.6b (the published continuations, ids
+only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
+common ones. --prompts names a JSON list of {"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or
+auto: strict where the truth's margin is wide at every step. Every --prompt is auto.
 
 Three runs of the same bf16 weights, eager attention, prefill of all ids but the last in chunks of at
 most 512 rows, then steps of one row: the truth in fp32 decides the ids (greedy); the baseline in bf16, and
 the baseline with its last matmul in fp32, are teacher-forced on the truth's ids. An existing file is
 overwritten only with --replace, which records the reason and the sha256 of the old file.
+
+The file goes to where `mkbench --model MODEL` finds it: FOLDER/reference.json; for a hub model
+~/.local/share/mkbench/references/models--ORG--NAME/COMMIT/reference.json ($XDG_DATA_HOME instead of ~/.local/share where
+it is set). Bad input ends with one line and exit code 2.
 """
 
 import argparse
@@ -22,74 +29,32 @@ import platform
 import shlex
 import sys
 
-import numpy as np
-import torch
-import transformers
-
 import checkpoint_format
-import qwen3_hf as hf
-import reference_prompts
-import synthetic_checkpoint as synthetic
+import hub_cache
+from hub_cache import BadInput
+
+try:
+    import numpy
+    import torch
+    import transformers
+
+    import qwen3_hf as hf
+    import reference_prompts
+    import synthetic_checkpoint as synthetic
+    import token_texts
+    from reference_steps import LARGEST_D, PROJECTIONS, SKETCH_SEED, judge, measure, sketch_signs
+except ImportError as missing:
+    if __name__ != "__main__":
+        raise
+    print(f"capture_reference.py: error: {missing}; to install it: python3 -m pip install -r "
+          "scripts/requirements/capture.txt", file=sys.stderr)
+    raise SystemExit(2) from None
 
 SCHEMA = {"id": "mkbench.reference", "version": "1.0.0"}
-TOP, PROJECTIONS, SKETCH_SEED = 32, 32, 20240229
-LARGEST_D = 0.5
 
 
-def raw(values):
-    """fp32 values as doubles of 9 significant digits, which identify an fp32 value and keep the file short."""
-    return [float(f"{x:.9g}") for x in np.asarray(values.cpu(), np.float32).tolist()]
-
-
-def sketch_signs(vocab):
-    """The +-1 vectors, [projections, vocab]: -1 where bit 0 of splitmix64(seed ^ (p << 32) ^ id) is set."""
-    ids = np.arange(vocab, dtype=np.uint64)
-    rows = [checkpoint_format.splitmix64(np.uint64(SKETCH_SEED ^ (p << 32)) ^ ids) & np.uint64(1) for p in range(PROJECTIONS)]
-    return torch.from_numpy(1.0 - 2.0 * np.stack(rows).astype(np.float64))
-
-
-def kl_over_top(truth, other, ids):
-    """KL(truth || other) over `ids` and one bucket for the rest; fp64 logits [vocab]."""
-    p = (truth[ids] - truth.logsumexp(0)).exp()
-    q = (other[ids] - other.logsumexp(0)).exp()
-    p, q = (torch.cat([x, (1 - x.sum()).clamp_min(0)[None]]) for x in (p, q))
-    return float(torch.where(p > 0, p * (p.clamp_min(1e-300) / q.clamp_min(1e-300)).log(), 0.0).sum())
-
-
-def measure(position, truth, base, exact, signs):
-    """One step of the file from the logits of truth, baseline and baseline with an fp32 head (fp32, [vocab]);
-    `decided` is added at the end."""
-    top = truth.topk(min(TOP, len(truth)))
-    # topk leaves the order of equals open; the lowest id comes first, as in argmax.
-    pairs = list(zip(top.values.tolist(), top.indices.tolist()))
-    order = sorted(range(len(pairs)), key=lambda i: (-pairs[i][0], pairs[i][1]))
-    ids = top.indices[order]
-    t, e = truth.double(), exact.double()
-    centred = t - t.mean()
-    error = (e - e.mean()) - centred
-    base_top = base.topk(len(ids))
-    return {
-        "position": position,
-        "token": hf.argmax_lowest(truth),
-        "top_ids": ids.tolist(),
-        "top_logits": raw(truth[ids]),
-        "logsumexp": float(t.logsumexp(0)),
-        "mean": float(t.mean()),
-        "centred_norm": float(centred.norm()),
-        "margin": float(t[ids[0]] - t[ids[1]]),
-        "max_abs": float(t.abs().max()),
-        "baseline": {
-            "token": hf.argmax_lowest(base),
-            "fp32_head_token": hf.argmax_lowest(exact),
-            "top_ids": base_top.indices.tolist(),
-            "top_logits": raw(base_top.values),
-            "error_norm": float(error.norm()),
-            "error_inf_top": float(error[ids].abs().max()),
-            "kl": max(0.0, kl_over_top(t, e, ids)),
-            "pairwise": float(hf.pairwise_error(truth[None], exact[None], TOP)[0]),
-        },
-        "sketch": raw(signs @ centred),
-    }
+def progress(text):
+    print(f"capture: {text}", file=sys.stderr, flush=True)
 
 
 def batches(prompts, most):
@@ -109,6 +74,7 @@ def run_truth(model, prompts, batch):
     decoder, out = hf.Decoder(model), []
     for here in batches(prompts, batch):
         together = prompts[here]
+        progress(f"truth: prompt {here.stop} of {len(prompts)}")
         out += hf.greedy_together(decoder, [p["ids"] for p in together], together[0]["steps"])
     return out
 
@@ -118,36 +84,9 @@ def run_baseline(model, prompts, paths, batch):
     [steps, vocab]."""
     decoder, out = hf.Decoder(model), []
     for here in batches(prompts, batch):
+        progress(f"baseline: prompt {here.stop} of {len(prompts)}")
         out += hf.teacher_forced(decoder, [p["ids"] for p in prompts[here]], [ids for ids, _ in paths[here]])
     return out
-
-
-def judge(prompts):
-    """Computes D and the decided flags; raises ValueError when a prompt breaks what its set promises."""
-    steps = [s for p in prompts for s in p["steps"]]
-    d = max(s["baseline"]["pairwise"] for s in steps)
-    if not d <= LARGEST_D:
-        raise ValueError(f"D is {d:.3f}, wanted at most {LARGEST_D}: the baseline's error is too large to calibrate with")
-    near_ties = 0
-    for p in prompts:
-        for s in p["steps"]:
-            tau = d + hf.bf16_step(s["max_abs"])
-            s["decided"] = s["margin"] > tau
-            near_ties += p["set"] == "near-tie" and not s["decided"]
-            if p["set"] == "strict" and not s["margin"] > 2 * tau:
-                raise ValueError(f"{p['name']}: margin {s['margin']:.3f} at {s['position']}, wanted over {2 * tau:.3f}")
-    if any(p["set"] == "near-tie" for p in prompts) and near_ties == 0:
-        raise ValueError("near-tie set: no step is a near tie")
-    names = lambda kind: [p["name"] for p in prompts if p["set"] == kind]
-    return {
-        "D": d,
-        "baseline_flips": sum(s["baseline"]["fp32_head_token"] != s["token"] for s in steps),
-        "steps": len(steps),
-        "near_tie_steps": near_ties,
-        "smallest_strict_margin": min(s["margin"] for p in prompts if p["set"] == "strict" for s in p["steps"]),
-        "strict": names("strict"),
-        "near_tie": names("near-tie"),
-    }
 
 
 def flags():
@@ -171,9 +110,10 @@ def provenance(device, replaced, batch=1):
             "python": platform.python_version(),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-            "numpy": np.__version__,
+            "numpy": numpy.__version__,
         },
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
+        "system": platform.system(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "attention": "eager",
@@ -191,20 +131,68 @@ def provenance(device, replaced, batch=1):
     }
 
 
+def resolve(model):
+    """(name, folder, commit) of what is not made in memory; commit is None but for a hub model. Raises BadInput."""
+    if model in reference_prompts.NEAR_TIE_TEXTS:
+        return model, checkpoint_format.DATA / model, None
+    folder = pathlib.Path(model)
+    if folder.is_dir():
+        return folder.resolve().name, folder, None
+    hub = hub_cache.parse_hub_name(model)
+    if hub is None or folder.exists():
+        known = ", ".join((*reference_prompts.NEAR_TIE_TEXTS, "synthetic:SET", "qwen3-0.6b"))
+        raise BadInput(f"{model}: {'is a file' if folder.exists() else 'no such folder'}; wanted a folder with config.json and "
+                       f"safetensors, a hub name ORG/NAME in the local cache, or one of {known}")
+    folder, commit = hub_cache.find_snapshot(hub)
+    return hub.id, folder, commit
+
+
 def load(model):
-    """(what the file says about the model, config, tensors) of a committed name, synthetic:SET or folder."""
+    """(what the file says about the model, config, tensors) of a committed name, synthetic:SET, folder or hub name."""
     kind, _, lagset = model.partition(":")
     if kind == "synthetic":
         config, state = synthetic.CONFIG, synthetic.build(lagset)
+        name, commit = model, None
         source = {"files": {}, "generator": {"program": "scripts/synthetic_checkpoint.py", "lagset": lagset}}
     else:
-        folder = checkpoint_format.DATA / model if (checkpoint_format.DATA / model / "config.json").is_file() else pathlib.Path(model)
-        config, state = hf.read_folder(folder)
-        files = [folder / "config.json", folder / "model.safetensors"]
+        name, folder, commit = resolve(model)
+        config, state, files = hf.read_folder(folder)
+        files += [f for f in [folder / "tokenizer.json"] if f.is_file()]
+        reference_prompts.check_expected(name, config, folder / "config.json")
         source = {"files": {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}}
     digest = hf.weights_sha256(state, config["num_hidden_layers"], config["tie_word_embeddings"])
-    name = model if kind == "synthetic" else pathlib.Path(model).name
-    return {"name": name, "revision": None, "weights_sha256": digest, **source, "config": config}, config, state
+    return {"name": name, "revision": commit, "weights_sha256": digest, **source, "config": config}, config, state
+
+
+def check_prompts(prompts, config):
+    """Raises ValueError where the model cannot decode a prompt."""
+    for p in prompts:
+        bad = [i for i in p["ids"] if not 0 <= i < config["vocab_size"]]
+        if bad or not p["ids"] or p["steps"] < 1:
+            raise ValueError(f"{p['name']}: ids or steps out of range: {bad or p['steps']}")
+        if len(p["ids"]) + p["steps"] > config["max_position_embeddings"]:
+            raise ValueError(f"{p['name']}: {len(p['ids'])} ids and {p['steps']} steps, but max_position_embeddings is "
+                             f"{config['max_position_embeddings']}")
+
+
+def check_device(device):
+    """Raises BadInput where torch cannot use the device, and where its fp32 products are not fp32."""
+    if device == "cpu":
+        return
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise BadInput("--device mps: this torch sees no Apple GPU; --device cpu runs everywhere")
+    if device == "cuda" and not torch.cuda.is_available():
+        try:
+            torch.zeros(1, device="cuda")
+            why = "no card"
+        except Exception as error:
+            why = str(error).splitlines()[0]
+        raise BadInput(f"--device cuda: torch {torch.__version__} sees no usable GPU: {why}; --device cpu runs everywhere")
+    a, b = (torch.rand(256, 256, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    exact = a.double() @ b.double()
+    error = float((((a.to(device) @ b.to(device)).cpu().double() - exact) / exact).abs().max())
+    if not error < 1e-5:  # fp32: about 1e-6; TF32 or bf16: 1e-4 and more
+        raise BadInput(f"--device {device}: a product of fp32 matrices is off by {error:.1e}, wanted below 1e-5: not fp32")
 
 
 def capture(model, prompts, device, batch=1):
@@ -216,22 +204,33 @@ def capture(model, prompts, device, batch=1):
     # cuBLAS obeys this variable whatever torch is set to.
     if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
         raise ValueError("NVIDIA_TF32_OVERRIDE is set: T must be fp32")
+    check_device(device)
     entry, config, state = load(model)
-    for p in prompts:
-        bad = [i for i in p["ids"] if not 0 <= i < config["vocab_size"]]
-        if bad or not p["ids"] or p["steps"] < 1:
-            raise ValueError(f"{p['name']}: ids or steps out of range: {bad or p['steps']}")
+    check_prompts(prompts, config)
+    progress(f"{entry['name']}: {len(prompts)} prompts, {sum(p['steps'] for p in prompts)} steps, on {device}")
     paths = run_truth(hf.build(config, state, torch.float32, device), prompts, batch)
     answers = run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths, batch)
-    signs, done = sketch_signs(config["vocab_size"]).to(device), []
+    # Errors are measured in fp64, which Apple's GPU does not have.
+    place = "cpu" if device == "mps" else device
+    signs, done = sketch_signs(config["vocab_size"]).to(place), []
     for p, (_, truth), (base, exact) in zip(prompts, paths, answers):
         first = len(p["ids"]) - 1
-        steps = [measure(first + i, *logits, signs) for i, logits in enumerate(zip(truth, base, exact))]
+        rows = zip(*(logits.to(place) for logits in (truth, base, exact)))
+        steps = [measure(first + i, *logits, signs) for i, logits in enumerate(rows)]
         texts = [reference_prompts.byte_text(s["token"]) for s in steps] if model.startswith("tiny") else []
         done.append({**p, "generated": len(steps), "steps": steps, "token_texts": texts})
     if model.startswith("synthetic:"):
         check_closed_form(model.partition(":")[2], done)
     return entry, done, judge(done)
+
+
+def add_texts(prompts, tokenizer):
+    """Fills in token_texts; returns the texts of all ids that an engine of this model is likely to emit."""
+    ids = set()
+    for p in prompts:
+        p["token_texts"] = [tokenizer.text(s["token"]) for s in p["steps"]]
+        ids.update(p["ids"], *(s["top_ids"] for s in p["steps"]))
+    return {str(i): tokenizer.text(i) for i in sorted(ids)}
 
 
 def check_closed_form(lagset, prompts):
@@ -256,10 +255,25 @@ def published():
 
 
 def default_path(model):
-    """references/data/<model>/reference.json; the analytic checkpoint has one file for each lag set."""
+    """Where mkbench looks: references/data/<model>/reference.json of a committed model (the analytic checkpoint has
+    one file for each lag set), FOLDER/reference.json, or the user's data folder."""
     kind, _, lagset = model.partition(":")
-    file = f"reference-{lagset}.json" if kind == "synthetic" else "reference.json"
-    return checkpoint_format.DATA / pathlib.Path(kind).name / file
+    if kind == "synthetic":
+        return checkpoint_format.DATA / kind / f"reference-{lagset}.json"
+    if model in (*reference_prompts.NEAR_TIE_TEXTS, "qwen3-0.6b"):
+        return checkpoint_format.DATA / model / "reference.json"
+    _, folder, commit = resolve(model)
+    return hub_cache.reference_path(hub_cache.parse_hub_name(model), commit) if commit else folder / "reference.json"
+
+
+def check_writable(path):
+    """Makes the folder of `path`. Raises BadInput where the file could not be written after minutes of work."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{path.parent}: {error.strerror}; --out names another file") from None
+    if not os.access(path.parent, os.W_OK):
+        raise BadInput(f"{path.parent}: cannot be written to; --out names another file, and mkbench --reference its folder")
 
 
 def previous(path, reason):
@@ -267,54 +281,90 @@ def previous(path, reason):
     if not path.exists():
         return None
     if not reason:
-        raise SystemExit(f"{path}: exists; --replace REASON overwrites it and records why")
+        raise BadInput(f"{path}: exists; --replace REASON overwrites it and records why")
     return {"sha256": checkpoint_format.file_sha256(path), "reason": reason}
 
 
 def write(path, document):
     """Compact JSON, one step a line, so that a diff shows which steps changed."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    text = text.replace('{"position":', '\n{"position":').replace('{"name":', '\n{"name":')
+    text = text.replace('{"position":', '\n{"position":').replace('{"name":', '\n{"name":').replace('"texts":{', '\n"texts":{')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n")
-    list_in_manifest(path)
+    checkpoint_format.list_in_manifest(path)
 
 
-def list_in_manifest(path):
-    """Lists the new hash in manifest.json: mkbench refuses a reference whose hash is not the one listed beside it."""
-    manifest = path.parent / "manifest.json"
-    ours = path.parent.parent == checkpoint_format.DATA
-    if not manifest.exists() and not ours:
-        return  # a folder of the user
-    listed = json.loads(manifest.read_text()) if manifest.exists() else {"files": {}}
-    listed["files"][path.name] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
-    manifest.write_text(json.dumps(listed, indent=2) + "\n")
-
-
-def main():
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
-                        help="default: references/data/<model>/reference.json, of synthetic:SET synthetic/reference-SET.json")
+    parser.add_argument("--prompt", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--steps", type=int, metavar="N", help=f"tokens after each --prompt [{reference_prompts.STEPS}]")
     parser.add_argument("--prompts", type=pathlib.Path, metavar="FILE.json")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", choices=("cpu", "mps", "cuda"), default="cpu")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="default: where mkbench looks, see above")
     parser.add_argument("--replace", metavar="REASON")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def choose_prompts(args):
+    """The prompts with ids, and the tokenizer (None for a committed model). Raises BadInput."""
+    kind, _, lagset = args.model.partition(":")
+    if kind == "synthetic" and lagset not in synthetic.LAGS:
+        raise BadInput(f"{args.model}: wanted one of {', '.join(f'synthetic:{name}' for name in synthetic.LAGS)}")
+    if kind in ("synthetic", *reference_prompts.NEAR_TIE_TEXTS):
+        if args.prompt or args.steps:
+            raise BadInput(f"{args.model}: a committed model has its own prompts; --prompts FILE.json names others")
+        return (reference_prompts.read(args.prompts, None) if args.prompts else reference_prompts.of(args.model)), None
+    name, folder, _ = resolve(args.model)
+    tokenizer = token_texts.of_folder(folder)
+    if args.prompts and args.prompt:
+        raise BadInput("--prompt and --prompts exclude each other")
+    if args.prompts:
+        return reference_prompts.read(args.prompts, tokenizer), tokenizer
+    if args.prompt:
+        return reference_prompts.from_texts(args.prompt, args.steps, tokenizer, folder), tokenizer
+    return reference_prompts.default(name, args.steps, tokenizer, folder), tokenizer
+
+
+def run(args):
+    published_ids = args.model == "qwen3-0.6b"
+    prompts, tokenizer = (None, None) if published_ids else choose_prompts(args)
     path = args.out or default_path(args.model)
     replaced = previous(path, args.replace)
-    if args.model == "qwen3-0.6b":
+    document = {"schema": SCHEMA, "token_only": published_ids}
+    if published_ids:
         entry, prompts, summary = published()
         made = {"program": "scripts/capture_reference.py", "replaces": replaced, "provenance": reference_prompts.PROVENANCE}
     else:
-        prompts = json.loads(args.prompts.read_text()) if args.prompts else reference_prompts.of(args.model)
+        check_writable(path)
         entry, prompts, summary = capture(args.model, prompts, args.device)
         made = provenance(args.device, replaced)
         made["sketch"] = {"seed": SKETCH_SEED, "projections": PROJECTIONS}
-    only_tokens = args.model == "qwen3-0.6b"
-    write(path, {"schema": SCHEMA, "token_only": only_tokens, "model": entry, "capture": made, "summary": summary, "prompts": prompts})
-    print(json.dumps({k: v for k, v in summary.items()}, indent=2))
+        if tokenizer:
+            document["texts"] = add_texts(prompts, tokenizer)
+    write(path, {**document, "model": entry, "capture": made, "summary": summary, "prompts": prompts})
+    print(json.dumps(summary, indent=2))
+    for p in prompts:
+        if "texts" in document and p["text"]:
+            print(f'{p["name"]} ({p["set"]}): "{token_texts.printable(p["text"])}" -> "{"".join(p["token_texts"])}"')
     print(f"{path}: {path.stat().st_size} bytes")
 
 
+def main():
+    try:
+        run(parse_arguments())
+        return 0
+    except KeyboardInterrupt:
+        code, line = 130, "interrupted"
+    except (BadInput, ValueError) as error:
+        code, line = 2, f"error: {error}"
+    except OSError as error:
+        code, line = 6, f"error: {error}"
+    except Exception as error:  # torch out of memory, an operation that a device does not have
+        code, line = 1, f"error: {type(error).__name__}: {(str(error) or 'no text').splitlines()[0]}"
+    print(f"capture_reference.py: {line}", file=sys.stderr)
+    return code
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

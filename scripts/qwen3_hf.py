@@ -5,7 +5,6 @@ of at most 512 rows, then steps of one row over the same cache, greedy, lowest i
 """
 
 import hashlib
-import json
 import math
 import os
 import pathlib
@@ -13,15 +12,19 @@ import pathlib
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
-from checkpoint_format import tensor_names
+from checkpoint_format import read_json, tensor_names
+from hub_cache import BadInput
 
 hf_logging.set_verbosity_error()
 
 PREFILL_CHUNK = 512
+NEEDED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+          "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings")
 
 
 def tensor_bytes(tensor):
@@ -38,17 +41,86 @@ def weights_sha256(state, layers, tied):
     return digest.hexdigest()
 
 
+def read_shards(folder):
+    """(files read, tensors) of model.safetensors, or of the shards that its index names. Raises BadInput."""
+    single, index_path = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        return [single], load_tensors(single)
+    if not index_path.is_file():
+        raise BadInput(f"{folder}: holds neither {single.name} nor {index_path.name}")
+    index = read_json(index_path)
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(s, str) for s in weight_map.values()):
+        raise BadInput(f"{index_path}: weight_map is not an object of file names")
+    state, files = {}, [index_path]
+    for shard in sorted(set(weight_map.values())):
+        # A shard must lie beside the index; a path in its name could read any file of the machine.
+        if "/" in shard or shard in ("", ".", ".."):
+            raise BadInput(f"{index_path}: weight_map names shard '{shard}', wanted a plain file name")
+        tensors = load_tensors(folder / shard)
+        wanted = {name for name, of in weight_map.items() if of == shard}
+        if set(tensors) != wanted:
+            raise BadInput(f"{folder / shard}: its tensors are not those of weight_map: {sorted(set(tensors) ^ wanted)[:4]}")
+        state |= tensors
+        files.append(folder / shard)
+    return files, state
+
+
+def load_tensors(path):
+    """The tensors of one safetensors file. Raises BadInput."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def check_config(config, path):
+    """Raises BadInput for another kind of model, and for a missing key: class defaults describe another model."""
+    if not isinstance(config, dict):
+        raise BadInput(f"{path}: wanted an object")
+    if config.get("model_type") != "qwen3":
+        raise BadInput(f"{path}: model_type is {config.get('model_type')!r}, supported: 'qwen3'")
+    if config.get("quantization_config"):
+        raise BadInput(f"{path}: quantization_config is present: quantised checkpoints are unsupported")
+    missing = [key for key in NEEDED if config.get(key) is None]
+    if missing:
+        raise BadInput(f"{path}: missing {', '.join(missing)} (nothing is filled in from defaults)")
+    try:
+        rope_theta(config)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def check_tensors(config, state, folder):
+    """Raises BadInput unless the tensors are those of the config, in bf16, and a tied head is the embedding."""
+    tied, head = config["tie_word_embeddings"], state.get("lm_head.weight")
+    wanted = set(tensor_names(config["num_hidden_layers"], tied=False))
+    missing = sorted(wanted - set(state) - ({"lm_head.weight"} if tied else set()))
+    if missing or set(state) - wanted:
+        raise BadInput(f"{folder}: {len(missing)} tensors missing {missing[:4]}, {len(set(state) - wanted)} unknown "
+                       f"{sorted(set(state) - wanted)[:4]}")
+    for name, tensor in state.items():
+        if tensor.dtype != torch.bfloat16:
+            raise BadInput(f"{folder}: tensor '{name}': dtype is {tensor.dtype}, wanted torch.bfloat16")
+    if tied and head is not None and not torch.equal(head, state["model.embed_tokens.weight"]):
+        raise BadInput(f"{folder}: tie_word_embeddings is true but 'lm_head.weight' differs from 'model.embed_tokens.weight'")
+
+
 def read_folder(folder):
-    """config.json as a dict and the bf16 tensors of a single-file checkpoint."""
+    """(config.json as a dict, bf16 tensors, files read) of a checkpoint in one file or in shards. Raises BadInput."""
     folder = pathlib.Path(folder)
-    config = json.loads((folder / "config.json").read_text())
-    return config, load_file(folder / "model.safetensors")
+    config_path = folder / "config.json"
+    config = read_json(config_path)
+    check_config(config, config_path)
+    files, state = read_shards(folder)
+    check_tensors(config, state, folder)
+    return config, state, [config_path, *files]
 
 
 def rope_theta(config):
     """rope_theta wherever transformers 4.x or 5.x wrote it; two different values are an error."""
     found = [
-        config.get("rope_parameters", {}).get("rope_theta"),
+        (config.get("rope_parameters") or {}).get("rope_theta"),
         config.get("rope_theta"),
         (config.get("rope_scaling") or {}).get("rope_theta"),
     ]

@@ -4,14 +4,34 @@ strict: the truth's margin is wide at every step, so every legitimate engine mus
 near-tie: greedy paths that run through steps where rounding may decide.
 """
 
+import checkpoint_format
 import synthetic_checkpoint as synthetic
 import train_tiny
+from hub_cache import BadInput
+from qwen3_hf import rope_theta
 
 # Text that the tiny checkpoints were not trained on.
 NEAR_TIE_TEXTS = {
     "tiny": ("The capital of France is", "the ", "Row by column", "Zebra"),
     "tiny-untied": ("The capital of France is", "the ", "Row by column", "1 2 3 4"),
 }
+
+# What a person's own model is asked where no prompt is named: text that goes on in one way.
+TEXTS = (
+    "The capital of France is",
+    "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,",
+    "Monday, Tuesday, Wednesday, Thursday,",
+    "a b c d e f g h i j k",
+    "The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown",
+)
+STEPS = 32
+SETS = ("strict", "near-tie", "auto")
+
+EXPECTED = "Qwen/Qwen3-0.6B"
+EXPECTED_DATA = checkpoint_format.DATA / "qwen3-0.6b"
+# What of the published config decides the arithmetic.
+EXPECTED_KEYS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+                 "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings")
 
 CAPITAL = {"text": "The capital of France is", "ids": [785, 6722, 315, 9625, 374]}
 PUBLISHED = (
@@ -79,4 +99,74 @@ def of(model):
         return analytic(lagset)
     if kind in NEAR_TIE_TEXTS:
         return tiny(model)
-    raise SystemExit(f"{model}: has no committed prompts; give --prompts FILE.json")
+    raise BadInput(f"{model}: has no committed prompts; give --prompts FILE.json")
+
+
+def from_texts(texts, steps, tokenizer, folder):
+    """A prompt of each text, whose set its margins decide. Raises BadInput without a tokenizer."""
+    if tokenizer is None:
+        raise BadInput(f"{folder}: has no tokenizer.json; --prompts FILE.json names prompts by their ids")
+    out = []
+    for i, text in enumerate(texts):
+        ids = tokenizer.ids(text)
+        if not ids:
+            raise BadInput(f"--prompt: '{text}' gives no token")
+        out.append({"name": f"prompt-{i + 1}", "set": "auto", "ids": ids, "steps": steps or STEPS, "text": text})
+    return out
+
+
+def default(name, steps, tokenizer, folder):
+    """The prompts of a model for which none are named: those of Qwen/Qwen3-0.6B are committed with their ids.
+    Raises BadInput."""
+    if name != EXPECTED:
+        return from_texts(TEXTS, steps, tokenizer, folder)
+    prompts = read(EXPECTED_DATA / "prompts.json", None)
+    for p in prompts:
+        if tokenizer and tokenizer.ids(p["text"]) != p["ids"]:
+            raise BadInput(f"{tokenizer.path}: prompt '{p['name']}' gives {tokenizer.ids(p['text'])}, wanted {p['ids']}")
+    return [p | {"steps": steps or p["steps"]} for p in prompts]
+
+
+def read(path, tokenizer):
+    """The prompts of a file. Raises BadInput naming prompt and field."""
+    prompts = checkpoint_format.read_json(path)
+    if isinstance(prompts, dict):
+        prompts = prompts.get("prompts")
+    if not isinstance(prompts, list) or not prompts or not all(isinstance(p, dict) for p in prompts):
+        raise BadInput(f"{path}: wanted a list of prompts")
+    names = [p.get("name") for p in prompts]
+    out = []
+    for i, p in enumerate(prompts):
+        where = f"{path}: prompt {i + 1}"
+        if not isinstance(p.get("name"), str) or not p["name"] or names.count(p["name"]) > 1:
+            raise BadInput(f"{where}: name is {p.get('name')!r}, wanted a string that no other prompt has")
+        if p.get("set") not in SETS:
+            raise BadInput(f"{where}: set is {p.get('set')!r}, wanted one of {', '.join(SETS)}")
+        if not is_count(p.get("steps")):
+            raise BadInput(f"{where}: steps is {p.get('steps')!r}, wanted a whole number from 1")
+        text, ids = p.get("text", ""), p.get("ids")
+        if not isinstance(text, str):
+            raise BadInput(f"{where}: text is {text!r}, wanted a string")
+        if ids is None and tokenizer and text:
+            ids = tokenizer.ids(text)
+        if not isinstance(ids, list) or not ids or not all(is_count(id + 1) if isinstance(id, int) else False for id in ids):
+            raise BadInput(f"{where}: ids is {str(ids)[:60]}, wanted a list of token ids (or a text and a tokenizer.json)")
+        out.append({"name": p["name"], "set": p["set"], "ids": ids, "steps": p["steps"], "text": text})
+    return out
+
+
+def is_count(value):
+    """True for a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_expected(name, config, path):
+    """Raises BadInput where a model calls itself Qwen/Qwen3-0.6B and has another config."""
+    if name != EXPECTED:
+        return
+    wanted = checkpoint_format.read_json(EXPECTED_DATA / "config.json")
+    for key in EXPECTED_KEYS:
+        if config[key] != wanted[key]:
+            raise BadInput(f"{path}: {key} is {config[key]!r}, wanted {wanted[key]!r} as in {EXPECTED_DATA / 'config.json'}")
+    if rope_theta(config) != rope_theta(wanted):
+        raise BadInput(f"{path}: rope_theta is {rope_theta(config)}, wanted {rope_theta(wanted)}")

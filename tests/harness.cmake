@@ -34,6 +34,11 @@ foreach(name test_cli test_evidence test_make_checkpoint test_replay)
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 
+# Models of the hub and of a user's own folder: fetched, captured, judged.
+foreach(name test_fetch test_real_weights)
+  mkbench_python_test(${name} CLASSES TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+endforeach()
+
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
 mkbench_test(test_faults LABEL host LIBS mkbench_selftest mkbench_host mkbench_host_twin TIMEOUT 600 THREADS 8 SLOW)
 mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest mkbench_host_cuda

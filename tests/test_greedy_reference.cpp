@@ -132,6 +132,23 @@ std::vector<Defect> file_defects() {
       {"prompts[0].steps", [](json& d) { d["prompts"][0]["steps"] = json::array(); }},
       {"prompts[0].steps", [](json& d) { d["prompts"][0]["generated"] = 4; }},
       {"prompts[0].generated", [](json& d) { d["prompts"][0]["generated"] = 0; }},
+      {"texts",
+       [](json& d) {
+         d["texts"] = {{"259", "a"}};
+       }},
+      {"texts",
+       [](json& d) {
+         d["texts"] = {{"-1", "a"}};
+       }},
+      {"texts",
+       [](json& d) {
+         d["texts"] = {{"7x", "a"}};
+       }},
+      {"texts", [](json& d) { d["texts"] = {"a"}; }},
+      {"texts.7",
+       [](json& d) {
+         d["texts"] = {{"7", 7}};
+       }},
       {"prompts[0].token_texts", [](json& d) { d["prompts"][0]["token_texts"].erase(0); }},
   };
 }
@@ -263,6 +280,14 @@ TEST_CASE("the published continuations of the real model are ids only") {
   for (size_t i = 0; i < 5; ++i) CHECK(a.steps[i].token == b.steps[i].token);
   CHECK(a.steps[5].token == 15344);
   CHECK(b.steps[5].token == 9625);
+}
+
+TEST_CASE("texts of ids are optional") {
+  json document = small();
+  CHECK(read_reference(written(document.dump())).texts.empty());
+  document["texts"] = {{"0", " the"}, {"258", "<pad>"}};
+  const GreedyReference r = read_reference(written(document.dump()));
+  CHECK(r.texts == std::map<int32_t, std::string>{{0, " the"}, {258, "<pad>"}});
 }
 
 TEST_CASE("every defect is refused with path and field") {

@@ -303,6 +303,33 @@ TEST_CASE("ids are shown as text") {
   CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
 }
 
+TEST_CASE("the text of an id comes from the references first") {
+  GreedyReference none, captured;
+  captured.texts = {{785, "The"}, {12095, " Paris"}};
+  captured.prompts = {
+      {.name = "ids", .set = "strict", .text = "", .ids = {785}, .steps = {}, .token_texts = {}},
+      {.name = "capital",
+                       .set = "strict",
+       .text = "The",
+       .ids = {785},
+       .steps = {{}, {}},
+       .token_texts = {" a", " b"}}};
+  captured.prompts[1].steps[0].token = 7;
+  const std::vector<GreedyReference> references = {none, captured};
+  CHECK(token_text(kQwen3_0_6B, references, 12095) == " Paris");
+  CHECK(token_text(kQwen3_0_6B, references, 7) == " a");
+  CHECK(token_text(kTiny, references, 'x') == "x");
+
+  std::vector<ParityRow> rows(3);
+  rows[0] = {.prompt = "ids", .set = "strict", .reference_text = "?", .engine_text = "?"};
+  rows[1] = {.prompt = "capital", .set = "strict", .reference_text = " a", .engine_text = " a"};
+  rows[2] = {.prompt = "capital", .set = "strict", .reference_text = " b", .engine_text = " Paris"};
+  const JudgedText text = judged_text(references, rows);
+  CHECK(text.prompt == "The");
+  CHECK(text.continuation == " a Paris");
+  CHECK(judged_text({none}, rows).prompt.empty());
+}
+
 TEST_CASE("a byte is shown as text") {
   for (const auto& [id, text] : {std::pair{0x1f, "\\x1f"},
                                  {0x20, " "},

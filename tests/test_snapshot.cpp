@@ -7,6 +7,7 @@
 
 #include "references/base/error.h"
 #include "references/snapshot.h"
+#include "references/user_folders.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
 
@@ -139,6 +140,71 @@ TEST_CASE("hub ids are looked up in the local caches") {
   CHECK(contains(refusal("../Name"), "not of that form"));
 }
 
+TEST_CASE("a hub name may end in a revision") {
+  const TemporaryFolder cache;
+  const ScopedVariable hub("HF_HUB_CACHE", cache.path().c_str());
+  const fs::path snapshot = make_cache(cache.path());
+  const fs::path refs = cache.path() / "models--Org--Name-1.5" / "refs";
+  fs::create_directory(refs / "pr");
+  for (const char* name : {"v1.0", "pr/3"}) write_file(refs / name, kRevision);
+  for (const std::string& revision :
+       {std::string("v1.0"), std::string("pr/3"), std::string("main"), std::string(kRevision)}) {
+    const ModelSpec spec = resolve_model("Org/Name-1.5@" + revision);
+    CHECK(spec.folder == snapshot);
+    CHECK(spec.commit == kRevision);
+    CHECK(spec.name == "Org/Name-1.5@" + revision);
+  }
+  CHECK(model_folder_name("Org/Name-1.5@pr/3") == "Name-1.5");
+  CHECK(model_folder_name("/somewhere/Name@1/") == "Name@1");
+  CHECK(contains(refusal("Org/Name-1.5@v2"), "refs/v2"));
+  CHECK(contains(refusal("Org/Name-1.5@v2"), "mkbench fetch Org/Name-1.5@v2"));
+  CHECK(contains(refusal("Org/Name-1.5@" + std::string(40, 'a')), "(not there)"));
+  for (const char* name : {"Org/Name@", "Org/Name@../main", "Org/Name@a//b", "Org@main", "@main"})
+    CHECK(contains(refusal(name), "not of that form"));
+}
+
+TEST_CASE("the older variables of the hub's client name caches too") {
+  const TemporaryFolder old_cache, xdg, nowhere;
+  const ScopedVariable hub("HF_HUB_CACHE", nullptr), hf("HF_HOME", nullptr);
+  const ScopedVariable h("HOME", nowhere.path().c_str());
+  const ScopedVariable x("XDG_CACHE_HOME", xdg.path().c_str());
+  const ScopedVariable old("HUGGINGFACE_HUB_CACHE", old_cache.path().c_str());
+  const fs::path later = make_cache(xdg.path() / "huggingface" / "hub");
+  CHECK(resolve_model("Org/Name-1.5").folder == later);
+  const fs::path first = make_cache(old_cache.path());
+  CHECK(resolve_model("Org/Name-1.5").folder == first);
+}
+
+TEST_CASE("references of a user's model lie in its folder or in the user's data") {
+  const TemporaryFolder cache, data;
+  const ScopedVariable hub("HF_HUB_CACHE", cache.path().c_str());
+  const ScopedVariable xdg("XDG_DATA_HOME", data.path().c_str());
+  const fs::path snapshot = make_cache(cache.path());
+  const ModelSpec spec = resolve_model("Org/Name-1.5");
+  CHECK(find_users_references(spec).empty());
+  const fs::path of_user =
+      data.path() / "mkbench" / "references" / "models--Org--Name-1.5" / kRevision;
+  fs::create_directories(of_user);
+  for (const char* name : {"reference.json", "reference-2.json", "other.json"})
+    write_file(of_user / name, "{}");
+  const std::vector<fs::path> found = find_users_references(spec);
+  CHECK(found == std::vector<fs::path>{of_user / "reference-2.json", of_user / "reference.json"});
+
+  // What lies beside the weights goes first.
+  const fs::path named = snapshot / "reference" / kRevision;  // the folder's own name
+  fs::create_directories(named);
+  write_file(named / "reference.json", "{}");
+  CHECK(find_users_references(spec) == std::vector<fs::path>{named / "reference.json"});
+  write_file(snapshot / "reference.json", "{}");
+  CHECK(find_users_references(spec) == std::vector<fs::path>{snapshot / "reference.json"});
+  const ModelSpec folder = resolve_model(snapshot.string());
+  CHECK(find_users_references(folder) == find_users_references(spec));
+
+  CHECK(find_users_references(resolve_model("tiny")).empty());
+  const ScopedVariable none("XDG_DATA_HOME", nullptr), no_home("HOME", nullptr);
+  CHECK(user_data_dir().empty());
+}
+
 TEST_CASE("a cache whose refs/main leads nowhere is explained") {
   const TemporaryFolder cache, empty;
   const ScopedVariable h("HOME", empty.path().c_str());
@@ -172,6 +238,7 @@ TEST_CASE("a folder's tensors come to their places, aligned or not, in one file 
       CHECK((matrix.rows == table[i].rows && matrix.cols == table[i].cols));
     }
     CHECK(weights.lm_head.data == weights.embed_tokens.data);
+    CHECK(contains(weights.head, "there is no lm_head.weight"));
     CHECK(weights.sha256 == hash_weights(weights));
     CHECK((hash.empty() || hash == weights.sha256));
     hash = weights.sha256;
@@ -198,6 +265,7 @@ TEST_CASE("an untied head is its own matrix and part of the hash") {
   write_file(folder.path() / "config.json", micro_config({{"tie_word_embeddings", "false"}}));
   const ModelWeights weights = load_folder(folder.path(), "micro");
   CHECK(weights.lm_head.data != weights.embed_tokens.data);
+  CHECK(contains(weights.head, "untied (tie_word_embeddings is false)"));
   CHECK(same_bytes(weights.lm_head, tensors.back()));
   CHECK(weights.sha256 != tied_hash);
   CHECK(weights.sha256 == hash_weights(weights));

@@ -79,8 +79,8 @@ class CaseFlow {
         truth.lagset.empty() ? score_runs(runs, truth, references.all, services_, weights_,
                                           context_, contestants_, watch_, sink_)
                              : closed_form_wrongs(runs, truth, contestants_);
-    tell_wrong_runs(job_, services_, truth, weights_, context_, wrong, contestants_, open, watch_,
-                    sink_);
+    tell_wrong_runs(job_, services_, truth, weights_, references.all, context_, wrong, contestants_,
+                    open, watch_, sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
@@ -144,7 +144,8 @@ class CaseFlow {
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
     loaded_ = model;
-    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.config.shape});
+    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.head,
+                           weights_.config});
   }
 
   void send_references(const CaseReferences& references) {

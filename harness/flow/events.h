@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "harness/report/report.h"
-#include "references/model_shape.h"
+#include "references/config.h"
 
 namespace mkbench {
 
@@ -29,8 +29,8 @@ struct MemoryStated {
 };
 
 struct ModelLoaded {
-  std::string model_id, weights_sha256, lagset;
-  ModelShape shape;
+  std::string model_id, weights_sha256, lagset, head;
+  ModelConfig config;
 };
 
 // The references that judge the case, as the report names them.

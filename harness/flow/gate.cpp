@@ -110,7 +110,9 @@ ParityOptions Gate::options_for(const Engine& engine, const std::string& name) c
   options.logits_bf16 = rounds_logits(name);
   options.layers = weights_.config.shape.layers;
   options.every_row = job_.whole_parity;
-  options.text_of = [this](int32_t id) { return token_text(weights_.config.shape, id); };
+  options.text_of = [this](int32_t id) {
+    return token_text(weights_.config.shape, references_.all, id);
+  };
   return options;
 }
 
@@ -246,6 +248,9 @@ void Gate::judge_engine(Contestant& contestant) {
     TimeBudget budget(job_.time_budget_s);
     Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
     judge_within(budget, trials, contestant, report);
+    const JudgedText text = judged_text(references_.all, report.rows);
+    report.text_prompt = text.prompt;
+    report.text = text.continuation;
     if (judge_ != nullptr) {
       trials.localise_failure(*contestant.engine, contestant.name, *judge_, references_.all,
                               report);

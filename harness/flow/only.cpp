@@ -62,13 +62,14 @@ FoundStep find_step(const std::vector<GreedyReference>& references, const std::s
   return {};
 }
 
-ReplayOptions replay_options(double pairwise_d, const std::string& engine,
-                             const ModelShape& shape) {
-  return {.vocab = shape.vocab,
-          .layers = shape.layers,
-          .pairwise_d = pairwise_d,
-          .logits_bf16 = rounds_logits(engine),
-          .text_of = [shape](int32_t id) { return token_text(shape, id); }};
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
+                             const std::vector<GreedyReference>& references) {
+  return {
+      .vocab = shape.vocab,
+      .layers = shape.layers,
+      .pairwise_d = pairwise_d,
+      .logits_bf16 = rounds_logits(engine),
+      .text_of = [shape, &references](int32_t id) { return token_text(shape, references, id); }};
 }
 
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
@@ -132,7 +133,7 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
       watch.begin("one step", c.name, c.engine.get());
       ReplayOptions options =
           replay_options(by_name ? found.reference->pairwise_d : job.only->pairwise_d, c.name,
-                         weights.config.shape);
+                         weights.config.shape, references);
       options.free_tokens = job.only->free_tokens;
       options.late_id = job.only->late_id;
       options.error_limit = job.only->error_limit;

@@ -24,8 +24,9 @@ struct FoundStep {
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
                     int position);
 
-// pairwise_d: D of the reference.
-ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape);
+// pairwise_d: D of the reference. `references` give texts of ids and must outlive the result.
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
+                             const std::vector<GreedyReference>& references);
 
 // Fills in engine, model and their hashes, and the command: by the prompt's name where the prompt
 // is `committed`; else the command stays empty, because the step has to be read from its file.

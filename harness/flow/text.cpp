@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -13,6 +15,34 @@ std::string token_text(const ModelShape& shape, int32_t id) {
   if (id >= 0x20 && id < 0x7f) return std::string(1, static_cast<char>(id));
   if (id >= 0 && id < 256) return fmt::format("\\x{:02x}", id);
   return fmt::format("<{}>", id);  // bos, eos, pad
+}
+
+std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
+                       int32_t id) {
+  for (const GreedyReference& reference : references) {
+    const auto known = reference.texts.find(id);
+    if (known != reference.texts.end()) return known->second;
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      for (size_t t = 0; t < std::min(prompt.steps.size(), prompt.token_texts.size()); ++t)
+        if (prompt.steps[t].token == id) return prompt.token_texts[t];
+    }
+  }
+  return token_text(shape, id);
+}
+
+JudgedText judged_text(const std::vector<GreedyReference>& references,
+                       const std::vector<ParityRow>& rows) {
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (prompt.text.empty() || prompt.token_texts.empty()) continue;
+      JudgedText text{prompt.text, ""};
+      for (const ParityRow& row : rows) {
+        if (row.prompt == prompt.name) text.continuation += row.engine_text;
+      }
+      return text;
+    }
+  }
+  return {};
 }
 
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids) {

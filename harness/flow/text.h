@@ -4,15 +4,30 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "harness/report/parity_report.h"
+#include "references/greedy_reference.h"
 #include "references/model_shape.h"
 
 namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
 // for itself and other bytes are escaped; in other vocabularies the text is the id in decimals
-// (mkbench has no tokenizer).
+// (only scripts/capture_reference.py has a tokenizer).
 std::string token_text(const ModelShape& shape, int32_t id);
+
+// The same, where the references of a model with a tokenizer know the text of `id`.
+std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
+                       int32_t id);
+
+// The first judged prompt that has a text, and the text of the ids that the engine put after it.
+// Empty where the references have no texts.
+struct JudgedText {
+  std::string prompt, continuation;
+};
+JudgedText judged_text(const std::vector<GreedyReference>& references,
+                       const std::vector<ParityRow>& rows);
 
 // The text of a sequence: bytes without separators, other ids with spaces between them.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);

@@ -259,7 +259,8 @@ const SweepTruth& Trials::live_truth(int longest) {
 }
 
 // A step of the sweep is repeated in engines of its own, which are as long as it needs.
-void Trials::localise_swept(const std::string& name, ParityReport& report) {
+void Trials::localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
+                            ParityReport& report) {
   auto& [step, weights] = *swept_;
   const WatchEnd end(watch_);
   try {
@@ -270,7 +271,7 @@ void Trials::localise_swept(const std::string& name, ParityReport& report) {
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
     step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                       replay_options(step.pairwise_d, name, weights.config.shape));
+                       replay_options(step.pairwise_d, name, weights.config.shape, references));
   } catch (const Error& error) {
     step.localised = fmt::format("not localised: {}", error.what());
   }
@@ -282,7 +283,7 @@ void Trials::localise_swept(const std::string& name, ParityReport& report) {
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
-  if (swept_ && !prompts_failed_) return localise_swept(name, report);
+  if (swept_ && !prompts_failed_) return localise_swept(name, references, report);
   if (!one_step_shows(report)) return;
   const auto [reference, prompt, step] =
       find_step(references, report.suspect_prompt, report.suspect_position);
@@ -294,7 +295,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   watch_.begin("localising", name, &engine);
   try {
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
-    ReplayOptions options = replay_options(reference->pairwise_d, name, weights_.config.shape);
+    ReplayOptions options =
+        replay_options(reference->pairwise_d, name, weights_.config.shape, references);
     if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
     report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
                                      *prompt, step, options);

@@ -50,7 +50,8 @@ class Trials {
                          const ModelWeights& weights, int longest, int needed,
                          const ParityOptions& options, Findings& findings);
   const SweepTruth& live_truth(int longest);
-  void localise_swept(const std::string& name, ParityReport& report);
+  void localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
+                      ParityReport& report);
 
   const CaseJob& job_;
   const FlowServices& services_;

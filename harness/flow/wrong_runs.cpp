@@ -48,15 +48,17 @@ std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, cons
 }
 
 void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-                     const ModelWeights& weights, int max_context,
-                     const std::vector<WrongRun>& wrong, std::vector<Contestant>& contestants,
+                     const ModelWeights& weights, const std::vector<GreedyReference>& references,
+                     int max_context, const std::vector<WrongRun>& wrong,
+                     std::vector<Contestant>& contestants,
                      const std::function<void(Contestant&)>& make, ProgressWatch& watch,
                      EventSink& sink) {
   for (const WrongRun& run : wrong) {
     if (services.stop()) throw Interrupted{};
     Contestant& c = *std::find_if(contestants.begin(), contestants.end(),
                                   [&](const Contestant& one) { return one.name == run.engine; });
-    ReplayOptions options = replay_options(run.pairwise_d, c.name, weights.config.shape);
+    ReplayOptions options =
+        replay_options(run.pairwise_d, c.name, weights.config.shape, references);
     options.late_id = run.late_id;
     // A prefill test times one token.
     options.free_tokens = job.n_prompt > 0 ? 1 : job.n_gen;

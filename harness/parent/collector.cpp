@@ -50,7 +50,10 @@ struct CaseCollector::Taker {
     c.report_.model_id = m.model_id;
     c.report_.weights_sha256 = m.weights_sha256;
     c.report_.lagset = m.lagset;
-    c.shape_ = m.shape;
+    c.report_.head = m.head;
+    c.report_.rope_theta = m.config.rope_theta;
+    c.report_.rope_theta_key = m.config.rope_theta_key;
+    c.shape_ = m.config.shape;
   }
   void operator()(const ReferencesFound& m) const {
     c.report_.reference = m.reference;

@@ -11,6 +11,7 @@
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
+#include "references/user_folders.h"
 
 namespace mkbench {
 namespace {
@@ -19,9 +20,15 @@ namespace {
 constexpr double kSlackMs = 20, kSlackShare = 0.1;
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
+  std::vector<GreedyReference> references;
+  // A reference that was captured from these weights also replaces ids that others published.
+  if (job.reference_dir.empty()) {
+    for (const auto& path : find_users_references(resolve_model(job.model)))
+      references.push_back(read_reference(path));
+    if (!references.empty()) return references;
+  }
   const std::filesystem::path folder =
       job.reference_dir.empty() ? data_dir() : std::filesystem::path(job.reference_dir);
-  std::vector<GreedyReference> references;
   for (const auto& path : find_references(folder, name))
     references.push_back(read_reference(path, job.reference_dir.empty()));
   return references;

@@ -79,6 +79,8 @@ struct ParityReport {
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
   std::optional<FailedStep> failed_step;  // that place, to be repeated; absent where there is none
+  // A judged prompt and what the engine put after it; empty where the reference has no texts.
+  std::string text_prompt, text;
   std::vector<ParityRow> rows;
 };
 
@@ -123,6 +125,9 @@ void describe_fields(V& v, Tag<ParityReport>) {
           "where a failure begins: layer, KV row or lag; empty when nothing failed");
   v.field("failed_step", &P::failed_step,
           "the step at which the failure shows, as mkbench parity --only repeats it; null without");
+  v.field("text_prompt", &P::text_prompt,
+          "a judged prompt as text; empty where the reference has no texts");
+  v.field("text", &P::text, "the engine's tokens after that prompt, as text");
   v.field("rows", &P::rows, "the parity table");
 }
 

@@ -226,12 +226,28 @@ std::string launches_note(const EngineReport& e) {
   return text;
 }
 
+// "rope_theta 1000000 (rope_parameters.rope_theta); LM head: the embedding, ..."
+std::string model_note(const CaseReport& c) {
+  if (c.rope_theta_key.empty()) return {};
+  return fmt::format("rope_theta {:.17g} ({}){}", c.rope_theta, one_line(c.rope_theta_key),
+                     c.head.empty() ? "" : "; LM head: " + one_line(c.head));
+}
+
+// What an engine wrote in parity, where the reference has texts.
+std::string text_note(const EngineReport& e) {
+  if (!e.parity || e.parity->text.empty()) return {};
+  return fmt::format("text by {}: \"{}\" -> \"{}\"", engine_label(e),
+                     one_line(e.parity->text_prompt, 80), one_line(e.parity->text, 160));
+}
+
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
 // where it is not a pass.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
+  if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));
+    if (std::string note = text_note(e); !note.empty()) notes.push_back(std::move(note));
   }
   for (const EngineReport& e : c.engines) {
     if (is_parity_case(c)) continue;

@@ -190,6 +190,8 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
 struct CaseReport {
   std::string name;  // "synthetic d=512 n=128"
   std::string model, model_id, dtype = "bf16", weights_sha256, lagset;
+  double rope_theta = 0;
+  std::string rope_theta_key, head;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions;
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
@@ -213,6 +215,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("id", &C::model_id, "what it resolved to");
     g.field("dtype", &C::dtype, "of the weights");
     g.field("weights_sha256", &C::weights_sha256, "over all tensors' bytes");
+    g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
+    g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
+    g.field("head", &C::head, "which LM head, and by which rule");
     g.field("lagset", &C::lagset, "of the analytic checkpoint; else empty");
   });
   v.group("axes", "what varies between cases", [](auto& g) {

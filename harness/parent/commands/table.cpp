@@ -7,10 +7,12 @@ int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
+int fetch_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
+void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_evidence_arguments(Options& options);
 
@@ -38,6 +40,8 @@ constexpr CommandRow kRows[] = {
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
+    {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
+     "", require_fetch_arguments, fetch_command},
     {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",

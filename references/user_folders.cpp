@@ -1,0 +1,41 @@
+#include "references/user_folders.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "references/greedy_reference.h"
+#include "references/hub_cache.h"
+
+namespace mkbench {
+
+namespace fs = std::filesystem;
+
+const char* environment_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+fs::path user_data_dir() {
+  if (const char* data = environment_value("XDG_DATA_HOME")) return fs::path(data) / "mkbench";
+  if (const char* home = environment_value("HOME"))
+    return fs::path(home) / ".local" / "share" / "mkbench";
+  return {};
+}
+
+std::vector<fs::path> find_users_references(const ModelSpec& spec) {
+  if (spec.row != nullptr) return {};
+  std::vector<fs::path> found = list_references(spec.folder, "reference");
+  if (found.empty()) {
+    std::error_code ignored;
+    const fs::path folder = fs::canonical(spec.folder, ignored);
+    found = find_references(spec.folder / "reference", folder.filename().string());
+  }
+  const fs::path data = user_data_dir();
+  if (found.empty() && !spec.commit.empty() && !data.empty()) {
+    const std::string model = hub_folder_name(parse_hub_name(spec.name)->id);
+    found = list_references(data / "references" / model / spec.commit, "reference");
+  }
+  return found;
+}
+
+}  // namespace mkbench
