@@ -23,7 +23,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 # pinned PACKAGE: its version in the lane's requirements.
 pinned() { sed -n "s/^$1==//p" "$root/scripts/requirements/lane-$lane.txt"; }
 
-# The rows of requirements/cuda_lanes.txt: lane, driver, toolkit, image.
+# The rows of requirements/cuda_lanes.txt: lane, driver, toolkit, image, disk.
 lane_rows() { grep '^[0-9]' "$root/scripts/requirements/cuda_lanes.txt"; }
 
 # lane_has CUDA: whether a toolkit or libtorch of that CUDA is of the chosen lane.
@@ -217,7 +217,7 @@ choose_lane() {
 require_toolkit() {
   local name needed package image free="" free_driver driver="${gpus%%,*}" last_way
   if find_toolkit; then return 0; fi
-  while read -r name needed package image; do
+  while read -r name needed package image _; do
     if [ "$package" = pypi ]; then free="$name" free_driver="$needed"; fi
     if [ "$name" = "$lane" ]; then break; fi
   done < <(lane_rows)

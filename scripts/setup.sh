@@ -48,9 +48,6 @@ build="$root/build/$preset"
 requirements="$root/scripts/requirements"
 started=$SECONDS
 
-# The folder that the environment goes to needs this much: torch and its CUDA libraries are 5 GB unpacked.
-needed_gb=7
-
 install_packages() {  # NAME ...
   command -v apt-get > /dev/null ||
     die "these packages are missing, and this is not Debian or Ubuntu (no apt-get): $*" \
@@ -72,7 +69,8 @@ install_packages() {  # NAME ...
 
 # Room for the environment, where it will lie (the folder itself may not exist yet).
 check_disk() {  # FOLDER
-  local at="$1" free_gb
+  local at="$1" free_gb needed_gb
+  needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print $5 }')"
   while [ ! -d "$at" ]; do at="$(dirname "$at")"; done
   [ -w "$at" ] || die "cannot write to $at" "set MKBENCH_VENV to a folder that you can write"
   free_gb="$(df -Pk "$at" | awk 'NR == 2 { print int($4 / 1048576) }')"
@@ -113,7 +111,7 @@ make_venv() {
     [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
     rm -rf "$venv"
     check_disk "$venv"
-    say "making the Python environment in $venv (about 5 GB; minutes, by your network)"
+    say "making the Python environment in $venv (torch $(pinned torch); minutes, by your network)"
     mkdir -p "$venv" && touch "$mark"
     "$base_python" -m venv "$venv" ||
       die "$base_python could not make a virtual environment" "apt-get install python3-venv"

@@ -106,6 +106,8 @@ def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> No
 
     link_all(nvidia / "cuda_runtime" / "lib", folder / "lib64")
     (folder / "lib64" / "libcudart.so").symlink_to("libcudart.so.12")
+    # CMake tries the compiler with the static library, which PyPI does not have.
+    (folder / "lib64" / "libcudart_static.a").symlink_to("libcudart.so.12")
     (folder / "lib64" / "libcudadevrt.a").symlink_to(cuda13 / "lib64" / "libcudadevrt.a")
 
 

@@ -242,7 +242,8 @@ class Lanes(FakeMachine):
     def test_every_lane_has_its_files(self):
         rows = [row.split() for row in self.call("lane_rows")[1].splitlines()]
         self.assertEqual([row[0] for row in rows], ["13", "12.8"])
-        for lane, _, toolkit, _ in rows:
+        for lane, _, toolkit, _, disk in rows:
+            self.assertGreater(int(disk), 5)
             files = ROOT / "scripts" / "requirements"
             self.assertRegex((files / f"lane-{lane}.txt").read_text(), r"(?m)^torch==\d")
             self.assertTrue((files / f"constraints-{lane}.txt").exists())
