@@ -45,3 +45,13 @@ include_directories(SYSTEM ${PROJECT_BINARY_DIR}/nvml)
 find_path(MKBENCH_CUPTI_INCLUDE cupti.h
   HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include
         ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cuda_cupti/include)
+
+# torch's CUDA headers include these, which a toolkit without its libraries lacks.
+foreach(header cublas_v2 cusolverDn cusparse)
+  find_path(MKBENCH_${header}_INCLUDE ${header}.h NO_DEFAULT_PATH
+    HINTS ${CUDAToolkit_INCLUDE_DIRS} ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cublas/include
+          ${mkbench_wheels}/cusolver/include ${mkbench_wheels}/cusparse/include)
+  if(MKBENCH_${header}_INCLUDE)
+    list(APPEND MKBENCH_TORCH_INCLUDES ${MKBENCH_${header}_INCLUDE})
+  endif()
+endforeach()
