@@ -206,6 +206,7 @@ class CaseFlow {
     load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
+    if (!job_.only_prompt.empty()) keep_prompt(job_, references.all);
     send_references(references);
     choose_context(references);
     gate(references);

@@ -47,6 +47,28 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   return report;
 }
 
+// Says which steps there are.
+[[noreturn]] void refuse_only(const CaseJob& job, const std::string& asked,
+                              const std::vector<GreedyReference>& references) {
+  std::vector<std::string> known;
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (!prompt.steps.empty()) {
+        known.push_back(fmt::format("'{}' {}-{}", prompt.name, prompt.steps.front().position,
+                                    prompt.steps.back().position));
+      }
+    }
+  }
+  const std::string prompts =
+      known.empty() ? "which has no reference"
+                    : fmt::format(
+                          "wanted one of the prompts and positions {}, or a file of a "
+                          "report's folder failures",
+                          fmt::join(known, ", "));
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("--only: model {}: found no {}, {}", job.model, asked, prompts));
+}
+
 }  // namespace
 
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
@@ -62,13 +84,14 @@ FoundStep find_step(const std::vector<GreedyReference>& references, const std::s
   return {};
 }
 
-ReplayOptions replay_options(double pairwise_d, const std::string& engine,
-                             const ModelShape& shape) {
-  return {.vocab = shape.vocab,
-          .layers = shape.layers,
-          .pairwise_d = pairwise_d,
-          .logits_bf16 = rounds_logits(engine),
-          .text_of = [shape](int32_t id) { return token_text(shape, id); }};
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
+                             const std::vector<GreedyReference>& references) {
+  return {
+      .vocab = shape.vocab,
+      .layers = shape.layers,
+      .pairwise_d = pairwise_d,
+      .logits_bf16 = rounds_logits(engine),
+      .text_of = [shape, &references](int32_t id) { return token_text(shape, references, id); }};
 }
 
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
@@ -88,19 +111,19 @@ int only_positions(const CaseJob& job, const std::vector<GreedyReference>& refer
   if (!job.only->prompt_ids.empty() ||
       find_step(references, job.only->prompt, job.only->position).prompt != nullptr)
     return job.only->position + 1;
-  std::vector<std::string> known;
-  for (const GreedyReference& reference : references) {
-    for (const ReferencePrompt& prompt : reference.prompts) {
-      if (!prompt.steps.empty()) {
-        known.push_back(fmt::format("'{}' {}-{}", prompt.name, prompt.steps.front().position,
-                                    prompt.steps.back().position));
-      }
-    }
+  refuse_only(job, fmt::format("step '{}:{}'", job.only->prompt, job.only->position), references);
+}
+
+void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references) {
+  std::vector<GreedyReference> kept = references;
+  for (GreedyReference& reference : kept) {
+    std::erase_if(reference.prompts, [&](const ReferencePrompt& prompt) {
+      return prompt.name != job.only_prompt || prompt.steps.empty();
+    });
   }
-  throw Error(ErrorKind::kBadInput,
-              fmt::format("--only: model {}: found no step '{}:{}', wanted one of the prompts and "
-                          "positions {}, or a file of a report's folder failures",
-                          job.model, job.only->prompt, job.only->position, fmt::join(known, ", ")));
+  std::erase_if(kept, [](const GreedyReference& reference) { return reference.prompts.empty(); });
+  if (kept.empty()) refuse_only(job, fmt::format("prompt '{}'", job.only_prompt), references);
+  references = std::move(kept);
 }
 
 void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
@@ -130,7 +153,7 @@ void run_only(const CaseJob& job, const FlowServices& services, const ModelWeigh
       const double d = by_name ? found.reference->pairwise_d : job.only->pairwise_d;
       FailedStep failed =
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, replay_options(d, c.name, weights.config.shape));
+                      step, replay_options(d, c.name, weights.config.shape, references));
       name_step(job, weights, c.name, by_name, failed);
       const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       sink.send(ParityJudged{c.name, report});

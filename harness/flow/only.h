@@ -24,8 +24,9 @@ struct FoundStep {
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
                     int position);
 
-// pairwise_d: D of the reference.
-ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape);
+// pairwise_d: D of the reference. `references` give texts of ids and must outlive the result.
+ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
+                             const std::vector<GreedyReference>& references);
 
 // Fills in engine, model and their hashes, and the command: by the prompt's name where the prompt
 // is `committed`; else the command stays empty, because the step has to be read from its file.
@@ -35,6 +36,10 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
 // KV rows that the job's step needs. Throws Error(kBadInput) naming the prompts
 // that there are, where the step is not known.
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references);
+
+// Leaves the prompt `name` of the references alone. Throws Error(kBadInput) naming the prompts that
+// there are, where none has the name.
+void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references);
 
 // Repeats the step on every candidate, beside the truth and the judge; sends what each said and a
 // verdict. `make` makes the engine of a contestant.

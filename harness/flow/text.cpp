@@ -2,17 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "references/model_row.h"
 
 namespace mkbench {
 
 std::string token_text(const ModelShape& shape, int32_t id) {
-  if (!is_byte_level(shape)) return std::to_string(id);
+  if (!is_byte_level(shape) || id < 0) return "";
   if (id == '\n') return "\\n";
   if (id == '\\') return "\\\\";
   if (id >= 0x20 && id < 0x7f) return std::string(1, static_cast<char>(id));
-  if (id >= 0 && id < 256) return fmt::format("\\x{:02x}", id);
+  if (id < 256) return fmt::format("\\x{:02x}", id);
   return fmt::format("<{}>", id);  // bos, eos, pad
+}
+
+std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
+                       int32_t id) {
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      for (size_t t = 0; t < std::min(prompt.steps.size(), prompt.token_texts.size()); ++t)
+        if (prompt.steps[t].token == id) return prompt.token_texts[t];
+    }
+  }
+  return token_text(shape, id);
 }
 
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids) {
@@ -20,7 +33,7 @@ std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids)
   std::string text;
   for (const int32_t id : ids) {
     if (!bytes && !text.empty()) text += ' ';
-    text += token_text(shape, id);
+    text += bytes ? token_text(shape, id) : std::to_string(id);
   }
   return text;
 }

@@ -4,17 +4,23 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "references/greedy_reference.h"
 #include "references/model_shape.h"
 
 namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
-// for itself and other bytes are escaped; in other vocabularies the text is the id in decimals
-// (mkbench has no tokenizer).
+// for itself and other bytes are escaped; ids of other vocabularies have no text here, because
+// mkbench has no tokenizer.
 std::string token_text(const ModelShape& shape, int32_t id);
 
-// The text of a sequence: bytes without separators, other ids with spaces between them.
+// The same, where a step of the references shows the text of `id`.
+std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
+                       int32_t id);
+
+// The text of a sequence: bytes without separators; other ids in decimals, with spaces between them.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);
 
 }  // namespace mkbench

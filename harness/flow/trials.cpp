@@ -254,7 +254,7 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
     report.failed_step =
         replay_step({.candidate = engine, .truth = *truth, .baseline = baseline}, *prompt, step,
-                    replay_options(reference->pairwise_d, name, weights_.config.shape));
+                    replay_options(reference->pairwise_d, name, weights_.config.shape, references));
     report.localised = report.failed_step->localised;
     name_step(job_, weights_, name, !reference->path.empty(), *report.failed_step);
   } catch (const Error& error) {

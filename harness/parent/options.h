@@ -34,6 +34,7 @@ struct Options {
   const CommandRow* command = nullptr;
   std::vector<std::string> arguments;  // positional arguments
   std::optional<FailedStep> only{};    // parity: repeats this step alone
+  std::string only_prompt{};           // parity: judges this prompt alone
   bool whole_parity = false;           // every check of parity, nothing timed
 
   std::vector<std::string> compare;
@@ -104,6 +105,7 @@ enum FlagGroup : unsigned {
   kSelftestFlags = 32,
   kTalkFlags = 64,     // every command has these
   kParityFlags = 128,  // of `mkbench parity` alone
+  kPlotFlags = 1024,   // of `mkbench plot` alone
 };
 
 struct Flag {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 namespace mkbench {
@@ -18,6 +20,17 @@ std::string bar(int done, int total) {
 }
 
 }  // namespace
+
+bool locale_is_utf8(const EnvironmentLookup& lookup) {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value = lookup(name).value_or("");
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
 
 ProgressDisplay::ProgressDisplay(bool quiet, bool verbose)
     : quiet_(quiet), verbose_(verbose), terminal_(isatty(STDERR_FILENO) != 0) {}

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "harness/device/host_machine.h"
 #include "harness/flow/case_flow.h"
@@ -115,8 +117,8 @@ class Run {
       report_.verdict = verdict_of(error.kind());
       report_.reasons.push_back(error.what());
       conclude(report_);
-      write_files();
-      say(std::string("error: ") + error.what());
+      const std::string unwritten = try_to_write_files();
+      say(std::string("error: ") + error.what() + (unwritten.empty() ? "" : "; " + unwritten));
       early_exit_ = report_.exit_code;
       return {};
     }
@@ -247,7 +249,11 @@ class Run {
       if (told == hosts_.tracebacks().end()) continue;
       for (std::string& reason : e.reasons) {
         if (reason.find(told->second.message) == std::string::npos) continue;
-        reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
+        try {
+          reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
+        } catch (const Error& error) {
+          reason += fmt::format("; no traceback: {}", error.what());
+        }
         break;
       }
     }
@@ -320,28 +326,46 @@ class Run {
     report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
     report_.meta["warnings"] = warnings_;
     conclude(report_);
-    write_files();
-    if (options_.plot && !report_.interrupted && has_times()) {
-      std::string problem;
-      const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
-      if (status != 0) {
-        warn("no plots: " + (problem.empty()
-                                 ? fmt::format("the plotting script ended with {}", status)
-                                 : problem));
-      }
-    }
-    print_results();
+    name_failed_steps(report_, folder_);
+    const std::string unread = print_results();
+    const std::string unwritten = try_to_write_files();
+    if (unwritten.empty() && options_.plot && !report_.interrupted && has_times()) plot();
     if (report_.exit_code != 0) {
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
                       report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
     }
-    return report_.exit_code;
+    if (!unread.empty()) {
+      say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
+                      unwritten.empty() ? "the report is in " + folder_.string()
+                                        : "the report is not written either: " + unwritten));
+    } else if (!unwritten.empty()) {
+      say(
+          fmt::format("error: {}; the files in {} are not complete, the results are on standard "
+                      "output",
+                      unwritten, folder_.string()));
+    }
+    const bool lost = !unread.empty() || !unwritten.empty();
+    return lost && report_.exit_code == 0 ? exit_code(Verdict::kRuntimeError) : report_.exit_code;
   }
 
-  void write_files() {
-    write_failed_steps(report_, folder_);
-    write_report(report_, folder_);
-    if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
+  void plot() {
+    std::string problem;
+    const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
+    if (status == 0) return;
+    say("warning: no plots: " +
+        (problem.empty() ? fmt::format("the plotting script ended with {}", status) : problem));
+  }
+
+  // Returns why a file could not be written, or an empty string.
+  std::string try_to_write_files() const {
+    try {
+      write_failed_steps(report_, folder_);
+      write_report(report_, folder_);
+      if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
   }
 
   bool has_times() const {
@@ -351,24 +375,19 @@ class Run {
     });
   }
 
-  void print_results() {
-    fmt::print("{}", render(report_, options_.format));
-    if (options_.format == "md" && options_.parity_table) {
-      for (const CaseReport& c : report_.cases) {
-        for (const EngineReport& e : c.engines) {
-          // The report's own text has the tables of failed engines already.
-          if (!e.parity || exit_code(e.parity->verdict) != 0 || e.parity->rows.empty()) continue;
-          fmt::print("\nParity table of {}, {}:\n\n{}", e.name, c.name,
-                     render_parity_table(*e.parity));
-        }
-      }
+  // Results come before the files, so that a full disk does not cost them. Returns why they could
+  // not be written, or an empty string.
+  std::string print_results() const {
+    const RenderStyle style{
+        .utf8 = locale_is_utf8(process_environment()),
+        .whole_tables = options_.parity_table || options_.only || !options_.only_prompt.empty(),
+        .tells_fallback = !(isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0)};
+    try {
+      fmt::print("{}", render(report_, options_.format, style));
+    } catch (const std::system_error& error) {
+      return error.code().message();
     }
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw Error(
-          ErrorKind::kRuntime,
-          fmt::format("cannot write the results to standard output: {}; the report is in {}",
-                      std::strerror(errno), folder_.string()));
-    }
+    return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? std::strerror(errno) : "";
   }
 
   const Options& options_;

@@ -34,7 +34,7 @@ constexpr CommandRow kRows[] = {
      kSelftestFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, selftest_command},
     {"doctor", "what this machine has, and what is missing", "",
      kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, doctor_command},
-    {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
+    {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices", "[engines|models|devices]", kTalkFlags, "",
      require_list_arguments, list_command},
