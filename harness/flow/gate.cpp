@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
+#include <set>
 
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
@@ -34,6 +36,22 @@ std::string reference_name(const CaseJob& job, const ModelShape& shape) {
 
 // The lag set whose closed form the references of an analytic model must follow.
 std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
+
+// The references of a case before its weights are known; nothing where they have a defect.
+std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowServices& services,
+                                                 const ModelShape& shape) {
+  CaseReferences references;
+  try {
+    references.all = services.references(reference_name(job, shape));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  references.live =
+      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
+      std::all_of(references.all.begin(), references.all.end(),
+                  [](const GreedyReference& reference) { return reference.token_only; });
+  return references;
+}
 
 [[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
   const bool ours = has_committed_truth(find_model(job.model));
@@ -103,17 +121,33 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
 
 int planned_parity_positions(const CaseJob& job, const FlowServices& services,
                              const ModelShape& shape) {
-  CaseReferences references;
-  try {
-    references.all = services.references(reference_name(job, shape));
-  } catch (const Error&) {
-    return 0;
+  const auto references = planned_references(job, services, shape);
+  return references ? parity_positions(*references, job, shape) : 0;
+}
+
+CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services,
+                          const ModelShape& shape) {
+  std::set<int> lengths, prefills;
+  const auto add = [&](int rows, int steps) {
+    if (rows > 0) prefills.insert(rows);
+    for (int t = 1; t <= steps; ++t) lengths.insert(rows + t);
+  };
+  if (!job.whole_parity) add(first_depth(job), job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen);
+  if (job.whole_parity && job.only_prompt.empty()) add(0, kNeededLengths);
+  const auto references = job.judged ? std::nullopt : planned_references(job, services, shape);
+  if (references) {
+    for (const GreedyReference& reference : references->all) {
+      for (const ReferencePrompt& prompt : reference.prompts) {
+        if (job.only_prompt.empty() || prompt.name == job.only_prompt)
+          add(static_cast<int>(prompt.ids.size()) - 1, static_cast<int>(prompt.steps.size()));
+      }
+    }
+    if (references->live) {
+      for (const auto& prompt : live_parity_prompts(job, shape, references->all))
+        add(static_cast<int>(prompt.size()) - 1, kLiveSteps);
+    }
   }
-  references.live =
-      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
-      std::all_of(references.all.begin(), references.all.end(),
-                  [](const GreedyReference& reference) { return reference.token_only; });
-  return parity_positions(references, job, shape);
+  return {static_cast<int>(lengths.size()), static_cast<int>(prefills.size())};
 }
 
 std::string parity_model(const std::string& model) {

@@ -43,7 +43,7 @@ void ProgressDisplay::start_case(const std::string& name, int number, int total)
 void ProgressDisplay::show(const StageProgress& now) {
   if (quiet_) return;
   const std::string stage = now.stage + (now.engine.empty() ? "" : " " + now.engine);
-  std::string text = fmt::format("{}: {}", case_, stage);
+  std::string text = case_ + (case_.empty() ? "" : ": ") + stage;
   if (terminal_) {
     if (now.total) text += " " + bar(now.done.value_or(0), *now.total);
     if (now.position) text += fmt::format(" position {}", *now.position);
