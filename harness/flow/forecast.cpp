@@ -23,6 +23,7 @@ namespace {
 constexpr int kContext = 192;  // of the engines that are measured
 constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
+constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
 constexpr double kEnoughS = 0.6, kSlowS = 0.5;
 // What the judge takes for a logit of a step where no reference is there to measure it with: 20 ms
 // for 152,000 of them (EPYC, 2026-11).
@@ -94,6 +95,7 @@ void measure_steps(Engine& engine, const std::vector<int32_t>& ids, StepPace& pa
 // Times judge_parity() on the first steps of a reference.
 void measure_judging(Engine& engine, const std::string& name, const GreedyReference& reference,
                      const ModelShape& shape, StepPace& pace) {
+  if (pace.step_s > kSlowS) return;
   ParityOptions options;
   options.precision = precision_of(name, engine.capabilities());
   options.limits = limits_of(options.precision);
@@ -106,11 +108,8 @@ void measure_judging(Engine& engine, const std::string& name, const GreedyRefere
     return settled_seconds([&] { judge_parity(engine, cut(reference, steps), options); });
   };
   const double one = judged(1);
-  double step = one;
-  if (one < kSlowS) {
-    step = std::max(0.0, judged(kJudgedSteps) - one) / (kJudgedSteps - 1);
-    pace.prompt_s = std::max(0.0, one - step);
-  }
+  const double step = std::max(0.0, judged(kJudgedSteps) - one) / (kJudgedSteps - 1);
+  pace.prompt_s = std::max(0.0, one - step);
   pace.logits_s = std::max(pace.step_s, step - 2 * pace.step_s);
 }
 
@@ -192,8 +191,9 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
   for (const GreedyReference& reference : model.references.all) {
     if (!reference.token_only && !reference.prompts.empty()) with_logits = &reference;
   }
-  // One of the seeded prompts of a live reference: 64 ids.
-  const std::vector<int32_t> ids = live_parity_prompts(job, model.shape, {}).back();
+  // Seeded prompts of 1, 5, 17 and 64 ids. A short one where each row of a prefill may cost a step.
+  const bool slow = !job.cuda() && model.shape.bytes_per_step(0) > kSlowBytes;
+  const std::vector<int32_t> ids = live_parity_prompts(job, model.shape, {}).at(slow ? 1 : 3);
   int context = kContext;
   if (with_logits != nullptr) {
     const GreedyReference part = cut(*with_logits, kJudgedSteps);
