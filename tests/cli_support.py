@@ -35,11 +35,11 @@ class CliTest(unittest.TestCase):
             [binary, *args], cwd=self.folder, env=environment(**(env or {})), timeout=timeout,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
-    def bench(self, *args, **kwargs):
+    def bench(self, *args, env_more=None, **kwargs):
         """A short run on the CPU with its report in self.out; flags in `args` stand above these."""
         defaults = {"MKBENCH_DEVICE": "cpu", "MKBENCH_MODEL": "tiny", "MKBENCH_N_GEN": "8", "MKBENCH_BLOCKS": "2",
                     "MKBENCH_PLOT": "off", "MKBENCH_OUT": str(self.out)}
-        return self.mkbench(*args, env=defaults, **kwargs)
+        return self.mkbench(*args, env=defaults | (env_more or {}), **kwargs)
 
     def report(self):
         """The report on disk, which must be whole and say its schema."""

@@ -4,7 +4,7 @@ mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
 mkbench_test(test_channel LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_timed_steps.cpp test_late_ids.cpp test_launches.cpp test_trials.cpp test_host_parts.cpp)
+mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp test_timed_steps.cpp test_forecast.cpp test_late_ids.cpp test_launches.cpp test_trials.cpp test_host_parts.cpp)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 mkbench_test(test_hosts LABEL host LIBS mkbench_parent)
 mkbench_test(test_evidence_boxes LABEL host LIBS mkbench_parent)
@@ -29,7 +29,7 @@ if(TARGET test_host_programs)
 endif()
 
 # The real programs.
-foreach(name test_cli test_evidence test_make_checkpoint test_replay)
+foreach(name test_cli test_evidence test_make_checkpoint test_replay test_told)
   mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()

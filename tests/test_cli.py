@@ -232,9 +232,9 @@ class MainJob(CliTest):
 
 
 class References(CliTest):
-    def user_model(self):
+    def user_model(self, name="mine"):
         """Makes a user's snapshot folder: the tiny checkpoint under another name, without references."""
-        folder = self.folder / "mine"
+        folder = self.folder / name
         folder.mkdir()
         for name in ("config.json", "model.safetensors"):
             shutil.copy(DATA / "tiny" / name, folder / name)
@@ -247,11 +247,20 @@ class References(CliTest):
         self.assertEqual(self.report()["cases"][0]["verdict"], "PASS_LIVE")
         self.assertIn("PASS_LIVE", result.stdout)
 
+    def test_a_folder_is_judged_by_what_it_is_and_not_by_its_name(self):
+        result = self.mkbench("--device", "cpu", "--model", self.user_model("Qwen3-0.6B"), "-n", "4", "--blocks", "1",
+                              "--no-plot", "--out", str(self.out))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        self.assertEqual(report["cases"][0]["reference"]["file"], "live")
+        rows = self.engine(report, "host-twin")["parity"]["rows"]
+        self.assertEqual({row["prompt"].split()[0] for row in rows}, {"live"})
+
     def test_required_reference(self):
         result = self.mkbench("--device", "cpu", "--model", self.user_model(), "--require-reference", "--no-plot",
                               "--out", str(self.out))
         self.assertEqual(result.returncode, 6)
-        self.assertIn("scripts/capture_reference.py", result.stderr)
+        self.assertIn(f"scripts/capture_reference.py {self.folder / 'mine'} --prompt", result.stderr)
         self.assertEqual(self.report()["cases"][0]["verdict"], "INVALID_REFERENCE")
 
     def test_missing_reference_of_our_own_model(self):

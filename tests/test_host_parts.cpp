@@ -337,9 +337,21 @@ TEST_CASE("a byte is shown as text") {
                                  {0x7f, "\\x7f"},
                                  {255, "\\xff"},
                                  {256, "<256>"},
-                                 {-1, "<-1>"}}) {
+                                 {-1, ""}}) {
     CHECK(token_text(kTiny, id) == text);
   }
+  CHECK(token_text(kQwen3_0_6B, 22).empty());  // mkbench has no tokenizer
+  GreedyReference reference;
+  reference.prompts = {{.name = "p",
+                        .set = "strict",
+                        .text = "",
+                        .ids = {1},
+                        .steps = {},
+                        .token_texts = {" a", "b"}}};
+  reference.prompts[0].steps.resize(2);
+  reference.prompts[0].steps[1].token = 22;
+  CHECK(token_text(kQwen3_0_6B, {reference}, 22) == "b");
+  CHECK(token_text(kQwen3_0_6B, {reference}, 23).empty());
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
+#include "harness/parent/outlook.h"
+#include "harness/parent/progress.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 
@@ -166,6 +168,51 @@ TEST_CASE("every flag reaches its option") {
   CHECK(options_of({"--junit", "a/b.xml"}).junit == "a/b.xml");
   CHECK(options_of({"--ids", "1,2,3"}).ids == std::vector<int32_t>{1, 2, 3});
   CHECK(options_of({"--model", "tiny", "--model", "tiny-untied"}).models.size() == 2);
+}
+
+TEST_CASE("--only names a prompt, a step, or the file of one") {
+  CHECK(options_of({"parity", "--only", "corpus-17"}).only_prompt == "corpus-17");
+  CHECK_FALSE(options_of({"parity", "--only", "corpus-17"}).only.has_value());
+  const Options step = options_of({"parity", "--only", "a:b:12"});
+  CHECK(step.only_prompt.empty());
+  REQUIRE(step.only.has_value());
+  CHECK(step.only->prompt == "a:b");
+  CHECK(step.only->position == 12);
+  CHECK(holds(refusal({"parity", "--only", ":12"}), "names no prompt"));
+}
+
+TEST_CASE("plot's --out is the folder of the plots, not that of a report") {
+  const auto help = [](const std::string& command) {
+    const auto none = [](const std::string&) { return std::nullopt; };
+    return parse_command_line({command, "--help"}, none, {}).early_exit->text;
+  };
+  CHECK(holds(help("plot"), "folder of the plots"));
+  CHECK_FALSE(holds(help("plot"), "mkbench-report-"));
+  CHECK(holds(help("run"), "[mkbench-report-<time>]"));
+  CHECK(options_of({"plot", "r.json", "--out", "p"}).out == "p");
+}
+
+TEST_CASE("the first variable of the locale that is set says whether UTF-8 is shown") {
+  struct Row {
+    Variables variables;
+    bool utf8;
+  };
+  for (const Row& row : {Row{{}, false}, Row{{{"LANG", "en_GB.UTF-8"}}, true},
+                         Row{{{"LC_CTYPE", "C"}, {"LANG", "en_GB.UTF-8"}}, false},
+                         Row{{{"LC_ALL", ""}, {"LC_CTYPE", "C.utf8"}}, true},
+                         Row{{{"LC_ALL", "C"}, {"LC_CTYPE", "C.UTF-8"}}, false}}) {
+    const EnvironmentLookup lookup = [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = row.variables.find(name);
+      return found != row.variables.end() ? std::optional(found->second) : std::nullopt;
+    };
+    CHECK(locale_is_utf8(lookup) == row.utf8);
+  }
+}
+
+TEST_CASE("a duration is told in the unit that fits it") {
+  for (const auto& [seconds, text] :
+       {std::pair{0.84, "0.8 s"}, {85.4, "85 s"}, {720.0, "12 min"}, {12'240.0, "3.4 h"}})
+    CHECK(duration_text(seconds) == text);
 }
 
 TEST_CASE("the environment stands between the command line and the defaults, for every flag") {

@@ -67,7 +67,7 @@ class Replay(ReplayTest):
 
     def test_what_cannot_be_repeated_is_refused(self):
         _, file, step = self.failed()
-        cases = [("corpus-17", "is not PROMPT:POSITION"), ("corpus-17:x", "'x' is not"),
+        cases = [("corpus-99", "found no prompt 'corpus-99', wanted one"), ("corpus-17:x", "'x' is not"),
                  ("nobody:17", "found no step 'nobody:17', wanted one of the prompts"),
                  ("corpus-17:9999", "'corpus-17' 16-"), (self.folder / "none.json", "cannot open")]
         for change, wanted in (({"weights_sha256": "00"}, "weights_sha256: found 00"),

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -132,25 +132,14 @@ int64_t host_free_bytes() {
   return free.limit.empty() ? 0 : static_cast<int64_t>(free.bytes);
 }
 
-double host_read_bytes_per_second() {
-  constexpr size_t kWords = size_t{16} << 20;  // 128 MB a thread: more than any cache
-  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::vector<uint64_t>> buffers(threads);
-  std::vector<uint64_t> sums(threads);
-  const auto on_all = [&](const auto& work) {
-    std::vector<std::thread> team;
-    for (unsigned t = 0; t < threads; ++t) team.emplace_back([&, t] { work(t); });
-    for (std::thread& member : team) member.join();
-  };
-  on_all([&](unsigned t) { buffers[t].assign(kWords, t + 1); });
-  const auto begin = std::chrono::steady_clock::now();
-  on_all([&](unsigned t) {
-    sums[t] = std::accumulate(buffers[t].begin(), buffers[t].end(), uint64_t{0});
-  });
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  // Reading the sums keeps the reads above from being dropped.
-  const uint64_t sum = std::accumulate(sums.begin(), sums.end(), uint64_t{0});
-  return sum == 0 ? 0 : static_cast<double>(kWords * sizeof(uint64_t) * threads) / seconds.count();
+int64_t resident_bytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
+  int64_t kilobytes = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Pss:") && (std::istringstream(line.substr(4)) >> kilobytes))
+      return 1024 * kilobytes;
+  }
+  return 0;
 }
 
 }  // namespace mkbench

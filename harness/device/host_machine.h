@@ -28,8 +28,9 @@ HostMachine read_host_machine(const std::filesystem::path& folder,
 // is not known.
 int64_t host_free_bytes();
 
-// Bytes a second at which all cores read a buffer larger than the caches; for estimates only.
-double host_read_bytes_per_second();
+// Bytes of memory that a process holds, where each page that n processes share counts as 1/n of it
+// in each (the kernel's Pss); 0 where that is not known.
+int64_t resident_bytes(int pid);
 
 // The `env.cpu` part of reports: name, threads, kernel, machine.
 nlohmann::json describe_cpu();

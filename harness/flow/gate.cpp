@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
 
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
@@ -14,22 +17,60 @@
 namespace mkbench {
 namespace {
 
-// The name under which find_references() files the model.
-std::string reference_name(const std::string& model, const ModelShape& shape) {
-  const ModelRow* row = find_model(model, shape);
-  return row != nullptr ? std::string(row->parity_set) : model_folder_name(model);
+// The name under which find_references() files the model; empty: it has no references. A folder that
+// bears the name of one of our models and is another model has none of the committed ones.
+std::string reference_name(const CaseJob& job, const ModelShape& shape) {
+  const ModelRow* row = find_model(job.model, shape);
+  if (row != nullptr) return std::string(row->parity_set);
+  std::string name = model_folder_name(job.model);
+  if (!job.reference_dir.empty()) return name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const ModelRow& ours : model_rows()) {
+    const std::string_view folder = ours.parity_set.substr(0, ours.parity_set.find(':'));
+    if (folder != name) continue;
+    return ours.source == ModelSource::kUsers && ours.shape == shape ? name : "";
+  }
+  return name;
 }
 
 // The lag set whose closed form the references of an analytic model must follow.
 std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
 
+// The references of a case before its weights are known; nothing where they have a defect.
+std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowServices& services,
+                                                 const ModelShape& shape) {
+  CaseReferences references;
+  try {
+    references.all = services.references(reference_name(job, shape));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  references.live =
+      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
+      std::all_of(references.all.begin(), references.all.end(),
+                  [](const GreedyReference& reference) { return reference.token_only; });
+  return references;
+}
+
 [[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
-  const std::string folder =
-      job.reference_dir.empty() ? "the committed references" : job.reference_dir;
+  const bool ours = has_committed_truth(find_model(job.model));
+  const size_t colon = name.find(':');
+  const std::string folder = name.substr(0, colon);
+  const std::string file = colon == std::string::npos
+                               ? "reference.json"
+                               : fmt::format("reference-{}.json", name.substr(colon + 1));
+  std::string found = "no reference of it", command = parity_model(job.model);
+  if (ours) found = fmt::format("no {}/{} in the committed references", folder, file);
+  if (!job.reference_dir.empty()) {
+    found = fmt::format("no {}/reference*.json in {}", folder, job.reference_dir);
+    command += fmt::format(" --out {}/{}/{}", job.reference_dir, folder, file);
+  }
+  if (!ours) command += " --prompt \"some text\" --steps 64";
   throw Error(ErrorKind::kInvalidReference,
-              fmt::format("model {}: found no {}/reference*.json in {}; make one with: python3 "
+              fmt::format("model {}: found {}; make one with: python3 "
                           "scripts/capture_reference.py {}",
-                          job.model, name, folder, parity_model(job.model)));
+                          job.model, found, command));
 }
 
 }  // namespace
@@ -37,7 +78,7 @@ std::string_view parity_lagset(const ModelRow& row) { return find_model(row.pari
 CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
                                     const ModelWeights& weights) {
   const ModelRow* row = find_model(job.model);
-  const std::string name = reference_name(job.model, weights.config.shape);
+  const std::string name = reference_name(job, weights.config.shape);
   CaseReferences result;
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
@@ -80,17 +121,33 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
 
 int planned_parity_positions(const CaseJob& job, const FlowServices& services,
                              const ModelShape& shape) {
-  CaseReferences references;
-  try {
-    references.all = services.references(reference_name(job.model, shape));
-  } catch (const Error&) {
-    return 0;
+  const auto references = planned_references(job, services, shape);
+  return references ? parity_positions(*references, job, shape) : 0;
+}
+
+CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services,
+                          const ModelShape& shape) {
+  std::set<int> lengths, prefills;
+  const auto add = [&](int rows, int steps) {
+    if (rows > 0) prefills.insert(rows);
+    for (int t = 1; t <= steps; ++t) lengths.insert(rows + t);
+  };
+  if (!job.whole_parity) add(first_depth(job), job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen);
+  if (job.whole_parity && job.only_prompt.empty()) add(0, kNeededLengths);
+  const auto references = job.judged ? std::nullopt : planned_references(job, services, shape);
+  if (references) {
+    for (const GreedyReference& reference : references->all) {
+      for (const ReferencePrompt& prompt : reference.prompts) {
+        if (job.only_prompt.empty() || prompt.name == job.only_prompt)
+          add(static_cast<int>(prompt.ids.size()) - 1, static_cast<int>(prompt.steps.size()));
+      }
+    }
+    if (references->live) {
+      for (const auto& prompt : live_parity_prompts(job, shape, references->all))
+        add(static_cast<int>(prompt.size()) - 1, kLiveSteps);
+    }
   }
-  references.live =
-      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
-      std::all_of(references.all.begin(), references.all.end(),
-                  [](const GreedyReference& reference) { return reference.token_only; });
-  return parity_positions(references, job, shape);
+  return {static_cast<int>(lengths.size()), static_cast<int>(prefills.size())};
 }
 
 std::string parity_model(const std::string& model) {
@@ -113,6 +170,7 @@ ParityOptions Gate::options_for(const Engine& engine, const std::string& name) c
   options.text_of = [this](int32_t id) {
     return token_text(weights_.config.shape, references_.all, id);
   };
+  options.one_prompt = !job_.only_prompt.empty();
   return options;
 }
 
@@ -158,7 +216,7 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
   const EngineCapabilities capabilities = engine.capabilities();
   options.ratchet_key = RatchetKey{.engine = capabilities.name,
                                    .card = card_of(capabilities.device),
-                                   .model = reference_name(job_.model, weights_.config.shape),
+                                   .model = reference_name(job_, weights_.config.shape),
                                    .lagset = weights_.lagset,
                                    .reference_sha256 = reference.sha256};
   if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
@@ -225,7 +283,7 @@ void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contesta
   const ParityOptions options = options_for(*contestant.engine, contestant.name);
   try {
     judge(*contestant.engine, contestant.name, options, &budget, report);
-    if (job_.whole_parity) {
+    if (job_.whole_parity && job_.only_prompt.empty()) {
       send_parity(contestant.name, report);
       trials.run(*contestant.engine, contestant.name,
                  repeated_prompts(job_, weights_.config.shape, references_.all), options, report);

@@ -32,6 +32,11 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
+// What the engines of the case are going to compute, as far as it is known before the weights are
+// loaded.
+CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services,
+                          const ModelShape& shape);
+
 // Number of steps after each prompt of a live reference.
 inline constexpr int kLiveSteps = 32;
 

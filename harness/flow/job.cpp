@@ -5,6 +5,7 @@
 namespace mkbench {
 
 std::string case_name(const CaseJob& job) {
+  if (!job.only_prompt.empty()) return fmt::format("{} parity of '{}'", job.model, job.only_prompt);
   if (job.whole_parity) return fmt::format("{} parity", job.model);
   if (job.n_prompt > 0) return fmt::format("{} pp{}", job.model, job.n_prompt);
   return fmt::format("{} d={} n={}", job.model, first_depth(job), job.n_gen);

@@ -60,6 +60,7 @@ struct CaseJob {
   std::optional<JudgedCase> judged;  // where set, parity is not judged again
   // Where set, this step alone is repeated. Without prompt_ids it is a step of the references.
   std::optional<FailedStep> only;
+  std::string only_prompt{};  // where set, this prompt of the references alone is judged
   PlantedFault fault = PlantedFault::kNone;
   NvtxMode nvtx = NvtxMode::kBlock;
   double spin_scale = 1;

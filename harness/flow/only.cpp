@@ -47,6 +47,28 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   return report;
 }
 
+// Says which steps there are.
+[[noreturn]] void refuse_only(const CaseJob& job, const std::string& asked,
+                              const std::vector<GreedyReference>& references) {
+  std::vector<std::string> known;
+  for (const GreedyReference& reference : references) {
+    for (const ReferencePrompt& prompt : reference.prompts) {
+      if (!prompt.steps.empty()) {
+        known.push_back(fmt::format("'{}' {}-{}", prompt.name, prompt.steps.front().position,
+                                    prompt.steps.back().position));
+      }
+    }
+  }
+  const std::string prompts =
+      known.empty() ? "which has no reference"
+                    : fmt::format(
+                          "wanted one of the prompts and positions {}, or a file of a "
+                          "report's folder failures",
+                          fmt::join(known, ", "));
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("--only: model {}: found no {}, {}", job.model, asked, prompts));
+}
+
 }  // namespace
 
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
@@ -87,24 +109,24 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
 
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references) {
   const FailedStep& only = *job.only;
-  if (!only.prompt_ids.empty())
-    return std::max(only.position,
-                    static_cast<int>(only.prompt_ids.size()) - 1 + only.free_tokens) +
-           1;
-  if (find_step(references, only.prompt, only.position).prompt != nullptr) return only.position + 1;
-  std::vector<std::string> known;
-  for (const GreedyReference& reference : references) {
-    for (const ReferencePrompt& prompt : reference.prompts) {
-      if (!prompt.steps.empty()) {
-        known.push_back(fmt::format("'{}' {}-{}", prompt.name, prompt.steps.front().position,
-                                    prompt.steps.back().position));
-      }
-    }
+  if (!only.prompt_ids.empty()) {
+    const int prompt_rows = static_cast<int>(only.prompt_ids.size()) - 1;
+    return std::max(only.position, prompt_rows + only.free_tokens) + 1;
   }
-  throw Error(ErrorKind::kBadInput,
-              fmt::format("--only: model {}: found no step '{}:{}', wanted one of the prompts and "
-                          "positions {}, or a file of a report's folder failures",
-                          job.model, job.only->prompt, job.only->position, fmt::join(known, ", ")));
+  if (find_step(references, only.prompt, only.position).prompt != nullptr) return only.position + 1;
+  refuse_only(job, fmt::format("step '{}:{}'", only.prompt, only.position), references);
+}
+
+void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references) {
+  std::vector<GreedyReference> kept = references;
+  for (GreedyReference& reference : kept) {
+    std::erase_if(reference.prompts, [&](const ReferencePrompt& prompt) {
+      return prompt.name != job.only_prompt || prompt.steps.empty();
+    });
+  }
+  std::erase_if(kept, [](const GreedyReference& reference) { return reference.prompts.empty(); });
+  if (kept.empty()) refuse_only(job, fmt::format("prompt '{}'", job.only_prompt), references);
+  references = std::move(kept);
 }
 
 void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,

@@ -37,6 +37,10 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
 // that there are, where the step is not known.
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references);
 
+// Leaves the prompt `name` of the references alone. Throws Error(kBadInput) naming the prompts that
+// there are, where none has the name.
+void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references);
+
 // Repeats the step on every candidate, beside the truth and the judge; sends what each said and a
 // verdict. `make` makes the engine of a contestant.
 void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,

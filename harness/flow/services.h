@@ -33,6 +33,12 @@ struct TimedCall {
 // The clock of this process around the call.
 TimedCall time_here(Engine& engine, const std::function<void()>& call);
 
+// What a case makes an engine compute: cache lengths at which it decodes, and prefills, each counted
+// once.
+struct CaseShapes {
+  int lengths = 0, prefills = 0;
+};
+
 struct FlowServices {
   std::function<ModelConfig(const std::string& model)> config;
   // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
@@ -48,7 +54,15 @@ struct FlowServices {
   std::function<std::optional<double>(const RatchetKey&)> ratchet;
   // Bytes of the job's device that make_engine() would take for this request.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
-  std::function<int64_t()> free_bytes;  // of the job's device
+  // Bytes of the job's device that the process of an engine takes besides the engine: libraries and
+  // the code that they compile for the shapes of a case, or a context on the card.
+  std::function<int64_t(const std::string& name, const CaseShapes&)> process_bytes =
+      [](const auto&, const auto&) { return int64_t{0}; };
+  // Bytes of the job's device that are taken once, beside the engines: on a CPU this process, and
+  // the weights, which all engines read.
+  std::function<int64_t(const ModelConfig&)> shared_bytes = [](const auto&) { return int64_t{0}; };
+  // Of the job's device. On a CPU what this run has taken already counts as free.
+  std::function<int64_t()> free_bytes;
   // What reports say of an engine that make_engine() has made.
   std::function<EngineFacts(const Engine&)> facts;
   // Engines that will be made soon: their processes may start already.

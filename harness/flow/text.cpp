@@ -9,11 +9,11 @@
 namespace mkbench {
 
 std::string token_text(const ModelShape& shape, int32_t id) {
-  if (!is_byte_level(shape)) return std::to_string(id);
+  if (!is_byte_level(shape) || id < 0) return "";
   if (id == '\n') return "\\n";
   if (id == '\\') return "\\\\";
   if (id >= 0x20 && id < 0x7f) return std::string(1, static_cast<char>(id));
-  if (id >= 0 && id < 256) return fmt::format("\\x{:02x}", id);
+  if (id < 256) return fmt::format("\\x{:02x}", id);
   return fmt::format("<{}>", id);  // bos, eos, pad
 }
 
@@ -50,7 +50,7 @@ std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids)
   std::string text;
   for (const int32_t id : ids) {
     if (!bytes && !text.empty()) text += ' ';
-    text += token_text(shape, id);
+    text += bytes ? token_text(shape, id) : std::to_string(id);
   }
   return text;
 }

@@ -13,8 +13,8 @@
 namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
-// for itself and other bytes are escaped; in other vocabularies the text is the id in decimals
-// (only scripts/capture_reference.py has a tokenizer).
+// for itself and other bytes are escaped; ids of other vocabularies have no text here, because
+// mkbench has no tokenizer.
 std::string token_text(const ModelShape& shape, int32_t id);
 
 // The same, where the references of a model with a tokenizer know the text of `id`.
@@ -29,7 +29,7 @@ struct JudgedText {
 JudgedText judged_text(const std::vector<GreedyReference>& references,
                        const std::vector<ParityRow>& rows);
 
-// The text of a sequence: bytes without separators, other ids with spaces between them.
+// The text of a sequence: bytes without separators; other ids in decimals, with spaces between them.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);
 
 }  // namespace mkbench

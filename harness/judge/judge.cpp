@@ -333,6 +333,8 @@ class Judge {
   void judge_logit_errors(ParityReport& report, Findings& findings) const {
     if (reference_.sketch_projections <= 0) {
       rule_out_ratios("the reference has no sketches", findings);
+    } else if (options_.one_prompt) {
+      rule_out_ratios("one prompt alone is judged", findings);
     } else if (report.non_finite > 0) {
       rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
     } else if (report.steps < steps_in_all_) {

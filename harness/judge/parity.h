@@ -32,6 +32,9 @@ struct ParityOptions {
   std::optional<double> ratchet = {};          // R_rms that is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
   bool logits_bf16 = false;
+  // One prompt of the reference is judged: no ratio is, because the limits are those of whole prompt
+  // sets and a few steps vary more.
+  bool one_prompt = false;
   bool repeat_without_logits = true;  // ids with and without logits_out must be equal
   std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
   std::function<void(const std::string& prompt, int done, int total)> on_progress = {};

@@ -7,9 +7,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <set>
 #include <sstream>
 #include <thread>
 
+#include "harness/device/host_machine.h"
 #include "harness/engines/plugin_file.h"
 #include "harness/parent/host_process.h"
 #include "harness/wire/build_id.h"
@@ -134,6 +137,35 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
   return ask<Described>(link(holder_of(request.name), kind_of(request.name)),
                         DescribeCall{request, config}, kQuestion)
       .bytes;
+}
+
+int64_t Hosts::idle_bytes(const std::string& engine) {
+  const std::string holds = holder_of(engine);
+  const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);
+  if (is_new) {
+    ask<Answered>(link(holds, kind_of(engine)), PingCall{}, kQuestion);  // its libraries are loaded
+    found->second = mkbench::resident_bytes(link(holds, kind_of(engine)).facts().pid);
+  }
+  return found->second;
+}
+
+int64_t Hosts::resident_bytes() {
+  std::set<int> pids = {getpid()};
+  for (const auto& [holds, link] : links_) {
+    if (link->alive()) pids.insert(link->facts().pid);
+  }
+  return std::accumulate(pids.begin(), pids.end(), int64_t{0},
+                         [](int64_t sum, int pid) { return sum + mkbench::resident_bytes(pid); });
+}
+
+int64_t Hosts::context_bytes(const FlushCall& flush, const std::function<int64_t()>& free_bytes) {
+  if (one_ || !flush.cuda) return 0;
+  if (!context_bytes_) {
+    const int64_t before = free_bytes();
+    try_card(flush);
+    context_bytes_ = std::max(int64_t{0}, before - free_bytes());
+  }
+  return *context_bytes_;
 }
 
 HostLink& Hosts::about_card() { return link(kCard, HostKind::kCuda); }

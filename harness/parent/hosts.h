@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -45,6 +46,13 @@ class Hosts {
   void hold_one(bool one) { one_ = one; }
   // Ends the hosts that hold no engine, except that of `but`.
   void end_idle(const std::string& but);
+  // Bytes of memory that the process of an engine held when it was first asked for, which is before
+  // it opened one; and what this process and all hosts hold now. Pages that they share count once.
+  int64_t idle_bytes(const std::string& engine);
+  int64_t resident_bytes();
+  // What a context and the flush buffer of one process take of the card, found out with the host
+  // that holds no engine; 0 where one process at a time may use the card.
+  int64_t context_bytes(const FlushCall& flush, const std::function<int64_t()>& free_bytes);
   // The last failure of each engine that came with a traceback, by the engine's name.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
@@ -80,6 +88,8 @@ class Hosts {
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   std::map<std::string, Failed> tracebacks_;
+  std::map<std::string, int64_t> idle_bytes_;  // by what a host holds
+  std::optional<int64_t> context_bytes_;
   bool one_ = false;
   std::set<std::string> excused_;  // what hosts hold whose turn was once followed by slow flushes
   std::string last_turn_;          // what the host holds whose turn was last

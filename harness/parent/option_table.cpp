@@ -71,17 +71,22 @@ double parse_seconds(std::string_view flag, const std::string& text) {
   return parse_number<double>(flag, text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
-// "PROMPT:POSITION", or the file of a failed step.
-FailedStep parse_only(const std::string& text) {
-  if (text.ends_with(".json")) return read_failed_step(text);
+// "PROMPT", "PROMPT:POSITION", or the file of a failed step.
+void parse_only(Options& options, const std::string& text) {
+  if (text.ends_with(".json")) {
+    options.only = read_failed_step(text);
+    return;
+  }
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0)
-    bad_usage(
-        fmt::format("--only: '{}' is not PROMPT:POSITION, and no file of a failed step", text));
+  if (colon == 0) bad_usage(fmt::format("--only: '{}' names no prompt", text));
+  if (colon == std::string::npos) {
+    options.only_prompt = text;
+    return;
+  }
   FailedStep step;
   step.prompt = text.substr(0, colon);
   step.position = parse_int("only", text.substr(colon + 1), 0);
-  return step;
+  options.only = step;
 }
 
 // "gpu=5090,vram=32"
@@ -190,8 +195,8 @@ const std::vector<Flag>& flag_table() {
        [](Options&, S t) {
          parse_choice<int>("parity", t, {{"prompt", 0}});
        }},
-      {"parity-table", 0, "", "", "print the parity table also when parity passes", kJudgeFlags,
-       false, [](O& o, S t) { o.parity_table = parse_switch("parity-table", t); }},
+      {"parity-table", 0, "", "", "print the whole parity table also when parity passes",
+       kJudgeFlags, false, [](O& o, S t) { o.parity_table = parse_switch("parity-table", t); }},
       {"reference", 0, "DIR", "",
        "references (DIR/<model>/reference*.json) instead of the committed ones", kJudgeFlags, false,
        [](O& o, S t) { o.reference = t; }},
@@ -206,6 +211,8 @@ const std::vector<Flag>& flag_table() {
          o.format = t;
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]", kOutFlags,
+       false, [](O& o, S t) { o.out = t; }},
+      {"out", 0, "DIR", "", "folder of the plots [plots, beside the first report]", kPlotFlags,
        false, [](O& o, S t) { o.out = t; }},
       {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,
        [](O& o, S t) { o.junit = t; }},
@@ -225,9 +232,9 @@ const std::vector<Flag>& flag_table() {
        "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
        kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
       {"only", 0, "STEP", "",
-       "repeat one step: PROMPT:POSITION as the parity table shows them, or a file of a report's "
-       "folder failures",
-       kParityFlags, false, [](O& o, S t) { o.only = parse_only(t); }},
+       "judge one prompt (PROMPT), or repeat one step: PROMPT:POSITION as the parity table shows "
+       "them, or a file of a report's folder failures",
+       kParityFlags, false, [](O& o, S t) { parse_only(o, t); }},
       {"faults", 0, "", "",
        "plant every fault of the table: each must fail its checks, controls none", kSelftestFlags,
        false, [](O& o, S t) { o.faults = parse_switch("faults", t); }},

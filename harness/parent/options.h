@@ -35,6 +35,7 @@ struct Options {
   const CommandRow* command = nullptr;
   std::vector<std::string> arguments;  // positional arguments
   std::optional<FailedStep> only{};    // parity: repeats this step alone
+  std::string only_prompt{};           // parity: judges this prompt alone
   bool whole_parity = false;           // every check of parity, nothing timed
 
   std::vector<std::string> compare;
@@ -108,6 +109,7 @@ enum FlagGroup : unsigned {
   kTalkFlags = 64,     // every command has these
   kParityFlags = 128,  // of `mkbench parity` alone
   kDoctorFlags = 256,  // of `mkbench doctor` alone
+  kPlotFlags = 1024,   // of `mkbench plot` alone
 };
 
 struct Flag {

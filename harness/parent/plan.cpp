@@ -165,6 +165,7 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.profile = options.profile;
   job.whole_parity = options.whole_parity;
   job.only = options.only;
+  job.only_prompt = options.only_prompt;
   job.time_budget_s = options.time_budget_s;
 
   const std::vector<std::string> models = models_of(options, plan.cuda);

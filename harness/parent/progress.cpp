@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 namespace mkbench {
@@ -19,6 +21,17 @@ std::string bar(int done, int total) {
 
 }  // namespace
 
+bool locale_is_utf8(const EnvironmentLookup& lookup) {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value = lookup(name).value_or("");
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 ProgressDisplay::ProgressDisplay(bool quiet, bool verbose)
     : quiet_(quiet), verbose_(verbose), terminal_(isatty(STDERR_FILENO) != 0) {}
 
@@ -30,7 +43,7 @@ void ProgressDisplay::start_case(const std::string& name, int number, int total)
 void ProgressDisplay::show(const StageProgress& now) {
   if (quiet_) return;
   const std::string stage = now.stage + (now.engine.empty() ? "" : " " + now.engine);
-  std::string text = fmt::format("{}: {}", case_, stage);
+  std::string text = case_ + (case_.empty() ? "" : ": ") + stage;
   if (terminal_) {
     if (now.total) text += " " + bar(now.done.value_or(0), *now.total);
     if (now.position) text += fmt::format(" position {}", *now.position);

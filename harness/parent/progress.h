@@ -5,8 +5,12 @@
 #include <string>
 
 #include "harness/flow/events.h"
+#include "harness/parent/options.h"
 
 namespace mkbench {
+
+// Whether the locale shows UTF-8: the first of LC_ALL, LC_CTYPE and LANG that is set decides.
+bool locale_is_utf8(const EnvironmentLookup& lookup);
 
 class ProgressDisplay {
  public:

@@ -9,20 +9,34 @@ namespace mkbench {
 
 namespace fs = std::filesystem;
 
-void write_failed_steps(Report& report, const fs::path& folder) {
+namespace {
+
+// Calls take(step, file) for each failed step and the file that is to hold it.
+template <typename R, typename Take>
+void for_each_failed_step(R& report, const fs::path& folder, const Take& take) {
   int number = 0;
-  for (CaseReport& c : report.cases) {
-    for (EngineReport& e : c.engines) {
+  for (auto& c : report.cases) {
+    for (auto& e : c.engines) {
       if (!e.parity || !e.parity->failed_step) continue;
-      FailedStep& step = *e.parity->failed_step;
-      const fs::path file = folder / "failures" / fmt::format("{}.json", ++number);
-      if (step.command.empty())
-        step.command = fmt::format("mkbench parity --only {}", file.string());
-      std::error_code error;
-      fs::create_directories(file.parent_path(), error);  // write_text() reports what is missing
-      write_text(file, json_fields::write(step).dump(2) + "\n");
+      take(*e.parity->failed_step, folder / "failures" / fmt::format("{}.json", ++number));
     }
   }
+}
+
+}  // namespace
+
+void name_failed_steps(Report& report, const fs::path& folder) {
+  for_each_failed_step(report, folder, [](FailedStep& step, const fs::path& file) {
+    if (step.command.empty()) step.command = fmt::format("mkbench parity --only {}", file.string());
+  });
+}
+
+void write_failed_steps(const Report& report, const fs::path& folder) {
+  for_each_failed_step(report, folder, [](const FailedStep& step, const fs::path& file) {
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);  // write_text() reports what is missing
+    write_text(file, json_fields::write(step).dump(2) + "\n");
+  });
 }
 
 FailedStep read_failed_step(const fs::path& file) {

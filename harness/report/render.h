@@ -38,6 +38,9 @@ std::string render_parity_line(const EngineReport& e);
 // A table of how many checks of each engine passed, failed or did not apply.
 std::string render_checks_table(const std::vector<const EngineReport*>& engines);
 
+// The parity tables of a case, each under its title; empty where none is shown.
+std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
+
 bool is_cpu_report(const Report& report);
 
 // One row for each engine of each case, as flat columns: csv, sql and jsonl print these.

@@ -320,7 +320,7 @@ std::string notes_text(const Group& group, bool on_cpu) {
   return fmt::format("{}", fmt::join(lines, ""));
 }
 
-std::string group_text(const Group& group, bool on_cpu) {
+std::string group_text(const Group& group, bool on_cpu, const RenderStyle& style) {
   const CaseReport& first = *group.front();
   std::string title = one_line(first.model.empty() ? first.name : first.model);
   if (first.n_gen > 0) title += fmt::format(", {} tokens", with_commas(first.n_gen));
@@ -330,13 +330,7 @@ std::string group_text(const Group& group, bool on_cpu) {
                                [](const CaseReport* c) { return !c->engines.empty(); });
   if (any) text += engine_table(group) + "\n";
   text += receipts_line(group) + notes_text(group, on_cpu) + profile_table(group);
-  for (const CaseReport* c : group) {
-    for (const EngineReport& e : c->engines) {
-      if (!e.parity || exit_code(e.parity->verdict) == 0 || e.parity->rows.empty()) continue;
-      text += fmt::format("\nParity table of {}, {}:\n\n", engine_label(e), one_line(c->name)) +
-              render_parity_table(*e.parity);
-    }
-  }
+  for (const CaseReport* c : group) text += render_parity_tables(*c, style);
   return text;
 }
 
@@ -419,7 +413,7 @@ std::string MarkdownTable::str() const {
   return text;
 }
 
-std::string render_markdown(const Report& report) {
+std::string render_markdown(const Report& report, const RenderStyle& style) {
   std::string text = header_text(report);
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
@@ -427,7 +421,9 @@ std::string render_markdown(const Report& report) {
         "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
         "threads to test that it is right; its times say\n> nothing about a GPU, so no speed-up "
         "and no share of the roofline is shown.\n",
-        banner.empty() ? "Asked for with --device cpu." : one_line(banner) + ".");
+        banner.empty()         ? "Asked for with --device cpu."
+        : style.tells_fallback ? one_line(banner) + "."
+                               : "Why is said above.");
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<Group> groups;
@@ -435,12 +431,12 @@ std::string render_markdown(const Report& report) {
     if (groups.empty() || !same_group(*groups.back().front(), c)) groups.emplace_back();
     groups.back().push_back(&c);
   }
-  for (const Group& group : groups) text += group_text(group, is_cpu_report(report));
+  for (const Group& group : groups) text += group_text(group, is_cpu_report(report), style);
   return text + footer_text(report);
 }
 
-std::string render(const Report& report, const std::string& format) {
-  if (format == "md") return render_markdown(report);
+std::string render(const Report& report, const std::string& format, const RenderStyle& style) {
+  if (format == "md") return render_markdown(report, style);
   if (format == "json") return dump_readable(to_json(report)) + "\n";
   if (format == "jsonl") return render_jsonl(report);
   if (format == "csv") return render_csv(report);

@@ -75,6 +75,70 @@ std::string best_text(const std::vector<ScoredId>& best) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// The rows of a short table: so many from the start, and so many that are not exact.
+constexpr size_t kFirstRows = 4, kOtherRows = 6;
+
+// A token's text in quotes, so that a space is seen; nothing where the text is not known.
+std::string quoted(const std::string& text) {
+  if (text.empty()) return "";
+  std::string inside = one_line(text, 24);
+  for (size_t at = inside.find('"'); at != std::string::npos; at = inside.find('"', at + 2))
+    inside.insert(at, "\\");
+  return "\"" + inside + "\"";
+}
+
+std::string mark_of(StepVerdict v, const RenderStyle& style) {
+  if (!style.utf8) return std::string(step_verdict_name(v));
+  switch (v) {
+    case StepVerdict::kExact:
+      return "\u2713";
+    case StepVerdict::kTie:
+      return "\u2248";
+    case StepVerdict::kDrift:
+      return "\u2717 drift";
+    case StepVerdict::kWrong:
+      return "\u2717";
+  }
+  return "\u2717";
+}
+
+std::vector<const ParityRow*> shown_rows(const ParityReport& parity, const RenderStyle& style) {
+  const bool whole = style.whole_tables || exit_code(parity.verdict) != 0;
+  std::vector<const ParityRow*> shown;
+  size_t others = 0;
+  for (const ParityRow& row : parity.rows) {
+    const bool exact = row.verdict == StepVerdict::kExact;
+    const bool first = shown.size() - others < kFirstRows && exact;
+    if (!whole && !first && (exact || others == kOtherRows)) continue;
+    others += !exact;
+    shown.push_back(&row);
+  }
+  return shown;
+}
+
+// "Parity: TRUE (mark) 576 of 576 tokens match".
+std::string closing_line(const ParityReport& p, const RenderStyle& style) {
+  const std::string match =
+      fmt::format("{} of {} tokens match", with_commas(p.exact), with_commas(p.steps));
+  if (p.verdict == Verdict::kIncomplete) return fmt::format("Parity: INCOMPLETE, {} so far", match);
+  if (exit_code(p.verdict) == 0) {
+    std::string text = fmt::format("Parity: TRUE {}{}", style.utf8 ? "\u2713 " : "", match);
+    if (p.ties > 0) {
+      text += fmt::format(", {} near tie{}{}", with_commas(p.ties), p.ties == 1 ? "" : "s",
+                          style.utf8 ? " \u2248" : "");
+    }
+    return text + (p.drifts > 0 ? fmt::format(", {} drift", p.drifts) : "");
+  }
+  const auto wrong = std::find_if(p.rows.begin(), p.rows.end(), [](const ParityRow& row) {
+    return row.verdict == StepVerdict::kWrong;
+  });
+  const std::string where = wrong == p.rows.end()
+                                ? match + failed_checks_text(p)
+                                : fmt::format("first at prompt {}, position {}",
+                                              one_line(wrong->prompt), wrong->position);
+  return fmt::format("Parity: FALSE {}{}", style.utf8 ? "\u2717 " : "", where);
+}
+
 }  // namespace
 
 std::string engine_label(const EngineReport& e) {
@@ -116,10 +180,12 @@ std::string render_checks_table(const std::vector<const EngineReport*>& engines)
   return table.str();
 }
 
-std::string render_parity_table(const ParityReport& parity) {
-  const bool several = std::any_of(parity.rows.begin(), parity.rows.end(), [&](const ParityRow& r) {
-    return r.prompt != parity.rows.front().prompt;
+std::string render_parity_table(const ParityReport& parity, const RenderStyle& style) {
+  const std::vector<ParityRow>& rows = parity.rows;
+  const bool several = std::any_of(rows.begin(), rows.end(), [&](const ParityRow& r) {
+    return r.prompt != rows.front().prompt;
   });
+  const std::vector<const ParityRow*> shown = shown_rows(parity, style);
   std::vector<std::string> headings = {"pos", "ref_id", "mk_id", "ref_text", "mk_text", "match"};
   std::vector<bool> right = {true, true, true, false, false, false};
   if (several) {
@@ -127,15 +193,32 @@ std::string render_parity_table(const ParityReport& parity) {
     right.insert(right.begin(), false);
   }
   MarkdownTable table(headings, right);
-  for (const ParityRow& row : parity.rows) {
+  for (const ParityRow* row : shown) {
     std::vector<std::string> cells = {
-        std::to_string(row.position),  std::to_string(row.reference_id),
-        std::to_string(row.engine_id), one_line(row.reference_text, 24),
-        one_line(row.engine_text, 24), std::string(step_verdict_name(row.verdict))};
-    if (several) cells.insert(cells.begin(), one_line(row.prompt, 32));
+        std::to_string(row->position),  std::to_string(row->reference_id),
+        std::to_string(row->engine_id), quoted(row->reference_text),
+        quoted(row->engine_text),       mark_of(row->verdict, style)};
+    if (several) cells.insert(cells.begin(), one_line(row->prompt, 32));
     table.add(std::move(cells));
   }
-  return table.str();
+  std::string text = rows.empty() ? "" : table.str();
+  if (shown.size() < rows.size()) {
+    text += fmt::format("\n{} of {} rows; --parity-table prints all\n", with_commas(shown.size()),
+                        with_commas(rows.size()));
+  }
+  return text + (rows.empty() ? "" : "\n") + closing_line(parity, style) + "\n";
+}
+
+std::string render_parity_tables(const CaseReport& c, const RenderStyle& style) {
+  std::string text;
+  for (const EngineReport& e : c.engines) {
+    if (!e.parity || e.parity->rows.empty()) continue;
+    const bool passed = exit_code(e.parity->verdict) == 0;
+    if (passed && !style.whole_tables && e.role != "candidate") continue;
+    text += fmt::format("\nParity table of {}, {}:\n\n", engine_label(e), one_line(c.name)) +
+            render_parity_table(*e.parity, style);
+  }
+  return text;
 }
 
 }  // namespace mkbench

@@ -295,19 +295,31 @@ bool takes_late_ids(const EngineReport& e);
 // a failure, and is a RUNTIME_ERROR else.
 void conclude(Report& report);
 
+// How Markdown is printed.
+struct RenderStyle {
+  bool utf8 = true;  // marks for match; else words
+  // Parity tables of passing engines: whole, of baselines too; else the first rows and what is not
+  // exact, of candidates alone. The table of an engine that fails is always whole.
+  bool whole_tables = false;
+  bool tells_fallback = true;  // why the run fell back to the CPU; false where it has been said
+};
+
 // The terminal table (engine, tok/s, ms/tok, speed-up, share of the roofline) with verdict and
-// parity lines, and the parity table.
-std::string render_markdown(const Report& report);
-std::string render_parity_table(const ParityReport& parity);
+// parity lines, and the parity tables.
+std::string render_markdown(const Report& report, const RenderStyle& style = {});
+// The parity table with its closing line, "Parity: TRUE" or where the first token differs.
+std::string render_parity_table(const ParityReport& parity, const RenderStyle& style = {});
 // stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for another.
-std::string render(const Report& report, const std::string& format);
+std::string render(const Report& report, const std::string& format, const RenderStyle& style = {});
 
 // Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
 // name and renamed, so that an interrupted write leaves no half file.
 void write_report(const Report& report, const std::filesystem::path& folder);
-// Writes the failed step of each engine to failures/<number>.json of the folder, and fills in its
-// command where it has none. Throws Error(kRuntime) with errno's text.
-void write_failed_steps(Report& report, const std::filesystem::path& folder);
+// Gives each failed step that has no command the one that repeats it from its file.
+void name_failed_steps(Report& report, const std::filesystem::path& folder);
+// Writes the failed step of each engine to failures/<number>.json of the folder. Throws
+// Error(kRuntime) with errno's text.
+void write_failed_steps(const Report& report, const std::filesystem::path& folder);
 // Reads such a file. Throws Error(kBadInput) naming file and field.
 FailedStep read_failed_step(const std::filesystem::path& file);
 // One file, whole or not at all. Throws Error(kRuntime) with errno's text.

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -6,16 +7,18 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
-#include "harness/device/host_machine.h"
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
+#include "harness/judge/budget.h"
 #include "harness/judge/repeats.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
+#include "harness/parent/outlook.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/progress.h"
 #include "harness/parent/run_folder.h"
@@ -31,6 +34,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kPlotS = 3;  // to draw the plots, in a Python that is started for them
+
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 class Run {
@@ -41,6 +46,7 @@ class Run {
         start_host_(invocation.start_host),
         in_process_(invocation.in_process),
         hosts_(invocation.start_host, options.timeout_s),
+        outlook_(hosts_, steady_seconds(), options.timeout_s),
         progress_(options.quiet, options.verbose) {}
 
   int execute() {
@@ -59,6 +65,7 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
+    predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
       if (interrupted()) {
@@ -116,8 +123,8 @@ class Run {
       report_.verdict = verdict_of(error.kind());
       report_.reasons.push_back(error.what());
       conclude(report_);
-      write_files();
-      say(std::string("error: ") + error.what());
+      const std::string unwritten = try_to_write_files();
+      say(std::string("error: ") + error.what() + (unwritten.empty() ? "" : "; " + unwritten));
       early_exit_ = report_.exit_code;
       return {};
     }
@@ -125,40 +132,54 @@ class Run {
 
   int dry_run(const RunPlan& plan) {
     fmt::print("device {}\n", plan.device_text);
-    double least_s = 0;
-    bool fits = true;
-    for (const CaseJob& job : plan.jobs) {
-      const FlowServices services = make_services(job, hosts_);
-      const ModelConfig config = services.config(job.model);
-      const auto [needed, free] = case_memory(job, services, config);
-      const double seconds = least_seconds(job, config);
-      least_s += seconds;
-      fmt::print(
-          "case {}: {:.1f} MB needed, {:.1f} MB free; at least {:.1f} s of reading weights and KV "
-          "rows\n",
-          case_name(job), megabytes(needed), megabytes(free), seconds);
-      if (free > 0 && needed > free) {
-        say(fmt::format("{}: memory of {} does not suffice", case_name(job), job.device));
-        fits = false;
+    outlook_.predict(plan.jobs, !options_.only, true);
+    std::vector<Verdict> ends;
+    for (const CaseOutlook& one : outlook_.cases()) {
+      const Forecast& cast = one.forecast;
+      fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
+                 megabytes(one.memory.needed), megabytes(one.memory.free));
+      if (cast.seconds() > 0) {
+        fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
+                   duration_text(cast.judging_s), duration_text(cast.timing_s),
+                   duration_text(cast.scoring_s));
+      }
+      for (const std::string& name : cast.unknown) fmt::print("; {}: pace not known", name);
+      fmt::print("\n");
+      if (!one.fits()) {
+        say(fmt::format("{}: memory of {} does not suffice", one.name, plan.device_text));
+        ends.push_back(Verdict::kEnvUnfit);
+      }
+      for (const auto& [verdict, why] : cast.refusals) {
+        say(fmt::format("{}: {}: it would end as {}", one.name, why, verdict_name(verdict)));
+        ends.push_back(verdict);
       }
     }
+    if (plots_come()) outlook_.add(kPlotS);
     fmt::print(
-        "{} case(s): {:.1f} s or more in all, at the read bandwidth measured now; a call of an "
-        "engine may take {:g} s (--timeout)\n",
-        plan.jobs.size(), least_s, options_.timeout_s);
-    return fits ? 0 : exit_code(Verdict::kEnvUnfit);
+        "{} case(s): {}; from a few steps of each engine, measured now, times the steps that the "
+        "run takes\n",
+        plan.jobs.size(), outlook_.text());
+    return ends.empty() ? 0 : exit_code(worst(ends));
   }
 
-  // The time that a case's reads must take.
-  double least_seconds(const CaseJob& job, const ModelConfig& config) {
-    if (!read_rate_) {
-      read_rate_ = job.cuda() ? ask_ceiling().read_gb_per_s * 1e9 : host_read_bytes_per_second();
+  // Says what the run is going to take. What fails here is a verdict of its case later on.
+  void predict(const RunPlan& plan) {
+    if (options_.quiet || options_.only || !options_.only_prompt.empty()) return;
+    try {
+      progress_.show({.stage = "measuring the pace", .engine = ""});
+      const bool measure = options_.fault == PlantedFault::kNone && !in_process_;
+      outlook_.predict(plan.jobs, measure, false);
+    } catch (const Error&) {
+      return;
+    } catch (const Interrupted&) {
+      return;
     }
-    const double bytes = static_cast<double>(config.shape.bytes_per_step(first_depth(job))) *
-                         job.n_gen * (job.blocks + job.warmup) *
-                         static_cast<double>(job.engines.size());
-    return *read_rate_ > 0 ? bytes / *read_rate_ : 0;
+    if (plots_come()) outlook_.add(kPlotS);
+    say(fmt::format("{} case{}: {}", plan.jobs.size(), plan.jobs.size() == 1 ? "" : "s",
+                    outlook_.text()));
   }
+
+  bool plots_come() const { return options_.plot && !options_.whole_parity; }
 
   Ceiling ask_ceiling() {
     return ask<Ceiling>(hosts_.about_card(), CeilingCall{options_.gpu},
@@ -186,11 +207,16 @@ class Run {
       if (const auto* now = std::get_if<StageProgress>(&event)) progress_.show(*now);
       if (const auto* judged = std::get_if<ParityJudged>(&event)) tell_place(*judged);
       const auto* memory = std::get_if<MemoryStated>(&event);
-      if (memory != nullptr && !options_.quiet) {
+      if (memory != nullptr && !options_.quiet && options_.verbose) {
         say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
                         megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
                         job.device));
       }
+      const bool stands = std::holds_alternative<EngineMade>(event) ||
+                          std::holds_alternative<VerdictGiven>(event) ||
+                          std::holds_alternative<ParityJudged>(event) ||
+                          std::holds_alternative<SampleScored>(event);
+      if (stands && !outlook_.cases().empty()) outlook_.look(job);
     });
     run_case(job, make_services(job, hosts_), sink);
     collector.finish(interrupt_count() > 0);
@@ -248,7 +274,11 @@ class Run {
       if (told == hosts_.tracebacks().end()) continue;
       for (std::string& reason : e.reasons) {
         if (reason.find(told->second.message) == std::string::npos) continue;
-        reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
+        try {
+          reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
+        } catch (const Error& error) {
+          reason += fmt::format("; no traceback: {}", error.what());
+        }
         break;
       }
     }
@@ -320,30 +350,50 @@ class Run {
     report_.interrupted = interrupted();
     report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
     report_.meta["warnings"] = warnings_;
+    report_.meta["outlook"] = outlook_.json();
     conclude(report_);
-    write_files();
-    if (options_.plot && !report_.interrupted && has_times()) {
-      std::string problem;
-      const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
-      if (status != 0) {
-        warn("no plots: " + (problem.empty()
-                                 ? fmt::format("the plotting script ended with {}", status)
-                                 : problem));
-      }
-    }
-    print_results();
+    name_failed_steps(report_, folder_);
+    const std::string unread = print_results();
+    const std::string unwritten = try_to_write_files();
+    if (unwritten.empty() && options_.plot && !report_.interrupted && has_times()) plot();
+    if (!options_.quiet && !outlook_.cases().empty()) say(outlook_.result());
     if (report_.exit_code != 0) {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
                       report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
     }
-    return report_.exit_code;
+    if (!unread.empty()) {
+      say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
+                      unwritten.empty() ? "the report is in " + folder_.string()
+                                        : "the report is not written either: " + unwritten));
+    } else if (!unwritten.empty()) {
+      say(
+          fmt::format("error: {}; the files in {} are not complete, the results are on standard "
+                      "output",
+                      unwritten, folder_.string()));
+    }
+    const bool lost = !unread.empty() || !unwritten.empty();
+    return lost && report_.exit_code == 0 ? exit_code(Verdict::kRuntimeError) : report_.exit_code;
   }
 
-  void write_files() {
-    write_failed_steps(report_, folder_);
-    write_report(report_, folder_);
-    if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
+  void plot() {
+    std::string problem;
+    const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
+    if (status == 0) return;
+    say("warning: no plots: " +
+        (problem.empty() ? fmt::format("the plotting script ended with {}", status) : problem));
+  }
+
+  // Returns why a file could not be written, or an empty string.
+  std::string try_to_write_files() const {
+    try {
+      write_failed_steps(report_, folder_);
+      write_report(report_, folder_);
+      if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
   }
 
   bool has_times() const {
@@ -353,24 +403,19 @@ class Run {
     });
   }
 
-  void print_results() {
-    fmt::print("{}", render(report_, options_.format));
-    if (options_.format == "md" && options_.parity_table) {
-      for (const CaseReport& c : report_.cases) {
-        for (const EngineReport& e : c.engines) {
-          // The report's own text has the tables of failed engines already.
-          if (!e.parity || exit_code(e.parity->verdict) != 0 || e.parity->rows.empty()) continue;
-          fmt::print("\nParity table of {}, {}:\n\n{}", e.name, c.name,
-                     render_parity_table(*e.parity));
-        }
-      }
+  // Results come before the files, so that a full disk does not cost them. Returns why they could
+  // not be written, or an empty string.
+  std::string print_results() const {
+    const RenderStyle style{
+        .utf8 = locale_is_utf8(process_environment()),
+        .whole_tables = options_.parity_table || options_.only || !options_.only_prompt.empty(),
+        .tells_fallback = !(isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0)};
+    try {
+      fmt::print("{}", render(report_, options_.format, style));
+    } catch (const std::system_error& error) {
+      return error.code().message();
     }
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw Error(
-          ErrorKind::kRuntime,
-          fmt::format("cannot write the results to standard output: {}; the report is in {}",
-                      std::strerror(errno), folder_.string()));
-    }
+    return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? std::strerror(errno) : "";
   }
 
   const Options& options_;
@@ -378,9 +423,9 @@ class Run {
   const StartHost start_host_;
   const bool in_process_;
   Hosts hosts_;
+  Outlook outlook_;
   ProgressDisplay progress_;
   MachineProbe probe_;
-  std::optional<double> read_rate_;  // bytes a second
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;

@@ -42,7 +42,7 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
-    {"plot", "draw plots of reports", "REPORT...", kOutFlags | kTalkFlags, "",
+    {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},

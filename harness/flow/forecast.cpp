@@ -1,0 +1,367 @@
+#include "harness/flow/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/engines/plugin_file.h"
+#include "harness/flow/interrupt.h"
+#include "harness/flow/state_receipt.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/judge/budget.h"
+#include "harness/judge/parity.h"
+#include "harness/judge/repeats.h"
+#include "harness/judge/sweep.h"
+#include "references/base/error.h"
+#include "references/model_row.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int kContext = 192;  // of the engines that are measured
+constexpr int kJudgedSteps = 16, kTimedSteps = 16;
+constexpr size_t kMostTries = 5;
+constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
+constexpr double kEnoughS = 0.6, kSlowS = 0.5;
+// What the judge takes for a logit of a step where no reference is there to measure it with: 20 ms
+// for 152,000 of them (EPYC, 2026-11).
+constexpr double kJudgedLogitS = 1.3e-7;
+
+double seconds_of(const std::function<void()>& work) {
+  const double begin = steady_seconds();
+  work();
+  return steady_seconds() - begin;
+}
+
+int steps_of(const std::vector<ReferencePrompt>& prompts) {
+  return std::accumulate(prompts.begin(), prompts.end(), 0,
+                         [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
+}
+
+int64_t rows_of(const std::vector<ReferencePrompt>& prompts) {
+  return std::accumulate(
+      prompts.begin(), prompts.end(), int64_t{0},
+      [](int64_t n, const ReferencePrompt& p) { return n + std::ssize(p.ids) - 1; });
+}
+
+// The first steps of the reference's shortest prompt.
+GreedyReference cut(const GreedyReference& reference, int steps) {
+  GreedyReference part = reference;
+  part.prompts = {*std::min_element(reference.prompts.begin(), reference.prompts.end(),
+                                    [](const ReferencePrompt& a, const ReferencePrompt& b) {
+                                      return a.ids.size() < b.ids.size();
+                                    })};
+  ReferencePrompt& prompt = part.prompts.front();
+  prompt.steps.resize(std::min(prompt.steps.size(), static_cast<size_t>(steps)));
+  return part;
+}
+
+// Median time of `work` over up to kMostTries runs, or of as many as fit into kEnoughS. The first run
+// compiles kernels and is left out where it is not slow.
+double settled_seconds(const std::function<void()>& work) {
+  const double first = seconds_of(work);
+  if (first > kSlowS) return first;
+  std::vector<double> tries;
+  double spent = 0;
+  while (tries.size() < kMostTries && (tries.empty() || spent < kEnoughS)) {
+    tries.push_back(seconds_of(work));
+    spent += tries.back();
+  }
+  const auto middle = tries.begin() + static_cast<std::ptrdiff_t>(tries.size() / 2);
+  std::nth_element(tries.begin(), middle, tries.end());
+  return *middle;
+}
+
+// Times decode() and prefill().
+void measure_steps(Engine& engine, const std::vector<int32_t>& ids, StepPace& pace) {
+  const auto start = [&] {
+    engine.reset();
+    engine.prefill(ids);
+  };
+  const double prefill_s = settled_seconds(start);
+  pace.row_s = prefill_s / static_cast<double>(ids.size() - 1);
+  start();
+  pace.step_s = seconds_of([&] { engine.decode(1); });
+  if (pace.step_s > kSlowS) return;
+  const double all_s = settled_seconds([&] {
+    start();
+    engine.decode(kTimedSteps);
+  });
+  pace.step_s = std::max(all_s - prefill_s, 0.0) / kTimedSteps;
+}
+
+// Times judge_parity() on the first steps of a reference.
+void measure_judging(Engine& engine, const std::string& name, const GreedyReference& reference,
+                     const ModelShape& shape, StepPace& pace) {
+  if (pace.step_s > kSlowS) return;
+  ParityOptions options;
+  options.precision = precision_of(name, engine.capabilities());
+  options.limits = limits_of(options.precision);
+  options.vocab = shape.vocab;
+  options.layers = shape.layers;
+  options.logits_bf16 = rounds_logits(name);
+  options.is_baseline = engine_of_run(name) == kJudgeName;
+  options.one_prompt = true;
+  const auto judged = [&](int steps) {
+    return settled_seconds([&] { judge_parity(engine, cut(reference, steps), options); });
+  };
+  const double one = judged(1);
+  const double step = std::max(0.0, judged(kJudgedSteps) - one) / (kJudgedSteps - 1);
+  pace.prompt_s = std::max(0.0, one - step);
+  pace.logits_s = std::max(pace.step_s, step - 2 * pace.step_s);
+}
+
+// The truth scores a whole path in one pass.
+void measure_pass(Engine& engine, const std::vector<int32_t>& ids, int vocab, StepPace& pace) {
+  std::vector<float> logits(static_cast<size_t>(kMaxLogitSteps) * static_cast<size_t>(vocab));
+  std::vector<int32_t> forced(kMaxLogitSteps, ids.front());
+  const double s = settled_seconds([&] {
+    engine.reset();
+    engine.prefill(ids);
+    engine.decode(kMaxLogitSteps, forced.data(), logits.data());
+  });
+  pace.pass_row_s =
+      std::max(0.0, s - pace.row_s * static_cast<double>(ids.size() - 1)) / kMaxLogitSteps;
+}
+
+// Steps of a timed case that an engine decodes: warm-up, samples, and the state receipts of the first
+// block and of a share of the others.
+struct TimedSteps {
+  double bare = 0, with_logits = 0, prefilled_rows = 0;
+};
+
+TimedSteps timed_steps(const CaseJob& job) {
+  const int n = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
+  TimedSteps steps;
+  steps.bare = static_cast<double>(n) * (job.blocks + job.warmup);
+  steps.prefilled_rows = first_depth(job);
+  if (job.n_prompt > 0) steps.prefilled_rows *= 1 + job.blocks;
+  if (job.n_prompt == 0) {
+    const double receipts = 1 + static_cast<double>(job.blocks - 1) / kReceiptShare;
+    steps.with_logits = receipts * (n + 2 * kStateSteps);
+  }
+  if (job.one_at_a_time) {  // each block opens the engine anew
+    steps.bare += static_cast<double>(n) * job.warmup * (job.blocks - 1);
+    steps.prefilled_rows *= job.blocks;
+  }
+  return steps;
+}
+
+// Whether the run takes hardly more steps than a measurement does.
+bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences& references) {
+  constexpr double kFewSteps = 2500, kFewBytes = 1e11;  // read by all steps
+  if (references.live || job.whole_parity) return false;
+  double judged = 0;
+  for (const GreedyReference& reference : references.all) judged += steps_of(reference.prompts);
+  const TimedSteps timed = timed_steps(job);
+  const double engines = static_cast<double>(job.engines.size());
+  const double steps = 3 * (engines + 1) * judged + engines * (timed.bare + 2 * timed.with_logits);
+  return steps < kFewSteps && steps * static_cast<double>(shape.bytes_per_step(0)) < kFewBytes;
+}
+
+bool is_known(const std::map<std::string, StepPace>& paces, const std::string& name,
+              Forecast& forecast) {
+  if (paces.contains(name)) return true;
+  if (std::find(forecast.unknown.begin(), forecast.unknown.end(), name) == forecast.unknown.end())
+    forecast.unknown.push_back(name);
+  return false;
+}
+
+// A step reads the weights and the KV rows of its depth.
+double at_depth(const ModelShape& shape, int depth) {
+  return static_cast<double>(shape.bytes_per_step(depth)) /
+         static_cast<double>(shape.bytes_per_step(0));
+}
+
+}  // namespace
+
+void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool whole) {
+  if (models_.contains(job.model)) return;
+  Model model;
+  ModelWeights weights;
+  model.load_s =
+      seconds_of([&] { weights = services.load(parity_model(job.model), first_depth(job)); });
+  model.shape = weights.config.shape;
+  model.max_positions = weights.config.max_positions;
+  model.references = find_case_references(job, services, weights);
+  if (!whole && is_short(job, model.shape, model.references)) return;
+  const GreedyReference* with_logits = nullptr;
+  for (const GreedyReference& reference : model.references.all) {
+    if (!reference.token_only && !reference.prompts.empty()) with_logits = &reference;
+  }
+  // Seeded prompts of 1, 5, 17 and 64 ids. A short one where each row of a prefill may cost a step.
+  const bool slow = !job.cuda() && model.shape.bytes_per_step(0) > kSlowBytes;
+  const std::vector<int32_t> ids = live_parity_prompts(job, model.shape, {}).at(slow ? 1 : 3);
+  int context = kContext;
+  if (with_logits != nullptr) {
+    const GreedyReference part = cut(*with_logits, kJudgedSteps);
+    context = std::max(context, static_cast<int>(part.prompts.front().ids.size()) + kJudgedSteps);
+  }
+  context = std::min(context, model.max_positions);
+  std::vector<std::string> names;
+  for (const CaseEngine& engine : job.engines) {
+    if (whole || !is_file_engine(engine.name)) names.push_back(engine.name);
+  }
+  names.insert(names.end(), {kHeadFp32Name, kTruthName});
+  for (const std::string& name : names) {
+    if (services.stop()) throw Interrupted{};
+    const bool is_truth = name == kTruthName;
+    if (is_truth && is_analytic(find_model(job.model)) && !job.whole_parity) continue;
+    try {
+      StepPace pace;
+      std::unique_ptr<Engine> engine;
+      pace.open_s = seconds_of(
+          [&] { engine = services.make_engine({.name = name, .max_context = context}, weights); });
+      measure_steps(*engine, ids, pace);
+      pace.logits_s = pace.step_s + kJudgedLogitS * model.shape.vocab;
+      if (is_truth)
+        measure_pass(*engine, ids, model.shape.vocab, pace);
+      else if (with_logits != nullptr && engine->capabilities().logits)
+        measure_judging(*engine, name, *with_logits, model.shape, pace);
+      model.paces[name] = pace;
+    } catch (const Error&) {
+      // The case meets the same error, and it becomes a verdict there.
+    }
+  }
+  models_[job.model] = std::move(model);
+}
+
+bool Forecaster::is_committed(const std::string& model) const {
+  const auto found = models_.find(model);
+  return found != models_.end() && !found->second.references.live;
+}
+
+Forecast Forecaster::forecast(const CaseJob& job) const {
+  Forecast result;
+  const auto found = models_.find(job.model);
+  if (found == models_.end()) {
+    for (const CaseEngine& engine : job.engines) result.unknown.push_back(engine.name);
+    return result;
+  }
+  const Model& model = found->second;
+  if (!job.judged) result.judging_s = judging(job, model, result);
+  if (job.whole_parity) return result;
+  result.timing_s = timing(job, model, result);
+  if (!is_analytic(find_model(job.model))) result.scoring_s = scoring(job, model);
+  return result;
+}
+
+// Each engine walks the prompts three times: freely, with logits, and forced without logits.
+double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& forecast) const {
+  double seconds = model.load_s;
+  std::vector<GreedyReference> references = model.references.all;
+  const auto pace_of = [&](const char* name) {
+    const auto found = model.paces.find(name);
+    return found != model.paces.end() ? found->second : StepPace{};
+  };
+  if (model.references.live) {
+    GreedyReference live;
+    for (const auto& ids : live_parity_prompts(job, model.shape, references)) {
+      live.prompts.emplace_back();
+      live.prompts.back().ids = ids;
+      live.prompts.back().steps.resize(kLiveSteps);
+    }
+    const double steps = steps_of(live.prompts);
+    for (const char* name : {kTruthName, kHeadFp32Name, kJudgeName}) {
+      seconds += pace_of(name).logits_s * steps +
+                 pace_of(name).row_s * static_cast<double>(rows_of(live.prompts));
+    }
+    seconds += pace_of(kTruthName).open_s;
+    references.insert(references.begin(), live);
+  }
+  const auto judge = [&](const std::string& name, bool baseline) {
+    if (!is_known(model.paces, name, forecast)) return 0.0;
+    const StepPace& pace = model.paces.at(name);
+    double judged_s = 0;
+    for (const GreedyReference& reference : references) {
+      if (name == kHeadFp32Name && reference.token_only) continue;
+      const GreedyReference part = baseline ? baseline_part(reference) : reference;
+      judged_s += steps_of(part.prompts) * pace.judged_s() +
+                  3 * static_cast<double>(rows_of(part.prompts)) * pace.row_s +
+                  static_cast<double>(part.prompts.size()) * pace.prompt_s;
+    }
+    return judged_s;
+  };
+  for (const CaseEngine& engine : job.engines) {
+    if (const auto at = model.paces.find(engine.name); at != model.paces.end())
+      seconds += at->second.open_s;
+    const double prompts_s = judge(engine.name, engine.judges);
+    seconds += prompts_s;
+    if (engine.judges) seconds += pace_of(kHeadFp32Name).open_s + judge(kHeadFp32Name, true);
+    if (!engine.candidate) continue;
+    if (prompts_s > job.time_budget_s) {
+      forecast.refusals.emplace_back(
+          Verdict::kIncomplete,
+          fmt::format("judging {} takes about {:.0f} s, --time-budget is {:g} s", engine.name,
+                      prompts_s, job.time_budget_s));
+    }
+    if (job.whole_parity && model.paces.contains(engine.name))
+      seconds += trials(job, model, model.paces.at(engine.name));
+  }
+  return seconds;
+}
+
+// Repeats, isolation and the sweep of an engine, and the fresh processes.
+double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace& pace) const {
+  constexpr double kProcessS = 2;  // to start the processes of a fresh run
+  const int prompts = 2, isolated = 12;
+  const double repeated_s = kRepeatSteps * pace.logits_s + 64 * pace.row_s;
+  const int lengths = std::min(kNeededLengths, model.max_positions);
+  double own_s = (prompts * (kRepeats + 1) + isolated) * repeated_s + lengths * pace.logits_s;
+  for (const auto& [length, steps] : edge_prefills(lengths))
+    own_s += length * pace.row_s + steps * pace.logits_s;
+  double truth_s = 0;
+  if (!is_analytic(find_model(job.model))) {
+    for (const char* name : {kTruthName, kHeadFp32Name}) {
+      const auto found = model.paces.find(name);
+      if (found != model.paces.end()) truth_s += lengths * found->second.logits_s;
+    }
+  }
+  return std::min(own_s, job.time_budget_s) + std::min(truth_s, job.time_budget_s) +
+         kFreshProcesses * (kProcessS + prompts * repeated_s);
+}
+
+double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& forecast) const {
+  const TimedSteps steps = timed_steps(job);
+  const double deeper = at_depth(model.shape, first_depth(job));
+  // Plain `synthetic` is timed on the weights of its depth, which are made for it.
+  const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
+  double seconds = other ? model.load_s : 0;
+  const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
+  for (const CaseEngine& engine : job.engines) {
+    if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;
+    const StepPace& pace = model.paces.at(engine.name);
+    // A state receipt runs the path once more, with logits; nothing is judged there.
+    seconds +=
+        deeper * pace.step_s * (steps.bare + steps.with_logits) + pace.row_s * steps.prefilled_rows;
+    if (other || job.judged) seconds += pace.open_s;
+    if (job.one_at_a_time) seconds += pace.open_s * job.blocks;
+    if (job.cuda()) seconds += pace.open_s + deeper * pace.step_s * std::min(tokens, 64);
+    const double call_s = deeper * pace.step_s * tokens;
+    if (call_s > timeout_s_) {
+      forecast.refusals.emplace_back(
+          Verdict::kTimeout, fmt::format("a decode of {} tokens by {} takes about {:.0f} s, "
+                                         "--timeout is {:g} s",
+                                         tokens, engine.name, call_s, timeout_s_));
+    }
+  }
+  return seconds;
+}
+
+// Each block has a late id of its own. Engines that round their logits are scored apart.
+double Forecaster::scoring(const CaseJob& job, const Model& model) const {
+  const auto truth = model.paces.find(kTruthName);
+  if (truth == model.paces.end()) return 0;
+  bool rounds = false, keeps = false;
+  for (const CaseEngine& engine : job.engines) {
+    if (engine.timed()) (rounds_logits(engine.name) ? rounds : keeps) = true;
+  }
+  const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
+  const double paths = static_cast<double>(job.blocks) * (rounds + keeps);
+  return truth->second.open_s + first_depth(job) * truth->second.row_s +
+         paths * tokens * truth->second.pass_row_s;
+}
+
+}  // namespace mkbench

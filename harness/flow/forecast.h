@@ -1,0 +1,70 @@
+// How long a case will take, from a few measured steps of each of its engines.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/gate.h"
+#include "harness/flow/services.h"
+#include "harness/report/verdict.h"
+
+namespace mkbench {
+
+// What was measured of one engine, in seconds.
+struct StepPace {
+  double open_s = 0;
+  double step_s = 0;      // a decoded token
+  double row_s = 0;       // a row of a prefill
+  double logits_s = 0;    // a decoded token with logits, judged
+  double prompt_s = 0;    // what judging a prompt costs besides its steps
+  double pass_row_s = 0;  // a forced step, where the engine takes many in one pass (the truth)
+
+  double judged_s() const { return 2 * step_s + logits_s; }  // judge_parity() takes each step so
+};
+
+// A case as predicted. An engine whose pace is not known is named in `unknown`, and its work is not
+// counted.
+struct Forecast {
+  double judging_s = 0, timing_s = 0, scoring_s = 0;
+  std::vector<std::string> unknown;
+  // What would end the case, and the verdict that it would end with.
+  std::vector<std::pair<Verdict, std::string>> refusals;
+
+  double seconds() const { return judging_s + timing_s + scoring_s; }
+};
+
+class Forecaster {
+ public:
+  // timeout_s: of one call of an engine.
+  explicit Forecaster(double timeout_s) : timeout_s_(timeout_s) {}
+  // Loads the job's model and opens each of its engines for a few steps. An engine that fails is not
+  // known afterwards. Throws what loading the model
+  // and its references throws, and Interrupted. Where not `whole`, engines of a file are left out, and
+  // a run so short that the measurement would take a good part of it is not measured.
+  void measure(const CaseJob& job, const FlowServices& services, bool whole);
+  // Whether committed references alone judge the measured model.
+  bool is_committed(const std::string& model) const;
+  // The same model may have been measured for another case. Without measure() all is unknown.
+  Forecast forecast(const CaseJob& job) const;
+
+ private:
+  struct Model {
+    double load_s = 0;
+    ModelShape shape;
+    int max_positions = 0;
+    CaseReferences references;
+    std::map<std::string, StepPace> paces;
+  };
+
+  double judging(const CaseJob& job, const Model& model, Forecast& forecast) const;
+  double trials(const CaseJob& job, const Model& model, const StepPace& pace) const;
+  double timing(const CaseJob& job, const Model& model, Forecast& forecast) const;
+  double scoring(const CaseJob& job, const Model& model) const;
+
+  double timeout_s_;
+  std::map<std::string, Model> models_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,144 @@
+// What a case is said to take before it begins, against what it takes.
+#include <chrono>
+#include <thread>
+
+#include "harness/flow/forecast.h"
+#include "harness/judge/budget.h"
+#include "references/base/error.h"
+#include "references/model_row.h"
+#include "tests/support/case_bench.h"
+
+namespace mkbench::testing {
+namespace {
+
+// Every token of every engine takes so long.
+void slow_down(Bench& bench, std::chrono::microseconds token) {
+  for (const char* name : {"eager", "kernel", kTruthName, kHeadFp32Name}) {
+    bench.scripts[name].rule = [token](const std::vector<int32_t>& ids) {
+      std::this_thread::sleep_for(token);
+      return scripted_token(ids.back(), static_cast<int>(ids.size()) - 1, kVocab);
+    };
+  }
+}
+
+TEST_CASE("the forecast of a case is within 30 % of the time that it takes") {
+  double ratio = 0;
+  for (int tries = 0; tries < 3 && !(ratio > 0.7 && ratio < 1.3); ++tries) {
+    Bench bench;
+    slow_down(bench, std::chrono::milliseconds(1));
+    bench.job.blocks = bench.job.max_blocks = 6;
+    Forecaster forecaster(300);
+    forecaster.measure(bench.job, bench.services, true);
+    const Forecast forecast = forecaster.forecast(bench.job);
+    CHECK(forecast.unknown.empty());
+    CHECK(forecast.refusals.empty());
+    const double begin = steady_seconds();
+    CHECK(bench.run().verdict == Verdict::kPass);
+    ratio = forecast.seconds() / (steady_seconds() - begin);
+  }
+  CHECK(ratio > 0.7);
+  CHECK(ratio < 1.3);
+}
+
+TEST_CASE("what cannot end well is told with the verdict that it would end with") {
+  Bench bench;
+  slow_down(bench, std::chrono::milliseconds(1));
+  bench.job.time_budget_s = 0.01;  // three times twelve steps take 36 ms
+  bench.job.n_gen = 50;
+  Forecaster forecaster(0.02);
+  forecaster.measure(bench.job, bench.services, true);
+  const Forecast forecast = forecaster.forecast(bench.job);
+  REQUIRE(forecast.refusals.size() == 3);
+  CHECK(forecast.refusals[0].first == Verdict::kIncomplete);
+  CHECK(holds(forecast.refusals[0].second, "judging kernel"));
+  CHECK(holds(forecast.refusals[0].second, "--time-budget is 0.01 s"));
+  CHECK(forecast.refusals[1].first == Verdict::kTimeout);
+  CHECK(holds(forecast.refusals[1].second, "a decode of 50 tokens by eager"));
+}
+
+TEST_CASE("a short run is not measured, nor is an engine that fails or comes from a file") {
+  Bench bench;
+  Forecaster shortly(300);
+  shortly.measure(bench.job, bench.services, false);
+  CHECK(shortly.forecast(bench.job).unknown == std::vector<std::string>{"eager", "kernel"});
+  CHECK(shortly.forecast(bench.job).seconds() < 0.5);
+
+  bench.scripts["kernel"].before = [](int) { throw Error(ErrorKind::kCuda, "broken"); };
+  bench.job.engines.push_back({.name = "mine.so", .asked = "mine.so", .candidate = true});
+  bench.job.n_gen = 2000;
+  Forecaster forecaster(300);
+  forecaster.measure(bench.job, bench.services, false);
+  CHECK(forecaster.forecast(bench.job).unknown == std::vector<std::string>{"kernel", "mine.so"});
+}
+
+TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, not by its name") {
+  Bench bench;
+  std::vector<std::string> asked;
+  bench.services.references = [&](const std::string& name) {
+    asked.push_back(name);
+    return std::vector<GreedyReference>();
+  };
+  const auto references_of = [&](const std::string& model, const ModelShape& shape) {
+    asked.clear();
+    bench.job.model = model;
+    planned_shapes(bench.job, bench.services, shape);
+    return asked.at(0);
+  };
+  CHECK(references_of("models/Qwen3-0.6B", kQwen3_0_6B) == "qwen3-0.6b");
+  CHECK(references_of("models/Qwen3-0.6B", kTiny).empty());
+  CHECK(references_of("models/qwen3-0.6b/", kTiny).empty());
+  CHECK(references_of("models/tiny", kTiny).empty());
+  CHECK(references_of("models/mine", kTiny) == "mine");
+  CHECK(references_of("tiny", kTiny) == "tiny");
+  bench.job.reference_dir = "mine";
+  CHECK(references_of("models/Qwen3-0.6B", kTiny) == "Qwen3-0.6B");
+}
+
+TEST_CASE("a missing reference names a command that makes it for this model") {
+  Bench bench;
+  bench.references.clear();
+  const auto advice = [&](const std::string& model, const std::string& folder) {
+    bench.job.model = model;
+    bench.job.reference_dir = folder;
+    bench.job.require_reference = true;
+    try {
+      find_case_references(bench.job, bench.services, bench.services.load("", 0));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(holds(advice("models/mine", ""), "capture_reference.py models/mine --prompt "));
+  CHECK(holds(advice("models/mine", "refs"),
+              "capture_reference.py models/mine --out refs/mine/reference.json --prompt "));
+  const std::string ours = advice("synthetic", "refs");
+  CHECK(holds(ours,
+              "capture_reference.py synthetic:short --out "
+              "refs/synthetic/reference-short.json"));
+  CHECK_FALSE(holds(ours, "--prompt"));
+}
+
+TEST_CASE("stated memory counts processes and what all engines share") {
+  Bench bench;
+  std::vector<std::string> asked;
+  CaseShapes seen;
+  bench.services.process_bytes = [&](const std::string& name, const CaseShapes& shapes) {
+    asked.push_back(name);
+    seen = shapes;
+    return int64_t{10};
+  };
+  bench.services.shared_bytes = [](const ModelConfig&) { return int64_t{7}; };
+  const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
+  // eager, kernel and the two runs of the judge, in three processes.
+  CHECK(memory.needed == 4 * 1000 + 3 * 10 + 7);
+  CHECK(seen.lengths == 12);  // of the reference's prompt; those of the timed one are among them
+  CHECK(seen.prefills == 0);
+  bench.job.depth = 100;
+  bench.job.ids.clear();
+  case_memory(bench.job, bench.services, bench.services.config(""));
+  CHECK(seen.lengths == 12 + 8);
+  CHECK(seen.prefills == 1);
+}
+
+}  // namespace
+}  // namespace mkbench::testing
