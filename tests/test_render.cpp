@@ -238,6 +238,28 @@ TEST_CASE(
                                      ContainsText("] (no late id) |"));
 }
 
+TEST_CASE("Markdown says which theta and head were used, and what the engine wrote") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  CaseReport& c = r.cases.front();
+  CHECK_THAT(render_markdown(r), !ContainsText("rope_theta") && !ContainsText("text by"));
+  c.rope_theta = 1000000;
+  c.rope_theta_key = "rope_parameters.rope_theta";
+  c.head = "the embedding";
+  ParityReport& parity = c.engines.back().parity.emplace();
+  parity.text_prompt = "The capital\nof France is";
+  parity.text = " Paris.";
+  const std::string text = render_markdown(r);
+  CHECK_THAT(
+      text,
+      ContainsText("- rope_theta 1000000 (rope_parameters.rope_theta); LM head: the embedding\n"));
+  CHECK_THAT(text, ContainsText("\"The capital\\nof France is\" -> \" Paris.\"\n"));
+  c.rope_theta = 10000.5;
+  c.head.clear();
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- rope_theta 10000.5 (rope_parameters.rope_theta)\n"));
+}
+
 TEST_CASE("flat forms quote what would break them") {
   Report r = testing::example_report();
   r.cases.resize(1);
