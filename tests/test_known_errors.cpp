@@ -70,6 +70,8 @@ TEST_CASE("messages of real programs are found") {
       {"ERROR: Could not find a version that satisfies the requirement torch==2.9.1 (from "
        "versions: none)\nERROR: No matching distribution found for torch==2.9.1",
        "no-version-of-torch", kWheel},
+      {"Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'",
+       "no-torch", kWheel},
       {"error: externally-managed-environment\n\nThis environment is externally managed",
        "externally-managed", kImage},
       {"RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda131.so",

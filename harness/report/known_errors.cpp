@@ -54,6 +54,13 @@ const std::vector<KnownError>& table() {
        "this Python has no wheel of that torch (3.10 to 3.14 have), pip is old, or there is no "
        "network",
        "python3.12 -m venv ~/torch-venv && ~/torch-venv/bin/python -m pip install torch==2.9.1"},
+      {"no-torch",
+       kWheel,
+       "ModuleNotFoundError: No module named 'torch'",
+       {"no module named 'torch'"},
+       "this Python has no torch; the one of mkbench's own environment has, which scripts/setup.sh "
+       "makes",
+       kTorchWheel},
       {"externally-managed",
        kImage,
        "error: externally-managed-environment",
