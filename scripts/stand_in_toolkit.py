@@ -8,6 +8,7 @@ Exit code 2 where there is no compiler of CUDA 13.
 """
 
 import argparse
+import hashlib
 import os
 import pathlib
 import re
@@ -71,7 +72,11 @@ def link_all(source: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> None:
-    """Makes `folder` anew from CUDA 13's toolkit and 12.8's wheels."""
+    """Makes `folder` from CUDA 13's toolkit and 12.8's wheels, unless this program made it of the same before."""
+    program = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    stamp, made_of = folder / "made-of", f"{program} {cuda13} {wheels}\n"
+    if stamp.exists() and stamp.read_text() == made_of:
+        return
     if folder.exists():
         shutil.rmtree(folder)
     nvidia = wheels / "nvidia"
@@ -109,6 +114,7 @@ def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> No
     # CMake tries the compiler with the static library, which PyPI does not have.
     (folder / "lib64" / "libcudart_static.a").symlink_to("libcudart.so.12")
     (folder / "lib64" / "libcudadevrt.a").symlink_to(cuda13 / "lib64" / "libcudadevrt.a")
+    stamp.write_text(made_of)
 
 
 def main() -> int:
