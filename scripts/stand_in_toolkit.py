@@ -2,12 +2,14 @@
 
 PyPI has no nvcc of CUDA 12.x, but all other parts: headers, runtime library and assembler (ptxas) in this folder are
 those of 12.8. Its nvcc is that of CUDA 13, says that it is 12.8, and brings its own front end, whose PTX is given the
-version that 12.8 reads. So host code is compiled and linked as with 12.8, and a register that 12.8's assembler spills
-fails the build. Nothing built with it is for use on a GPU. scripts/check_cuda128.py adds 12.8's own front end.
+version that 12.8 reads. So host code is compiled and linked as with 12.8; machine code is near to that of 12.8, but not
+the same, because front ends differ. scripts/check_cuda128.py has the kernels with 12.8's own front end. Nothing built
+with this toolkit is for use on a GPU.
 Exit code 2 where there is no compiler of CUDA 13.
 """
 
 import argparse
+import hashlib
 import os
 import pathlib
 import re
@@ -71,7 +73,11 @@ def link_all(source: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> None:
-    """Makes `folder` anew from CUDA 13's toolkit and 12.8's wheels."""
+    """Makes `folder` from CUDA 13's toolkit and 12.8's wheels, unless this program made it of the same before."""
+    program = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    stamp, made_of = folder / "made-of", f"{program} {cuda13} {wheels}\n"
+    if stamp.exists() and stamp.read_text() == made_of:
+        return
     if folder.exists():
         shutil.rmtree(folder)
     nvidia = wheels / "nvidia"
@@ -109,6 +115,7 @@ def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> No
     # CMake tries the compiler with the static library, which PyPI does not have.
     (folder / "lib64" / "libcudart_static.a").symlink_to("libcudart.so.12")
     (folder / "lib64" / "libcudadevrt.a").symlink_to(cuda13 / "lib64" / "libcudadevrt.a")
+    stamp.write_text(made_of)
 
 
 def main() -> int:

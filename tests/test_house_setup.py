@@ -327,7 +327,7 @@ class LongLanes(unittest.TestCase):
     def test_lanes_are_listed_with_their_limits(self):
         listed = self.long("--list")
         self.assertEqual(listed.returncode, 0, listed.stderr)
-        for lane in ("files", "sanitizers", "slow", "mutants"):
+        for lane in ("files", "sanitizers", "slow", "mutants", "cuda128"):
             self.assertRegex(listed.stdout, rf"(?m)^  {lane} +\d+ s at most: ")
 
     def test_a_lane_that_is_not_there_runs_nothing(self):
