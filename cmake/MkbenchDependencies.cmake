@@ -27,13 +27,16 @@ find_package(Torch REQUIRED)
 set(CMAKE_CUDA_FLAGS "${mkbench_saved_cuda_flags}")
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
+# PyPI's CUDA packages beside torch: one folder for all of CUDA 13, one a package for CUDA 12.
+set(mkbench_wheels ${Torch_DIR}/../../../../nvidia)
+
 # nvml.h: in the toolkit, or in the wheel nvidia-nvml-dev. Copied alone, so that no second set of CUDA
 # headers gets on the include path.
 find_path(MKBENCH_NVML_INCLUDE nvml.h
-  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${Torch_DIR}/../../../../nvidia/cu13/include)
+  HINTS ${CUDAToolkit_INCLUDE_DIRS} ${mkbench_wheels}/cu13/include ${mkbench_wheels}/nvml_dev/include)
 if(NOT MKBENCH_NVML_INCLUDE)
   message(FATAL_ERROR "nvml.h is neither in the CUDA toolkit nor beside torch: "
-    "install cuda-nvml-dev, or the wheel nvidia-nvml-dev into ${MKBENCH_PYTHON}")
+    "install cuda-nvml-dev, or the wheel nvidia-nvml-dev (CUDA 12: nvidia-nvml-dev-cu12) into ${MKBENCH_PYTHON}")
 endif()
 configure_file(${MKBENCH_NVML_INCLUDE}/nvml.h ${PROJECT_BINARY_DIR}/nvml/nvml.h COPYONLY)
 include_directories(SYSTEM ${PROJECT_BINARY_DIR}/nvml)
@@ -41,4 +44,14 @@ include_directories(SYSTEM ${PROJECT_BINARY_DIR}/nvml)
 # cupti.h: in the toolkit, in its extras, or beside torch. Without it launches are not counted.
 find_path(MKBENCH_CUPTI_INCLUDE cupti.h
   HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include
-        ${Torch_DIR}/../../../../nvidia/cu13/include)
+        ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cuda_cupti/include)
+
+# torch's CUDA headers include these, which a toolkit without its libraries lacks.
+foreach(header cublas_v2 cusolverDn cusparse)
+  find_path(MKBENCH_${header}_INCLUDE ${header}.h NO_DEFAULT_PATH
+    HINTS ${CUDAToolkit_INCLUDE_DIRS} ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cublas/include
+          ${mkbench_wheels}/cusolver/include ${mkbench_wheels}/cusparse/include)
+  if(MKBENCH_${header}_INCLUDE)
+    list(APPEND MKBENCH_TORCH_INCLUDES ${MKBENCH_${header}_INCLUDE})
+  endif()
+endforeach()

@@ -79,7 +79,7 @@ mkbench="$build/harness/mkbench"
 # shellcheck disable=SC2154
 ctest="$(dirname "$cmake")/ctest"
 export toolkit build mkbench
-unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
+unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
 # The files of each part. Those of another source or card are removed.
 bench=(full deep memcheck.log synccheck.log)

@@ -4,6 +4,8 @@
 # Where NVIDIA's installer puts a toolkit, without putting it on PATH.
 usual_toolkit=/usr/local/cuda
 
+cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
+
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 # die MESSAGE [WHAT TO DO ...]
@@ -18,8 +20,14 @@ die() {
 # at_least VERSION WANTED
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# pinned PACKAGE: its version in requirements/python.txt.
-pinned() { sed -n "s/^$1==//p" "$root/scripts/requirements/python.txt"; }
+# pinned PACKAGE: its version in the lane's requirements.
+pinned() { sed -n "s/^$1==//p" "$root/scripts/requirements/lane-$lane.txt"; }
+
+# The rows of requirements/cuda_lanes.txt: lane, driver, toolkit, image, disk.
+lane_rows() { grep '^[0-9]' "$root/scripts/requirements/cuda_lanes.txt"; }
+
+# lane_has CUDA: whether a toolkit or libtorch of that CUDA is of the chosen lane.
+lane_has() { [ "${1%%.*}" = "${lane%%.*}" ] && at_least "$1" "$lane"; }
 
 # torch_fact NAME, out of find_torch.py's answer in $torch_facts.
 torch_fact() { printf '%s\n' "$torch_facts" | sed -n "s/^$1=//p"; }
@@ -68,7 +76,7 @@ find_base_python() {
   return 1
 }
 
-# machine_python, torch_facts, cmake, ninja: a python3 on PATH that already has the pinned torch, with
+# machine_python, torch_facts, cmake, ninja: a python3 on PATH that already has the lane's torch, with
 # CMake and ninja (a machine image made for GPU work). Returns 1 where there is none.
 find_machine_python() {
   machine_python="$(command -v python3 || true)"
@@ -80,8 +88,8 @@ find_machine_python() {
     say "$machine_python has torch $found, not $(pinned torch): a virtual environment is used"
     return 1
   fi
-  if [ "$(torch_fact cuda)" = none ]; then
-    say "$machine_python has a torch without CUDA: a virtual environment is used"
+  if ! lane_has "$(torch_fact cuda)"; then
+    say "$machine_python has a torch built on CUDA $(torch_fact cuda), not $lane: a virtual environment is used"
     return 1
   fi
   if ! "$machine_python" -c 'import numpy, safetensors' 2> /dev/null; then
@@ -100,45 +108,52 @@ find_machine_python() {
   machine_python="$("$machine_python" -c 'import sys; print(sys.executable)')"
 }
 
-# toolkit, toolkit_version: the machine's CUDA toolkit, if it fits CUDA $1 (torch's). Returns 1 where
-# none does; then toolkit_reason says why.
+# toolkit, toolkit_version: the machine's CUDA toolkit, if one is of the lane. Returns 1 where none is; then
+# toolkit_reason says why.
 find_toolkit() {
-  toolkit="" toolkit_version="" toolkit_reason="this machine has no nvcc"
+  toolkit="" toolkit_version="" toolkit_reason=""
   if [ "${MKBENCH_USE_PYPI_CUDA:-0}" != 0 ]; then
     toolkit_reason="MKBENCH_USE_PYPI_CUDA is set"
     return 1
   fi
-  local nvcc top
-  for nvcc in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" "$usual_toolkit/bin/nvcc"; do
+  local nvcc top seen=""
+  for nvcc in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" "$usual_toolkit"{,-*}/bin/nvcc; do
     if [ -z "$nvcc" ] || [ ! -x "$nvcc" ]; then continue; fi
+    case "$seen" in *":$(realpath "$nvcc"):"*) continue ;; esac
+    seen+=":$(realpath "$nvcc"):"
     toolkit_version="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
     # nvcc on PATH may be a wrapper; it knows best where its toolkit lies.
     top="$("$nvcc" --dryrun -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')"
-    if ! at_least "$toolkit_version" 12.8; then
-      toolkit_reason="$nvcc is CUDA $toolkit_version, older than 12.8"
-    elif [ "${toolkit_version%%.*}" != "${1%%.*}" ]; then
-      toolkit_reason="$nvcc is CUDA $toolkit_version, but libtorch is built for CUDA $1"
+    if ! lane_has "$toolkit_version"; then
+      toolkit_reason+="${toolkit_reason:+, }$nvcc is CUDA $toolkit_version"
     elif [ -z "$top" ] || [ ! -e "$top/include/cuda_runtime.h" ] ||
         [ ! -d "$top/include/nvtx3" ] || [ ! -e "$top/lib64/libcudart.so" ]; then
-      toolkit_reason="the toolkit of $nvcc is not complete (cuda_runtime.h, nvtx3, libcudart.so)"
+      toolkit_reason+="${toolkit_reason:+, }the toolkit of $nvcc is not complete"
+      toolkit_reason+=" (cuda_runtime.h, nvtx3, libcudart.so)"
     else
       toolkit="$(cd "$top" && pwd -P)"
       return 0
     fi
   done
+  toolkit_reason="${toolkit_reason:-this machine has no nvcc}"
   return 1
 }
 
 # gpus: "driver, compute capability, name" a line; empty without a working NVIDIA driver.
+# driver_cuda: the newest CUDA of the libcuda that programs load ("12.8"); empty where nvidia-smi does not say. With
+# NVIDIA's forward compatibility it is newer than the driver's own.
 find_gpus() {
-  gpus=""
+  gpus="" driver_cuda=""
   command -v nvidia-smi > /dev/null || return 0
   local query=(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
   if ! gpus="$(timeout 30 "${query[@]}" 2> /dev/null)"; then
     say "nvidia-smi is there but answers nothing: no GPU is used. It says:"
     timeout 30 nvidia-smi 2>&1 | head -n 3 >&2 || true
     gpus=""
+    return 0
   fi
+  driver_cuda="$(timeout 30 nvidia-smi 2> /dev/null |
+    sed -n 's/.*CUDA \(UMD \)\?Version: *\([0-9][0-9.]*\).*/\2/p' | head -n 1)" || true
 }
 
 # architectures: what to build for. The GPUs of this machine; without one, 90a-real alone, which holds every
@@ -165,19 +180,63 @@ choose_architectures() {
   done <<< "$gpus"
 }
 
-# Stops, with what to do, where the driver or the cards cannot run what would be built. $1: torch's CUDA.
-# Cards older than 8.0 are left out where a newer one is beside them.
+# driver_runs LANE OLDEST_DRIVER: the rule of harness/device/cuda_lanes.cpp.
+driver_runs() {
+  if [ -n "$driver_cuda" ]; then at_least "$driver_cuda" "$1"; else [ "${driver%%.*}" -ge "$2" ]; fi
+}
+
+# lane: the CUDA version to build with. MKBENCH_CUDA names it; without it the driver decides, by the rows of
+# cuda_lanes.txt, and without a GPU it is the newest. Stops where the driver cannot run it.
+choose_lane() {
+  local name needed names="" oldest="" runs="" wanted="${MKBENCH_CUDA:-}" wanted_driver="" why="no GPU is used"
+  local driver="${gpus%%,*}" card
+  card="$(head -n 1 <<< "$gpus" | cut -d, -f3)"
+  while read -r name needed _; do
+    names+="${names:+ or }$name" oldest="$name (needs $needed or newer)"
+    if [ "$name" = "$wanted" ]; then wanted_driver="$needed"; fi
+    if [ -z "$runs" ] && { [ -z "$gpus" ] || driver_runs "$name" "$needed"; }; then runs="$name"; fi
+  done < <(lane_rows)
+  if [ -n "$wanted" ] && [ -z "$wanted_driver" ]; then
+    say "error: --cuda or MKBENCH_CUDA is '$wanted', wanted $names"
+    exit 2
+  fi
+  if [ -n "$gpus" ]; then
+    why="the driver $driver runs CUDA $runs"
+    [ -n "$runs" ] || die "the driver $driver of '${card# }' is too old for CUDA $oldest" \
+      "update the NVIDIA driver," "$cpu_way_out"
+    [ -z "$wanted" ] || driver_runs "$wanted" "$wanted_driver" ||
+      die "the driver $driver of '${card# }' is too old for CUDA $wanted (needs $wanted_driver or newer)" \
+        "update the NVIDIA driver, build for CUDA $runs (--cuda $runs)," "$cpu_way_out"
+  fi
+  lane="${wanted:-$runs}"
+  if [ -n "$wanted" ]; then why="asked for"; fi
+  say "CUDA $lane ($why), torch $(pinned torch)"
+}
+
+# Finds the toolkit; stops where it must be this machine's, because PyPI has no compiler of the lane, and is not there.
+require_toolkit() {
+  local name needed package image free="" free_driver driver="${gpus%%,*}" last_way
+  if find_toolkit; then return 0; fi
+  while read -r name needed package image _; do
+    if [ "$package" = pypi ]; then free="$name" free_driver="$needed"; fi
+    if [ "$name" = "$lane" ]; then break; fi
+  done < <(lane_rows)
+  if [ "$package" = pypi ]; then return 0; fi
+  last_way="or update the NVIDIA driver to $free_driver or newer: then CUDA $free is used, whose compiler PyPI has"
+  if [ -z "$gpus" ] || driver_runs "$free" "$free_driver"; then
+    last_way="or build for CUDA $free, whose compiler PyPI has: --cuda $free"
+  fi
+  die "CUDA $lane needs a toolkit of that version on this machine (PyPI has no such nvcc): $toolkit_reason" \
+    "apt-get install $package (from NVIDIA's package repository)," "or use a container image that has it: $image," \
+    "$last_way"
+}
+
+# Stops, with what to do, where none of the cards can run mkbench. Cards older than 8.0 are left out where a newer
+# one is beside them.
 check_gpus() {
-  local driver capability name needed_driver usable=""
-  local way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
-  # The oldest driver that runs each CUDA major version (release notes, minor version compatibility).
-  case "${1%%.*}" in 12) needed_driver=525 ;; 13) needed_driver=580 ;; *) needed_driver=0 ;; esac
+  local driver capability name usable=""
   while IFS=',' read -r driver capability name; do
     capability="${capability# }" name="${name# }"
-    if [ "${driver%%.*}" -lt "$needed_driver" ]; then
-      die "the driver $driver of '$name' is too old for CUDA $1 (needs $needed_driver or newer)" \
-          "update the NVIDIA driver," "$way_out"
-    fi
     if at_least "$capability" 8.0; then
       usable+="$driver, $capability, $name"$'\n'
     else
@@ -185,7 +244,26 @@ check_gpus() {
     fi
   done <<< "$gpus"
   gpus="${usable%$'\n'}"
-  [ -n "$gpus" ] || die "no card of this machine can run mkbench (above)" "use a newer card," "$way_out"
+  [ -n "$gpus" ] || die "no card of this machine can run mkbench (above)" "use a newer card," "$cpu_way_out"
+}
+
+# All that is decided before Python: gpus, use_gpu, lane, toolkit (empty where it comes from PyPI), architectures.
+judge_machine() {
+  find_gpus
+  # With MKBENCH_DEVICE=cpu an unfit GPU is left aside; a fit one still decides what to build for, so that
+  # a run on the CPU does not undo the build for the GPU.
+  if [ "${MKBENCH_DEVICE:-auto}" = cpu ] && [ -n "$gpus" ] &&
+      ! (choose_lane && check_gpus && require_toolkit) 2> /dev/null; then
+    gpus=""
+  fi
+  use_gpu=0
+  choose_lane
+  if [ -n "$gpus" ]; then
+    use_gpu=1
+    check_gpus
+  fi
+  require_toolkit
+  choose_architectures
 }
 
 # Stops where libtorch has no code for one of the cards. $1: a Python with torch. Imports torch: seconds.

@@ -17,5 +17,5 @@ MKBENCH_DEVICE="$device" "$root/scripts/setup.sh" mkbench < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
 # Set-up's own variables are no flags of mkbench.
-unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
+unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 exec "$build/harness/mkbench" "$@"

@@ -9,10 +9,12 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
 usage() {
   cat << 'END'
-usage: scripts/setup.sh [--plan] [TARGET ...]
+usage: scripts/setup.sh [--plan] [--cuda 13|12.8] [TARGET ...]
   Debian packages, one virtual environment, CMake configure, build of TARGETs (default: all).
   --plan   prints what would be used and stops before anything is changed
+  --cuda   the CUDA version to build with (default: by the driver; the newest without a GPU)
 environment:
+  MKBENCH_CUDA                the same as --cuda, for run.sh and test.sh too
   MKBENCH_PRESET              CMake preset: release (default), ci, sanitize; builds in build/<preset>
   MKBENCH_CUDA_ARCHITECTURES  e.g. 90a-real (default: this machine's GPUs; 90a-real without one)
                               "all": every supported card
@@ -29,6 +31,12 @@ targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --plan) plan=1 ;;
+    --cuda=*) MKBENCH_CUDA="${1#--cuda=}" ;;
+    --cuda)
+      MKBENCH_CUDA="${2:-}"
+      [ -n "$MKBENCH_CUDA" ] || { usage >&2; exit 2; }
+      shift
+      ;;
     -h | --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
     *) targets+=("$1") ;;
@@ -39,9 +47,6 @@ preset="${MKBENCH_PRESET:-release}"
 build="$root/build/$preset"
 requirements="$root/scripts/requirements"
 started=$SECONDS
-
-# The folder that the environment goes to needs this much: torch and its CUDA libraries are 5 GB unpacked.
-needed_gb=7
 
 install_packages() {  # NAME ...
   command -v apt-get > /dev/null ||
@@ -64,7 +69,8 @@ install_packages() {  # NAME ...
 
 # Room for the environment, where it will lie (the folder itself may not exist yet).
 check_disk() {  # FOLDER
-  local at="$1" free_gb
+  local at="$1" free_gb needed_gb
+  needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print $5 }')"
   while [ ! -d "$at" ]; do at="$(dirname "$at")"; done
   [ -w "$at" ] || die "cannot write to $at" "set MKBENCH_VENV to a folder that you can write"
   free_gb="$(df -Pk "$at" | awk 'NR == 2 { print int($4 / 1048576) }')"
@@ -73,15 +79,18 @@ check_disk() {  # FOLDER
         "free some space, or set MKBENCH_VENV to a folder on another disk"
 }
 
-pip_install() {  # REQUIREMENTS FILE
+pip_install() {  # REQUIREMENTS FILE ...
   # pip unpacks where TMPDIR points; /tmp may be a small memory disk.
   mkdir -p "$venv/tmp"
-  if ! TMPDIR="$venv/tmp" with_progress "fetching and unpacking $(basename "$1")" /dev/null \
+  local file requirements_files=() names=""
+  for file in "$@"; do requirements_files+=(--requirement "$requirements/$file") names+="${names:+ and }$file"; done
+  if ! TMPDIR="$venv/tmp" with_progress "fetching and unpacking $names" /dev/null \
       "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-      --constraint "$requirements/constraints.txt" --requirement "$1" >&2 < /dev/null; then
-    die "pip could not install $(basename "$1") (its message is above)" \
+      --constraint "$requirements/constraints.txt" --constraint "$requirements/constraints-$lane.txt" \
+      "${requirements_files[@]}" >&2 < /dev/null; then
+    die "pip could not install $names (its message is above)" \
         "without a network nothing can be fetched: run this once with one, or put a python3 that has" \
-        "torch $(pinned torch), cmake and ninja, and a CUDA toolkit >= 12.8, on PATH"
+        "torch $(pinned torch), cmake and ninja, and a toolkit of CUDA $lane, on PATH"
   fi
   rm -rf "$venv/tmp"
 }
@@ -102,16 +111,16 @@ make_venv() {
     [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
     rm -rf "$venv"
     check_disk "$venv"
-    say "making the Python environment in $venv (about 5 GB; minutes, by your network)"
+    say "making the Python environment in $venv (torch $(pinned torch); minutes, by your network)"
     mkdir -p "$venv" && touch "$mark"
     "$base_python" -m venv "$venv" ||
       die "$base_python could not make a virtual environment" "apt-get install python3-venv"
-    pip_install "$requirements/python.txt"
+    pip_install python.txt "lane-$lane.txt"
     touch "$stamp"
   fi
   if [ "$1" = with_cuda ] && [ ! -e "$stamp-cuda" ]; then
     say "installing the CUDA compiler into it (0.3 GB)"
-    pip_install "$requirements/cuda.txt"
+    pip_install "compiler-$lane.txt"
     touch "$stamp-cuda"
   fi
   local cuda
@@ -123,30 +132,28 @@ make_venv() {
   exec 9>&-
 }
 
-# Sets python, cmake, ninja, torch_facts and toolkit: the machine's own where both torch and toolkit fit,
-# else the virtual environment with the machine's toolkit, else with PyPI's.
+# Sets python, cmake, ninja and torch_facts: the machine's own where both torch and toolkit fit, else the lane's
+# virtual environment. Sets toolkit where the machine has none: PyPI's.
 choose_python_and_toolkit() {
-  local torch_cuda
   if [ -z "${MKBENCH_VENV:-}" ] && find_machine_python; then
-    if find_toolkit "$(torch_fact cuda)"; then
+    if [ -n "$toolkit" ]; then
       python="$machine_python"
       say "using what is installed: $python with torch $(torch_fact version), $toolkit"
       return 0
     fi
     say "$machine_python has torch, but $toolkit_reason: a virtual environment is used"
   fi
-  local pins
-  pins="$(cat "$requirements"/{python,cuda,constraints}.txt | sha256sum | cut -c1-12)"
-  venv="${MKBENCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/venv-$pins}"
-  # PyPI's torch of this version is built for the CUDA that cuda.txt pins.
-  torch_cuda="$(sed -n 's/^cuda-toolkit.*==//p' "$requirements/cuda.txt")"
+  local pins files=(python.txt "lane-$lane.txt" constraints.txt "constraints-$lane.txt")
   local compiler=without_cuda
-  if ! find_toolkit "${torch_cuda%.*}"; then
+  if [ -e "$requirements/compiler-$lane.txt" ]; then files+=("compiler-$lane.txt"); fi
+  if [ -z "$toolkit" ]; then
     compiler=with_cuda
     say "$toolkit_reason: the CUDA compiler comes from PyPI"
   fi
+  pins="$(cd "$requirements" && cat "${files[@]}" | sha256sum | cut -c1-12)"
+  venv="${MKBENCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/venv-$lane-$pins}"
   if [ "$plan" = 1 ]; then
-    python="$venv/bin/python" toolkit="${toolkit:-PyPI}" torch_facts="cuda=${torch_cuda%.*}"
+    python="$venv/bin/python" toolkit="${toolkit:-PyPI}"
     return 0
   fi
   if [ ! -e "$venv/.mkbench-complete" ] && ! find_base_python; then
@@ -159,6 +166,9 @@ choose_python_and_toolkit() {
   python="$venv/bin/python" cmake="$venv/bin/cmake" ninja="$venv/bin/ninja"
   torch_facts="$("$python" "$root/scripts/find_torch.py")" ||
     die "$venv has no torch" "remove that folder and run this again"
+  [ "$(torch_fact version)" = "$(pinned torch)" ] ||
+    die "$venv has torch $(torch_fact version), wanted $(pinned torch) (CUDA $lane)" \
+        "set MKBENCH_VENV to another folder, or remove that one"
   toolkit="${toolkit:-$(torch_fact site)/nvidia/cu13}"
 }
 
@@ -199,21 +209,10 @@ elif [ -n "$missing_packages" ]; then
   install_packages $missing_packages
 fi
 find_cxx
+judge_machine
 choose_python_and_toolkit
-find_gpus
-# With MKBENCH_DEVICE=cpu an unfit GPU is left aside; a fit one still decides what to build for, so that
-# a run on the CPU does not undo the build for the GPU.
-if [ "${MKBENCH_DEVICE:-auto}" = cpu ] && ! (check_gpus "$(torch_fact cuda)") 2> /dev/null; then
-  gpus=""
-fi
-use_gpu=0
-if [ -n "$gpus" ]; then
-  use_gpu=1
-  check_gpus "$(torch_fact cuda)"
-fi
-choose_architectures
 if [ "$plan" = 1 ]; then
-  printf '%s\n' "python=$python" "toolkit=$toolkit" "cxx=$cxx" "architectures=$architectures" "build=$build"
+  printf '%s\n' "cuda=$lane" "python=$python" "toolkit=$toolkit" "cxx=$cxx" "architectures=$architectures" "build=$build"
   exit 0
 fi
 configure

@@ -9,6 +9,6 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
 # Set-up's own variables are no flags of mkbench, which the tests run.
-unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
+unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 case " $* " in *slow*) ;; *) set -- -LE slow "$@" ;; esac
 exec "$(dirname "$cmake")/ctest" --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "$@"

@@ -50,22 +50,29 @@ class FakeMachine(unittest.TestCase):
 
 
 class Toolkit(FakeMachine):
-    FIND = 'find_toolkit 13.0 && echo "$toolkit" || echo "no: $toolkit_reason"'
+    FIND = 'lane=13; find_toolkit && echo "$toolkit" || echo "no: $toolkit_reason"'
 
     def test_a_fitting_one_is_used(self):
         home = self.toolkit("cuda-13.0", "13.0")
         self.assertEqual(self.call(self.FIND, CUDA_HOME=home)[1], os.path.realpath(home))
 
-    def test_older_than_12_8(self):
-        home = self.toolkit("cuda-12.4", "12.4")
-        self.assertIn("is CUDA 12.4, older than 12.8", self.call(self.FIND, CUDA_HOME=home)[1])
+    def test_another_lane(self):
+        for version in ("12.4", "12.9"):
+            home = self.toolkit(f"cuda-{version}", version)
+            self.assertEqual(self.call(self.FIND, CUDA_HOME=home)[1], f"no: {home}/bin/nvcc is CUDA {version}")
 
-    def test_another_major_version_than_libtorch(self):
-        home = self.toolkit("cuda-12.9", "12.9")
-        self.assertIn("is CUDA 12.9, but libtorch is built for CUDA 13.0",
-                      self.call(self.FIND, CUDA_HOME=home)[1])
-        found = 'find_toolkit 12.8 && echo "$toolkit"'
-        self.assertEqual(self.call(found, CUDA_HOME=home)[1], os.path.realpath(home))
+    def test_the_lane_takes_later_ones_of_its_major_version(self):
+        for lane, version, fits in [("12.8", "12.8", True), ("12.8", "12.9", True), ("12.8", "12.4", False),
+                                    ("12.8", "13.0", False), ("13", "13.1", True), ("13", "14.0", False)]:
+            home = self.toolkit(f"cuda-{version}", version)
+            found = self.call(f'lane={lane}; find_toolkit && echo "$toolkit"', CUDA_HOME=home)[1]
+            self.assertEqual(found, os.path.realpath(home) if fits else "", (lane, version))
+
+    def test_one_of_several_installed_beside_each_other(self):
+        for version in ("12.8", "13.0"):
+            self.toolkit(f"usual-{version}", version)
+        script = f'lane=12.8; usual_toolkit="{self.home}/usual"; find_toolkit && echo "$toolkit"'
+        self.assertEqual(self.call(script)[1], os.path.realpath(self.home / "usual-12.8"))
 
     def test_incomplete(self):
         home = self.toolkit("cuda-13.0", "13.0", complete=False)
@@ -89,9 +96,7 @@ class Toolkit(FakeMachine):
 
 
 class Gpus(FakeMachine):
-    ASK = """gpus="" use_gpu=0; find_gpus
-             if [ -n "$gpus" ]; then use_gpu=1; check_gpus 13.0; fi
-             choose_architectures; echo "$architectures" """
+    ASK = 'judge_machine; echo "$architectures"'
 
     def test_the_cards_here_decide(self):
         for capability, wanted in [("8.0", "80-real"), ("8.9", "89-real"), ("9.0", "90a-real"),
@@ -123,13 +128,6 @@ class Gpus(FakeMachine):
         self.gpus("580.1, 9.0, NVIDIA H100")
         self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="86-real")[1], "86-real")
 
-    def test_old_driver(self):
-        self.gpus("550.54.15, 9.0, NVIDIA H100")
-        status, _, said = self.call(self.ASK)
-        self.assertEqual(status, 1)
-        self.assertIn("driver 550.54.15 of 'NVIDIA H100' is too old for CUDA 13.0 (needs 580", said)
-        self.assertIn("MKBENCH_DEVICE=cpu", said)
-
     def test_old_card(self):
         self.gpus("580.1, 7.5, Tesla T4")
         status, _, said = self.call(self.ASK)
@@ -141,6 +139,115 @@ class Gpus(FakeMachine):
         self.gpus("580.1, 7.5, Tesla T4", "580.1, 9.0, NVIDIA H100")
         status, architectures, _ = self.call(self.ASK)
         self.assertEqual((status, architectures), (0, "90a-real"))
+
+
+class Lanes(FakeMachine):
+    """Which CUDA is built with, for each kind of machine. tests/test_cuda_lanes.cpp has the same drivers."""
+    ASK = 'judge_machine; echo "$lane $architectures ${toolkit:-PyPI}"'
+    BY_DRIVER = [("581.57", "13"), ("580.65.06", "13"), ("575.57.08", "12.8"), ("570.86", "12.8"), ("569.99", None)]
+    CARDS = [("12.0", "120a-real"), ("9.0", "90a-real")]
+
+    def machine(self, nvcc=None, driver=None, card="9.0"):
+        """A machine with that toolkit, driver and card; returns the folder of the toolkit."""
+        for name in ("nvidia-smi", "nvcc"):
+            (self.home / "bin" / name).unlink(missing_ok=True)
+        if driver:
+            self.gpus(f"{driver}, {card}, NVIDIA Card")
+        if not nvcc:
+            return None
+        home = self.toolkit(f"cuda-{nvcc}", nvcc)
+        self.program("nvcc", f"exec '{home}/bin/nvcc' \"$@\"")
+        return os.path.realpath(home)
+
+    def test_every_driver_card_and_toolkit(self):
+        for driver, lane in self.BY_DRIVER:
+            for nvcc in ("12.4", "12.8", "12.9", "13.0", None):
+                for card, architecture in self.CARDS:
+                    home = self.machine(nvcc, driver, card)
+                    status, answer, said = self.call(self.ASK)
+                    with self.subTest(driver=driver, nvcc=nvcc, card=card, answer=answer, said=said):
+                        if lane is None:
+                            self.assert_stopped(status, said, f"the driver {driver} of 'NVIDIA Card' is too old for "
+                                                "CUDA 12.8 (needs 570 or newer)", "update", "MKBENCH_DEVICE=cpu")
+                        elif lane == "13":
+                            wanted = home if nvcc == "13.0" else "PyPI"
+                            self.assertEqual((status, answer), (0, f"13 {architecture} {wanted}"))
+                            self.assertIn(f"CUDA 13 (the driver {driver} runs CUDA 13), torch 2.11.0", said)
+                        elif nvcc in ("12.8", "12.9"):
+                            self.assertEqual((status, answer), (0, f"12.8 {architecture} {home}"))
+                            self.assertIn(f"CUDA 12.8 (the driver {driver} runs CUDA 12.8), torch 2.9.1", said)
+                        else:
+                            found = f"nvcc is CUDA {nvcc}" if nvcc else "this machine has no nvcc"
+                            self.assert_stopped(status, said, "CUDA 12.8 needs a toolkit", found, "cuda-toolkit-12-8",
+                                                "nvidia/cuda:12.8.1-devel-ubuntu24.04", "driver to 580 or newer")
+
+    def assert_stopped(self, status, said, *words):
+        """It ended with one message, which has all these words."""
+        self.assertEqual(status, 1)
+        self.assertEqual(said.count("setup: error: "), 1)
+        for word in words:
+            self.assertIn(word, said)
+
+    def test_without_a_gpu_it_is_the_newest(self):
+        for nvcc in ("12.4", "12.8", "13.0", None):
+            home = self.machine(nvcc)
+            status, answer, said = self.call(self.ASK)
+            wanted = home if nvcc == "13.0" else "PyPI"
+            self.assertEqual((status, answer), (0, f"13 90a-real {wanted}"), said)
+            self.assertIn("CUDA 13 (no GPU is used), torch 2.11.0", said)
+
+    def test_by_request(self):
+        home = self.machine("12.8", "581.57", "12.0")
+        _, answer, said = self.call(self.ASK, MKBENCH_CUDA="12.8")
+        self.assertEqual(answer, f"12.8 120a-real {home}")
+        self.assertIn("CUDA 12.8 (asked for), torch 2.9.1", said)
+        self.machine("12.8")
+        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA="12.8")[1], f"12.8 90a-real {home}")
+        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA="13")[1], "13 90a-real PyPI")
+
+    def test_a_request_that_the_driver_does_not_run(self):
+        self.machine("13.0", "575.57", "12.0")
+        status, _, said = self.call(self.ASK, MKBENCH_CUDA="13")
+        self.assert_stopped(status, said, "575.57 of 'NVIDIA Card' is too old for CUDA 13 (needs 580", "--cuda 12.8")
+
+    def test_a_request_without_its_toolkit(self):
+        for driver in (None, "581.57"):
+            self.machine("13.0", driver)
+            status, _, said = self.call(self.ASK, MKBENCH_CUDA="12.8")
+            self.assert_stopped(status, said, "cuda-toolkit-12-8", "or build for CUDA 13, whose compiler PyPI has")
+            self.assertNotIn("driver to 580", said)
+
+    def test_a_request_that_is_no_lane(self):
+        self.machine()
+        status, _, said = self.call(self.ASK, MKBENCH_CUDA="12.4")
+        self.assertEqual((status, said), (2, "setup: error: --cuda or MKBENCH_CUDA is '12.4', wanted 13 or 12.8"))
+
+    def test_on_the_cpu_an_unfit_machine_is_no_obstacle(self):
+        for driver, nvcc in [("550.54.15", None), ("570.86", None), ("570.86", "12.4")]:
+            self.machine(nvcc, driver)
+            status, answer, said = self.call(self.ASK, MKBENCH_DEVICE="cpu")
+            self.assertEqual((status, answer), (0, "13 90a-real PyPI"), said)
+        home = self.machine("12.8", "570.86", "12.0")
+        self.assertEqual(self.call(self.ASK, MKBENCH_DEVICE="cpu")[1], f"12.8 120a-real {home}")
+
+    def test_forward_compatibility(self):
+        # nvidia-smi's first lines show the CUDA of the libcuda that programs load.
+        for banner, lane in [("CUDA Version: 13.0", "13"), ("CUDA UMD Version: 13.1", "13"), ("CUDA Version: N/A", "12.8"),
+                             ("CUDA Version: 12.8", "12.8")]:
+            self.machine("12.8")
+            self.program("nvidia-smi", f"""case "$1" in --query-gpu=*) echo '570.86, 9.0, NVIDIA H100' ;;
+              *) echo '| NVIDIA-SMI 570.86.10   Driver Version: 570.86.10   {banner}  |' ;; esac""")
+            self.assertEqual(self.call(self.ASK)[1].split()[0], lane, banner)
+
+    def test_every_lane_has_its_files(self):
+        rows = [row.split() for row in self.call("lane_rows")[1].splitlines()]
+        self.assertEqual([row[0] for row in rows], ["13", "12.8"])
+        for lane, _, toolkit, _, disk in rows:
+            self.assertGreater(int(disk), 5)
+            files = ROOT / "scripts" / "requirements"
+            self.assertRegex((files / f"lane-{lane}.txt").read_text(), r"(?m)^torch==\d")
+            self.assertTrue((files / f"constraints-{lane}.txt").exists())
+            self.assertEqual((files / f"compiler-{lane}.txt").exists(), toolkit == "pypi", lane)
 
 
 class Programs(FakeMachine):
@@ -163,10 +270,13 @@ class Programs(FakeMachine):
         self.assertIn("CUDAHOSTCXX=other is not used", said)
 
     def test_another_torch_is_not_used(self):
-        self.program("python3", "printf '%s\\n' version=2.9.1 cuda=12.8 cmake=/x site=/y")
-        status, _, said = self.call("find_machine_python")
-        self.assertEqual(status, 1)
-        self.assertIn("has torch 2.9.1, not " + self.call("pinned torch")[1], said)
+        for lane, version, cuda, reason in [("13", "2.9.1", "12.8", "has torch 2.9.1, not 2.11.0"),
+                                            ("12.8", "2.9.1", "13.0", "built on CUDA 13.0, not 12.8"),
+                                            ("12.8", "2.9.1", "none", "built on CUDA none, not 12.8")]:
+            self.program("python3", f"printf '%s\\n' version={version} cuda={cuda} cmake=/x site=/y")
+            status, _, said = self.call(f"lane={lane}; find_machine_python")
+            self.assertEqual(status, 1)
+            self.assertIn(reason, said)
 
     def test_versions(self):
         for have, want, result in [("3.28", "3.28", 0), ("4.4.4", "3.28", 0), ("3.9", "3.28", 1),

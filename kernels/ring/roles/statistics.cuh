@@ -100,6 +100,10 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
     const int position = p.position + step;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
+#if __CUDACC_VER_MAJOR__ < 13
+      // CUDA 12 keeps what the KV write computes from `lane` across layers, and spills it.
+      asm volatile("" : "+r"(lane));
+#endif
       ptx::named_sync<kOneMore>(kHeadVectors);
       const KeyScale key = warp_statistics(p, s, layer, lane);
       // Only this warp reads it again, in the next step.
