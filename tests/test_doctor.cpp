@@ -265,7 +265,7 @@ TEST_CASE("a toolkit is judged by the lane of the driver") {
   };
   const Row rows[] = {
       {13000, "580.65.06", "13.0", Finding::kFine, "CUDA 13.0"},
-      {13000, "580.65.06", "12.8", Finding::kFine, "CUDA 12.8"},
+      {13000, "580.65.06", "12.8", Finding::kFine, "scripts/setup.sh --cuda 12.8"},
       {13000, "580.65.06", "12.4", Finding::kWarning, "older than 12.8"},
       {13000, "580.65.06", "", Finding::kFine, "scripts/setup.sh installs a compiler"},
       {12080, "570.86.10", "12.8", Finding::kFine, "CUDA 12.8"},
