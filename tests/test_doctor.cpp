@@ -119,6 +119,15 @@ TEST_CASE("where a host does not start, the doctor shows the loader's text and w
     CHECK(item->text == loader);
     CHECK(item->what_to_do.find("scripts/setup.sh") != std::string::npos);
     CHECK(report.usability.reason == loader);
+    // The driver's version alone is judged by the lanes.
+    CHECK(find_item(report, "driver", Finding::kProblem) != nullptr);
+    report.devices.driver_version = "550.54.14";
+    judge_machine(in, report);
+    REQUIRE(find_item(report, "driver", Finding::kProblem) != nullptr);
+    CHECK_THAT(find_item(report, "driver", Finding::kProblem)->what_to_do, ContainsText("570"));
+    report.devices.driver_version = "570.86.10";
+    judge_machine(in, report);
+    CHECK(find_item(report, "driver", Finding::kFine) != nullptr);
     // What only that host could have said is not shown as a fact.
     for (const DoctorItem& other : report.items) {
       CAPTURE(other.topic);
