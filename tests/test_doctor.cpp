@@ -119,6 +119,15 @@ TEST_CASE("where a host does not start, the doctor shows the loader's text and w
     CHECK(item->text == loader);
     CHECK(item->what_to_do.find("scripts/setup.sh") != std::string::npos);
     CHECK(report.usability.reason == loader);
+    // The driver's version alone is judged by the lanes.
+    CHECK(find_item(report, "driver", Finding::kProblem) != nullptr);
+    report.devices.driver_version = "550.54.14";
+    judge_machine(in, report);
+    REQUIRE(find_item(report, "driver", Finding::kProblem) != nullptr);
+    CHECK_THAT(find_item(report, "driver", Finding::kProblem)->what_to_do, ContainsText("570"));
+    report.devices.driver_version = "570.86.10";
+    judge_machine(in, report);
+    CHECK(find_item(report, "driver", Finding::kFine) != nullptr);
     // What only that host could have said is not shown as a fact.
     for (const DoctorItem& other : report.items) {
       CAPTURE(other.topic);
@@ -265,7 +274,7 @@ TEST_CASE("a toolkit is judged by the lane of the driver") {
   };
   const Row rows[] = {
       {13000, "580.65.06", "13.0", Finding::kFine, "CUDA 13.0"},
-      {13000, "580.65.06", "12.8", Finding::kFine, "CUDA 12.8"},
+      {13000, "580.65.06", "12.8", Finding::kFine, "scripts/setup.sh --cuda 12.8"},
       {13000, "580.65.06", "12.4", Finding::kWarning, "older than 12.8"},
       {13000, "580.65.06", "", Finding::kFine, "scripts/setup.sh installs a compiler"},
       {12080, "570.86.10", "12.8", Finding::kFine, "CUDA 12.8"},

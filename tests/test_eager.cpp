@@ -140,6 +140,20 @@ TEST_CASE("a number of CPU threads holds as long as an engine that asked for it"
   CHECK(cpu_threads() == before);
 }
 
+TEST_CASE("libtorch's product is held against integers") {
+  const TorchCheck check = check_torch(/*cuda=*/false, 0);
+  CAPTURE(check.error);
+  CHECK(check.ok);
+  CHECK(check.error.empty());
+  CHECK(check.got == check.wanted);
+  CHECK(check.wanted != 0);
+  if (torch_facts().cuda_available) return;
+  const TorchCheck none = check_torch(/*cuda=*/true, 0);
+  CHECK_FALSE(none.ok);
+  CHECK_FALSE(none.error.empty());
+  CHECK(none.error.find('\n') == std::string::npos);
+}
+
 TEST_CASE("CUDA without a usable GPU is refused, never replaced") {
   const TorchFacts facts = torch_facts();
   CHECK(facts.version.find('.') != std::string::npos);

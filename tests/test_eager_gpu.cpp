@@ -44,4 +44,7 @@ TEST_CASE("eager on CUDA meets the engine contract") {
 TEST_CASE("the settings promise the architectures that libtorch was built for") {
   NEEDS_GPU();
   CHECK(torch_facts().architectures.find("sm_") != std::string::npos);
+  const TorchCheck check = check_torch(/*cuda=*/true, 0);
+  CAPTURE(check.error);
+  CHECK(check.ok);
 }

@@ -219,6 +219,8 @@ TEST_CASE("advice is told once for each row that the texts hold") {
 
 TEST_CASE("every command that installs torch takes the same one") {
   const std::string wanted(mkbench::kTorchRequirement);
+  // The wheel that set-up takes for CUDA 12.8, which runs on every driver that mkbench runs on.
+  CHECK_THAT(read("scripts/requirements/lane-12.8.txt"), mkbench::ContainsText(wanted + "\n"));
   for (const KnownError& error : mkbench::known_errors()) {
     const size_t at = error.command.find("torch==");
     CAPTURE(error.command);

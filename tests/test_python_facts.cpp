@@ -28,7 +28,7 @@ json whole() {
 }
 
 std::vector<DoctorItem> judge(const json& told, const DeviceInfo* card) {
-  return judge_python({kProgram, "", told}, card);
+  return judge_python({kProgram, "", told}, card, "");
 }
 
 const DeviceInfo kCard = device(0, "NVIDIA GeForce RTX 5090", 12, 0);
@@ -71,9 +71,21 @@ TEST_CASE("the traps of torch are named, each with a command for that Python") {
     torch["version"] = "2.9.1+cpu";
     torch["cuda"] = nullptr;
     torch["available"] = false;
+    for (const char* gone : {"name", "capability"}) torch.erase(gone);
     warns(&kCard, "everything runs on the CPU without a word", "--force-reinstall torch==");
     // Without a GPU the same wheel is what one wants.
     CHECK(row(judge(told, nullptr), "torch").finding == Finding::kFine);
+  }
+  SECTION("no code for a card that torch alone sees") {
+    torch["architectures"] = "sm_80 sm_90";
+    warns(nullptr, "none for NVIDIA GeForce RTX 5090 (sm_120)", "(wheel)");
+  }
+  SECTION("a wheel for the CPU beside a driver, where mkbench's CUDA sees no card") {
+    torch["cuda"] = nullptr;
+    for (const char* gone : {"name", "capability"}) torch.erase(gone);
+    const DoctorItem item = row(judge_python({kProgram, "", told}, nullptr, "570.86"), "torch");
+    CHECK(item.finding == Finding::kWarning);
+    CHECK_THAT(item.text, ContainsText("beside the card of driver 570.86"));
   }
   SECTION("a driver that is too old for the wheel") {
     torch["available"] = false;
@@ -145,12 +157,12 @@ TEST_CASE("how the script ended is part of what it tells") {
   CHECK_THAT(problem("", 127 << 8), ContainsText("/opt/py/bin/python cannot be run"));
   // What was told before counts, and the end is told beside it.
   const PythonFacts facts = read_python_facts(kProgram, begun, SIGSEGV);
-  const std::vector<DoctorItem> rows = judge_python(facts, nullptr);
+  const std::vector<DoctorItem> rows = judge_python(facts, nullptr, "");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].finding == Finding::kFine);
   CHECK(rows[1].finding == Finding::kWarning);
   const std::vector<DoctorItem> none =
-      judge_python(read_python_facts(kProgram, "", 127 << 8), nullptr);
+      judge_python(read_python_facts(kProgram, "", 127 << 8), nullptr, "");
   REQUIRE(none.size() == 1);
   CHECK_THAT(none[0].text, ContainsText("cannot be run"));
 }

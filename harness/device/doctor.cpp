@@ -92,7 +92,8 @@ void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
   report.required = judge_requirements(inputs.required, report.devices, inputs.gpu, report.machine);
   report.python_items.clear();
   if (report.python)
-    report.python_items = judge_python(*report.python, find_device(report.devices, inputs.gpu));
+    report.python_items = judge_python(*report.python, find_device(report.devices, inputs.gpu),
+                                       report.devices.driver_version);
   conclude(inputs, report);
 }
 

@@ -39,7 +39,7 @@ struct Toolkit {
 };
 
 struct DoctorReport {
-  DeviceList devices;
+  DeviceList devices;   // without the host of the CUDA engines: the driver's version alone
   Usability usability;  // of the GPU asked for
   DeviceCheck check;    // only run where usable
   bool checked = false;

@@ -19,7 +19,7 @@ bool told_above(Unfit unfit) {
 }
 
 void judge_without_host(const DoctorInputs& inputs, DoctorReport& report, Items& items) {
-  const std::string driver = driver_version();
+  const std::string& driver = report.devices.driver_version;
   if (driver.empty()) {
     add_of_card(inputs, items, "driver", kNoDriver, kInstallDriver);
   } else if (lane_for_driver(driver, 0) == nullptr) {

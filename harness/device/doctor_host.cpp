@@ -97,7 +97,10 @@ void judge_toolkit(const DoctorReport& report, Items& items) {
         fmt::format("{} is CUDA {}, newer than the driver runs", toolkit.nvcc, toolkit.version),
         where);
   } else {
-    items.fine("toolkit", fmt::format("CUDA {} ({})", toolkit.version, toolkit.nvcc));
+    std::string text = fmt::format("CUDA {} ({})", toolkit.version, toolkit.nvcc);
+    if (own->cuda < lane.cuda)
+      text += fmt::format(", for scripts/setup.sh --cuda {}; else {}", own->name, where);
+    items.fine("toolkit", text);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "harness/report/known_errors.h"
 
@@ -38,8 +39,8 @@ json part_of(const json& object, const char* name) {
 // The judgement of one Python.
 class PythonJudge {
  public:
-  PythonJudge(const PythonFacts& facts, const DeviceInfo* card, Items& items)
-      : facts_(facts), card_(card), items_(items) {
+  PythonJudge(const PythonFacts& facts, const DeviceInfo* card, std::string driver, Items& items)
+      : facts_(facts), card_(card), driver_(std::move(driver)), items_(items) {
     const std::string told = text_at(part_of(facts.told, "python"), "executable");
     python_ = told.empty() ? facts.program : told;
   }
@@ -122,33 +123,46 @@ class PythonJudge {
     judge_matmul(part_of(torch, "matmul"));
   }
 
+  // The card, as mkbench sees it, else as torch does.
+  struct Seen {
+    std::string name;  // empty: none
+    int major = 0, minor = 0;
+  };
+  Seen card_of(const json& torch) const {
+    if (card_ != nullptr) return {card_->name, card_->sm_major, card_->sm_minor};
+    const auto capability = torch.find("capability");
+    if (capability == torch.end() || !capability->is_array() || capability->size() != 2) return {};
+    return {text_at(torch, "name"), capability->at(0).get<int>(), capability->at(1).get<int>()};
+  }
+
   // What torch and the card are to each other; the traps are those that end a rented hour.
   void judge_card(const json& torch, const std::string& wheel, const std::string& cuda,
                   const std::string& code) {
-    const std::string card =
-        card_ ? fmt::format("{} (sm_{}{})", card_->name, card_->sm_major, card_->sm_minor) : "";
+    const Seen seen = card_of(torch);
+    const std::string card = !seen.name.empty()
+                                 ? fmt::format("{} (sm_{}{})", seen.name, seen.major, seen.minor)
+                             : !driver_.empty() ? "the card of driver " + driver_
+                                                : "";
     const std::vector<std::string> parts = split_architectures(code);
-    const std::string said = text_at(torch, "init_error");
-    if (cuda.empty() && card_ != nullptr) {
+    if (card.empty()) {
+      items_.fine("torch", wheel + "; no GPU is seen here");
+    } else if (cuda.empty()) {
       explain("torch",
               fmt::format("{} beside {}: everything runs on the CPU without a word", wheel, card),
               "Torch not compiled with CUDA enabled", "");
-    } else if (cuda.empty()) {
-      items_.fine("torch", wheel + "; no GPU is seen here");
-    } else if (card_ != nullptr && !parts.empty() &&
+    } else if (!seen.name.empty() && !parts.empty() &&
                std::none_of(parts.begin(), parts.end(), [&](const std::string& a) {
-                 return architecture_runs_on(a, card_->sm_major, card_->sm_minor);
+                 return architecture_runs_on(a, seen.major, seen.minor);
                })) {
       constexpr char kNoImage[] = "no kernel image is available for execution on the device";
       explain("torch", fmt::format("{}; none for {}: \"{}\"", wheel, card, kNoImage), kNoImage, "");
     } else if (torch.value("available", false)) {
       items_.fine("torch", fmt::format("{}; sees {}", wheel, text_at(torch, "name")));
-    } else if (card_ != nullptr) {
+    } else {
+      const std::string said = text_at(torch, "init_error");
       const std::string why = said.empty() ? "No CUDA GPUs are available" : said;
       explain("torch", fmt::format("{}; does not see {}: {}", wheel, card, why), why,
               "nvidia-smi; unset CUDA_VISIBLE_DEVICES");
-    } else {
-      items_.fine("torch", wheel + "; no GPU is seen here");
     }
   }
 
@@ -192,6 +206,7 @@ class PythonJudge {
 
   const PythonFacts& facts_;
   const DeviceInfo* card_;
+  const std::string driver_;
   Items& items_;
   std::string python_;
 };
@@ -246,10 +261,11 @@ std::string architectures_of(const PythonFacts& facts, const std::string& versio
   return found.substr(0, found.find('+')) == version ? text_at(torch, "architectures") : "";
 }
 
-std::vector<DoctorItem> judge_python(const PythonFacts& facts, const DeviceInfo* card) {
+std::vector<DoctorItem> judge_python(const PythonFacts& facts, const DeviceInfo* card,
+                                     const std::string& driver) {
   std::vector<DoctorItem> rows;
   Items items(rows);
-  PythonJudge(facts, card, items).judge();
+  PythonJudge(facts, card, driver, items).judge();
   return rows;
 }
 

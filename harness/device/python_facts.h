@@ -27,7 +27,9 @@ PythonFacts ask_python(const std::string& program, const std::string& script, in
 // "sm_80 sm_90"; empty where that Python has no torch, or torch of another version than `version`.
 std::string architectures_of(const PythonFacts& facts, const std::string& version);
 
-// `card`: the one that mkbench would use; null without one.
-std::vector<DoctorItem> judge_python(const PythonFacts& facts, const DeviceInfo* card);
+// `card`: the one that mkbench would use; null where it sees none. `driver`: the version of the
+// driver that is loaded, which may have a card although mkbench's CUDA sees none; empty without one.
+std::vector<DoctorItem> judge_python(const PythonFacts& facts, const DeviceInfo* card,
+                                     const std::string& driver);
 
 }  // namespace mkbench

@@ -210,7 +210,7 @@ const std::vector<KnownError>& table() {
        kImage,
        "OSError: [Errno 28] No space left on device",
        {"no space left on device", "disk quota exceeded"},
-       "the disk is full; the environment alone takes 5 GB, and 7 while it is made",
+       "the disk is full; docs/setup.md says how much set-up needs",
        "df -h . ~/.cache; MKBENCH_VENV=/other/disk/venv scripts/setup.sh"},
       {"missing-torch-library",
        kWheel,

@@ -84,6 +84,8 @@ void ask_hosts(const Options& options, const Invocation& invocation, DoctorInput
     for (const RingObstacle& of : facts.card->ring_obstacles) inputs.ring_obstacle = of.obstacle;
     report.checked = facts.card->check.has_value();
     if (report.checked) report.check = *facts.card->check;
+  } else {
+    report.devices.driver_version = driver_version();
   }
   if (facts.torch) {
     inputs.torch_version = facts.torch->version;
