@@ -23,6 +23,7 @@ class Hub:
         self.requests = []  # (path, Range header)
         self.refuse = None  # HTTP status for the repository, or None
         self.revisions = ("main", "v1.0", COMMIT)
+        self.hashes = {}  # large file -> sha256 that /api/models claims
         self.wrong = {}  # file -> bytes that are sent instead
         self.stop_after = {}  # file -> bytes after which the connection hangs until the hub is closed
         self.closing = threading.Event()
@@ -55,7 +56,7 @@ class Hub:
         for name, data in self.files.items():
             sibling = {"rfilename": name, "size": len(data), "blobId": git_blob_id(data)}
             if is_large(name):
-                sibling["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                sibling["lfs"] = {"sha256": self.hashes.get(name, hashlib.sha256(data).hexdigest()), "size": len(data), "pointerSize": 134}
             siblings.append(sibling)
         return {"_id": "1", "id": self.repository, "modelId": self.repository, "sha": COMMIT, "private": False,
                 "gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": siblings}

@@ -128,6 +128,11 @@ class Fetch(CliTest):
         self.hub.wrong = {}
         self.assertEqual(self.fetch().returncode, 0)
 
+    def test_a_hash_that_is_a_path(self):
+        self.hub.hashes["model.safetensors"] = "../../../../elsewhere"
+        self.refused(self.fetch(), 2, "model.safetensors: the hub gives hash '../../../../elsewhere'")
+        self.assertFalse(self.root.exists())
+
     def test_what_was_there_before_is_not_believed(self):
         blobs = self.root / "blobs"
         blobs.mkdir(parents=True)
