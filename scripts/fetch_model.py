@@ -126,7 +126,7 @@ def found_hash(path, file):
 def check_space(folder, needed, name):
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
-        raise CannotHere(f"{folder}: {needed / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free on that disk; HF_HUB_CACHE "
+        raise CannotHere(f"{folder}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free on that disk; HF_HUB_CACHE "
                          f"names a folder on another one for {name.text}")
 
 

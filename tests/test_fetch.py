@@ -159,6 +159,16 @@ class Fetch(CliTest):
         self.refused(self.fetch(HF_HUB_OFFLINE="1"), 6, "HF_HUB_OFFLINE is set", wanted[1])
         self.assertEqual(self.hub.requests, [])
 
+    def test_a_full_disk(self):
+        site = self.folder / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            "import collections, shutil\n"
+            "usage = collections.namedtuple('usage', 'total used free')\n"
+            "shutil.disk_usage = lambda path: usage(10**9, 10**9 - 10**6, 10**6)\n")
+        self.refused(self.fetch(PYTHONPATH=str(site)), 6, "2 MB needed, 1 MB free on that disk", "HF_HUB_CACHE")
+        self.assertFalse(self.snapshot.exists())
+
     def test_offline_with_a_cache(self):
         hub_server.make_cache(self.cache, {name: FILES[name] for name in WANTED})
         done = self.fetch(HF_HUB_OFFLINE="1")
