@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import os
 import pathlib
 import signal
@@ -12,7 +13,7 @@ import time
 import unittest
 
 import hub_server
-from cli_support import BINARY, CliTest, environment
+from cli_support import BINARY, DATA, CliTest, environment
 
 HAS_HUB = importlib.util.find_spec("huggingface_hub") is not None
 WEIGHTS = bytes(range(256)) * 8192  # 2 MiB; nobody loads them here
@@ -127,6 +128,16 @@ class Fetch(CliTest):
         self.assertFalse(self.snapshot.exists(), "a part of the files must not resolve")
         self.hub.wrong = {}
         self.assertEqual(self.fetch().returncode, 0)
+
+    def test_a_published_revision_has_the_published_files(self):
+        known = json.loads((DATA / "qwen3-0.6b" / "files.json").read_text())
+        config = (DATA / "qwen3-0.6b" / "config.json").read_bytes()
+        hub = hub_server.Hub(dict(FILES) | {"config.json": config}, known["repository"], known["revision"])
+        self.addCleanup(hub.close)
+        done = self.fetch(known["repository"], HF_ENDPOINT=hub.url)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        wanted = known["files"]["model.safetensors"]["sha256"]
+        self.assertRegex(done.stderr, rf"model.safetensors: sha256 is [0-9a-f]{{64}}, .*files.json says {wanted}")
 
     def test_a_hash_that_is_a_path(self):
         self.hub.hashes["model.safetensors"] = "../../../../elsewhere"
