@@ -217,7 +217,7 @@ def capture(model, prompts, device, batch=1):
         first = len(p["ids"]) - 1
         rows = zip(*(logits.to(place) for logits in (truth, base, exact)))
         steps = [measure(first + i, *logits, signs) for i, logits in enumerate(rows)]
-        texts = [reference_prompts.byte_text(s["token"]) for s in steps] if model.startswith("tiny") else []
+        texts = [reference_prompts.byte_text(s["token"]) for s in steps] if model in reference_prompts.NEAR_TIE_TEXTS else []
         done.append({**p, "generated": len(steps), "steps": steps, "token_texts": texts})
     if model.startswith("synthetic:"):
         check_closed_form(model.partition(":")[2], done)

@@ -103,7 +103,14 @@ def wanted_files(info, name):
     if "config.json" not in names or not any(n.endswith(".safetensors") for n in names):
         raise BadInput(f"{name.text}: the hub has no config.json or no *.safetensors there: {len(info.siblings)} files, "
                        "none that mkbench can load")
-    return sorted(files, key=lambda f: f.size or 0)
+    for f in files:  # hashes become names of files
+        kind = "[0-9a-f]{64}" if f.lfs else "[0-9a-f]{40}"
+        if not re.fullmatch(kind, blob_name(f) or "") or f.size is None:
+            raise BadInput(f"{name.text}: {f.rfilename}: the hub gives hash '{blob_name(f)}' and size {f.size}, wanted "
+                           f"{kind} and a number")
+    if not hub_cache.COMMIT.fullmatch(info.sha or ""):
+        raise BadInput(f"{name.text}: the hub gives revision '{info.sha}', wanted a commit of 40 hex digits")
+    return sorted(files, key=lambda f: f.size)
 
 
 def blob_name(file):
@@ -119,7 +126,7 @@ def found_hash(path, file):
 def check_space(folder, needed, name):
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
-        raise CannotHere(f"{folder}: {needed / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free on that disk; HF_HUB_CACHE "
+        raise CannotHere(f"{folder}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free on that disk; HF_HUB_CACHE "
                          f"names a folder on another one for {name.text}")
 
 
@@ -131,7 +138,7 @@ def fetch_blob(name, commit, file, blobs):
     partial = blob.with_name(blob.name + ".mkbench-incomplete")
     with open(partial, "ab") as out:
         there = out.tell()
-        if there > (file.size or 0):  # not from this file
+        if there > file.size:  # not from this file
             out.truncate(0)
             there = 0
         if there:
@@ -185,10 +192,10 @@ def fetch(name):
     locks.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(locks / "mkbench.lock"):
         missing = [f for f in files if not (blobs / blob_name(f)).exists()]
-        total = sum(f.size or 0 for f in files)
+        total = sum(f.size for f in files)
         say(f"{name.text}: revision {info.sha}, {len(files)} files, {total / 1e9:.3f} GB, "
             f"{len(files) - len(missing)} of them here")
-        check_space(blobs, sum(f.size or 0 for f in missing), name)
+        check_space(blobs, sum(f.size for f in missing), name)
         # A snapshot with a part of its files would resolve by its commit id.
         for path, blob in [(snapshot / f.rfilename, fetch_blob(name, info.sha, f, blobs)) for f in files]:
             link(blob, path)

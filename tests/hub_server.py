@@ -18,11 +18,12 @@ def git_blob_id(data):
 class Hub:
     """Serves the files of one repository as the hub does: large ones by a redirect, both with range requests."""
 
-    def __init__(self, files, repository="Org/Tiny"):
-        self.files, self.repository = files, repository
+    def __init__(self, files, repository="Org/Tiny", commit=COMMIT):
+        self.files, self.repository, self.commit = files, repository, commit
         self.requests = []  # (path, Range header)
         self.refuse = None  # HTTP status for the repository, or None
-        self.revisions = ("main", "v1.0", COMMIT)
+        self.revisions = ("main", "v1.0", commit)
+        self.hashes = {}  # large file -> sha256 that /api/models claims
         self.wrong = {}  # file -> bytes that are sent instead
         self.stop_after = {}  # file -> bytes after which the connection hangs until the hub is closed
         self.closing = threading.Event()
@@ -55,16 +56,16 @@ class Hub:
         for name, data in self.files.items():
             sibling = {"rfilename": name, "size": len(data), "blobId": git_blob_id(data)}
             if is_large(name):
-                sibling["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                sibling["lfs"] = {"sha256": self.hashes.get(name, hashlib.sha256(data).hexdigest()), "size": len(data), "pointerSize": 134}
             siblings.append(sibling)
-        return {"_id": "1", "id": self.repository, "modelId": self.repository, "sha": COMMIT, "private": False,
+        return {"_id": "1", "id": self.repository, "modelId": self.repository, "sha": self.commit, "private": False,
                 "gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": siblings}
 
     def answer(self, handler):
         path = urllib.parse.unquote(urllib.parse.urlsplit(handler.path).path)
         self.requests.append((path, handler.headers.get("Range")))
         api = re.fullmatch(rf"/api/models/{self.repository}/revision/(.+)", path)
-        resolve = re.fullmatch(rf"/{self.repository}/resolve/{COMMIT}/(.+)", path)
+        resolve = re.fullmatch(rf"/{self.repository}/resolve/{self.commit}/(.+)", path)
         content = re.fullmatch(r"/content/(.+)", path)
         if self.refuse and not content:
             codes = {401: "", 404: "RepoNotFound", 403: "GatedRepo"}

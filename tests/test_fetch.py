@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import os
 import pathlib
 import signal
@@ -12,7 +13,7 @@ import time
 import unittest
 
 import hub_server
-from cli_support import BINARY, CliTest, environment
+from cli_support import BINARY, DATA, CliTest, environment
 
 HAS_HUB = importlib.util.find_spec("huggingface_hub") is not None
 WEIGHTS = bytes(range(256)) * 8192  # 2 MiB; nobody loads them here
@@ -128,6 +129,21 @@ class Fetch(CliTest):
         self.hub.wrong = {}
         self.assertEqual(self.fetch().returncode, 0)
 
+    def test_a_published_revision_has_the_published_files(self):
+        known = json.loads((DATA / "qwen3-0.6b" / "files.json").read_text())
+        config = (DATA / "qwen3-0.6b" / "config.json").read_bytes()
+        hub = hub_server.Hub(dict(FILES) | {"config.json": config}, known["repository"], known["revision"])
+        self.addCleanup(hub.close)
+        done = self.fetch(known["repository"], HF_ENDPOINT=hub.url)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        wanted = known["files"]["model.safetensors"]["sha256"]
+        self.assertRegex(done.stderr, rf"model.safetensors: sha256 is [0-9a-f]{{64}}, .*files.json says {wanted}")
+
+    def test_a_hash_that_is_a_path(self):
+        self.hub.hashes["model.safetensors"] = "../../../../elsewhere"
+        self.refused(self.fetch(), 2, "model.safetensors: the hub gives hash '../../../../elsewhere'")
+        self.assertFalse(self.root.exists())
+
     def test_what_was_there_before_is_not_believed(self):
         blobs = self.root / "blobs"
         blobs.mkdir(parents=True)
@@ -153,6 +169,16 @@ class Fetch(CliTest):
         self.refused(self.fetch("Org/Tiny@v1.0", HF_ENDPOINT=url), 6, "hf download Org/Tiny --revision v1.0 --local-dir Tiny")
         self.refused(self.fetch(HF_HUB_OFFLINE="1"), 6, "HF_HUB_OFFLINE is set", wanted[1])
         self.assertEqual(self.hub.requests, [])
+
+    def test_a_full_disk(self):
+        site = self.folder / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            "import collections, shutil\n"
+            "usage = collections.namedtuple('usage', 'total used free')\n"
+            "shutil.disk_usage = lambda path: usage(10**9, 10**9 - 10**6, 10**6)\n")
+        self.refused(self.fetch(PYTHONPATH=str(site)), 6, "2 MB needed, 1 MB free on that disk", "HF_HUB_CACHE")
+        self.assertFalse(self.snapshot.exists())
 
     def test_offline_with_a_cache(self):
         hub_server.make_cache(self.cache, {name: FILES[name] for name in WANTED})

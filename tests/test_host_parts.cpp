@@ -309,7 +309,7 @@ TEST_CASE("the text of an id comes from the references first") {
   captured.prompts = {
       {.name = "ids", .set = "strict", .text = "", .ids = {785}, .steps = {}, .token_texts = {}},
       {.name = "capital",
-                       .set = "strict",
+       .set = "strict",
        .text = "The",
        .ids = {785},
        .steps = {{}, {}},

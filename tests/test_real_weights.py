@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,15 @@ class RealWeightsTest(CliTest):
             "HF_HOME": str(self.home), "XDG_DATA_HOME": str(self.data), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1", "MKBENCH_PYTHON": sys.executable}
 
+    def fake_uname(self, system, machine):
+        """A PATH whose uname says that this is another machine."""
+        folder = self.folder / f"bin-{system}-{machine}"
+        folder.mkdir()
+        program = folder / "uname"
+        program.write_text(f'#!/bin/sh\ncase "$1" in -m) echo {machine} ;; *) echo {system} ;; esac\n')
+        program.chmod(0o755)
+        return f"{folder}:{os.environ['PATH']}"
+
     def run_program(self, command, **extra):
         env = environment(**self.variables | extra)
         for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
@@ -51,15 +61,6 @@ class RealWeightsTest(CliTest):
 
 @unittest.skipUnless(HAS_HF, "this Python has no HF transformers or no tokenizers")
 class FromNameToVerdict(RealWeightsTest):
-    def fake_uname(self, system, machine):
-        """A PATH whose uname says that this is another machine."""
-        folder = self.folder / f"bin-{system}-{machine}"
-        folder.mkdir()
-        program = folder / "uname"
-        program.write_text(f'#!/bin/sh\ncase "$1" in -m) echo {machine} ;; *) echo {system} ;; esac\n')
-        program.chmod(0o755)
-        return f"{folder}:{os.environ['PATH']}"
-
     def test_two_commands(self):
         hub_server.make_cache(self.home / "hub", hub_server.sharded(DATA / "tiny"))
         script = [ROOT / "scripts" / "capture.sh", "Org/Tiny"]
@@ -119,6 +120,39 @@ class FromNameToVerdict(RealWeightsTest):
         self.assertEqual(done.returncode, 6, done.stderr)
         self.assertIn("HF_HUB_OFFLINE is set; on a machine with a connection: hf download Org/Tiny", done.stderr)
         self.assertEqual(self.run_program(script[:1]).returncode, 2)
+
+
+class CaptureEnvironment(RealWeightsTest):
+    """scripts/capture.sh on a machine that has nothing but a python3, here a script that writes down what it is asked."""
+
+    def test_it_is_made_once(self):
+        shutil.copytree(ROOT / "scripts", self.folder / "clone" / "scripts")  # a clone that nobody has built
+        path = self.fake_uname("Darwin", "arm64")
+        log, tools = self.folder / "log", pathlib.Path(path.split(":")[0])
+        python = tools / "python3"
+        python.write_text(
+            f'#!/bin/sh\necho "$0 $*" >> {log}\n'
+            'if [ "$2" = venv ]; then mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; fi\n')
+        python.chmod(0o755)
+        cache = self.folder / "cache"
+        command = [self.folder / "clone" / "scripts" / "capture.sh", "Org/Tiny", "--steps", "3"]
+        for again in (False, True):
+            log.write_text("")
+            done = self.run_program(command, PATH=path, XDG_CACHE_HOME=str(cache), MKBENCH_PYTHON="")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            venv = cache / "mkbench" / "capture"
+            asked = [line.replace(str(self.folder / "clone"), "CLONE") for line in log.read_text().splitlines()]
+            made = [f"{python} -m venv --clear {venv}", f"{venv}/bin/python -m pip install --quiet --disable-pip-version-check "
+                    "--requirement CLONE/scripts/requirements/capture.txt"]
+            ran = [f"{venv}/bin/python CLONE/scripts/fetch_model.py Org/Tiny",
+                   f"{venv}/bin/python CLONE/scripts/capture_reference.py Org/Tiny --steps 3"]
+            self.assertEqual([line for line in asked if " -c " not in line], ran if again else made + ran)
+
+        # A folder is not fetched.
+        (self.folder / "Mine").mkdir()
+        log.write_text("")
+        self.assertEqual(self.run_program([command[0], "./Mine"], PATH=path, XDG_CACHE_HOME=str(cache), MKBENCH_PYTHON="").returncode, 0)
+        self.assertNotIn("fetch_model", log.read_text())
 
 
 @unittest.skipUnless(HAS_HF, "this Python has no HF transformers or no tokenizers")

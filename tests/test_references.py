@@ -40,6 +40,30 @@ class Manifests(unittest.TestCase):
                 self.assertEqual(listed[path.name], found, path)
 
 
+class PublishedModel(unittest.TestCase):
+    """What is committed of Qwen/Qwen3-0.6B, whose weights are not."""
+
+    def test_the_config_is_the_published_one(self):
+        files = json.loads((DATA / "qwen3-0.6b" / "files.json").read_text())["files"]
+        config = (DATA / "qwen3-0.6b" / "config.json").read_bytes()
+        self.assertEqual(hashlib.sha256(config).hexdigest(), files["config.json"]["sha256"])
+        self.assertEqual(len(config), files["config.json"]["bytes"])
+        self.assertEqual(json.loads(config)["rope_theta"], 1000000)
+
+    def test_prompts(self):
+        document = json.loads((DATA / "qwen3-0.6b" / "prompts.json").read_text())
+        published = json.loads((DATA / "qwen3-0.6b" / "reference.json").read_text())["prompts"][0]
+        prompts = {p["name"]: p for p in document["prompts"]}
+        self.assertEqual(len(prompts), len(document["prompts"]))
+        # Somebody else's tokenizer gave the ids of the published continuations.
+        self.assertEqual(prompts["capital-of-france"]["ids"], published["ids"])
+        self.assertEqual(prompts["capital-of-france"]["text"], published["text"])
+        self.assertGreater(max(len(p["ids"]) for p in prompts.values()), 512)  # more than one prefill chunk
+        for p in prompts.values():
+            self.assertEqual(p["set"], "auto")
+            self.assertTrue(all(0 <= i < 151669 for i in p["ids"]), p["name"])
+
+
 class Format(unittest.TestCase):
     def has(self, path, found, wanted):
         missing = [field for field in wanted if field not in found]

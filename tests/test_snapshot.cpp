@@ -271,6 +271,19 @@ TEST_CASE("an untied head is its own matrix and part of the hash") {
   CHECK(weights.sha256 == hash_weights(weights));
 }
 
+TEST_CASE("a tied head in the file must be the embedding, and is said to be") {
+  const TemporaryFolder folder;
+  write_micro_model(folder.path());
+  std::vector<FileTensor> tensors = micro_tensors();
+  FileTensor head = tensors.front();
+  head.name = "lm_head.weight";
+  tensors.push_back(head);
+  write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
+  const ModelWeights weights = load_folder(folder.path(), "micro");
+  CHECK(weights.lm_head.data == weights.embed_tokens.data);
+  CHECK(contains(weights.head, "lm_head.weight has equal bytes"));
+}
+
 TEST_CASE("the checks of values and of the manifest can be left out") {
   const TemporaryFolder folder;
   write_micro_model(folder.path());

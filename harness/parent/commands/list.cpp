@@ -60,7 +60,7 @@ void list_models() {
   }
   fmt::print(
       "  DIR          a snapshot folder: config.json and safetensors\n"
-      "  ORG/NAME     a hub id in the local cache\n");
+      "  ORG/NAME     a model of the hub in the local cache (mkbench fetch ORG/NAME)\n");
 }
 
 int list_devices_of_machine(const Options& options, const Invocation& invocation) {
