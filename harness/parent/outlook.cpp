@@ -9,6 +9,7 @@
 #include "harness/judge/budget.h"
 #include "harness/parent/host_services.h"
 #include "harness/report/render.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {
@@ -85,7 +86,11 @@ void Outlook::look(const CaseJob& job) {
   if (!job.cuda()) {
     most_ = std::max(most_, hosts_.resident_bytes());
   } else if (card_free_ > 0) {
-    most_ = std::max(most_, card_free_ - make_services(job, hosts_).free_bytes());
+    try {
+      most_ = std::max(most_, card_free_ - make_services(job, hosts_).free_bytes());
+    } catch (const Error&) {
+      // A host that does not answer is found by the call that needs it.
+    }
   }
 }
 
