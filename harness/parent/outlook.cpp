@@ -36,7 +36,10 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
   }
   // The weights that are loaded last are those that the first case takes.
   for (size_t i = jobs.size(); measure && i-- > 0;) {
-    if (!cases_[i].fits()) continue;
+    bool fits = true;
+    for (size_t k = 0; k < jobs.size(); ++k)
+      fits = fits && (jobs[k].model != jobs[i].model || cases_[k].fits());
+    if (!fits) continue;
     forecaster_.measure(jobs[i], make_services(jobs[i], hosts_), whole);
   }
   std::set<std::string> judged;
