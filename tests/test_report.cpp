@@ -219,7 +219,7 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
 }
 
 TEST_CASE("the parity table stays a table with texts of any kind") {
-  const std::string table = render_parity_table(testing::example_parity());
+  const std::string table = render_parity_table(testing::example_parity(), {.whole_tables = true});
   CHECK_THAT(table, ContainsText("prompt") && ContainsText("\\|") && ContainsText("\\n"));
   const std::vector<size_t> widths = table_widths(table);
   REQUIRE(widths.size() == 8);

@@ -70,7 +70,7 @@ class Told(CliTest):
         self.assertNotIn("mkbench-report-", text)
 
     def test_time_and_memory_are_told_first_and_checked_last(self):
-        result = self.bench()
+        result = self.bench("--reference", self.short_reference(), "-n", "128", "--blocks", "8", timeout=180)
         self.assertEqual(result.returncode, 0, result.stderr)
         first, *_, last = [line for line in result.stderr.splitlines() if not line.endswith("the pace")]
         self.assertRegex(first, r"1 case: about [\d.]+ s, [\d,]+ MB of memory \([\d,]+ MB are free\)")

@@ -325,33 +325,40 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
   if (!job.judged) names.emplace_back(kHeadFp32Name);
   services.expect(names);
-  const CaseShapes shapes = planned_shapes(job, services, config.shape);
-  CaseMemory memory;
   const auto bytes = [&](const std::string& name) {
     return services.bytes({.name = name, .max_context = context}, config);
   };
-  // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
-  // memory beside the engines for a while, in a process of the judge.
+  const auto together = [&](int64_t& needed, int64_t one) {
+    needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
+  };
   const ModelRow* row = find_model(job.model);
-  int64_t beside_the_judge = 0;
+  CaseMemory memory;
   if (!job.judged) {
-    beside_the_judge += services.process_bytes(kHeadFp32Name, shapes) + bytes(kHeadFp32Name);
+    const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
+    // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
+    // memory beside the engines for a while, in a process of the judge.
+    int64_t beside_the_judge = services.process_bytes(kHeadFp32Name, shapes) + bytes(kHeadFp32Name);
     if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+    for (const CaseEngine& engine : job.engines) {
+      together(memory.needed, services.process_bytes(engine.name, shapes) + bytes(engine.name) +
+                                  (engine.judges ? beside_the_judge : 0));
+    }
   }
-  int64_t processes = 0;
+  const CaseShapes shapes = planned_shapes(job, services, config.shape);
+  int64_t timed = 0, processes = 0;
   for (const CaseEngine& engine : job.engines) {
     if (job.judged && !engine.timed()) continue;
     const int64_t process = services.process_bytes(engine.name, shapes);
-    const int64_t alone = process + bytes(engine.name) + (engine.judges ? beside_the_judge : 0);
-    processes += process;
-    memory.needed = job.one_at_a_time ? std::max(memory.needed, alone) : memory.needed + alone;
+    together(processes, process);
+    if (engine.timed()) together(timed, process + bytes(engine.name));
   }
+  memory.needed = std::max(memory.needed, timed);
   // Where no closed form decides, the truth and the run with an fp32 head come after the engines,
   // whose processes stay.
   if (!is_analytic(row)) {
     const int64_t scoring =
         services.process_bytes(kTruthName, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
-    memory.needed = std::max(memory.needed, scoring + (job.one_at_a_time ? int64_t{0} : processes));
+    memory.needed = std::max(memory.needed, scoring + (job.one_at_a_time ? 0 : processes));
   }
   memory.needed += services.shared_bytes(config);
   memory.free = services.free_bytes();

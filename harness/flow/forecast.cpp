@@ -171,6 +171,7 @@ bool is_known(const std::map<std::string, StepPace>& paces, const std::string& n
 
 // A step reads the weights and the KV rows of its depth.
 double at_depth(const ModelShape& shape, int depth) {
+  if (depth == 0) return 1;
   return static_cast<double>(shape.bytes_per_step(depth)) /
          static_cast<double>(shape.bytes_per_step(0));
 }

@@ -125,14 +125,15 @@ int planned_parity_positions(const CaseJob& job, const FlowServices& services,
   return references ? parity_positions(*references, job, shape) : 0;
 }
 
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services,
-                          const ModelShape& shape) {
+CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+                          bool timed) {
   std::set<int> lengths, prefills;
   const auto add = [&](int rows, int steps) {
     if (rows > 0) prefills.insert(rows);
     for (int t = 1; t <= steps; ++t) lengths.insert(rows + t);
   };
-  if (!job.whole_parity) add(first_depth(job), job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen);
+  if (timed && !job.whole_parity)
+    add(first_depth(job), job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen);
   if (job.whole_parity && job.only_prompt.empty()) add(0, kNeededLengths);
   const auto references = job.judged ? std::nullopt : planned_references(job, services, shape);
   if (references) {

@@ -32,10 +32,10 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
-// What the engines of the case are going to compute, as far as it is known before the weights are
-// loaded.
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services,
-                          const ModelShape& shape);
+// What the engines of the case compute while they are judged and, with `timed`, until the case ends;
+// as far as it is known before the weights are loaded.
+CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+                          bool timed = true);
 
 // Number of steps after each prompt of a live reference.
 inline constexpr int kLiveSteps = 32;

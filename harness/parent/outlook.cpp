@@ -9,6 +9,7 @@
 #include "harness/judge/budget.h"
 #include "harness/parent/host_services.h"
 #include "harness/report/render.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {
@@ -35,7 +36,10 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
   }
   // The weights that are loaded last are those that the first case takes.
   for (size_t i = jobs.size(); measure && i-- > 0;) {
-    if (!cases_[i].fits()) continue;
+    bool fits = true;
+    for (size_t k = 0; k < jobs.size(); ++k)
+      fits = fits && (jobs[k].model != jobs[i].model || cases_[k].fits());
+    if (!fits) continue;
     forecaster_.measure(jobs[i], make_services(jobs[i], hosts_), whole);
   }
   std::set<std::string> judged;
@@ -85,7 +89,11 @@ void Outlook::look(const CaseJob& job) {
   if (!job.cuda()) {
     most_ = std::max(most_, hosts_.resident_bytes());
   } else if (card_free_ > 0) {
-    most_ = std::max(most_, card_free_ - make_services(job, hosts_).free_bytes());
+    try {
+      most_ = std::max(most_, card_free_ - make_services(job, hosts_).free_bytes());
+    } catch (const Error&) {
+      // A host that does not answer is found by the call that needs it.
+    }
   }
 }
 

@@ -26,7 +26,7 @@ class Outlook {
       : hosts_(hosts), begin_(begin), forecaster_(timeout_s) {}
 
   // Predicts the memory of every case and, with `measure`, the time too, by a few steps of each
-  // engine; where the memory of a case does not suffice nothing of it is loaded. With `whole` also
+  // engine; a model of which a case does not fit into memory is not loaded. With `whole` also
   // of engines in files, and of short runs. Throws what the cases will throw, and Interrupted.
   void predict(const std::vector<CaseJob>& jobs, bool measure, bool whole);
   const std::vector<CaseOutlook>& cases() const { return cases_; }
