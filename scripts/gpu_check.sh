@@ -90,7 +90,7 @@ sanitize() {
 export -f sanitize
 
 if begin bench "${bench[@]}"; then
-  step 30 "doctor" "$mkbench" doctor
+  step 60 "doctor" "$mkbench" doctor --strict
   # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
   step 180 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
