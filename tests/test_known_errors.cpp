@@ -215,6 +215,13 @@ TEST_CASE("advice is told once for each row that the texts hold") {
   CHECK(lines[0].starts_with("advice: memory: the card's memory is full"));
   CHECK(lines[1].starts_with("advice: memory: the machine's memory"));
   CHECK(mkbench::advice_lines({"no idea", ""}).empty());
+  // What mkbench says with its own advice is not advised twice.
+  for (const char* own :
+       {"--device cuda: no usable GPU: no NVIDIA driver is loaded; install the NVIDIA driver",
+        "the driver shows no GPU (no CUDA-capable device is detected)"}) {
+    CHECK(mkbench::find_known_error(own) != nullptr);
+    CHECK(mkbench::advice_lines({own}).empty());
+  }
 }
 
 TEST_CASE("every command that installs torch takes the same one") {

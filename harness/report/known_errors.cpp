@@ -251,6 +251,11 @@ bool holds(std::string_view text, std::string_view part) {
   }
 }
 
+// mkbench's own messages that say what to do already (device_info.cpp).
+bool advises_itself(std::string_view text) {
+  return holds(text, "no NVIDIA driver is loaded") || holds(text, "the driver shows no GPU");
+}
+
 }  // namespace
 
 std::span<const KnownError> known_errors() { return table(); }
@@ -278,7 +283,7 @@ std::vector<std::string> advice_lines(const std::vector<std::string>& texts) {
   std::vector<std::string> lines;
   for (const std::string& text : texts) {
     const KnownError* known = find_known_error(text);
-    if (known == nullptr) continue;
+    if (known == nullptr || advises_itself(text)) continue;
     std::string line = "advice: " + advice_text(*known);
     if (std::find(lines.begin(), lines.end(), line) == lines.end())
       lines.push_back(std::move(line));

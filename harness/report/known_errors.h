@@ -38,7 +38,8 @@ std::string_view error_class_name(ErrorClass error_class);
 // "wheel: <cause>; try: <command>", in one line.
 std::string advice_text(const KnownError& error);
 
-// "advice: " and the advice for each row that one of the texts holds, each row once.
+// "advice: " and the advice for each row that one of the texts holds, each row once. A message of
+// mkbench that says what to do by itself gets none.
 std::vector<std::string> advice_lines(const std::vector<std::string>& texts);
 
 // The table as Markdown: message, class, cause, command.
