@@ -86,7 +86,9 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
 }
 
 TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {
-  ReferencePrompt prompt = prompt_of("states", synthetic_prompt(20, 9));
+  ReferencePrompt prompt;
+  prompt.name = "states";
+  prompt.ids = synthetic_prompt(20, 9);
   const std::vector<int32_t> behind = synthetic_continuation(prompt.ids, "short", 6);
   for (const int32_t id : behind) {
     ReferenceStep step;
