@@ -101,7 +101,7 @@ TEST_CASE("a broken plugin is detected", "[plugin]") {
     engine->prefill(kPrompt);
     const Thrown thrown = thrown_by([&] { engine->decode(5); });
     CHECK(thrown.kind == ErrorKind::kRuntime);
-    CHECK(thrown.says("decode failed (1): it gives\\nup"));
+    CHECK(thrown.says("decode failed (1): it gives up"));
   }
 }
 

@@ -27,7 +27,7 @@ BROKEN = {
 # Engine -> verdict and words of the reason. These engines share one run without harm to each other.
 BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
-    "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives\\nup"),
+    "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
     "naive_cpu_stateful": ("FAIL_FIDELITY", "R_rms"),
     "refused_version": ("BAD_INPUT", "version of the engine ABI: found 3, wanted 2 or 1"),
     "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),

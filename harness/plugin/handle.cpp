@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "harness/plugin/library.h"
@@ -42,7 +43,9 @@ std::string select_device(const mkbench_engine_abi& abi, const PluginOptions& op
 
 std::string plugin_text(const char* text) {
   constexpr size_t kLongest = 300;
-  return one_line({text, strnlen(text, kLongest)}, kLongest);
+  std::string unwrapped(text, strnlen(text, kLongest));
+  std::replace(unwrapped.begin(), unwrapped.end(), '\n', ' ');
+  return one_line(unwrapped, kLongest);
 }
 
 PluginHandle::PluginHandle(const PluginOptions& options)
