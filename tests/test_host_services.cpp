@@ -228,6 +228,7 @@ TEST_CASE("the host's interval counts, and must lie inside the parent's") {
 TEST_CASE("services tell which process held an engine, and what it takes") {
   TwinHosts twins;
   CaseJob job;
+  job.model = "tiny";
   const FlowServices services = make_services(job, twins.hosts);
   services.expect({"host-twin", "eager"});
   CHECK(twins.started.size() == 2);

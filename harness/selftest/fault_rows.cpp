@@ -106,7 +106,7 @@ const std::vector<FaultRow>& fault_rows() {
       {"55", "generation ends early", false, ""},
       {"56a", "NaN in one weight", false, "tests/support/checkpoint_cases.cpp: NaN and Inf"},
       {"56b", "NaN in one logit", false, ""},
-      {"57", "code of another architecture", false, "tests/test_device.cpp: no code of ours"},
+      {"57", "code of another architecture", false, "tests/test_doctor.cpp: no code of ours"},
       {"58", "times of failed runs", false,
        "tests/test_aggregate.cpp: no times without a passing verdict"},
       {"59", "argmax reduced by halving over 3 * 2^k threads", false, ""},
