@@ -49,8 +49,8 @@ TEST_CASE("a right kernel passes its gate, is timed, and every token has a recei
   CHECK(engine_of(cool.run(), "kernel").throttle_reasons.empty());
   CHECK(c.timed_check == "late ids, scored by the truth");
   CHECK(c.reference == "reference.json");
-  // Baseline, candidate, fp32-head run, and the truth, because the model has no committed one.
-  CHECK(c.bytes_needed == 4000);
+  // Baseline, its fp32-head run, and a live truth; the candidate opens when those are over.
+  CHECK(c.bytes_needed == 3000);
   CHECK_FALSE(c.generated_text.empty());
   CHECK(std::holds_alternative<Done>(bench.messages.back()));
 }
@@ -246,7 +246,7 @@ TEST_CASE("a CUDA error on a card costs no other engine its samples") {
 
 TEST_CASE("an error that concerns the whole case becomes the verdict of the case") {
   Bench memory;
-  memory.services.free_bytes = [] { return int64_t{3999}; };
+  memory.services.free_bytes = [] { return int64_t{2999}; };
   CHECK(memory.run().verdict == Verdict::kEnvUnfit);
 
   Bench context;

@@ -212,7 +212,7 @@ TEST_CASE("stated memory includes the context that parity needs") {
   };
   bench.references[0].prompts[0].ids.assign(150, 3);
   const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
-  CHECK(memory.needed == 4);
+  CHECK(memory.needed == 3);
   // 150 + 12 positions, rounded up to a multiple of 64.
   for (const int context : contexts) CHECK(context == 192);
 }

@@ -129,8 +129,8 @@ TEST_CASE("stated memory counts processes and what all engines share") {
   };
   bench.services.shared_bytes = [](const ModelConfig&) { return int64_t{7}; };
   const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
-  // eager, kernel and the two runs of the judge, in three processes.
-  CHECK(memory.needed == 4 * 1000 + 3 * 10 + 7);
+  // eager and the two runs of the judge, in two processes; the kernel opens when the runs are over.
+  CHECK(memory.needed == 3 * 1000 + 2 * 10 + 7);
   CHECK(seen.lengths == 12);  // of the reference's prompt; those of the timed one are among them
   CHECK(seen.prefills == 0);
   bench.job.depth = 100;

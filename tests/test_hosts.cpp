@@ -196,8 +196,8 @@ struct FakeHosts {
                 return links[holds].emplace_back(std::make_shared<FakeLink>());
               },
               timeout_s};
-  std::unique_ptr<Engine> open(const std::string& name) {
-    return hosts.open({.name = name, .max_context = 64}, small_weights());
+  std::unique_ptr<Engine> open(const std::string& name, bool cuda = false) {
+    return hosts.open({.name = name, .max_context = 64, .cuda = cuda}, small_weights());
   }
   FakeLink& link(const std::string& holds) { return *links.at(holds).back(); }
 };
@@ -267,8 +267,7 @@ TEST_CASE(
     "work that the engine's own host does not show is found by a flush from another process") {
   for (const bool busy : {false, true}) {
     FakeHosts fakes;
-    const auto ring =
-        fakes.hosts.open({.name = "ring", .max_context = 64, .cuda = true}, small_weights());
+    const auto ring = fakes.open("ring", true);
     FakeLink& card = fakes.link("the card");
     CHECK(card.count<FlushCall>() > 1);  // how long it takes on the quiet card
     card.answer = [&](const ToHost&) -> std::optional<FromHost> {
@@ -290,8 +289,7 @@ TEST_CASE(
 
 TEST_CASE("work that stays when the engine's host has ended is another program's") {
   FakeHosts fakes{.links = {}, .kinds = {}, .timeout_s = 0.2};
-  const auto ring =
-      fakes.hosts.open({.name = "ring", .max_context = 64, .cuda = true}, small_weights());
+  const auto ring = fakes.open("ring", true);
   int flushes = 0;
   fakes.link("the card").answer = [&](const ToHost&) -> std::optional<FromHost> {
     if (++flushes % 5 > 0) usleep(20'000);  // time slices let some pass
@@ -301,13 +299,38 @@ TEST_CASE("work that stays when the engine's host has ended is another program's
                     ContainsText("another program uses the card") && ContainsText("0.2 s after"));
 }
 
+TEST_CASE("what the context of a process takes is found by its first flush") {
+  FakeHosts fakes;
+  const FlushCall flush{.cuda = true, .gpu = 0};
+  int64_t free = 1000;
+  const auto free_bytes = [&] { return free; };
+  const auto bytes = [&](const char* name) {
+    return fakes.hosts.context_bytes(name, flush, free_bytes);
+  };
+  for (const auto& [name, taken] : {std::pair{"ring", 100}, std::pair{"eager", 250}}) {
+    fakes.hosts.expect(name);
+    fakes.link(name).answer = [&free, taken = taken](const ToHost&) -> std::optional<FromHost> {
+      free -= taken;
+      return std::nullopt;
+    };
+  }
+  CHECK(bytes("ring") == 100);
+  CHECK(bytes("ring") == 100);
+  CHECK(fakes.link("ring").count<FlushCall>() == 1);
+  CHECK(fakes.hosts.held_context_bytes() == 100);
+  CHECK(bytes("eager") == 250);
+  CHECK(fakes.hosts.held_context_bytes() == 350);
+  fakes.link("ring").end(ErrorKind::kCuda, "gone");
+  CHECK(fakes.hosts.held_context_bytes() == 250);
+  CHECK(fakes.hosts.context_bytes("ring", {}, free_bytes) == 0);  // on a CPU
+  fakes.hosts.hold_one(true);
+  CHECK(bytes("eager") == 0);
+}
+
 TEST_CASE("flushes that wait once and not again are excused, once for each engine") {
   FakeHosts fakes;
   const FlushCall flush{.cuda = true, .gpu = 0};
-  const auto open = [&](const char* name) {
-    return fakes.hosts.open({.name = name, .max_context = 64, .cuda = true}, small_weights());
-  };
-  const auto ring = open("ring"), plain = open("plain");
+  const auto ring = fakes.open("ring", true), plain = fakes.open("plain", true);
   int slow = 0;
   fakes.link("the card").answer = [&](const ToHost&) -> std::optional<FromHost> {
     if (slow-- > 0) usleep(30'000);
@@ -326,10 +349,7 @@ TEST_CASE("flushes that wait once and not again are excused, once for each engin
 TEST_CASE("work that appears between two turns is blamed on the engine that ran last") {
   FakeHosts fakes;
   const FlushCall flush{.cuda = true, .gpu = 0};
-  const auto open = [&](const char* name) {
-    return fakes.hosts.open({.name = name, .max_context = 64, .cuda = true}, small_weights());
-  };
-  const auto ring = open("ring"), plain = open("plain");
+  const auto ring = fakes.open("ring", true), plain = fakes.open("plain", true);
   int slow = 0;  // flushes of the card that take long
   fakes.link("the card").answer = [&](const ToHost&) -> std::optional<FromHost> {
     if (slow-- > 0) usleep(30'000);

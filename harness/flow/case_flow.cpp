@@ -336,13 +336,16 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   if (!job.judged) {
     const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
     // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
-    // memory beside the engines for a while, in a process of the judge.
-    int64_t beside_the_judge = services.process_bytes(kHeadFp32Name, shapes) + bytes(kHeadFp32Name);
+    // memory beside the judge alone; its process stays while the other engines open.
+    const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
+    int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
     if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
     for (const CaseEngine& engine : job.engines) {
-      together(memory.needed, services.process_bytes(engine.name, shapes) + bytes(engine.name) +
-                                  (engine.judges ? beside_the_judge : 0));
+      const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
+      together(all, one);
+      if (engine.judges) memory.needed = one + beside_the_judge;
     }
+    memory.needed = std::max(memory.needed, all + (job.one_at_a_time ? 0 : runs));
   }
   const CaseShapes shapes = planned_shapes(job, services, config.shape);
   int64_t timed = 0, processes = 0;

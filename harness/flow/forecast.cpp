@@ -25,8 +25,8 @@ constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
 constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
 constexpr double kEnoughS = 0.6, kSlowS = 0.5;
-// What the judge takes for a logit of a step where no reference is there to measure it with: 20 ms
-// for 152,000 of them (EPYC, 2026-11).
+// What the judge is taken to need for a logit of a step where no reference is there to measure it
+// with: 20 ms for 152,000 of them, an estimate.
 constexpr double kJudgedLogitS = 1.3e-7;
 
 double seconds_of(const std::function<void()>& work) {

@@ -158,14 +158,26 @@ int64_t Hosts::resident_bytes() {
                          [](int64_t sum, int pid) { return sum + mkbench::resident_bytes(pid); });
 }
 
-int64_t Hosts::context_bytes(const FlushCall& flush, const std::function<int64_t()>& free_bytes) {
+int64_t Hosts::context_bytes(const std::string& engine, const FlushCall& flush,
+                             const std::function<int64_t()>& free_bytes) {
   if (one_ || !flush.cuda) return 0;
-  if (!context_bytes_) {
+  const std::string holds = holder_of(engine);
+  const auto [found, is_new] = context_bytes_.try_emplace(holds, 0);
+  if (is_new) {
     const int64_t before = free_bytes();
-    try_card(flush);
-    context_bytes_ = std::max(int64_t{0}, before - free_bytes());
+    ask<Answered>(link(holds, kind_of(engine)), flush, kQuestion);
+    found->second = std::max(int64_t{0}, before - free_bytes());
   }
-  return *context_bytes_;
+  return found->second;
+}
+
+int64_t Hosts::held_context_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [holds, of_one] : context_bytes_) {
+    const auto found = links_.find(holds);
+    if (found != links_.end() && found->second->alive()) bytes += of_one;
+  }
+  return bytes;
 }
 
 HostLink& Hosts::about_card() { return link(kCard, HostKind::kCuda); }

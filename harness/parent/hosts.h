@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -50,9 +49,12 @@ class Hosts {
   // it opened one; and what this process and all hosts hold now. Pages that they share count once.
   int64_t idle_bytes(const std::string& engine);
   int64_t resident_bytes();
-  // What a context and the flush buffer of one process take of the card, found out with the host
-  // that holds no engine; 0 where one process at a time may use the card.
-  int64_t context_bytes(const FlushCall& flush, const std::function<int64_t()>& free_bytes);
+  // What the context and the flush buffer of an engine's process take of the card, found out by a
+  // first flush there; 0 where one process at a time may use the card.
+  int64_t context_bytes(const std::string& engine, const FlushCall& flush,
+                        const std::function<int64_t()>& free_bytes);
+  // The same of all processes that were asked and live.
+  int64_t held_context_bytes() const;
   // The last failure of each engine that came with a traceback, by the engine's name.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
@@ -88,8 +90,8 @@ class Hosts {
   const double timeout_s_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   std::map<std::string, Failed> tracebacks_;
-  std::map<std::string, int64_t> idle_bytes_;  // by what a host holds
-  std::optional<int64_t> context_bytes_;
+  std::map<std::string, int64_t> idle_bytes_;     // by what a host holds
+  std::map<std::string, int64_t> context_bytes_;  // by what a host holds
   bool one_ = false;
   std::set<std::string> excused_;  // what hosts hold whose turn was once followed by slow flushes
   std::string last_turn_;          // what the host holds whose turn was last

@@ -10,6 +10,7 @@
 #include "harness/parent/host_services.h"
 #include "harness/report/render.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 
 namespace mkbench {
 namespace {
@@ -26,12 +27,16 @@ std::string duration_text(double seconds) {
 }
 
 void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole) {
-  for (const CaseJob& job : jobs) {
+  std::set<std::string> stated;
+  for (CaseJob job : jobs) {
     const FlowServices services = make_services(job, hosts_);
+    if (job.cuda() && card_free_ == 0) card_free_ = services.free_bytes();
     CaseOutlook one;
     one.name = case_name(job);
+    // A later case of a model takes over what was judged by committed references.
+    if (!stated.insert(job.model).second && has_committed_truth(find_model(job.model)))
+      job.judged.emplace();
     one.memory = case_memory(job, services, services.config(job.model));
-    if (job.cuda() && card_free_ == 0) card_free_ = one.memory.free;
     cases_.push_back(one);
   }
   // The weights that are loaded last are those that the first case takes.
@@ -45,7 +50,6 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
   std::set<std::string> judged;
   for (size_t i = 0; i < jobs.size(); ++i) {
     CaseJob job = jobs[i];
-    // A later case of a model takes over what was judged by committed references.
     if (!judged.insert(job.model).second && forecaster_.is_committed(job.model))
       job.judged.emplace();
     cases_[i].forecast = forecaster_.forecast(job);
@@ -90,7 +94,8 @@ void Outlook::look(const CaseJob& job) {
     most_ = std::max(most_, hosts_.resident_bytes());
   } else if (card_free_ > 0) {
     try {
-      most_ = std::max(most_, card_free_ - make_services(job, hosts_).free_bytes());
+      const int64_t free = make_services(job, hosts_).free_bytes() - hosts_.held_context_bytes();
+      most_ = std::max(most_, card_free_ - free);
     } catch (const Error&) {
       // A host that does not answer is found by the call that needs it.
     }
