@@ -34,6 +34,8 @@ foreach(name test_cli test_evidence test_make_checkpoint test_replay test_told)
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 
+set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE)
+
 # Models of the hub and of a user's own folder: fetched, captured, judged.
 foreach(name test_fetch test_real_weights)
   mkbench_python_test(${name} CLASSES TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
