@@ -19,7 +19,7 @@ TEST_CASE("versions of CUDA are numbers") {
   }
 }
 
-// The same rows as in tests/test_house_setup.py, which asks set-up.
+// Set-up must judge drivers as doctor does: tests/test_house_setup.py asks it for these rows.
 TEST_CASE("a driver has a lane, the newest that it runs") {
   REQUIRE(cuda_lanes().size() == 2);
   struct Row {

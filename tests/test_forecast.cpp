@@ -140,5 +140,20 @@ TEST_CASE("stated memory counts processes and what all engines share") {
   CHECK(seen.prefills == 1);
 }
 
+TEST_CASE("stated memory has room for the run that a near tie of a timed id asks for") {
+  Bench bench;
+  bench.services.process_bytes = [](const std::string& name, const CaseShapes& shapes) {
+    return name == kHeadFp32Name ? 100'000 * int64_t{shapes.lengths} : int64_t{10};
+  };
+  const auto needed = [&] {
+    return case_memory(bench.job, bench.services, bench.services.config("")).needed;
+  };
+  // The run's process has met the 12 lengths of the prompt beside the judge, and lives on.
+  CHECK(needed() == 12 * 100'000 + 3 * 1000 + 10);
+  // Behind the engines' processes, beside the truth: as many lengths as the engines were timed at.
+  bench.job.n_gen = 500;
+  CHECK(needed() == 500 * 100'000 + 2 * 1000 + 2 * 10);
+}
+
 }  // namespace
 }  // namespace mkbench::testing

@@ -11,18 +11,8 @@
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
-namespace mkbench {
+namespace mkbench::testing {
 namespace {
-
-using testing::Bench;
-using testing::engine_of;
-using testing::holds;
-using testing::kVocab;
-using testing::reason_of;
-using testing::Script;
-using testing::ScriptedEngine;
-
-using Ids = std::vector<int32_t>;
 
 // Runs a case whose candidate is a `Cheat`, which gets the script.
 template <typename Cheat>
@@ -350,4 +340,4 @@ TEST_CASE("an id of a timed run is wrong only beyond the error of bf16 at its ow
 }
 
 }  // namespace
-}  // namespace mkbench
+}  // namespace mkbench::testing

@@ -10,18 +10,8 @@
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
-namespace mkbench {
+namespace mkbench::testing {
 namespace {
-
-using testing::Bench;
-using testing::engine_of;
-using testing::holds;
-using testing::kVocab;
-using testing::reason_of;
-using testing::Script;
-using testing::ScriptedEngine;
-
-using Ids = std::vector<int32_t>;
 
 // A case whose timed ids follow the closed form; its engines have passed parity before.
 Bench closed_form_bench() {
@@ -243,4 +233,4 @@ TEST_CASE("a state receipt compares the ids of a run that shows its logits") {
 }
 
 }  // namespace
-}  // namespace mkbench
+}  // namespace mkbench::testing

@@ -51,17 +51,20 @@ class FullDisk(CliTest):
 
 
 class Foretold(CliTest):
-    """Runs alone: a page of a library that other processes map too counts in part."""
+    """Runs alone: a page of a library that other processes map too counts in part.
+
+    A late id at a near tie starts a run with an fp32 head after the timing, and late ids are random. The memory that is
+    told has room for that run; it decides what is told only where timing meets more cache lengths than judging does.
+    """
 
     def test_time_and_memory_are_told_first_and_checked_last(self):
-        result = self.bench("--reference", self.short_reference(), "-n", "128", "--blocks", "8", timeout=180)
+        result = self.bench("--reference", self.short_reference(), "-n", "64", "--blocks", "8", timeout=180)
         self.assertEqual(result.returncode, 0, result.stderr)
         first, *_, last = [line for line in result.stderr.splitlines() if not line.endswith("the pace")]
         self.assertRegex(first, r"1 case: about [\d.]+ s, [\d,]+ MB of memory \([\d,]+ MB are free\)")
         self.assertRegex(last, r"took [\d.]+ s, [\d.]+ s predicted; at most [\d,]+ MB of memory, [\d,]+ MB predicted")
         told = self.report()["meta"]["outlook"]
-        # 10 % is the aim. Runs as short as this one were 1 to 14 % off, for a reason that is not known yet.
-        self.assertLess(abs(told["bytes_predicted"] / told["bytes_taken"] - 1), 0.25, told)
+        self.assertLess(abs(told["bytes_predicted"] / told["bytes_taken"] - 1), 0.1, told)
         # Other programs on the machine change the time between the two more than anything here does.
         self.assertLess(told["seconds_predicted"] / told["seconds_taken"], 3, told)
         self.assertGreater(told["seconds_predicted"] / told["seconds_taken"], 0.33, told)

@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
 #include "harness/device/cuda_lanes.h"
 #include "harness/device/doctor_parts.h"
+#include "harness/device/program_output.h"
 
 namespace mkbench {
 namespace {
@@ -22,16 +21,7 @@ const char* environment(const char* name) {
 
 // "13.0" from the output of `nvcc --version`; empty when nvcc does not run.
 std::string ask_version(const std::filesystem::path& nvcc) {
-  std::string quoted = nvcc.string();
-  if (quoted.find('\'') != std::string::npos) return "";
-  std::FILE* pipe = popen(("'" + quoted + "' --version 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) return "";
-  std::string output;
-  std::array<char, 512> chunk{};
-  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe) != nullptr) {
-    output += chunk.data();
-  }
-  pclose(pipe);
+  const std::string output = program_output({nvcc.string(), "--version"}).text;
   const size_t found = output.find("release ");
   if (found == std::string::npos) return "";
   const size_t begin = found + std::string_view("release ").size();

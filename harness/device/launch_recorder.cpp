@@ -71,7 +71,7 @@ void* open_library() {
 struct Symbol {
   void* found = nullptr;
   template <typename Function>
-  // NOLINTNEXTLINE(google-explicit-constructor): so the type stands once, in the declaration
+  // NOLINTNEXTLINE(google-explicit-constructor): the pointer that it initialises names the type once
   operator Function*() const {
     return reinterpret_cast<Function*>(found);
   }

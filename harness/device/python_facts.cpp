@@ -4,26 +4,19 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "harness/device/program_output.h"
 #include "harness/report/known_errors.h"
 
 namespace mkbench {
 namespace {
 
 using nlohmann::json;
-
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -243,16 +236,11 @@ PythonFacts read_python_facts(const std::string& program, const std::string& lin
 
 PythonFacts ask_python(const std::string& program, const std::string& script, int gpu,
                        bool architectures_only) {
-  const std::string command =
-      fmt::format("exec {} {} --gpu {}{} 2>/dev/null </dev/null", quoted(program), quoted(script),
-                  gpu, architectures_only ? " --architectures" : "");
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return {program, "no process for " + program, json::object()};
-  std::string lines;
-  std::array<char, 4096> chunk{};
-  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe) != nullptr)
-    lines += chunk.data();
-  return read_python_facts(program, lines, pclose(pipe));
+  std::vector<std::string> command = {program, script, "--gpu", std::to_string(gpu)};
+  if (architectures_only) command.emplace_back("--architectures");
+  const ProgramOutput output = program_output(command);
+  if (output.end == -1) return {program, "no process for " + program, json::object()};
+  return read_python_facts(program, output.text, output.end);
 }
 
 std::string architectures_of(const PythonFacts& facts, const std::string& version) {

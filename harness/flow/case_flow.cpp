@@ -356,11 +356,11 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
     if (engine.timed()) together(timed, process + bytes(engine.name));
   }
   memory.needed = std::max(memory.needed, timed);
-  // Where no closed form decides, the truth and the run with an fp32 head come after the engines,
-  // whose processes stay.
+  // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
+  // tie the run with an fp32 head follows in the truth's process.
   if (!is_analytic(row)) {
     const int64_t scoring =
-        services.process_bytes(kTruthName, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
+        services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
     memory.needed = std::max(memory.needed, scoring + (job.one_at_a_time ? 0 : processes));
   }
   memory.needed += services.shared_bytes(config);

@@ -39,14 +39,15 @@ class Forecaster {
  public:
   // timeout_s: of one call of an engine.
   explicit Forecaster(double timeout_s) : timeout_s_(timeout_s) {}
-  // Loads the job's model and opens each of its engines for a few steps. An engine that fails is not
-  // known afterwards. Throws what loading the model
-  // and its references throws, and Interrupted. Where not `whole`, engines of a file are left out, and
-  // a run so short that the measurement would take a good part of it is not measured.
+  // Loads the job's model and opens each of its engines for a few steps. The pace of an engine that
+  // fails stays unknown. Without `whole`, engines that are files are left out, and nothing is measured
+  // for a run so short that measuring would take a good part of it. Throws what loading the model and
+  // its references throws, and Interrupted.
   void measure(const CaseJob& job, const FlowServices& services, bool whole);
   // Whether committed references alone judge the measured model.
   bool is_committed(const std::string& model) const;
-  // The same model may have been measured for another case. Without measure() all is unknown.
+  // How long the case will take, by what measure() found for its model; a measurement for another
+  // case of that model serves too. An engine without one is named in Forecast::unknown.
   Forecast forecast(const CaseJob& job) const;
 
  private:

@@ -61,7 +61,8 @@ struct FlowServices {
   // Bytes of the job's device that are taken once, beside the engines: on a CPU this process, and
   // the weights, which all engines read.
   std::function<int64_t(const ModelConfig&)> shared_bytes = [](const auto&) { return int64_t{0}; };
-  // Of the job's device. On a CPU what this run has taken already counts as free.
+  // Bytes of the job's device that the whole case may take: what is free now, and what processes of
+  // this run hold and case_memory() counts once more (on a CPU all of it, on a GPU their contexts).
   std::function<int64_t()> free_bytes;
   // What reports say of an engine that make_engine() has made.
   std::function<EngineFacts(const Engine&)> facts;

@@ -17,7 +17,7 @@ namespace mkbench {
 // mkbench has no tokenizer.
 std::string token_text(const ModelShape& shape, int32_t id);
 
-// The same, where the references of a model with a tokenizer know the text of `id`.
+// The text that the references of a model with a tokenizer give for `id`, else token_text(shape, id).
 std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
                        int32_t id);
 

@@ -232,8 +232,9 @@ std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
       slowest_ms, quiet_card_ms_);
 }
 
-// The same after a turn of the engine `name`. Where this machine itself stood still for some
-// milliseconds, flushes wait too: an engine is excused once if the next look finds the card quiet.
+// What shows that the engine `name` has left work on the card after its turn; empty where nothing
+// does. Flushes also wait where this machine itself stood still for some milliseconds, so an engine
+// is excused once if a second look finds the card quiet.
 std::string Hosts::left_work(const std::string& name, const FlushCall& flush) {
   const std::string found = card_work(flush, kCardTries, kCardTries / 2);
   if (found.empty()) return "";

@@ -53,7 +53,7 @@ class Hosts {
   // first flush there; 0 where one process at a time may use the card.
   int64_t context_bytes(const std::string& engine, const FlushCall& flush,
                         const std::function<int64_t()>& free_bytes);
-  // The same of all processes that were asked and live.
+  // Sum of what context_bytes() has found for the processes that still live.
   int64_t held_context_bytes() const;
   // The last failure of each engine that came with a traceback, by the engine's name.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }

@@ -10,7 +10,7 @@ namespace {
 
 using enum ErrorClass;
 
-// With kTorchRequirement; a test compares.
+// Must hold kTorchRequirement (known_errors.h); a test compares the two.
 constexpr std::string_view kTorchWheel = "python -m pip install --force-reinstall torch==2.9.1";
 constexpr std::string_view kNewImage =
     "docker run --gpus all -it nvidia/cuda:12.8.1-devel-ubuntu24.04";

@@ -14,6 +14,8 @@
 
 namespace mkbench::testing {
 
+using Ids = std::vector<int32_t>;
+
 // The faults of a scripted engine. Decodes are counted from 1 over the engine's life.
 struct Script {
   std::string name = "scripted", device = "cpu";
