@@ -92,7 +92,7 @@ export -f sanitize
 if begin bench "${bench[@]}"; then
   step 60 "doctor" "$mkbench" doctor --strict
   # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
-  step 180 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
+  step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
     --no-plot --out full
   step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \

@@ -187,11 +187,31 @@ TEST_CASE("an engine that leaves work behind leaves the case, with the other one
     // Turns 1 and 2 end the gate and the warm-up.
     if (engine.capabilities().name == "kernel" && ++turns == 4)
       throw Error(ErrorKind::kIntegrity, "kernel left work on its device");
+    return std::string();
   };
   const CaseReport c = bench.run();
   CHECK(engine_of(c, "kernel").verdict == Verdict::kIntegrity);
   CHECK(engine_of(c, "kernel").samples.size() == 1);
   CHECK(engine_of(c, "eager").samples.size() == 3);
+}
+
+TEST_CASE("a time after which the card was busy for a moment is dropped and taken again") {
+  for (const int busy : {1, 3}) {
+    Bench bench;
+    int turns = 0;
+    bench.services.end_turn = [&](Engine& engine) {
+      // Turns 1 and 2 end the gate and the warm-up.
+      const bool timed = engine.capabilities().name == "kernel" && ++turns > 2;
+      return std::string(timed && turns <= 2 + busy ? "4 of 5 flushes waited" : "");
+    };
+    const CaseReport c = bench.run();
+    const EngineReport& kernel = engine_of(c, "kernel");
+    CHECK(kernel.verdict == (busy == 1 ? Verdict::kPass : Verdict::kIntegrity));
+    REQUIRE_FALSE(kernel.samples.empty());
+    CHECK(kernel.samples[0].repeats == (busy == 1 ? 1 : 2));
+    if (busy > 1) CHECK(holds(reason_of(kernel), "4 of 5 flushes waited"));
+    CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
+  }
 }
 
 TEST_CASE("times and starts of samples are those of the clock beside the engine") {

@@ -24,7 +24,7 @@ struct Traces {
   int64_t launches = 0;
   int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
   bool kv_equal = true;
-  std::string doubt{};  // of the clock, see TimedCall
+  std::string doubt{};  // why the time may be wrong: of the clock (TimedCall) or of the card
   ClockOverhead overhead{};
 };
 
@@ -200,8 +200,9 @@ class BlockRunner {
     }
   }
 
-  // Where the system suspends this process for a moment, the clocks of the run disagree: the run is
-  // dropped and repeated, at most kMostRepeats times, and the sample says how often.
+  // Where the system suspends this process for a moment, the clocks of the run disagree, and where
+  // it suspends the host that tries the card, the card looks busy: the run is dropped and repeated,
+  // at most kMostRepeats times, and the sample says how often.
   void take_sample(Contestant& c, int block, int place) {
     for (int repeats = 0;; ++repeats) {
       Sample sample;
@@ -240,11 +241,12 @@ class BlockRunner {
     services_.take_turn(engine);
     const int64_t before = engine.launch_count();
     const TimedCall call = services_.timed(engine, [&] { sample.ids = decode(c, late, tokens_); });
-    services_.end_turn(engine);
+    const std::string left = services_.end_turn(engine);
     sample.tokens = tokens_;
     sample.times = engine.last_times();
     keep_time(call, sample);
-    return {.launches = engine.launch_count() - before, .doubt = call.doubt};
+    return {.launches = engine.launch_count() - before,
+            .doubt = call.doubt.empty() ? left : call.doubt};
   }
 
   // Times a prefill and the first token after it: an engine that puts its prefill off until the
@@ -260,7 +262,7 @@ class BlockRunner {
     if (takes_late_id(c)) late = draw(block);
     const int64_t before = engine.launch_count();
     const TimedCall first = services_.timed(engine, [&] { sample.ids = decode(c, late, 1); });
-    services_.end_turn(engine);  // the decode below would wait for work that is left
+    const std::string left = services_.end_turn(engine);  // the decode below would wait for work
     const int64_t launches = engine.launch_count() - before;
     keep_time(call, sample);
     sample.prefill_ms = call.ms;
@@ -273,7 +275,9 @@ class BlockRunner {
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
             .kv_equal = !compared || has_first_rows(c),
-            .doubt = call.doubt.empty() ? first.doubt : call.doubt};
+            .doubt = !call.doubt.empty()    ? call.doubt
+                     : !first.doubt.empty() ? first.doubt
+                                            : left};
   }
 
   static bool has_first_rows(Contestant& c) {

@@ -74,7 +74,8 @@ struct FlowServices {
   // waits in L2 to be written back (l2_flush.h).
   std::function<void(Engine&)> take_turn = [](Engine&) {};
   // Called after each timed part. Throws Error(kIntegrity) where the engine has left work behind.
-  std::function<void(Engine&)> end_turn = [](Engine&) {};
+  // Returns why what was timed does not count, else an empty string.
+  std::function<std::string(Engine&)> end_turn = [](Engine&) { return std::string(); };
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
   // engine. Throws Error(kIntegrity) where that clock contradicts the clock of this process.
   std::function<TimedCall(Engine&, const std::function<void()>& call)> timed = time_here;

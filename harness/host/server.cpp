@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -213,8 +214,10 @@ FromHost Server::take(const FinishCall&) {
 }
 
 FromHost Server::take(const FlushCall& call) {
+  const auto begin = std::chrono::steady_clock::now();
   if (program_.flush) program_.flush(call);
-  return Answered{};
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+  return Flushed{ms.count()};
 }
 
 FromHost Server::take(const CardCall& call) { return offered(program_.card, "card")(call); }

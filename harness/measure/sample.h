@@ -26,7 +26,7 @@ struct Sample {
   std::optional<int32_t> late_id;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
-  int repeats = 0;  // runs before this one that were dropped because their clocks disagreed
+  int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
   std::string state_checked;
   bool valid = false;
   std::string invalid_reason;  // "clocks disagree: host 12.1 ms, events 10.0 ms", "receipt: token
@@ -68,7 +68,8 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("state_checked", &Sample::state_checked,
           "what of a run that shows its logits was compared; empty: no state receipt was taken");
   v.field("valid", &Sample::valid, "counts for the statistics");
-  v.field("repeats", &Sample::repeats, "runs dropped before this one: clocks disagreed");
+  v.field("repeats", &Sample::repeats,
+          "runs dropped before this one: clocks disagreed, or the card was busy after them");
   v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
 }
 

@@ -169,7 +169,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   };
   services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
   services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
-  services.end_turn = [flush, &hosts](Engine& engine) { hosts.end_turn(engine, flush); };
+  services.end_turn = [flush, &hosts](Engine& engine) { return hosts.end_turn(engine, flush); };
   services.timed = time_in_host;
   services.trace = [&hosts](Engine& engine, int n) { return hosts.trace(engine, n); };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };

@@ -30,6 +30,8 @@ constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // keeps the card for a time slice of about 2 ms before a flush gets its turn.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
+// So many looks in a row that find work on the card are no accident, though it ended meanwhile.
+constexpr int kMostDoubts = 3;
 // How long the card may take to become quiet, where --timeout is not shorter. A kernel that shares
 // the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
 constexpr double kQuietWaitS = 10;
@@ -165,7 +167,7 @@ int64_t Hosts::context_bytes(const std::string& engine, const FlushCall& flush,
   const auto [found, is_new] = context_bytes_.try_emplace(holds, 0);
   if (is_new) {
     const int64_t before = free_bytes();
-    ask<Answered>(link(holds, kind_of(engine)), flush, kQuestion);
+    ask<Flushed>(link(holds, kind_of(engine)), flush, kQuestion);
     found->second = std::max(int64_t{0}, before - free_bytes());
   }
   return found->second;
@@ -193,7 +195,7 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   ask<Answered>(own, FinishCall{}, kQuestion);
   if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(proxy(engine).name());
-  ask<Answered>(own, flush, kQuestion);
+  ask<Flushed>(own, flush, kQuestion);
 }
 
 LaunchTrace Hosts::trace(Engine& engine, int n) {
@@ -208,10 +210,7 @@ LaunchTrace Hosts::trace(Engine& engine, int n) {
 }
 
 double Hosts::try_card(const FlushCall& flush) {
-  const auto begin = std::chrono::steady_clock::now();
-  ask<Answered>(about_card(), flush, kQuestion);
-  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
-  return ms.count();
+  return ask<Flushed>(about_card(), flush, kQuestion).ms;
 }
 
 // What shows that somebody's work is on the card: more than `most_slow` of `tries` flushes wait.
@@ -227,19 +226,20 @@ std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
   }
   if (slow <= most_slow) return "";
   return fmt::format(
-      "after the call had returned, a flush of L2 by another process took up to "
+      "after the call had returned, {} of {} flushes of L2 by another process waited and took up "
+      "to "
       "{:.2f} ms; on the quiet card {:.2f} ms",
-      slowest_ms, quiet_card_ms_);
+      slow, tries, slowest_ms, quiet_card_ms_);
 }
 
-// What shows that the engine `name` has left work on the card after its turn; empty where nothing
-// does. Flushes also wait where this machine itself stood still for some milliseconds, so an engine
-// is excused once if a second look finds the card quiet.
-std::string Hosts::left_work(const std::string& name, const FlushCall& flush) {
-  const std::string found = card_work(flush, kCardTries, kCardTries / 2);
-  if (found.empty()) return "";
-  const bool gone = card_work(flush, kCardTries, kCardTries / 2).empty();
-  return gone && excused_.insert(name).second ? "" : found;
+Hosts::CardLook Hosts::look_for_work(int& doubts, const FlushCall& flush) {
+  CardLook look{card_work(flush, kCardTries, kCardTries / 2), false};
+  if (look.found.empty()) {
+    doubts = 0;
+  } else {
+    look.stays = !card_work(flush, kCardTries, kCardTries / 2).empty() || ++doubts == kMostDoubts;
+  }
+  return look;
 }
 
 // Ends the host of an engine: what it has left on the card ends with its contexts. Returns what is
@@ -276,15 +276,15 @@ void Hosts::wait_for_quiet_card(const std::string& name, const FlushCall& flush)
 // Work that appears between two turns was begun by the engine that ran last: all others stood
 // still. Its next call says so.
 void Hosts::need_quiet_card(const FlushCall& flush) {
-  const std::string found = left_work(last_turn_, flush);
-  if (!found.empty()) {
-    if (!last_turn_.empty()) end_for_work(last_turn_, last_turn_, found);
+  const CardLook look = look_for_work(doubts_between_[last_turn_], flush);
+  if (look.stays) {
+    if (!last_turn_.empty()) end_for_work(last_turn_, last_turn_, look.found);
     wait_for_quiet_card(last_turn_, flush);
   }
   if (flush.cuda && links_.contains(kCard)) stop_other(*links_.at(kCard));
 }
 
-void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
+std::string Hosts::end_turn(Engine& engine, const FlushCall& flush) {
   const std::string holds = holder_of(proxy(engine).name()), name = engine.capabilities().name;
   const auto blame = [&](const std::string& found) {
     const std::string why = end_for_work(holds, name, found);
@@ -301,8 +301,9 @@ void Hosts::end_turn(Engine& engine, const FlushCall& flush) {
   const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
   if (s.count() > kLeftBehindS)
     blame(fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
-  const std::string found = left_work(holds, flush);
-  if (!found.empty()) blame(found);
+  const CardLook look = look_for_work(doubts_after_[holds], flush);
+  if (look.stays) blame(look.found);
+  return look.found;
 }
 
 }  // namespace mkbench

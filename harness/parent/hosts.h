@@ -64,8 +64,10 @@ class Hosts {
   void take_turn(Engine& engine, const FlushCall& flush);
   // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
   // tries the card, because work in another context of the engine's process is not waited for.
-  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended.
-  void end_turn(Engine& engine, const FlushCall& flush);
+  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended. Returns
+  // what was found where a second look found the card quiet: what was timed in the turn does not
+  // count then. When this happens in several turns in a row, the engine has left work behind.
+  std::string end_turn(Engine& engine, const FlushCall& flush);
   // Says what reaches the card while the engine decodes n tokens. The recorder stays in the engine's
   // process, so no other engine gets this process. Throws Error where the process has died.
   LaunchTrace trace(Engine& engine, int n);
@@ -78,7 +80,14 @@ class Hosts {
   // where another process has work on the card.
   double try_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush, int tries, int most_slow);
-  std::string left_work(const std::string& name, const FlushCall& flush);
+  // What shows that work is on the card; empty where nothing does. stays: it is there at a second
+  // look, or was there each of the last times.
+  struct CardLook {
+    std::string found;
+    bool stays = false;
+  };
+  // doubts: looks in a row, up to this one, that have found something.
+  CardLook look_for_work(int& doubts, const FlushCall& flush);
   void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
   void need_quiet_card(const FlushCall& flush);
   std::string end_for_work(const std::string& holds, const std::string& name,
@@ -93,9 +102,11 @@ class Hosts {
   std::map<std::string, int64_t> idle_bytes_;     // by what a host holds
   std::map<std::string, int64_t> context_bytes_;  // by what a host holds
   bool one_ = false;
-  std::set<std::string> excused_;  // what hosts hold whose turn was once followed by slow flushes
-  std::string last_turn_;          // what the host holds whose turn was last
-  std::string loaded_;             // model and lag set of weights_, and the stamp of their files
+  // By what a host holds, looks in a row that found the card busy: after its turns, and between its
+  // turn and the next one.
+  std::map<std::string, int> doubts_after_, doubts_between_;
+  std::string last_turn_;  // what the host holds whose turn was last
+  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };

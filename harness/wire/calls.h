@@ -16,35 +16,6 @@
 
 namespace mkbench {
 
-// The snapshot folder from which a host reads the weights, and what the parent knows of it.
-struct WeightsPlace {
-  std::string folder, name, lagset, sha256;
-  std::string stamp;  // sizes and times of the files that the parent judged (shared_snapshot.h)
-  static void fields(auto& v) {
-    list_fields(v, "folder", &WeightsPlace::folder, "name", &WeightsPlace::name, "lagset",
-                &WeightsPlace::lagset, "sha256", &WeightsPlace::sha256, "stamp",
-                &WeightsPlace::stamp);
-  }
-};
-
-// What a proxy must know of its engine after each call.
-struct EngineState {
-  int position = 0;
-  int64_t launches = 0;
-  static void fields(auto& v) {
-    list_fields(v, "position", &EngineState::position, "launches", &EngineState::launches);
-  }
-};
-
-// An interval of CLOCK_MONOTONIC, which all processes of a machine read alike.
-struct HostInterval {
-  int64_t begin = 0, end = 0;
-  double ms() const { return static_cast<double>(end - begin) / 1e6; }
-  static void fields(auto& v) {
-    list_fields(v, "begin", &HostInterval::begin, "end", &HostInterval::end);
-  }
-};
-
 // ---- to a host: calls of an engine; `engine` is the number that Opened gave ----
 
 // Opens an engine. Answer: Opened.
@@ -194,7 +165,7 @@ struct FinishCall {
   static void fields(auto&) {}
 };
 
-// Prepares L2 for a timed part (device/l2_flush.h); does nothing for a CPU. Answer: Answered.
+// Prepares L2 for a timed part (device/l2_flush.h); does nothing for a CPU. Answer: Flushed.
 struct FlushCall {
   static constexpr char kType[] = "flush";
   bool cuda = false;
@@ -298,6 +269,14 @@ struct Traced {
   EngineState state;
   LaunchTrace trace;
   static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
+};
+
+// How long the flush took by the host's own clock: the parent's would also show how long the system
+// lets two processes wait for each other.
+struct Flushed {
+  static constexpr char kType[] = "flushed";
+  double ms = 0;
+  static void fields(auto& v) { list_fields(v, "ms", &Flushed::ms); }
 };
 
 struct Saved {
@@ -438,7 +417,7 @@ struct Tuned {
 };
 
 using FromHost =
-    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Saved, Floats, Able,
+    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Flushed, Saved, Floats, Able,
                  Described, Failed, StageTold, ProgressTold, CardFacts, TorchTold, Ceiling, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);

@@ -1,5 +1,9 @@
-// Field lists of other rooms' structs that travel inside the messages of calls.h.
+// What travels inside the messages of calls.h: field lists of other rooms' structs, and what several
+// messages have in common.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
@@ -86,5 +90,34 @@ void describe_fields(V& v, Tag<DeviceCheck>) {
   list_fields(v, "ok", &C::ok, "got", &C::got, "wanted", &C::wanted, "blocks", &C::blocks, "error",
               &C::error);
 }
+
+// The snapshot folder from which a host reads the weights, and what the parent knows of it.
+struct WeightsPlace {
+  std::string folder, name, lagset, sha256;
+  std::string stamp;  // sizes and times of the files that the parent judged (shared_snapshot.h)
+  static void fields(auto& v) {
+    list_fields(v, "folder", &WeightsPlace::folder, "name", &WeightsPlace::name, "lagset",
+                &WeightsPlace::lagset, "sha256", &WeightsPlace::sha256, "stamp",
+                &WeightsPlace::stamp);
+  }
+};
+
+// What a proxy must know of its engine after each call.
+struct EngineState {
+  int position = 0;
+  int64_t launches = 0;
+  static void fields(auto& v) {
+    list_fields(v, "position", &EngineState::position, "launches", &EngineState::launches);
+  }
+};
+
+// An interval of CLOCK_MONOTONIC, which all processes of a machine read alike.
+struct HostInterval {
+  int64_t begin = 0, end = 0;
+  double ms() const { return static_cast<double>(end - begin) / 1e6; }
+  static void fields(auto& v) {
+    list_fields(v, "begin", &HostInterval::begin, "end", &HostInterval::end);
+  }
+};
 
 }  // namespace mkbench

@@ -114,6 +114,7 @@ struct Bench {
       if (timed_in_turn > 0 && calls_in_turn == timed_in_turn) ended_calls += timed_in_turn;
       calls_in_turn = -1;
       timed_in_turn = 0;
+      return std::string();
     };
     services.timed = [this](Engine& engine, const std::function<void()>& call) {
       ++timed_calls;

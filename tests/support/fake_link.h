@@ -20,6 +20,7 @@ struct FakeLink final : HostLink {
   std::function<std::optional<FromHost>(const ToHost&)> answer = [](const ToHost&) {
     return std::nullopt;
   };
+  std::function<double()> flush_ms;  // how long a flush takes; 0.2 where it is not set
   Arena memory;
   int stops = 0;
   std::function<void()> stopping;
@@ -34,6 +35,7 @@ struct FakeLink final : HostLink {
     if (std::holds_alternative<PrefillCall>(call)) return Prefilled{};
     if (const auto* decode = std::get_if<DecodeCall>(&call)) return Decoded{{}, decode->n, {}, {}};
     if (std::holds_alternative<SkipToCall>(call)) return Able{};
+    if (std::holds_alternative<FlushCall>(call)) return Flushed{flush_ms ? flush_ms() : 0.2};
     return Answered{};
   }
   Arena& arena() override { return memory; }
