@@ -95,11 +95,12 @@ function(mkbench_test name)
   set_property(GLOBAL APPEND PROPERTY mkbench_${ARG_LABEL}_tests ${name})
 endfunction()
 
-# mkbench_python_test(name [TIMEOUT s] [LABEL host|gpu] [CLASSES] [ENVIRONMENT NAME=VALUE ...]): tests/<name>.py, a
-# unittest file, run with the Python that has torch. CLASSES: each class but those named ...Test becomes a test of
-# its own, name.Class, so that the classes of a long file run beside each other.
+# mkbench_python_test(name [TIMEOUT s] [LABEL host|gpu] [CLASSES] [SLOW CLASS ...] [ENVIRONMENT NAME=VALUE ...]):
+# tests/<name>.py, a unittest file, run with the Python that has torch. CLASSES: each class but those named ...Test
+# becomes a test of its own, name.Class, so that the classes of a long file run beside each other. SLOW: classes that
+# run when they are asked for, and in .ci/long.
 function(mkbench_python_test name)
-  cmake_parse_arguments(ARG "CLASSES" "TIMEOUT;LABEL" "ENVIRONMENT" TIMEOUT 60 LABEL host ${ARGN})
+  cmake_parse_arguments(ARG "CLASSES" "TIMEOUT;LABEL" "ENVIRONMENT;SLOW" TIMEOUT 60 LABEL host ${ARGN})
   set(file ${CMAKE_CURRENT_SOURCE_DIR}/${name}.py)
   set(tests ${name})
   if(ARG_CLASSES)
@@ -112,7 +113,11 @@ function(mkbench_python_test name)
     string(REGEX REPLACE "^${name}\\.?" "" class ${test})
     add_test(NAME ${test} COMMAND ${MKBENCH_PYTHON} ${file} ${class} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     string(COMPARE EQUAL ${ARG_LABEL} gpu alone)
-    set_tests_properties(${test} PROPERTIES LABELS ${ARG_LABEL} SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
+    set(labels ${ARG_LABEL})
+    if(class AND class IN_LIST ARG_SLOW)
+      list(APPEND labels slow)
+    endif()
+    set_tests_properties(${test} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
       RUN_SERIAL ${alone}
       ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${ARG_ENVIRONMENT}")
   endforeach()

@@ -30,7 +30,7 @@ endif()
 
 # The real programs.
 foreach(name test_cli test_evidence test_make_checkpoint test_replay test_told)
-  mkbench_python_test(${name} CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  mkbench_python_test(${name} CLASSES SLOW ReplayPlugins TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 
@@ -38,7 +38,7 @@ set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE)
 
 # Models of the hub and of a user's own folder: fetched, captured, judged.
 foreach(name test_fetch test_real_weights)
-  mkbench_python_test(${name} CLASSES TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+  mkbench_python_test(${name} CLASSES SLOW OwnFolder TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.

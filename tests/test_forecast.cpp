@@ -40,6 +40,28 @@ TEST_CASE("the forecast of a case is within 30 % of the time that it takes") {
   CHECK(ratio < 1.3);
 }
 
+TEST_CASE("a prefill that takes all rows in one pass costs a pass, and another one its rows") {
+  const auto timing_s = [](bool one_pass) {
+    Bench bench;
+    for (const char* name : {"eager", "kernel", kTruthName, kHeadFp32Name}) {
+      bench.scripts[name].prefills = [one_pass](size_t ids) {
+        std::this_thread::sleep_for(one_pass ? std::chrono::microseconds(6400)
+                                             : std::chrono::microseconds(100 * ids));
+      };
+    }
+    bench.job.ids.clear();
+    Forecaster forecaster(300);
+    forecaster.measure(bench.job, bench.services, true);
+    bench.job.n_prompt = 1000;
+    return forecaster.forecast(bench.job).timing_s;
+  };
+  // Two engines, each with a prefill before its three blocks and one in each.
+  const double pass = timing_s(true), rows = timing_s(false);
+  CHECK(pass > 8 * 0.006);
+  CHECK(pass < 0.4);
+  CHECK(rows > 8 * 0.1);
+}
+
 TEST_CASE("what cannot end well is told with the verdict that it would end with") {
   Bench bench;
   slow_down(bench, std::chrono::milliseconds(1));

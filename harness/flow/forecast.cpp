@@ -24,7 +24,7 @@ constexpr int kContext = 192;  // of the engines that are measured
 constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
 constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
-constexpr double kEnoughS = 0.6, kSlowS = 0.5;
+constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 3;
 // What the judge is taken to need for a logit of a step where no reference is there to measure it
 // with: 20 ms for 152,000 of them, an estimate.
 constexpr double kJudgedLogitS = 1.3e-7;
@@ -40,10 +40,12 @@ int steps_of(const std::vector<ReferencePrompt>& prompts) {
                          [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
 }
 
-int64_t rows_of(const std::vector<ReferencePrompt>& prompts) {
-  return std::accumulate(
-      prompts.begin(), prompts.end(), int64_t{0},
-      [](int64_t n, const ReferencePrompt& p) { return n + std::ssize(p.ids) - 1; });
+// To prefill each prompt once.
+double prefills_s(const StepPace& pace, const std::vector<ReferencePrompt>& prompts) {
+  return std::accumulate(prompts.begin(), prompts.end(), 0.0,
+                         [&](double s, const ReferencePrompt& p) {
+                           return s + pace.prefill_s + pace.rows_s(std::ssize(p.ids) - 1);
+                         });
 }
 
 // The first steps of the reference's shortest prompt.
@@ -59,10 +61,10 @@ GreedyReference cut(const GreedyReference& reference, int steps) {
 }
 
 // Median time of `work` over up to kMostTries runs, or of as many as fit into kEnoughS. The first run
-// compiles kernels and is left out where it is not slow.
+// compiles kernels: it counts only where another one would cost too much.
 double settled_seconds(const std::function<void()>& work) {
   const double first = seconds_of(work);
-  if (first > kSlowS) return first;
+  if (first > kTooSlowS) return first;
   std::vector<double> tries;
   double spent = 0;
   while (tries.size() < kMostTries && (tries.empty() || spent < kEnoughS)) {
@@ -74,14 +76,22 @@ double settled_seconds(const std::function<void()>& work) {
   return *middle;
 }
 
-// Times decode() and prefill().
-void measure_steps(Engine& engine, const std::vector<int32_t>& ids, StepPace& pace) {
-  const auto start = [&] {
+// Times decode() and prefill(), this one with fewer ids too: an engine that takes all rows in one pass
+// pays for the pass, another one for each row.
+void measure_steps(Engine& engine, const std::vector<int32_t>& ids, size_t fewer, StepPace& pace) {
+  const auto start_with = [&](size_t count) {
     engine.reset();
-    engine.prefill(ids);
+    engine.prefill(std::span(ids).first(count));
   };
+  const auto start = [&] { start_with(ids.size()); };
   const double prefill_s = settled_seconds(start);
-  pace.row_s = prefill_s / static_cast<double>(ids.size() - 1);
+  if (fewer < ids.size()) {
+    const double fewer_s = settled_seconds([&] { start_with(fewer); });
+    pace.row_s = std::max(0.0, prefill_s - fewer_s) / static_cast<double>(ids.size() - fewer);
+    pace.prefill_s = std::max(0.0, prefill_s - pace.rows_s(std::ssize(ids) - 1));
+  } else {
+    pace.row_s = prefill_s / static_cast<double>(ids.size() - 1);
+  }
   start();
   pace.step_s = seconds_of([&] { engine.decode(1); });
   if (pace.step_s > kSlowS) return;
@@ -123,28 +133,27 @@ void measure_pass(Engine& engine, const std::vector<int32_t>& ids, int vocab, St
     engine.decode(kMaxLogitSteps, forced.data(), logits.data());
   });
   pace.pass_row_s =
-      std::max(0.0, s - pace.row_s * static_cast<double>(ids.size() - 1)) / kMaxLogitSteps;
+      std::max(0.0, s - pace.prefill_s - pace.rows_s(std::ssize(ids) - 1)) / kMaxLogitSteps;
 }
 
 // Steps of a timed case that an engine decodes: warm-up, samples, and the state receipts of the first
 // block and of a share of the others.
 struct TimedSteps {
-  double bare = 0, with_logits = 0, prefilled_rows = 0;
+  double bare = 0, with_logits = 0, prefills = 0;
 };
 
 TimedSteps timed_steps(const CaseJob& job) {
   const int n = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   TimedSteps steps;
   steps.bare = static_cast<double>(n) * (job.blocks + job.warmup);
-  steps.prefilled_rows = first_depth(job);
-  if (job.n_prompt > 0) steps.prefilled_rows *= 1 + job.blocks;
+  steps.prefills = job.n_prompt > 0 ? 1 + job.blocks : 1;
   if (job.n_prompt == 0) {
     const double receipts = 1 + static_cast<double>(job.blocks - 1) / kReceiptShare;
     steps.with_logits = receipts * (n + 2 * kStateSteps);
   }
   if (job.one_at_a_time) {  // each block opens the engine anew
     steps.bare += static_cast<double>(n) * job.warmup * (job.blocks - 1);
-    steps.prefilled_rows *= job.blocks;
+    steps.prefills *= job.blocks;
   }
   return steps;
 }
@@ -169,11 +178,17 @@ bool is_known(const std::map<std::string, StepPace>& paces, const std::string& n
   return false;
 }
 
-// A step reads the weights and the KV rows of its depth.
-double at_depth(const ModelShape& shape, int depth) {
-  if (depth == 0) return 1;
-  return static_cast<double>(shape.bytes_per_step(depth)) /
-         static_cast<double>(shape.bytes_per_step(0));
+// What a step takes longer behind `depth` KV rows, which it reads too: as long as the fastest engine
+// takes for so many bytes. A share of its own step would be too much for an engine whose launches take
+// longer than its reads.
+double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& paces, int depth) {
+  const auto bytes = [&](int rows) { return static_cast<double>(shape.bytes_per_step(rows)); };
+  if (bytes(0) <= 0) return 0;
+  double fastest_s = 0;
+  for (const auto& [name, pace] : paces) {
+    if (pace.step_s > 0 && (fastest_s == 0 || pace.step_s < fastest_s)) fastest_s = pace.step_s;
+  }
+  return fastest_s * (bytes(depth) / bytes(0) - 1);
 }
 
 }  // namespace
@@ -194,7 +209,8 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
   }
   // Seeded prompts of 1, 5, 17 and 64 ids. A short one where each row of a prefill may cost a step.
   const bool slow = !job.cuda() && model.shape.bytes_per_step(0) > kSlowBytes;
-  const std::vector<int32_t> ids = live_parity_prompts(job, model.shape, {}).at(slow ? 1 : 3);
+  const auto prompts = live_parity_prompts(job, model.shape, {});
+  const std::vector<int32_t>& ids = prompts.at(slow ? 1 : 3);
   int context = kContext;
   if (with_logits != nullptr) {
     const GreedyReference part = cut(*with_logits, kJudgedSteps);
@@ -215,7 +231,7 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
       std::unique_ptr<Engine> engine;
       pace.open_s = seconds_of(
           [&] { engine = services.make_engine({.name = name, .max_context = context}, weights); });
-      measure_steps(*engine, ids, pace);
+      measure_steps(*engine, ids, prompts.at(1).size(), pace);
       pace.logits_s = pace.step_s + kJudgedLogitS * model.shape.vocab;
       if (is_truth)
         measure_pass(*engine, ids, model.shape.vocab, pace);
@@ -266,8 +282,7 @@ double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& for
     }
     const double steps = steps_of(live.prompts);
     for (const char* name : {kTruthName, kHeadFp32Name, kJudgeName}) {
-      seconds += pace_of(name).logits_s * steps +
-                 pace_of(name).row_s * static_cast<double>(rows_of(live.prompts));
+      seconds += pace_of(name).logits_s * steps + prefills_s(pace_of(name), live.prompts);
     }
     seconds += pace_of(kTruthName).open_s;
     references.insert(references.begin(), live);
@@ -279,8 +294,7 @@ double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& for
     for (const GreedyReference& reference : references) {
       if (name == kHeadFp32Name && reference.token_only) continue;
       const GreedyReference part = baseline ? baseline_part(reference) : reference;
-      judged_s += steps_of(part.prompts) * pace.judged_s() +
-                  3 * static_cast<double>(rows_of(part.prompts)) * pace.row_s +
+      judged_s += steps_of(part.prompts) * pace.judged_s() + 3 * prefills_s(pace, part.prompts) +
                   static_cast<double>(part.prompts.size()) * pace.prompt_s;
     }
     return judged_s;
@@ -308,11 +322,11 @@ double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& for
 double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace& pace) const {
   constexpr double kProcessS = 2;  // to start the processes of a fresh run
   const int prompts = 2, isolated = 12;
-  const double repeated_s = kRepeatSteps * pace.logits_s + 64 * pace.row_s;
+  const double repeated_s = kRepeatSteps * pace.logits_s + pace.prefill_s + pace.rows_s(64);
   const int lengths = std::min(kNeededLengths, model.max_positions);
   double own_s = (prompts * (kRepeats + 1) + isolated) * repeated_s + lengths * pace.logits_s;
   for (const auto& [length, steps] : edge_prefills(lengths))
-    own_s += length * pace.row_s + steps * pace.logits_s;
+    own_s += pace.prefill_s + pace.rows_s(length) + steps * pace.logits_s;
   double truth_s = 0;
   if (!is_analytic(find_model(job.model))) {
     for (const char* name : {kTruthName, kHeadFp32Name}) {
@@ -326,7 +340,7 @@ double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace
 
 double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& forecast) const {
   const TimedSteps steps = timed_steps(job);
-  const double deeper = at_depth(model.shape, first_depth(job));
+  const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
   // Plain `synthetic` is timed on the weights of its depth, which are made for it.
   const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
   double seconds = other ? model.load_s : 0;
@@ -334,13 +348,14 @@ double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& fore
   for (const CaseEngine& engine : job.engines) {
     if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;
     const StepPace& pace = model.paces.at(engine.name);
+    const double step_s = pace.step_s + deeper_s;
     // A state receipt runs the path once more, with logits; nothing is judged there.
-    seconds +=
-        deeper * pace.step_s * (steps.bare + steps.with_logits) + pace.row_s * steps.prefilled_rows;
+    seconds += step_s * (steps.bare + steps.with_logits) +
+               steps.prefills * (pace.prefill_s + pace.rows_s(first_depth(job)));
     if (other || job.judged) seconds += pace.open_s;
     if (job.one_at_a_time) seconds += pace.open_s * job.blocks;
-    if (job.cuda()) seconds += pace.open_s + deeper * pace.step_s * std::min(tokens, 64);
-    const double call_s = deeper * pace.step_s * tokens;
+    if (job.cuda()) seconds += pace.open_s + step_s * std::min(tokens, 64);
+    const double call_s = step_s * tokens;
     if (call_s > timeout_s_) {
       forecast.refusals.emplace_back(
           Verdict::kTimeout, fmt::format("a decode of {} tokens by {} takes about {:.0f} s, "
@@ -361,7 +376,7 @@ double Forecaster::scoring(const CaseJob& job, const Model& model) const {
   }
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   const double paths = static_cast<double>(job.blocks) * (rounds + keeps);
-  return truth->second.open_s + first_depth(job) * truth->second.row_s +
+  return truth->second.open_s + truth->second.prefill_s + truth->second.rows_s(first_depth(job)) +
          paths * tokens * truth->second.pass_row_s;
 }
 

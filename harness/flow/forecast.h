@@ -16,12 +16,14 @@ namespace mkbench {
 struct StepPace {
   double open_s = 0;
   double step_s = 0;      // a decoded token
+  double prefill_s = 0;   // a prefill besides its rows
   double row_s = 0;       // a row of a prefill
   double logits_s = 0;    // a decoded token with logits, judged
   double prompt_s = 0;    // what judging a prompt costs besides its steps
   double pass_row_s = 0;  // a forced step, where the engine takes many in one pass (the truth)
 
   double judged_s() const { return 2 * step_s + logits_s; }  // judge_parity() takes each step so
+  double rows_s(int64_t rows) const { return row_s * static_cast<double>(rows); }
 };
 
 // A case as predicted. An engine whose pace is not known is named in `unknown`, and its work is not

@@ -27,6 +27,7 @@ struct Script {
   std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
   // Gets the name of each call that changes or runs the sequence.
   std::function<void(const char* call)> called;
+  std::function<void(size_t ids)> prefills;  // may sleep
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // over all rows; `prefill` counts prefills
   std::function<double(int decode)> event_ms;        // time of the decode; 0: no event clock
@@ -64,6 +65,7 @@ class ScriptedEngine : public Engine {
   void poison() override { tell("poison"); }
   void prefill(std::span<const int32_t> ids) override {
     tell("prefill");
+    if (script_.prefills) script_.prefills(ids.size());
     ++prefills_;
     position_ += static_cast<int>(ids.size()) - 1 + (pending_ >= 0 ? 1 : 0);
     pending_ = ids.back();
