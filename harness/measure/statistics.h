@@ -29,7 +29,7 @@ struct Summary {
   // positive values.
   std::optional<Interval> ci;
   // Written by summarize_processes().
-  std::optional<double> process_rel_sd;         // absent with one process
+  std::optional<double> process_rel_sd;        // absent with one process
   std::optional<double> lag1, slope, slope_p;  // two_level.h: Drift
   double inflation = 1;
 };
