@@ -88,6 +88,8 @@ class TimingLanes {
                                      "tiny",
                                      "--compare",
                                      "none",
+                                     "--processes",
+                                     "1",
                                      "--device",
                                      cuda_ ? "cuda" : "cpu",
                                      "--gpu",
