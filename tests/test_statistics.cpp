@@ -158,45 +158,6 @@ TEST_CASE("percentiles are withheld where too few values support them") {
   CHECK_THROWS_AS(percentile(values, 101), Error);
 }
 
-TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes common drift") {
-  std::mt19937_64 random(11);
-  std::vector<double> slow, fast;
-  for (int b = 0; b < 10; ++b) {
-    const double drift = 1 + 0.2 * b;  // both engines slow down alike
-    slow.push_back(8 * drift * std::exp(0.001 * bell(random)));
-    fast.push_back(2 * drift * std::exp(0.001 * bell(random)));
-  }
-  const PairedSpeedup s = paired_speedup(slow, fast, 0.95, 1);
-  CHECK(s.blocks == 10);
-  CHECK(s.speedup == Approx(4).epsilon(2e-3));
-  REQUIRE((s.ci && s.bca_ci));
-  CHECK((s.ci->low < s.speedup && s.speedup < s.ci->high));
-  CHECK(s.ci->high - s.ci->low < 0.02);
-  CHECK((s.bca_ci->low < s.speedup && s.speedup < s.bca_ci->high));
-  // Swapped roles give the inverse, ends swapped.
-  const PairedSpeedup inverse = paired_speedup(fast, slow, 0.95, 1);
-  CHECK(inverse.speedup == Approx(1 / s.speedup));
-  CHECK(inverse.ci->low == Approx(1 / s.ci->high));
-
-  slow.resize(8), fast.resize(8);
-  CHECK(paired_speedup(slow, fast, 0.95, 1).ci);
-  slow.resize(7);
-  CHECK_THROWS_AS(paired_speedup(slow, fast, 0.95, 1), Error);
-  fast.resize(7);
-  CHECK_FALSE(paired_speedup(slow, fast, 0.95, 1).ci);  // below 8 blocks
-  CHECK_THROWS_AS(paired_speedup(std::vector<double>{0, 1}, std::vector<double>{1, 1}, 0.95, 1),
-                  Error);
-  CHECK_THROWS_AS(paired_speedup(std::vector<double>{1, 1}, std::vector<double>{1, 0}, 0.95, 1),
-                  Error);
-}
-
-TEST_CASE("tok/s is all tokens over all time, not a mean of rates") {
-  const std::vector<int> tokens = {100, 100};
-  const std::vector<double> ms = {100, 300};
-  CHECK(tokens_per_second(tokens, ms) == Approx(500));  // the mean of rates would be 667
-  CHECK(std::isnan(tokens_per_second(std::vector<int>{}, std::vector<double>{})));
-}
-
 TEST_CASE("block orders: abba balances places, random is a seeded permutation") {
   const auto abba = block_orders(3, 8, false, 0);
   REQUIRE(abba.size() == 8);

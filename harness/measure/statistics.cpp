@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <random>
 #include <string>
@@ -11,20 +10,6 @@
 
 namespace mkbench {
 namespace {
-
-// Below this many blocks an interval on log ratios rests on too few pairs to be shown.
-constexpr int kMinBlocksForInterval = 8;
-
-double mean_of(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-// Sample standard deviation (n - 1).
-double deviation_of(std::span<const double> values, double mean) {
-  double squares = 0;
-  for (const double v : values) squares += (v - mean) * (v - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
 
 // Bisections that shrink any interval of doubles to neighbours: a double has 64 bits.
 constexpr int kHalvings = 200;
@@ -120,6 +105,16 @@ double acceleration_of(std::span<const double> values, double mean) {
 
 }  // namespace
 
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation_of(std::span<const double> values, double mean) {
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
 double t_quantile(double confidence, int degrees_of_freedom) {
   check_confidence(confidence);
   if (degrees_of_freedom < 1) {
@@ -133,6 +128,10 @@ double t_quantile(double confidence, int degrees_of_freedom) {
     (t_central_probability(middle, degrees_of_freedom) < confidence ? low : high) = middle;
   }
   return 0.5 * (low + high);
+}
+
+double t_two_sided_p(double t, int degrees_of_freedom) {
+  return 1 - t_central_probability(std::abs(t), degrees_of_freedom);
 }
 
 Summary summarize(std::span<const double> values, double confidence) {
@@ -217,44 +216,6 @@ std::optional<double> percentile(std::span<const double> values, double p) {
   const double tail = std::min(p, 100 - p) / 100 * static_cast<double>(values.size());
   if (tail > 0 && tail < 1 - 1e-9) return std::nullopt;
   return quantile_of_sorted(sorted_copy(values), p / 100);
-}
-
-PairedSpeedup paired_speedup(std::span<const double> baseline_ms,
-                             std::span<const double> candidate_ms, double confidence,
-                             uint64_t seed) {
-  check_confidence(confidence);
-  if (baseline_ms.size() != candidate_ms.size()) {
-    throw Error(ErrorKind::kRuntime, "paired blocks: found " + std::to_string(baseline_ms.size()) +
-                                         " of the baseline and " +
-                                         std::to_string(candidate_ms.size()) + " of the candidate");
-  }
-  PairedSpeedup result;
-  result.blocks = static_cast<int>(baseline_ms.size());
-  if (baseline_ms.empty()) return result;
-  std::vector<double> ratios(baseline_ms.size());
-  for (size_t i = 0; i < ratios.size(); ++i) {
-    if (!(baseline_ms[i] > 0) || !(candidate_ms[i] > 0)) {
-      throw Error(ErrorKind::kRuntime,
-                  "paired blocks: block " + std::to_string(i) + " has a time that is not positive");
-    }
-    ratios[i] = std::log(baseline_ms[i] / candidate_ms[i]);
-  }
-  const double mean = mean_of(ratios);
-  result.speedup = std::exp(mean);
-  if (result.blocks < kMinBlocksForInterval) return result;
-  const double half = t_quantile(confidence, result.blocks - 1) * deviation_of(ratios, mean) /
-                      std::sqrt(result.blocks);
-  result.ci = Interval{std::exp(mean - half), std::exp(mean + half)};
-  if (const auto bca = bca_interval(ratios, confidence, seed)) {
-    result.bca_ci = Interval{std::exp(bca->low), std::exp(bca->high)};
-  }
-  return result;
-}
-
-double tokens_per_second(std::span<const int> tokens, std::span<const double> total_ms) {
-  const double count = std::accumulate(tokens.begin(), tokens.end(), 0.0);
-  const double ms = std::accumulate(total_ms.begin(), total_ms.end(), 0.0);
-  return ms > 0 ? 1000 * count / ms : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed) {

@@ -23,27 +23,53 @@ void describe_fields(V& v, Tag<Interval>) {
 
 // Summary of per-block ms/token values.
 struct Summary {
-  int count = 0;
+  int count = 0, processes = 1;
   double mean = 0, median = 0, min = 0, max = 0, rel_sd = 0;
-  std::optional<Interval> ci;  // of the mean, t distribution; absent below 2 values, or where it
-                               // would reach below zero for positive values
+  // Of the mean, t distribution; absent below 2 values, or where it would reach below zero for
+  // positive values.
+  std::optional<Interval> ci;
+  // Written by summarize_processes().
+  std::optional<double> process_rel_sd;         // absent with one process
+  std::optional<double> lag1, slope, slope_p;  // two_level.h: Drift
+  double inflation = 1;
 };
 
 constexpr std::string_view struct_name(Tag<Summary>) { return "summary"; }
 template <typename V>
 void describe_fields(V& v, Tag<Summary>) {
   v.field("count", &Summary::count, "blocks");
-  v.field("mean", &Summary::mean, "mean over blocks");
+  v.field("processes", &Summary::processes, "processes that the blocks were taken in");
+  v.field("mean", &Summary::mean, "mean of the processes' means; with one process, of its blocks");
+  v.field("ci", &Summary::ci,
+          "t interval of the mean over processes; with one process over its blocks, inflated; null "
+          "below 2 values");
   v.field("median", &Summary::median, "median over blocks");
   v.field("min", &Summary::min, "smallest block");
   v.field("max", &Summary::max, "largest block");
-  v.field("rel_sd", &Summary::rel_sd, "sample standard deviation over the mean");
-  v.field("ci", &Summary::ci, "t interval of the mean; null below 2 blocks");
+  v.field("rel_sd", &Summary::rel_sd, "sample standard deviation of blocks over their mean");
+  v.field("process_rel_sd", &Summary::process_rel_sd,
+          "standard deviation of the processes' means over the mean; null with one process");
+  v.field("lag1", &Summary::lag1,
+          "correlation of neighbouring blocks of a process; null below 4 blocks a process");
+  v.field("inflation", &Summary::inflation,
+          "what the variance was multiplied by: (1 + lag1) / (1 - lag1) for one process with lag1 "
+          "above 0.2, else 1");
+  v.field("slope", &Summary::slope, "trend: change a block, as a share of the mean");
+  v.field("slope_p", &Summary::slope_p,
+          "probability of a slope so steep among independent blocks, two-sided");
 }
+// Takes the values as independent ones of one process.
 Summary summarize(std::span<const double> values, double confidence);
+
+double mean_of(std::span<const double> values);
+// Sample standard deviation (n - 1).
+double deviation_of(std::span<const double> values, double mean);
 
 // Quantile of the t distribution, two-sided: P(|T_df| <= t) = confidence.
 double t_quantile(double confidence, int degrees_of_freedom);
+
+// P(|T_df| >= |t|).
+double t_two_sided_p(double t, int degrees_of_freedom);
 
 // BCa bootstrap interval of the mean with a fixed seed; absent below 2 values.
 std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
@@ -56,21 +82,6 @@ std::optional<Interval> median_interval(std::span<const double> values, double c
 // Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support
 // it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);
-
-// Paired comparison of two engines' ms/token over the same blocks: speed-up of `candidate` over
-// `baseline`.
-struct PairedSpeedup {
-  double speedup = 0;              // exp(mean ln(baseline / candidate))
-  std::optional<Interval> ci;      // t on ln ratios, for >= 8 blocks
-  std::optional<Interval> bca_ci;  // cross-check
-  int blocks = 0;
-};
-PairedSpeedup paired_speedup(std::span<const double> baseline_ms,
-                             std::span<const double> candidate_ms, double confidence,
-                             uint64_t seed);
-
-// tok/s of a set of samples: sum(tokens) / sum(time), never a mean of rates.
-double tokens_per_second(std::span<const int> tokens, std::span<const double> total_ms);
 
 // Order of `engines` engines in each of `blocks` blocks: "abba" (forward, backward, backward,
 // forward) or "random" (seeded permutation).
