@@ -30,5 +30,7 @@ target_link_libraries(slowed_cuda PRIVATE mkbench_plain mkbench_ring CUDA::cudar
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
 mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
+mkbench_test(test_calibration LABEL host LIBS mkbench_measure)
+mkbench_test(test_clock_file LABEL host LIBS mkbench_parent mkbench_input_cases)
 add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
 set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 300 PROCESSORS 2)

@@ -13,6 +13,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/repeats.h"
+#include "harness/parent/clock_file.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/host_services.h"
@@ -65,6 +66,7 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
+    if (!options_.whole_parity) read_clock(plan.cuda);
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -195,6 +197,12 @@ class Run {
     } catch (const Interrupted&) {
       // The caller asks whether there was an interrupt.
     }
+  }
+
+  // The calibration of this machine's clock, and the margin that follows from it.
+  void read_clock(bool cuda) {
+    clock_ = find_clock(clock_machine(report_.environment, cuda));
+    report_.calibration["clock"] = clock_report(clock_, 1);
   }
 
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
@@ -426,6 +434,7 @@ class Run {
   Outlook outlook_;
   ProgressDisplay progress_;
   MachineProbe probe_;
+  FoundClock clock_;
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;

@@ -87,7 +87,8 @@ class ClockLane {
   }
 
   void record() {
-    const SelftestCases::Planned planned = cases_.plan(paths_, {});
+    SelftestCases::Planned planned = cases_.plan(paths_, {});
+    std::erase_if(planned.job.engines, [](const CaseEngine& e) { return !e.candidate; });
     const double begin = steady_seconds();
     for (int wanted = form_.first_rounds;; wanted += kRoundsOfStep) {
       while (std::ssize(rounds_) < wanted) record_round(planned);
