@@ -126,8 +126,8 @@ TEST_CASE("lag-1 and the factor of the variance, worked out by hand") {
   CHECK(variance_inflation(jumping) == 1);  // never narrower
   CHECK(variance_inflation({.lag1 = 0.2, .slope = {}, .slope_p = {}}) == 1);
   CHECK(variance_inflation({.lag1 = 1.0, .slope = {}, .slope_p = {}}) < 1000);
-  for (const ByProcess& none : {ByProcess{}, ByProcess{{1, 2, 3}}, ByProcess{{1, 2}, {1, 2}},
-                                ByProcess{{5, 5, 5, 5}}}) {
+  for (const ByProcess& none :
+       {ByProcess{}, ByProcess{{1, 2, 3}}, ByProcess{{1, 2}, {1, 2}}, ByProcess{{5, 5, 5, 5}}}) {
     CHECK_FALSE(drift_of(none).lag1);
     CHECK_FALSE(drift_of(none).slope);
   }
@@ -198,8 +198,7 @@ TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes 
 }
 
 TEST_CASE("ratios of processes: each counts once, and two give an interval") {
-  const PairedSpeedup s =
-      paired_speedup({{{2, 2, 2}, {1, 1, 1}}, {{}, {}}, {{8}, {1}}}, 0.95, 1);
+  const PairedSpeedup s = paired_speedup({{{2, 2, 2}, {1, 1, 1}}, {{}, {}}, {{8}, {1}}}, 0.95, 1);
   CHECK((s.processes == 2 && s.blocks == 4));
   CHECK(s.speedup == Approx(4));  // of 2 and 8
   REQUIRE(s.ci);

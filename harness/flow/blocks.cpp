@@ -7,7 +7,10 @@
 #include <optional>
 
 #include "harness/flow/late_ids.h"
+#include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
+#include "harness/flow/warm_up.h"
+#include "harness/judge/budget.h"
 #include "harness/judge/parity.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
@@ -80,32 +83,30 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
 
 class BlockRunner {
  public:
-  BlockRunner(const CaseJob& job, const FlowServices& services, const TimedTruth& truth, int vocab,
+  BlockRunner(const CaseJob& job, const FlowServices& services, const TruthOf& truth_of, int vocab,
               std::vector<Contestant*> engines, const std::function<void(Contestant&)>& open,
               ProgressWatch& watch, EventSink& sink)
       : job_(job),
         services_(services),
-        truth_(truth),
+        truth_of_(truth_of),
+        truth_(&truth_of(0)),
         vocab_(vocab),
         engines_(std::move(engines)),
         open_(open),
         watch_(watch),
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
-        late_ids_(truth.late_ids, services.random) {}
+        late_ids_(truth_->late_ids, services.random),
+        schedule_(job, engines_) {}
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    for (Contestant* c : engines_) {
-      if (!job_.one_at_a_time) guard_engine(sink_, *c, [&] { prepare(*c); });
-    }
-    const std::vector<std::vector<int>> orders =
-        block_orders(static_cast<int>(engines_.size()), std::max(job_.blocks, job_.max_blocks),
-                     job_.random_order, job_.seed);
-    for (int block = 0; block < static_cast<int>(orders.size()); ++block) {
-      if (block >= job_.blocks && (job_.target_rel_ci <= 0 || narrow_enough())) break;
-      const RangeGuard range = services_.range("block");
-      run_block(block, orders[static_cast<size_t>(block)]);
+    while (schedule_.begin_process()) {
+      begin_process();
+      while (schedule_.begin_block()) {
+        const RangeGuard range = services_.range("block");
+        run_block(schedule_.block(), schedule_.order());
+      }
     }
     watch_.end();
     return std::move(runs_);
@@ -116,16 +117,43 @@ class BlockRunner {
     if (services_.stop()) throw Interrupted{};
   }
 
+  // With one engine open at a time, run_block() opens them.
+  void begin_process() {
+    truth_ = &truth_of_(schedule_.process());
+    if (job_.one_at_a_time) return;
+    overheads_.clear();
+    if (process_count(job_) > 1) open_afresh();
+    for (Contestant* c : engines_) {
+      if (c->alive) guard_engine(sink_, *c, [&] { prepare(*c); });
+    }
+  }
+
+  void open_afresh() {
+    watch_.end();
+    std::vector<std::string> names;
+    for (Contestant* c : engines_) {
+      c->engine.reset();
+      services_.end_process(c->name);
+      if (c->alive) names.push_back(c->name);
+    }
+    services_.expect(names);
+    for (Contestant* c : engines_) {
+      if (c->alive) guard_engine(sink_, *c, [&] { open_(*c); });
+    }
+  }
+
   void prepare(Contestant& c) {
     check_stop();
+    sink_.send(ProcessBegun{c.name, schedule_.process(), services_.facts(*c.engine).process});
     services_.take_turn(*c.engine);
     watch_.begin("prefill", c.name, c.engine.get());
     {
       const RangeGuard range = services_.range("prefill");
-      start_afresh(*c.engine, truth_.prompt);
+      start_afresh(*c.engine, truth_->prompt);
     }
     if (c.engine->capabilities().snapshots) c.start = c.engine->save();
-    for (int i = 0; i < job_.warmup; ++i) {
+    if (job_.warmup_by_time) warm_up_by_time(c);
+    for (int i = 0; !job_.warmup_by_time && i < job_.warmup; ++i) {
       check_stop();
       watch_.begin("warm-up", c.name, c.engine.get());
       watch_.count(i + 1, job_.warmup);
@@ -134,6 +162,27 @@ class BlockRunner {
     }
     services_.end_turn(*c.engine);
     measure_overhead(c);
+  }
+
+  void warm_up_by_time(Contestant& c) {
+    watch_.begin("warm-up", c.name, c.engine.get());
+    const bool prefills = job_.n_prompt > 0;
+    const auto run = [&](int tokens) -> WarmRun {
+      check_stop();
+      int32_t late = 0;
+      if (!prefills) late = begin_run(c, {});
+      if (prefills) c.engine->reset(), c.engine->poison();
+      const TimedCall call = services_.timed(*c.engine, [&] {
+        if (prefills)
+          c.engine->prefill(truth_->prompt);
+        else
+          decode(c, late, tokens);
+      });
+      return {call.ms, c.engine->last_times().sm_ghz};
+    };
+    WarmUp result = warm_up(prefills ? 1 : tokens_, run, steady_seconds);
+    result.process = schedule_.process();
+    sink_.send(WarmedUp{c.name, result});
   }
 
   // Decodes one token several times, each time as a sample is taken.
@@ -157,11 +206,11 @@ class BlockRunner {
   // own. An engine that takes no late id gets it with a new prefill.
   int32_t begin_run(Contestant& c, std::optional<int> block) {
     if (takes_late_id(c)) {
-      start_again(*c.engine, c.start, truth_.prompt);
+      start_again(*c.engine, c.start, truth_->prompt);
       return draw(block);
     }
     const int32_t late = draw(block);
-    start_afresh(*c.engine, truth_.ending_with(late));
+    start_afresh(*c.engine, truth_->ending_with(late));
     return late;
   }
 
@@ -196,6 +245,7 @@ class BlockRunner {
       if (job_.one_at_a_time) {
         watch_.end();
         c.engine.reset();
+        services_.end_process(c.name);
       }
     }
   }
@@ -207,6 +257,7 @@ class BlockRunner {
     for (int repeats = 0;; ++repeats) {
       Sample sample;
       sample.engine = c.name;
+      sample.process = schedule_.process();
       sample.block = block;
       sample.order = place;
       sample.repeats = repeats;
@@ -221,7 +272,7 @@ class BlockRunner {
       launches_[c.name] += traces.launches;
       c.engine->audit();
       Verdict verdict =
-          judge_sample(sample, *c.engine, traces, truth_.expected(late, tokens_), tokens_);
+          judge_sample(sample, *c.engine, traces, truth_->expected(late, tokens_), tokens_);
       const std::string clocks = clock_doubt(sample, traces);
       const bool dropped =
           !clocks.empty() && sample.invalid_reason == clocks && repeats < kMostRepeats;
@@ -253,7 +304,7 @@ class BlockRunner {
   // token pays for it on the clock. The untimed tokens that follow show that its KV rows are right.
   Traces time_prefill(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
     Engine& engine = *c.engine;
-    std::vector<int32_t> prompt = truth_.prompt;
+    std::vector<int32_t> prompt = truth_->prompt;
     if (!takes_late_id(c)) prompt.back() = late = draw(block);
     engine.reset();
     engine.poison();
@@ -290,19 +341,21 @@ class BlockRunner {
     }
   }
 
-  // Takes the state receipt of a decode in the first block, and of a share of the others that is
-  // drawn after the decode. `path` gains the ids that are to be scored with the sample's.
+  // Takes the state receipt of a decode in the first block of a process (where each block has one of
+  // its own, in the first of the case), and of a share of the others that is drawn after the decode.
+  // `path` gains the ids that are to be scored with the sample's.
   Verdict check_state(Contestant& c, int32_t late, Sample& sample, std::vector<int32_t>& path) {
-    if (job_.n_prompt > 0 || (sample.block > 0 && services_.random(kReceiptShare) != 0))
+    const int before = job_.one_at_a_time ? sample.block : schedule_.block_of_process();
+    if (job_.n_prompt > 0 || (before > 0 && services_.random(kReceiptShare) != 0))
       return Verdict::kPass;
     StateReceipt receipt = take_state_receipt(*c.engine, vocab_, sample.ids, [&] {
-      if (!takes_late_id(c)) return start_afresh(*c.engine, truth_.ending_with(late));
-      start_again(*c.engine, c.start, truth_.prompt);
+      if (!takes_late_id(c)) return start_afresh(*c.engine, truth_->ending_with(late));
+      start_again(*c.engine, c.start, truth_->prompt);
       c.engine->set_pending(late);
     });
     sample.state_checked = receipt.compared;
     path.insert(path.end(), receipt.further.begin(), receipt.further.end());
-    const auto expected = truth_.expected(late, static_cast<int>(path.size()));
+    const auto expected = truth_->expected(late, static_cast<int>(path.size()));
     if (expected && receipt.problem.empty() && path != *expected)
       receipt.problem = "state receipt: the ids after those of the timed run are wrong";
     if (receipt.problem.empty()) return Verdict::kPass;
@@ -325,36 +378,13 @@ class BlockRunner {
                   fmt::format("block {}: {}", sample.block, sample.invalid_reason));
       return;
     }
-    ms_per_token_[c.name].push_back(sample.ms_per_token());
-  }
-
-  // True where every speed-up's interval (with one engine, the interval of its time) is as narrow
-  // as --target-rel-ci asks.
-  bool narrow_enough() {
-    const std::vector<double>& base = ms_per_token_[engines_.front()->name];
-    for (const Contestant* c : engines_) {
-      if (!c->alive || (c == engines_.front() && engines_.size() > 1)) continue;
-      const std::vector<double>& own = ms_per_token_[c->name];
-      const bool paired = c != engines_.front() && engines_.front()->alive;
-      double half = 0;
-      if (paired) {
-        const PairedSpeedup s = paired_speedup(base, own, job_.confidence, job_.seed);
-        const std::optional<Interval> ci = s.ci ? s.ci : s.bca_ci;
-        if (!ci) return false;
-        half = (ci->high - ci->low) / 2 / s.speedup;
-      } else {
-        const Summary s = summarize(own, job_.confidence);
-        if (!s.ci) return false;
-        half = (s.ci->high - s.ci->low) / 2 / s.mean;
-      }
-      if (half > job_.target_rel_ci) return false;
-    }
-    return true;
+    schedule_.count(sample);
   }
 
   const CaseJob& job_;
   const FlowServices& services_;
-  const TimedTruth& truth_;
+  const TruthOf& truth_of_;
+  const TimedTruth* truth_;  // of this process
   const int vocab_;
   std::vector<Contestant*> engines_;
   const std::function<void(Contestant&)>& open_;
@@ -362,22 +392,22 @@ class BlockRunner {
   EventSink& sink_;
   const int tokens_;
   LateIds late_ids_;
+  BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
   std::map<std::string, ClockOverhead> overheads_;  // by engine
-  std::map<std::string, std::vector<double>> ms_per_token_;
 };
 
 }  // namespace
 
 std::vector<TimedRun> run_blocks(const CaseJob& job, const FlowServices& services,
-                                 const TimedTruth& truth, int vocab,
+                                 const TruthOf& truth_of, int vocab,
                                  std::vector<Contestant*> engines,
                                  const std::function<void(Contestant&)>& open, ProgressWatch& watch,
                                  EventSink& sink) {
-  return BlockRunner(job, services, truth, vocab, std::move(engines), open, watch, sink).run();
+  return BlockRunner(job, services, truth_of, vocab, std::move(engines), open, watch, sink).run();
 }
 
 }  // namespace mkbench

@@ -14,8 +14,10 @@
 
 namespace mkbench {
 
-// Prefills every contestant that is still in the case with the truth's prompt, warms up, and sends
-// one sample for each engine and block; --target-rel-ci may add blocks. Each block draws an id with
+// In each process of the case: opens every contestant that is still in it (where there is more than
+// one process, in a fresh one), prefills it with the prompt of the process's truth, warms it up, and
+// sends one sample for each engine and block (replication.h says how many); --target-rel-ci may add
+// blocks, or processes where there are several. Each block draws an id with
 // which all its engines begin to decode. Where a closed form gives the ids they are compared after
 // each clock has stopped; else the samples are kUnscored, and score_runs() decides. An engine with
 // a wrong or missing receipt, another state than a run with logits leaves, clocks that disagree or
@@ -25,7 +27,7 @@ namespace mkbench {
 // Where the job holds one engine at a time, `open` makes an engine for each of its turns, in a fresh
 // process, and the engine is closed afterwards.
 std::vector<TimedRun> run_blocks(const CaseJob& job, const FlowServices& services,
-                                 const TimedTruth& truth, int vocab,
+                                 const TruthOf& truth_of, int vocab,
                                  std::vector<Contestant*> engines,
                                  const std::function<void(Contestant&)>& open, ProgressWatch& watch,
                                  EventSink& sink);

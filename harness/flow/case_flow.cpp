@@ -14,6 +14,7 @@
 #include "harness/flow/launches.h"
 #include "harness/flow/only.h"
 #include "harness/flow/profile.h"
+#include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_scoring.h"
@@ -63,11 +64,17 @@ class CaseFlow {
     if (job_.whole_parity) return;
     if (timed_engines().empty()) return;
     make_timed_engines();
-    const TimedTruth truth = find_timed_truth(job_, weights_);
+    std::map<int, TimedTruth> truths;
+    const TruthOf truth_of = [&](int process) -> const TimedTruth& {
+      const auto [found, is_new] = truths.try_emplace(process);
+      if (is_new) found->second = find_timed_truth(job_, weights_, process);
+      return found->second;
+    };
+    const TimedTruth& truth = truth_of(0);
     tell_check(truth, {});
     if (timed_engines().empty()) return;
     const auto open = [this](Contestant& c) { make_engine(c); };
-    std::vector<TimedRun> runs = run_blocks(job_, services_, truth, weights_.config.shape.vocab,
+    std::vector<TimedRun> runs = run_blocks(job_, services_, truth_of, weights_.config.shape.vocab,
                                             timed_engines(), open, watch_, sink_);
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
@@ -78,9 +85,9 @@ class CaseFlow {
     const std::vector<WrongRun> wrong =
         truth.lagset.empty() ? score_runs(runs, truth, references.all, services_, weights_,
                                           context_, contestants_, watch_, sink_)
-                             : closed_form_wrongs(runs, truth, contestants_);
-    tell_wrong_runs(job_, services_, truth, weights_, references.all, context_, wrong, contestants_,
-                    open, watch_, sink_);
+                             : closed_form_wrongs(runs, truth_of, contestants_);
+    tell_wrong_runs(job_, services_, truth_of, weights_, references.all, context_, wrong,
+                    contestants_, open, watch_, sink_);
   }
 
   // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
@@ -266,7 +273,7 @@ class CaseFlow {
       weights_ = ModelWeights{};
       load(timing_model(), first_depth(job_));
     }
-    if (job_.one_at_a_time) return;  // run_blocks() makes them
+    if (job_.one_at_a_time || process_count(job_) > 1) return;  // run_blocks() makes them
     for (Contestant* c : timed_engines()) {
       if (!c->engine) guard_engine(sink_, *c, [&] { make_engine(*c); });
     }

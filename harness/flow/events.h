@@ -48,6 +48,18 @@ struct EngineMade {
   EngineFacts facts;
 };
 
+// An engine was opened in another process, in which it is going to be timed.
+struct ProcessBegun {
+  std::string engine;
+  int process = 0;  // Sample::process
+  ProcessFacts facts;
+};
+
+struct WarmedUp {
+  std::string engine;
+  WarmUp warm_up;
+};
+
 struct ParityJudged {
   std::string engine;
   ParityReport parity;
@@ -98,8 +110,8 @@ struct CaseInterrupted {};
 
 using CaseEvent =
     std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
-                 EngineMade, ParityJudged, StepFailed, ProfileTaken, SampleTaken, SampleScored,
-                 LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+                 EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed, ProfileTaken,
+                 SampleTaken, SampleScored, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

@@ -49,8 +49,13 @@ struct CaseJob {
   int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it
   int n_prompt = 0;                 // > 0: a prefill test with so many KV rows
   std::vector<int32_t> ids;         // prompt; empty: the reference's, or ids drawn from the seed
-  int blocks = 10, max_blocks = 10, warmup = 1;
-  double target_rel_ci = 0;  // 0 = off
+  int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
+  // Every timed engine is opened anew so often. With one_at_a_time each turn has a process already.
+  int processes = 1;
+  bool blocks_by_time = false;  // blocks until each engine has samples of kSampleS (replication.h)
+  int warmup = 1;               // untimed runs of each engine in each process
+  bool warmup_by_time = false;  // instead: until two windows agree (measure/warm_up.h)
+  double target_rel_ci = 0;     // 0 = off
   bool random_order = false;
   uint64_t seed = 1;
   uint64_t prompt_seed = 1;  // of the timed prompt

@@ -64,6 +64,8 @@ struct FlowServices {
   // Bytes of the job's device that the whole case may take: what is free now, and what processes of
   // this run hold and case_memory() counts once more (on a CPU all of it, on a GPU their contexts).
   std::function<int64_t()> free_bytes;
+  // Ends the process of an engine that is closed: the next make_engine() gets a fresh one.
+  std::function<void(const std::string& name)> end_process = [](const std::string&) {};
   // What reports say of an engine that make_engine() has made.
   std::function<EngineFacts(const Engine&)> facts;
   // Engines that will be made soon: their processes may start already.

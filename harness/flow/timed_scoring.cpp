@@ -149,7 +149,8 @@ std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& 
          .late_id = run.last_id,
          .path = {run.path.begin(), run.path.begin() + static_cast<std::ptrdiff_t>(wrong.step) + 1},
          .expected = wrong.expected,
-         .pairwise_d = d});
+         .pairwise_d = d,
+         .process = run.sample.process});
   }
   return wrongs;
 }

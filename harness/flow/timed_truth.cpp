@@ -46,13 +46,16 @@ std::optional<std::vector<int32_t>> TimedTruth::expected(int32_t late_id, int n)
   return synthetic_continuation(ending_with(late_id), lagset, n);
 }
 
-TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights) {
+TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process) {
   const ModelShape& shape = weights.config.shape;
   const int depth = first_depth(job);
   const bool analytic = !weights.lagset.empty() && depth >= synthetic_min_depth(weights.lagset);
   TimedTruth truth;
-  truth.prompt = analytic && job.ids.empty() ? synthetic_prompt(depth, job.prompt_seed)
-                                             : timed_prompt(job, shape);
+  const uint64_t seed =
+      process == 0 ? job.prompt_seed
+                   : splitmix64(job.prompt_seed ^ splitmix64(static_cast<uint64_t>(process)));
+  truth.prompt =
+      analytic && job.ids.empty() ? synthetic_prompt(depth, seed) : timed_prompt(job, shape);
   const auto has_state = [](int32_t id) { return synthetic_state(id) >= 0; };
   if (analytic && std::all_of(truth.prompt.begin(), truth.prompt.end() - 1, has_state))
     truth.lagset = weights.lagset;

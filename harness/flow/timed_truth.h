@@ -32,7 +32,12 @@ struct TimedTruth {
 
 // The closed form decides on analytic weights at any depth that the lag set covers, where all ids of
 // the prompt have states.
-TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights);
+// Each process of an engine has a prompt of its own there; --ids, and prompts without a closed form,
+// which the truth has to prefill, are those of all processes.
+TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
+
+// The truth of each process.
+using TruthOf = std::function<const TimedTruth&(int process)>;
 
 // The timed prompt: --ids, else ids drawn from the prompt's seed (printable bytes where the
 // vocabulary is byte-level).

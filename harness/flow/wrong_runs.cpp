@@ -27,27 +27,29 @@ ReferencePrompt prompt_of_run(const WrongRun& run, const TimedTruth& truth) {
 
 }  // namespace
 
-std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, const TimedTruth& truth,
+std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, const TruthOf& truth_of,
                                          const std::vector<Contestant>& contestants) {
   std::vector<WrongRun> wrong;
   for (const Contestant& c : contestants) {
     if (c.alive) continue;
     for (const TimedRun& run : runs) {
       if (run.sample.engine != c.name) continue;
+      const TimedTruth& truth = truth_of(run.sample.process);
       const auto expected = *truth.expected(run.last_id, static_cast<int>(run.path.size()));
       const auto at = std::mismatch(run.path.begin(), run.path.end(), expected.begin());
       if (at.first == run.path.end()) continue;
       wrong.push_back({.engine = c.name,
                        .late_id = run.last_id,
                        .path = {run.path.begin(), at.first + 1},
-                       .expected = *at.second});
+                       .expected = *at.second,
+                       .process = run.sample.process});
       break;
     }
   }
   return wrong;
 }
 
-void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TruthOf& truth_of,
                      const ModelWeights& weights, const std::vector<GreedyReference>& references,
                      int max_context, const std::vector<WrongRun>& wrong,
                      std::vector<Contestant>& contestants,
@@ -64,8 +66,8 @@ void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const Tim
     options.free_tokens = job.n_prompt > 0 ? 1 : job.n_gen;
     options.error_limit = 0;  // timed runs are judged by their ids
     FailedStep step =
-        observed_step(prompt_of_run(run, truth), static_cast<int>(run.path.size()) - 1,
-                      run.path.back(), {}, options);
+        observed_step(prompt_of_run(run, truth_of(run.process)),
+                      static_cast<int>(run.path.size()) - 1, run.path.back(), {}, options);
     {
       const WatchEnd end(watch);
       try {

@@ -15,8 +15,9 @@ namespace mkbench {
 
 struct Sample {
   std::string engine;
-  int block = 0;
-  int order = 0;  // place inside the block
+  int process = 0;  // of the engine's processes, from 0
+  int block = 0;    // counted over all processes
+  int order = 0;    // place inside the block
   int tokens = 0;
   double start_ms = 0;  // host clock, since the first timed call of the case
   DecodeTimes times;    // of a prefill test: host_ms alone, prefill and first token (TTFT)
@@ -53,7 +54,9 @@ constexpr std::string_view struct_name(Tag<Sample>) { return "sample"; }
 template <typename V>
 void describe_fields(V& v, Tag<Sample>) {
   v.field("engine", &Sample::engine, "name of the engine");
-  v.field("block", &Sample::block, "paired block that the sample belongs to");
+  v.field("process", &Sample::process, "which of the engine's processes took it, from 0");
+  v.field("block", &Sample::block,
+          "paired block that the sample belongs to, counted over all processes");
   v.field("order", &Sample::order, "place inside the block");
   v.field("tokens", &Sample::tokens, "tokens decoded");
   v.field("start_ms", &Sample::start_ms,

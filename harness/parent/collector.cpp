@@ -68,6 +68,17 @@ struct CaseCollector::Taker {
   void operator()(const EngineMade& m) const {
     if (EngineReport* e = c.engine(m.engine)) static_cast<EngineFacts&>(*e) = m.facts;
   }
+  void operator()(const ProcessBegun& m) const {
+    EngineReport* e = c.engine(m.engine);
+    if (e == nullptr) return;
+    // A process that did not open an engine leaves its place empty.
+    e->timed_processes.resize(
+        std::max(e->timed_processes.size(), static_cast<size_t>(m.process) + 1));
+    e->timed_processes[static_cast<size_t>(m.process)] = m.facts;
+  }
+  void operator()(const WarmedUp& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->warm_ups.push_back(m.warm_up);
+  }
   void operator()(const ParityJudged& m) const {
     if (EngineReport* e = c.engine(m.engine)) e->parity = m.parity;
   }

@@ -163,6 +163,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     const int64_t logits = int64_t{kMaxLogitSteps} * shape.vocab * int64_t{sizeof(float)};
     return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
   };
+  services.end_process = [&hosts](const std::string& name) { hosts.end_process(name); };
   services.facts = facts_of;
   services.expect = [&hosts](const std::vector<std::string>& names) {
     for (const std::string& name : names) hosts.expect(name);

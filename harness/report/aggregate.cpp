@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "harness/report/comparisons.h"
 #include "harness/report/report.h"
 
 namespace mkbench {
@@ -11,20 +12,9 @@ namespace {
 
 // A measured ceiling may be a little low; a share above this means that bytes were not read.
 constexpr double kMaxRooflineFraction = 1.03;
-// A speed-up whose whole interval lies within this of 1 is called SAME.
-constexpr double kSameBand = 0.01;
 // The term that an ablation keeps explains the full time where the ablation takes at least the full
 // time less this share.
 constexpr double kBindingBand = 0.05;
-
-// ms/token of valid samples by block, ascending.
-std::map<int, double> by_block(const EngineReport& e) {
-  std::map<int, double> result;
-  for (const Sample& s : e.samples) {
-    if (s.valid) result[s.block] = s.ms_per_token();
-  }
-  return result;
-}
 
 // value() of every sample; values that are 0 or not finite are left out.
 std::vector<double> collect(const EngineReport& e,
@@ -108,18 +98,16 @@ void withhold(EngineReport& e, const std::string& reason) {
 
 void fill_times(EngineReport& e, double confidence) {
   e.times_withheld.clear();
-  std::vector<int> tokens;
-  for (const Sample& s : e.samples) tokens.push_back(s.tokens);
-  std::vector<double> ms_per_token, host_ms, per_token;
+  std::vector<double> host_ms, per_token;
   for (const Sample& s : e.samples) {
-    ms_per_token.push_back(s.ms_per_token());
     host_ms.push_back(s.times.host_ms);
     per_token.insert(per_token.end(), s.times.per_token_ms.begin(), s.times.per_token_ms.end());
   }
-  e.ms_per_tok = summarize(ms_per_token, confidence);
-  e.tok_per_s = {tokens_per_second(tokens, host_ms), {}};
+  e.ms_per_tok = summarize_processes(times_by_process(e.samples), confidence);
+  e.tok_per_s = {1000 / e.ms_per_tok->mean, {}};
   const bool has_interval = e.ms_per_tok->ci && e.ms_per_tok->ci->low > 0;
-  e.tok_per_s_ci_low = e.tok_per_s_ci_high = {std::nullopt, "needs 2 blocks or less noise"};
+  e.tok_per_s_ci_low =
+      e.tok_per_s_ci_high = {std::nullopt, "needs 2 processes or blocks, or less noise"};
   if (has_interval) {
     e.tok_per_s_ci_low = {1000 / e.ms_per_tok->ci->high, {}};
     e.tok_per_s_ci_high = {1000 / e.ms_per_tok->ci->low, {}};
@@ -209,71 +197,6 @@ void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
   fill_profile(e);
 }
 
-std::string verdict_of_speedup(const PairedSpeedup& s) {
-  if (!s.ci) return "INCONCLUSIVE";
-  if (s.ci->low > 1) return "FASTER";
-  if (s.ci->high < 1) return "SLOWER";
-  const bool narrow = s.ci->low >= 1 - kSameBand && s.ci->high <= 1 + kSameBand;
-  return narrow ? "SAME" : "INCONCLUSIVE";
-}
-
-// A faster time means nothing where the engine may have known its input before the clock began.
-void label_early_ids(const EngineReport& baseline, const EngineReport& candidate,
-                     ComparisonReport& c) {
-  for (const EngineReport* e : {&baseline, &candidate}) {
-    if (takes_late_ids(*e)) continue;
-    c.label = "no late id";
-    if (c.verdict == (e == &candidate ? "FASTER" : "SLOWER")) c.verdict = "INCONCLUSIVE";
-  }
-}
-
-bool on_cpu(const EngineReport& e) { return e.device.rfind("cpu", 0) == 0; }
-
-ComparisonReport compare(const EngineReport& baseline, const EngineReport& candidate,
-                         double confidence, uint64_t seed, bool random_order) {
-  ComparisonReport c;
-  c.baseline = baseline.name;
-  c.candidate = candidate.name;
-  c.confidence = confidence;
-  c.design = random_order ? fmt::format("paired blocks, random order, seed {}", seed)
-                          : "paired blocks, abba";
-  c.verdict = "INCONCLUSIVE";
-  const EngineReport* without_times = !baseline.ms_per_tok    ? &baseline
-                                      : !candidate.ms_per_tok ? &candidate
-                                                              : nullptr;
-  if (without_times != nullptr) {
-    c.speedup.reason = without_times->timed
-                           ? fmt::format("times of {} are withheld", without_times->name)
-                           : fmt::format("{} was not timed", without_times->name);
-    return c;
-  }
-  if (on_cpu(baseline) || on_cpu(candidate)) {
-    c.speedup.reason =
-        "on a CPU: the host twin tests the schedule, its speed says nothing of a GPU";
-    return c;
-  }
-  const std::map<int, double> candidate_blocks = by_block(candidate);
-  std::vector<double> baseline_ms, candidate_ms;
-  for (const auto& [block, ms] : by_block(baseline)) {
-    const auto paired = candidate_blocks.find(block);
-    if (paired == candidate_blocks.end()) continue;
-    baseline_ms.push_back(ms);
-    candidate_ms.push_back(paired->second);
-  }
-  c.blocks = static_cast<int>(baseline_ms.size());
-  if (baseline_ms.empty()) {
-    c.speedup.reason = "no block holds both engines";
-    return c;
-  }
-  const PairedSpeedup s = paired_speedup(baseline_ms, candidate_ms, confidence, seed);
-  c.speedup = {s.speedup, {}};
-  c.ci = s.ci;
-  c.bca_ci = s.bca_ci;
-  c.verdict = verdict_of_speedup(s);
-  label_early_ids(baseline, candidate, c);
-  return c;
-}
-
 // The worst of the engines' verdicts and of the case's own, which it has where it failed before any
 // engine ran. Skipped engines do not decide for engines that ran, but a case is SKIPPED where no
 // candidate ran.
@@ -312,16 +235,10 @@ bool takes_late_ids(const EngineReport& e) {
                      [](const Sample& s) { return s.late_id.has_value(); });
 }
 
-void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order) {
+void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
+               const SpeedMargin& margin) {
   for (EngineReport& e : c.engines) aggregate_engine(e, confidence, c.n_prompt > 0);
-  c.comparisons.clear();
-  for (const EngineReport& baseline : c.engines) {
-    if (baseline.role != "baseline") continue;
-    for (const EngineReport& candidate : c.engines) {
-      if (candidate.role != "candidate") continue;
-      c.comparisons.push_back(compare(baseline, candidate, confidence, seed, random_order));
-    }
-  }
+  c.comparisons = compare_engines(c, confidence, seed, random_order, margin);
 }
 
 void conclude(Report& report) {

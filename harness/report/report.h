@@ -13,13 +13,15 @@
 #include "harness/measure/launch_trace.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
+#include "harness/measure/two_level.h"
+#include "harness/measure/warm_up.h"
 #include "harness/report/parity_report.h"
 #include "harness/report/verdict.h"
 
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.5.0";
+inline constexpr char kReportSchemaVersion[] = "1.6.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -114,6 +116,8 @@ struct EngineReport : EngineFacts {
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
   std::optional<LaunchTrace> launch_trace;
+  std::vector<ProcessFacts> timed_processes;  // by Sample::process
+  std::vector<WarmUp> warm_ups;
   std::vector<Sample> samples;
 };
 
@@ -130,10 +134,12 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("parity", &E::parity, "parity against the reference; null if not judged");
   v.field("times_withheld", &E::times_withheld,
           "why all times are null; empty when they are shown");
-  v.field("ms_per_tok", &E::ms_per_tok, "milliseconds per token over blocks; null when withheld");
-  v.field("tok_per_s", &E::tok_per_s, "all tokens over all time");
-  v.field("tok_per_s_ci_low", &E::tok_per_s_ci_low, "from the interval of ms_per_tok");
-  v.field("tok_per_s_ci_high", &E::tok_per_s_ci_high, "from the interval of ms_per_tok");
+  v.field("ms_per_tok", &E::ms_per_tok,
+          "milliseconds per token over blocks and processes; null when withheld");
+  v.field("tok_per_s", &E::tok_per_s,
+          "tokens over time: 1000 / ms_per_tok.mean, each process counts once");
+  v.field("tok_per_s_ci_low", &E::tok_per_s_ci_low, "1000 / ms_per_tok.ci.high");
+  v.field("tok_per_s_ci_high", &E::tok_per_s_ci_high, "1000 / ms_per_tok.ci.low");
   v.field("itl_p50_ms", &E::itl_p50_ms, "inter-token latency, median");
   v.field("itl_p90_ms", &E::itl_p90_ms, "inter-token latency, 90th percentile");
   v.field("itl_p99_ms", &E::itl_p99_ms, "inter-token latency, 99th percentile");
@@ -156,6 +162,10 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field(
       "launch_trace", &E::launch_trace,
       "what an untimed decode handed to the card, as the driver recorded it; null if not reached");
+  v.field("timed_processes", &E::timed_processes,
+          "the processes that the samples were taken in, by their number in the samples");
+  v.field("warm_ups", &E::warm_ups,
+          "how the engine was warmed up in each process; empty where --warmup counted runs");
   v.field("samples", &E::samples, "every timed sample, as taken");
 }
 
@@ -165,9 +175,13 @@ struct ComparisonReport {
   std::optional<Interval> ci, bca_ci;
   double confidence = 0.95;
   std::string design;  // "paired blocks, abba"
-  int blocks = 0;
-  std::string verdict;  // FASTER SLOWER SAME INCONCLUSIVE
+  int blocks = 0, processes = 0;
+  double margin = 0;          // SpeedMargin::value()
+  std::string margin_source;  // SpeedMargin::source
+  std::string verdict;        // FASTER SLOWER SAME INCONCLUSIVE
+  std::string verdict_reason;
   std::string label;
+  std::string caveat;
 };
 
 constexpr std::string_view struct_name(Tag<ComparisonReport>) { return "comparison"; }
@@ -176,15 +190,27 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   using C = ComparisonReport;
   v.field("baseline", &C::baseline, "engine that is compared with");
   v.field("candidate", &C::candidate, "engine that is compared");
-  v.field("speedup", &C::speedup, "exp of the mean log ratio of paired blocks");
-  v.field("ci", &C::ci, "t interval on log ratios; null below 8 blocks");
-  v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same; null below 8 blocks");
+  v.field("speedup", &C::speedup,
+          "time of the baseline over that of the candidate: exp of the mean log ratio of paired "
+          "blocks, in each process and then over processes");
+  v.field(
+      "ci", &C::ci,
+      "t interval on the log ratios of processes; with one process of its blocks, null below 8");
+  v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same");
   v.field("confidence", &C::confidence, "of both intervals");
   v.field("design", &C::design, "how blocks were ordered");
   v.field("blocks", &C::blocks, "pairs that count");
+  v.field("processes", &C::processes, "processes that the pairs were taken in");
+  v.field("margin", &C::margin,
+          "difference that a verdict must exceed: FASTER where the whole interval lies above 1 + "
+          "margin, SAME where all of it lies within");
+  v.field("margin_source", &C::margin_source, "where the margin comes from");
   v.field("verdict", &C::verdict, "FASTER, SLOWER, SAME or INCONCLUSIVE");
+  v.field("verdict_reason", &C::verdict_reason,
+          "why it is INCONCLUSIVE whatever the interval says; else empty");
   v.field("label", &C::label,
           "'no late id' where one of them takes none; it is never the faster one then");
+  v.field("caveat", &C::caveat, "what the ratio does not say; else empty");
 }
 
 struct CaseReport {
@@ -240,7 +266,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.field("verdict", &C::verdict, "worst of its engines'");
   v.field("reasons", &C::reasons, "what led to it");
   v.field("engines", &C::engines, "every engine of the case");
-  v.field("comparisons", &C::comparisons, "every candidate against every baseline");
+  v.field("comparisons", &C::comparisons,
+          "every candidate against every baseline, and every other pair of timed engines");
 }
 
 // What the renderers read of the three free objects, where it is there: meta.version, meta.seed,
@@ -281,11 +308,12 @@ nlohmann::json to_json(const Report& report);
 nlohmann::json report_schema();
 
 // Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
-// roofline fraction, speed-ups. Withholds all times of an engine unless times_allowed(verdict) and
+// roofline fraction, ratios of every two timed engines and their verdicts by `margin`. Withholds all times of an engine unless times_allowed(verdict) and
 // every sample is valid. Sharpens a passing verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for
 // an invalid sample or missing receipts, IMPOSSIBLE above 1.03 of the roofline. May be called again
 // when samples were added.
-void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order);
+void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
+               const SpeedMargin& margin = {});
 
 // Whether every sample's last input id was drawn after the engine had prefilled.
 bool takes_late_ids(const EngineReport& e);

@@ -1,0 +1,126 @@
+#include "harness/flow/replication.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/judge/budget.h"
+
+namespace mkbench {
+namespace {
+
+// Blocks that --blocks gives to a process: the first ones get one more where they do not divide.
+int blocks_of_process(const CaseJob& job, int process) {
+  const int processes = process_count(job);
+  return job.blocks / processes + (process < job.blocks % processes ? 1 : 0);
+}
+
+// By time: whether a process with so many blocks takes another one. sample_s: of the engine with the
+// least; blocks_s: since its first block began.
+bool needs_block(const CaseJob& job, int blocks, double sample_s, double blocks_s) {
+  if (blocks < kLeastBlocks) return true;
+  const double processes = process_count(job);
+  return sample_s < kSampleS / processes && blocks_s < kMostBlocksS / processes;
+}
+
+// Half the interval over the middle; absent without an interval.
+std::optional<double> relative_half(const std::optional<Interval>& ci, double middle) {
+  if (!ci) return std::nullopt;
+  return (ci->high - ci->low) / 2 / middle;
+}
+
+}  // namespace
+
+int process_count(const CaseJob& job) {
+  return std::max(1, job.one_at_a_time ? job.blocks : std::min(job.processes, job.blocks));
+}
+
+int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s) {
+  if (sample_s.empty()) return kLeastBlocks;
+  const double least = *std::min_element(sample_s.begin(), sample_s.end());
+  const double all = std::accumulate(sample_s.begin(), sample_s.end(), 0.0);
+  int blocks = kLeastBlocks;
+  while (all > 0 && needs_block(job, blocks, blocks * least, blocks * all)) ++blocks;
+  return blocks;
+}
+
+bool BlockSchedule::begin_process() {
+  const int processes = process_count(job_);
+  if (process_ + 1 >= processes && (processes == 1 || !wants_more())) return false;
+  ++process_;
+  block_of_process_ = -1;
+  begin_s_.reset();
+  sample_s_.clear();
+  return true;
+}
+
+bool BlockSchedule::begin_block() {
+  if (!begin_s_) begin_s_ = steady_seconds();
+  ++block_of_process_;
+  if (!wants_block()) return false;
+  ++block_;
+  return true;
+}
+
+bool BlockSchedule::wants_block() {
+  const int processes = process_count(job_);
+  if (!job_.blocks_by_time || job_.one_at_a_time) {
+    return block_of_process_ < blocks_of_process(job_, std::min(process_, processes - 1)) ||
+           (processes == 1 && wants_more());
+  }
+  if (process_ > 0) return block_of_process_ < blocks_of_first_;
+  double least_s = kSampleS;
+  for (const Contestant* c : engines_) {
+    if (c->alive) least_s = std::min(least_s, sample_s_[c->name]);
+  }
+  blocks_of_first_ = block_of_process_;
+  return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_);
+}
+
+bool BlockSchedule::wants_more() const {
+  return job_.target_rel_ci > 0 && block_ + 1 < job_.max_blocks && !narrow_enough();
+}
+
+void BlockSchedule::count(const Sample& sample) {
+  ByProcess& times = ms_per_token_[sample.engine];
+  times.resize(static_cast<size_t>(process_) + 1);
+  times.back().push_back(sample.ms_per_token());
+  sample_s_[sample.engine] += sample.times.host_ms / 1000;
+}
+
+const std::vector<int>& BlockSchedule::order() {
+  if (block_ >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
+    orders_ = block_orders(static_cast<int>(engines_.size()), 2 * block_ + 16, job_.random_order,
+                           job_.seed);
+  }
+  return orders_[static_cast<size_t>(block_)];
+}
+
+// True where every speed-up's interval (with one engine, the interval of its time) is as narrow as
+// --target-rel-ci asks.
+bool BlockSchedule::narrow_enough() const {
+  const auto times = [&](const Contestant* c) {
+    const auto found = ms_per_token_.find(c->name);
+    return found != ms_per_token_.end() ? found->second : ByProcess{};
+  };
+  const Contestant* first = engines_.front();
+  const ByProcess base = times(first);
+  for (const Contestant* c : engines_) {
+    if (!c->alive || (c == first && engines_.size() > 1)) continue;
+    const ByProcess own = times(c);
+    std::optional<double> half;
+    if (c != first && first->alive) {
+      std::vector<PairedBlocks> pairs;
+      for (size_t p = 0; p < std::min(own.size(), base.size()); ++p)
+        pairs.push_back({base[p], own[p]});
+      const PairedSpeedup s = paired_speedup(pairs, job_.confidence, job_.seed);
+      half = relative_half(s.ci, s.speedup);
+    } else {
+      const Summary s = summarize_processes(own, job_.confidence);
+      half = relative_half(s.ci, s.mean);
+    }
+    if (!half || *half > job_.target_rel_ci) return false;
+  }
+  return true;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,65 @@
+// How the blocks of a case are spread over the processes of its engines, and when there are enough.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/job.h"
+#include "harness/measure/sample.h"
+#include "harness/measure/two_level.h"
+
+namespace mkbench {
+
+// Processes on a GPU, where --processes does not say.
+inline constexpr int kGpuProcesses = 5;
+// Blocks by time: seconds of samples of the fastest engine, and seconds in which blocks may begin,
+// each over all processes; and how many blocks a process has at least. The second bound ends blocks
+// of slow engines: eager with 40 ms a token takes 5 s for 128 of them.
+inline constexpr double kSampleS = 3, kMostBlocksS = 40;
+inline constexpr int kLeastBlocks = 2;
+
+// Processes that each engine is timed in, as far as it is known before the first block. With one
+// engine open at a time each turn has one.
+int process_count(const CaseJob& job);
+// Blocks of each process, by time, of engines whose samples take so many seconds.
+int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
+
+// Which block comes next, of which process. By time, the first process decides for all: each has as
+// many blocks. Else job.blocks are spread over the processes. --target-rel-ci adds processes like the
+// last one, up to job.max_blocks; where there is one process, blocks.
+class BlockSchedule {
+ public:
+  // The engines outlive the schedule.
+  BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines)
+      : job_(job), engines_(engines) {}
+  // Goes on to the next process, or block of the process; false where there are enough.
+  bool begin_process();
+  bool begin_block();
+  // Takes in the sample of an engine that is still alive.
+  void count(const Sample& sample);
+
+  int process() const { return process_; }
+  int block() const { return block_; }  // over all processes
+  int block_of_process() const { return block_of_process_; }
+  // Places in engines, of the block.
+  const std::vector<int>& order();
+
+ private:
+  bool wants_block();
+  bool wants_more() const;
+  bool narrow_enough() const;
+
+  const CaseJob& job_;
+  const std::vector<Contestant*>& engines_;
+  int process_ = -1, block_ = -1, block_of_process_ = -1;
+  int blocks_of_first_ = 0;                        // blocks that the first process has
+  std::optional<double> begin_s_;                  // when the first block of the process began
+  std::map<std::string, ByProcess> ms_per_token_;  // by engine
+  std::map<std::string, double> sample_s_;         // in this process, by engine
+  std::vector<std::vector<int>> orders_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,24 @@
+// A warm-up that ends when the engine's time and clock have settled.
+#pragma once
+
+#include <functional>
+
+#include "harness/measure/warm_up.h"
+
+namespace mkbench {
+
+struct WarmRun {
+  double ms = 0;
+  double sm_ghz = 0;  // 0: not known
+};
+
+// Runs so many units of work (tokens, or a whole prefill as one) and times the engine's call alone.
+using RunUnits = std::function<WarmRun(int units)>;
+
+// Runs up to `units` at a time, fewer where these would take more than half a window, until two
+// windows agree (measure/warm_up.h). Windows and limit are seconds of `now_s`, so that what lies
+// between the calls counts too; what is compared is the calls' time a unit. The first run has no
+// window: it tells the pace.
+WarmUp warm_up(int units, const RunUnits& run, const std::function<double()>& now_s);
+
+}  // namespace mkbench
