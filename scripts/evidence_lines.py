@@ -253,7 +253,8 @@ def check_depth(lines: Lines, report: dict, depth: int) -> None:
     check_profile(lines, case)
     if depth in PLAIN_BARS_US:
         check_speed(lines, case, "plain", PLAIN_BARS_US[depth])
-    speedups = [c for c in case["comparisons"] if c["candidate"] == engine_of(case, "ring").get("name")]
+    speedups = [c for c in case["comparisons"] if c["candidate"] == engine_of(case, "ring").get("name")
+                and c["baseline"] == "eager"]
     if compared:
         lines.add(f"{case['name']}: ring is faster than eager",
                   len(speedups) == 1 and speedups[0]["verdict"] == "FASTER",
@@ -374,7 +375,7 @@ def check_strangers(lines: Lines, report: dict) -> None:
             check_receipts(lines, case, name)
             time = engine.get("ms_per_tok") or {}
             lines.add(f"strangers: ms/tok of {name}, with an interval", bool(time.get("ci")),
-                      f"{time['median']:.4g} [{time['ci']['low']:.4g}, {time['ci']['high']:.4g}]"
+                      f"{time['mean']:.4g} [{time['ci']['low']:.4g}, {time['ci']['high']:.4g}]"
                       if time.get("ci") else "none")
             check_launches(lines, engine, name, most)
         crossing = (engine_of(case, "hf@hf_decoder.py").get("process") or {}).get("crossing_us")

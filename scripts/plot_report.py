@@ -64,7 +64,11 @@ def card_of(report: dict) -> str:
 
 
 def speedup_of(case: dict, engine: dict):
+    """Over the first baseline that has times; a baseline has none."""
+    baselines = [e["name"] for e in case["engines"] if e["role"] == "baseline"]
     for comparison in case["comparisons"]:
+        if engine["name"] in baselines or comparison["baseline"] not in baselines:
+            continue
         if comparison["candidate"] == engine["name"] and comparison["speedup"] is not None:
             return comparison["speedup"]
     return None
@@ -81,7 +85,7 @@ class Point:
     def __init__(self, x, case, engine):
         summary = engine["ms_per_tok"]
         self.x = x
-        self.ms = summary["median"]
+        self.ms = summary["mean"]
         ci = summary["ci"]
         self.ms_ci = (ci["low"], ci["high"]) if ci else None
         self.rate = engine["tok_per_s"]
@@ -91,7 +95,7 @@ class Point:
         for value in (self.ms, self.rate, *(self.ms_ci or ()), *(self.rate_ci or ())):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{case['name']}: {engine['name']}: a time or rate of {value}")
-        self.blocks = summary["count"]
+        self.blocks, self.processes = summary["count"], summary["processes"]
 
 
 class Figure:
@@ -100,7 +104,7 @@ class Figure:
     def __init__(self, model, card, tokens, prefill):
         self.model, self.card, self.tokens, self.prefill = model, card, tokens, prefill
         self.lines, self.engines, self.floors, self.withheld = {}, {}, {}, []
-        self.footer, self.blocks, self.confidence, self.ceiling = "", set(), 0.95, None
+        self.footer, self.blocks, self.processes, self.confidence, self.ceiling = "", set(), set(), 0.95, None
 
     def depths(self):
         return sorted({p.x for points in self.lines.values() for p in points})
@@ -134,6 +138,7 @@ def add_case(figure: Figure, case: dict, x: int) -> None:
         figure.lines.setdefault(label, []).append(point)
         figure.engines[label] = engine
         figure.blocks.add(point.blocks)
+        figure.processes.add(point.processes)
         roofline = engine["roofline"]
         if roofline["applies"]:
             figure.floors[x] = roofline["floor_ms"]
@@ -282,9 +287,11 @@ def describe(figure: Figure) -> tuple:
     where = "host twin on a CPU: not a GPU result" if on_cpu else figure.card
     what = f"{figure.tokens:,} tokens a block" if not figure.prefill else "untimed tokens check it"
     depth = f", depth {depths[0]:,}" if len(depths) == 1 and not figure.prefill else ""
-    blocks = " to ".join(str(b) for b in sorted({min(figure.blocks), max(figure.blocks)}))
-    notes = [f"Median over {blocks} paired blocks (tok/s: all tokens over all time); bars: {100 * figure.confidence:g} % "
-             "confidence interval of the mean."]
+    blocks, processes = (" to ".join(str(n) for n in sorted({min(found), max(found)}))
+                         for found in (figure.blocks, figure.processes))
+    over = f"{blocks} paired blocks in {processes} process{'' if processes == '1' else 'es'}"
+    notes = [f"Mean over {over} (tok/s: tokens over time); bars: {100 * figure.confidence:g} % confidence interval of the "
+             "mean."]
     baselines = [label for label, engine in figure.engines.items() if engine["role"] == "baseline"]
     if any(p.speedup for points in figure.lines.values() for p in points):
         notes[0] += f" x: speed-up over {baselines[0]}."

@@ -34,7 +34,12 @@ TEST_CASE("figures of a case come from its samples") {
   REQUIRE(e.ms_per_tok);
   CHECK(e.ms_per_tok->count == 10);
   CHECK(e.ms_per_tok->median == Approx(0.8512).epsilon(2e-3));
+  CHECK(e.ms_per_tok->processes == 5);
   CHECK(*e.tok_per_s.value == Approx(1000 / 0.8512).epsilon(2e-3));
+  // Rate, time and both intervals say the same.
+  CHECK(*e.tok_per_s.value == Approx(1000 / e.ms_per_tok->mean).epsilon(1e-12));
+  CHECK(*e.tok_per_s_ci_low.value == Approx(1000 / e.ms_per_tok->ci->high).epsilon(1e-12));
+  CHECK((e.ms_per_tok->ci->low + e.ms_per_tok->ci->high) / 2 == Approx(e.ms_per_tok->mean));
   CHECK((*e.tok_per_s_ci_low.value < *e.tok_per_s.value &&
          *e.tok_per_s.value < *e.tok_per_s_ci_high.value));
   CHECK(*e.host_ms.value == Approx(16 * 0.8512).epsilon(2e-3));
@@ -47,7 +52,66 @@ TEST_CASE("figures of a case come from its samples") {
   CHECK(c.comparisons[0].verdict == "FASTER");
   CHECK(*c.comparisons[0].speedup.value == Approx(9.0512 / 0.8512).epsilon(2e-3));
   CHECK((c.comparisons[0].ci && c.comparisons[0].bca_ci));
-  CHECK(c.comparisons[0].blocks == 10);
+  CHECK((c.comparisons[0].blocks == 10 && c.comparisons[0].processes == 5));
+  CHECK(c.comparisons[0].margin == 0.01);
+  CHECK_THAT(c.comparisons[0].margin_source, ContainsText("no calibration"));
+  CHECK(c.comparisons[0].caveat.empty());
+}
+
+TEST_CASE("the interval is that of the processes, and tok/s is tokens over time") {
+  CaseReport c = testing::example_case(0);
+  std::vector<Sample>& samples = c.engines[1].samples;
+  double tokens = 0, ms = 0;
+  for (size_t b = 0; b < samples.size(); ++b) {
+    samples[b].times.host_ms = 16 * (0.8 + 0.01 * samples[b].process);  // equal inside a process
+    tokens += 16;
+    ms += samples[b].times.host_ms;
+  }
+  c.engines[1].roofline.applies = false;
+  c = aggregated(c);
+  const Summary& s = *c.engines[1].ms_per_tok;
+  CHECK(s.mean == Approx(0.82));
+  CHECK(*c.engines[1].tok_per_s.value == Approx(1000 * tokens / ms).epsilon(1e-12));
+  // Five processes with a standard deviation of 0.01 sqrt(2.5); t of 4 degrees of freedom is 2.776.
+  REQUIRE(s.ci);
+  CHECK(s.ci->high - s.mean == Approx(2.77645 * 0.01 * std::sqrt(2.5 / 5)).epsilon(1e-4));
+}
+
+TEST_CASE("every two timed engines have a ratio, baselines first") {
+  CaseReport c = testing::example_case(0);
+  c.engines.push_back(testing::example_engine("other", "candidate", 0, 0.4, 10, 16));
+  c.engines.push_back(testing::example_engine("graph", "baseline", 0, 4, 10, 16));
+  for (EngineReport& e : c.engines) e.roofline.applies = false;
+  const auto pairs = [](const CaseReport& of) {
+    std::string text;
+    for (const ComparisonReport& r : of.comparisons)
+      text += r.candidate + "/" + r.baseline + (r.speedup.value ? " " : "? ");
+    return text;
+  };
+  c = aggregated(c);
+  CHECK(pairs(c) ==
+        "megakernel/eager other/eager megakernel/graph other/graph graph/eager other/megakernel ");
+  CHECK(*c.comparisons[5].speedup.value == Approx(2).epsilon(2e-3));
+  CHECK(c.comparisons[5].verdict == "FASTER");
+  // Engines without times have a line with the reason against baselines alone.
+  c.engines[1].verdict = Verdict::kFailToken;
+  c.engines[0].timed = false;
+  c.engines[0].samples.clear();
+  CHECK(pairs(aggregated(c)) == "megakernel/eager? other/eager? megakernel/graph? other/graph ");
+}
+
+TEST_CASE("one process gives a time and a ratio, and no verdict") {
+  CaseReport c = testing::example_case(0);
+  for (EngineReport& e : c.engines) {
+    for (Sample& s : e.samples) s.process = 0;
+  }
+  c = aggregated(c);
+  CHECK(c.engines[1].ms_per_tok->processes == 1);
+  CHECK(c.engines[1].ms_per_tok->ci);
+  CHECK(*c.comparisons[0].speedup.value > 10);
+  CHECK(c.comparisons[0].ci);
+  CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
+  CHECK_THAT(c.comparisons[0].verdict_reason, ContainsText("one process"));
 }
 
 TEST_CASE("no times without a passing verdict") {
@@ -200,7 +264,7 @@ TEST_CASE("a baseline that only judges has no times, and nothing is compared wit
   CHECK(c.comparisons[0].speedup.reason == "eager was not timed");
 }
 
-TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofline") {
+TEST_CASE("on a CPU both engines have times and a ratio that says nothing of a GPU, no roofline") {
   const Report r = testing::example_cpu_report();
   const CaseReport& c = r.cases[0];
   CHECK(r.verdict == Verdict::kPass);
@@ -210,8 +274,14 @@ TEST_CASE("on a CPU both engines have times, and neither a speed-up nor a roofli
     CHECK(e.roofline_fraction.reason == "no GPU");
     CHECK_FALSE(e.gpu_ms.value);
   }
-  CHECK_FALSE(c.comparisons[0].speedup.value);
-  CHECK_THAT(c.comparisons[0].speedup.reason, ContainsText("CPU"));
+  CHECK(*c.comparisons[0].speedup.value > 10);
+  CHECK_THAT(c.comparisons[0].caveat,
+             ContainsText("host twin") && ContainsText("nothing of a GPU"));
+  for (const size_t on_cpu : {0, 1}) {
+    CaseReport mixed = testing::example_case(0);
+    mixed.engines[on_cpu].device = "cpu";
+    CHECK(aggregated(mixed).comparisons[0].caveat == "on a CPU: it says nothing of a GPU");
+  }
 }
 
 TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
@@ -224,14 +294,17 @@ TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
   CHECK(verdict_at(0.8, 10) == "FASTER");
   CHECK(verdict_at(12, 10) == "SLOWER");
   CHECK(verdict_at(9, 10) == "SAME");
-  CHECK(verdict_at(0.8, 7) == "INCONCLUSIVE");  // no interval below 8 blocks
+  CHECK(verdict_at(0.8, 2) == "INCONCLUSIVE");  // one process
 }
 
 TEST_CASE(
     "a speed-up is the same where its whole interval is, and has a side where all of it has") {
-  // Eight blocks whose log ratios lie alternately above and below the middle of the wanted interval.
-  const auto verdict_of = [](double low, double high) {
+  // Eight processes whose log ratios lie alternately above and below the middle of the wanted
+  // interval.
+  const auto verdict_of = [](double low, double high, const SpeedMargin& margin = {}) {
     CaseReport c = testing::example_case(0, 8);
+    for (size_t b = 0; b < 8; ++b)
+      c.engines[0].samples[b].process = c.engines[1].samples[b].process = static_cast<int>(b);
     const double middle = (std::log(low) + std::log(high)) / 2;
     const double half = (std::log(high) - std::log(low)) / 2;
     const double spread = half * std::sqrt(7) / t_quantile(0.95, 7);
@@ -240,7 +313,10 @@ TEST_CASE(
       c.engines[0].samples[b].times.host_ms = 16 * 9 * ratio;
       c.engines[1].samples[b].times.host_ms = 16 * 9;
     }
-    const ComparisonReport found = aggregated(c).comparisons[0];
+    aggregate(c, 0.95, 1, false, margin);
+    const ComparisonReport found = c.comparisons[0];
+    CHECK(found.margin == margin.value());
+    CHECK(found.margin_source == margin.source);
     CHECK(found.ci->low == Approx(low).epsilon(1e-6));
     CHECK(found.ci->high == Approx(high).epsilon(1e-6));
     return found.verdict;
@@ -249,21 +325,23 @@ TEST_CASE(
   CHECK(verdict_of(0.995, 1.2) == "INCONCLUSIVE");
   CHECK(verdict_of(0.8, 1.005) == "INCONCLUSIVE");
   CHECK(verdict_of(0.8, 1.2) == "INCONCLUSIVE");
-  CHECK(verdict_of(1.001, 1.005) == "FASTER");
-  CHECK(verdict_of(0.995, 0.999) == "SLOWER");
+  CHECK(verdict_of(1.001, 1.005) == "SAME");
+  CHECK(verdict_of(1.009, 1.05) == "INCONCLUSIVE");
+  CHECK(verdict_of(1.011, 1.05) == "FASTER");
+  CHECK(verdict_of(0.95, 0.989) == "SLOWER");
+  const SpeedMargin calibrated{.half_width = 0.004, .source = "calibrated"};
+  CHECK(verdict_of(1.007, 1.05, calibrated) == "FASTER");
+  CHECK(verdict_of(0.995, 1.007, calibrated) == "INCONCLUSIVE");
 }
 
-TEST_CASE("a speed-up takes the blocks that both engines have, and none from a CPU") {
+TEST_CASE("a speed-up takes the blocks that both engines have") {
   CaseReport c = testing::example_case(0);
   c.engines[1].samples.erase(c.engines[1].samples.begin() + 3);
   const ComparisonReport nine = aggregated(c).comparisons[0];
   CHECK(nine.blocks == 9);
   CHECK(*nine.speedup.value == Approx(9 / 0.8).epsilon(2e-3));
-  for (const size_t on_cpu : {0, 1}) {
-    CaseReport mixed = testing::example_case(0);
-    mixed.engines[on_cpu].device = "cpu";
-    CHECK_FALSE(aggregated(mixed).comparisons[0].speedup.value);
-  }
+  for (Sample& s : c.engines[1].samples) s.block += 100;
+  CHECK(aggregated(c).comparisons[0].speedup.reason == "no block holds both engines");
 }
 
 TEST_CASE("aggregating twice changes nothing, and more samples are taken in") {

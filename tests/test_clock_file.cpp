@@ -67,7 +67,8 @@ class Data {
 
 TEST_CASE("a calibration that was written is found on its machine") {
   const Data data;
-  CHECK(find_clock(kCard).reason.find("no calibration of this machine") == 0);
+  CHECK(find_clock(kCard).reason == "no calibration of this machine");
+  CHECK(!find_clock(kCard).damaged);
   const fs::path path = write_clock(calibration());
   CHECK(path == data.path() / "mkbench" / "calibration" / "NVIDIA-H200-x-GPU-12ab.json");
   CHECK(std::distance(fs::directory_iterator(path.parent_path()), {}) == 1);
@@ -107,6 +108,7 @@ TEST_CASE("a file that does not fit is not used, and the reason names it") {
   const auto refused = [&](const ClockMachine& machine, const std::string& part) {
     const FoundClock found = find_clock(machine);
     CHECK(!found.calibration);
+    CHECK(found.damaged);
     CHECK_THAT(found.reason, ContainsText(part));
     CHECK_THAT(found.reason, ContainsText(clock_path(machine).string()));
     CHECK_THAT(found.reason, ContainsText("(not used)"));

@@ -344,7 +344,7 @@ class Gpu(Folder):
         self.expect_failure("read bandwidth measured in each run")
 
     def test_speedup_where_nobody_was_timed(self):
-        self.change("deep", "d=960", None, comparisons=[{"candidate": "ring", "speedup": 40.0, "verdict": "FASTER"}])
+        self.change("deep", "d=960", None, comparisons=[{"baseline": "eager", "candidate": "ring", "speedup": 40.0, "verdict": "FASTER"}])
         self.expect_failure("d=960 n=64: ring alone")
 
     def test_sanitizers(self):

@@ -62,10 +62,11 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
   CHECK(o.n_gen == std::vector<int>{128});
   CHECK(o.n_depth == std::vector<int>{0});
   CHECK(o.ids.empty());
-  CHECK(o.blocks == 10);
+  CHECK_FALSE(o.blocks.has_value());  // the device's default
+  CHECK_FALSE(o.processes.has_value());
   CHECK(o.max_blocks == 30);
   CHECK(o.target_rel_ci == 0);
-  CHECK(o.warmup == 1);
+  CHECK_FALSE(o.warmup.has_value());
   CHECK_FALSE(o.random_order);
   CHECK(o.seed == 1);
   CHECK(o.confidence == 0.95);
@@ -331,6 +332,10 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--blocks", "ten"}, "--blocks", "ten"},
       {{"--blocks", "3", "--blocks", "4"}, "--blocks", ""},
       {{"--blocks", "8", "--max-blocks", "4"}, "--max-blocks", "--blocks"},
+      {{"--max-blocks", "4"}, "--max-blocks", "--blocks 10"},
+      {{"--blocks", "4", "--processes", "5"}, "--blocks 4", "--processes 5"},
+      {{"--processes", "0"}, "--processes", "0"},
+      {{"--processes", "2", "--in-process"}, "--in-process", "--processes"},
       {{"--confidence", "1"}, "--confidence", "1"},
       {{"--timeout", "0"}, "--timeout", "0"},
       {{"--timeout", "nan"}, "--timeout", "nan"},

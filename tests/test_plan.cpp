@@ -108,6 +108,24 @@ TEST_CASE("blocks are added only for --target-rel-ci, and `parity` has no yardst
   CHECK((plain.blocks == 10 && plain.max_blocks == 10));
   const CaseJob narrow = plan_of({"--model", "tiny", "--target-rel-ci", "0.01"}, card()).jobs[0];
   CHECK((narrow.blocks == 10 && narrow.max_blocks == 30));
+  CHECK((plain.processes == 5 && plain.blocks_by_time && plain.warmup_by_time));
+  const auto job_of = [](Names args, const MachineProbe& machine) {
+    args.insert(args.end(), {"--model", "tiny"});
+    return plan_of(args, machine).jobs[0];
+  };
+  // A number of blocks is exact, with a short warm-up; --warmup keeps its meaning.
+  const CaseJob counted = job_of({"--blocks", "3"}, card());
+  CHECK((counted.blocks == 3 && counted.processes == 5 && counted.warmup == 1));
+  CHECK_FALSE((counted.blocks_by_time || counted.warmup_by_time));
+  const CaseJob warmed = job_of({"--warmup", "4"}, card());
+  CHECK((warmed.blocks_by_time && !warmed.warmup_by_time && warmed.warmup == 4));
+  for (const CaseJob& short_one :
+       {job_of({"--device", "cpu"}, card()), job_of({"--in-process"}, card())}) {
+    CHECK((short_one.processes == 1 && short_one.blocks == 10 && short_one.warmup == 1));
+    CHECK_FALSE((short_one.blocks_by_time || short_one.warmup_by_time));
+  }
+  const CaseJob many = job_of({"--device", "cpu", "--processes", "12"}, card());
+  CHECK((many.processes == 12 && many.blocks == 12));
   const RunPlan parity = plan_of({"parity", "--model", "tiny"}, card());
   CHECK(parity.jobs[0].whole_parity);
   CHECK(names_in(parity.jobs[0], &CaseEngine::judges) == Names{"eager"});

@@ -7,12 +7,14 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/interrupt.h"
+#include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
 #include "harness/judge/sweep.h"
+#include "harness/measure/warm_up.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/snapshot.h"
@@ -127,24 +129,33 @@ void measure_pass(Engine& engine, const std::vector<int32_t>& ids, int vocab, St
 }
 
 // Steps of a timed case that an engine decodes: warm-up, samples, and the state receipts of the first
-// block and of a share of the others.
+// block of each process and of a share of the others. By time the warm-up is counted in seconds.
 struct TimedSteps {
-  double bare = 0, with_logits = 0, prefilled_rows = 0;
+  double bare = 0, with_logits = 0, prefilled_rows = 0, warm_up_s = 0;
+  int processes = 1;
 };
 
-TimedSteps timed_steps(const CaseJob& job) {
+// A warm-up that settles at once: the first run, and two windows.
+constexpr double kSettledWarmUpS = 2 * kWarmWindowS;
+
+// blocks: over all processes.
+TimedSteps timed_steps(const CaseJob& job, int blocks) {
   const int n = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   TimedSteps steps;
-  steps.bare = static_cast<double>(n) * (job.blocks + job.warmup);
-  steps.prefilled_rows = first_depth(job);
-  if (job.n_prompt > 0) steps.prefilled_rows *= 1 + job.blocks;
-  if (job.n_prompt == 0) {
-    const double receipts = 1 + static_cast<double>(job.blocks - 1) / kReceiptShare;
+  steps.processes = process_count(job);
+  const double processes = steps.processes;
+  steps.bare = static_cast<double>(n) * blocks;
+  if (job.warmup_by_time)
+    steps.warm_up_s = kSettledWarmUpS * processes;
+  else
+    steps.bare += static_cast<double>(n) * job.warmup * processes;
+  steps.prefilled_rows = first_depth(job) * processes;
+  if (job.n_prompt > 0) {
+    steps.prefilled_rows += static_cast<double>(first_depth(job)) * blocks;
+  } else {
+    const double always = job.one_at_a_time ? 1 : processes;
+    const double receipts = always + (blocks - always) / kReceiptShare;
     steps.with_logits = receipts * (n + 2 * kStateSteps);
-  }
-  if (job.one_at_a_time) {  // each block opens the engine anew
-    steps.bare += static_cast<double>(n) * job.warmup * (job.blocks - 1);
-    steps.prefilled_rows *= job.blocks;
   }
   return steps;
 }
@@ -155,7 +166,8 @@ bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences&
   if (references.live || job.whole_parity) return false;
   double judged = 0;
   for (const GreedyReference& reference : references.all) judged += steps_of(reference.prompts);
-  const TimedSteps timed = timed_steps(job);
+  if (job.blocks_by_time) return false;
+  const TimedSteps timed = timed_steps(job, job.blocks);
   const double engines = static_cast<double>(job.engines.size());
   const double steps = 3 * (engines + 1) * judged + engines * (timed.bare + 2 * timed.with_logits);
   return steps < kFewSteps && steps * static_cast<double>(shape.bytes_per_step(0)) < kFewBytes;
@@ -324,8 +336,22 @@ double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace
          kFreshProcesses * (kProcessS + prompts * repeated_s);
 }
 
+// Blocks of the case, over all processes. By time they follow from the paces that are known.
+int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
+  if (!job.blocks_by_time || job.one_at_a_time) return job.blocks;
+  const double deeper = at_depth(model.shape, first_depth(job));
+  std::vector<double> sample_s;
+  for (const CaseEngine& engine : job.engines) {
+    const auto found = model.paces.find(engine.name);
+    if (!engine.timed() || found == model.paces.end()) continue;
+    sample_s.push_back(job.n_prompt > 0 ? found->second.row_s * job.n_prompt
+                                        : found->second.step_s * deeper * job.n_gen);
+  }
+  return blocks_by_time(job, sample_s) * process_count(job);
+}
+
 double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& forecast) const {
-  const TimedSteps steps = timed_steps(job);
+  const TimedSteps steps = timed_steps(job, planned_blocks(job, model));
   const double deeper = at_depth(model.shape, first_depth(job));
   // Plain `synthetic` is timed on the weights of its depth, which are made for it.
   const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
@@ -337,8 +363,9 @@ double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& fore
     // A state receipt runs the path once more, with logits; nothing is judged there.
     seconds +=
         deeper * pace.step_s * (steps.bare + steps.with_logits) + pace.row_s * steps.prefilled_rows;
+    seconds += steps.warm_up_s;
     if (other || job.judged) seconds += pace.open_s;
-    if (job.one_at_a_time) seconds += pace.open_s * job.blocks;
+    if (steps.processes > 1) seconds += pace.open_s * steps.processes;
     if (job.cuda()) seconds += pace.open_s + deeper * pace.step_s * std::min(tokens, 64);
     const double call_s = deeper * pace.step_s * tokens;
     if (call_s > timeout_s_) {
@@ -360,7 +387,7 @@ double Forecaster::scoring(const CaseJob& job, const Model& model) const {
     if (engine.timed()) (rounds_logits(engine.name) ? rounds : keeps) = true;
   }
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
-  const double paths = static_cast<double>(job.blocks) * (rounds + keeps);
+  const double paths = static_cast<double>(planned_blocks(job, model)) * (rounds + keeps);
   return truth->second.open_s + first_depth(job) * truth->second.row_s +
          paths * tokens * truth->second.pass_row_s;
 }

@@ -61,6 +61,7 @@ class Forecaster {
 
   double judging(const CaseJob& job, const Model& model, Forecast& forecast) const;
   double trials(const CaseJob& job, const Model& model, const StepPace& pace) const;
+  int planned_blocks(const CaseJob& job, const Model& model) const;
   double timing(const CaseJob& job, const Model& model, Forecast& forecast) const;
   double scoring(const CaseJob& job, const Model& model) const;
 

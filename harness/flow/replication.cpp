@@ -31,7 +31,8 @@ std::optional<double> relative_half(const std::optional<Interval>& ci, double mi
 }  // namespace
 
 int process_count(const CaseJob& job) {
-  return std::max(1, job.one_at_a_time ? job.blocks : std::min(job.processes, job.blocks));
+  if (job.one_at_a_time) return std::max(1, job.blocks);
+  return std::max(1, job.blocks_by_time ? job.processes : std::min(job.processes, job.blocks));
 }
 
 int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s) {

@@ -102,7 +102,7 @@ FoundClock find_clock(const ClockMachine& machine) {
   const fs::path path = clock_path(machine);
   std::error_code ignored;
   if (path.empty() || !fs::exists(path, ignored)) {
-    found.reason = "no calibration of this machine (mkbench selftest --timing --calibrate)";
+    found.reason = SpeedMargin{}.source;
     return found;
   }
   try {
@@ -110,6 +110,7 @@ FoundClock find_clock(const ClockMachine& machine) {
     check(calibration, machine);
     found.calibration = std::move(calibration);
   } catch (const std::exception& error) {
+    found.damaged = true;
     const std::string what = error.what();
     found.reason = fmt::format("{}{} (not used)",
                                what.starts_with(path.string()) ? "" : path.string() + ": ", what);

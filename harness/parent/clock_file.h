@@ -60,7 +60,8 @@ std::filesystem::path write_clock(const ClockCalibration& calibration);
 
 struct FoundClock {
   std::optional<ClockCalibration> calibration;
-  std::string reason;  // why there is none
+  std::string reason;    // why there is none
+  bool damaged = false;  // there is a file, and it is not used
 };
 
 // Reads the file of this machine. A file that is damaged, or of another card or driver, is not used,

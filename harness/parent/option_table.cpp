@@ -168,15 +168,24 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.n_depth = parse_int_list("n-depth", t, 0); }},
       {"ids", 0, "LIST", "", "prompt ids instead of drawn ones; each block draws the last one anew",
        kMeasureFlags, false, [](O& o, S t) { o.ids = parse_ids(t); }},
-      {"blocks", 0, "N", "10", "paired blocks", kMeasureFlags, false,
-       [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
+      {"processes", 0, "P", "",
+       "fresh processes in which every timed engine is opened; the blocks are spread over them [5; "
+       "1 "
+       "on cpu and with --in-process; a turn each with --resident one]",
+       kMeasureFlags, false, [](O& o, S t) { o.processes = parse_int("processes", t, 1); }},
+      {"blocks", 0, "N", "",
+       "paired blocks, over all processes [3 s of samples of each engine on a GPU; 10 on cpu and "
+       "with --in-process]",
+       kMeasureFlags, false, [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
       {"max-blocks", 0, "N", "30", "most blocks that --target-rel-ci may take", kMeasureFlags,
        false, [](O& o, S t) { o.max_blocks = parse_int("max-blocks", t, 1); }},
       {"target-rel-ci", 0, "X", "off",
        "add blocks until the confidence interval's half-width is below this share", kMeasureFlags,
        false, [](O& o, S t) { o.target_rel_ci = parse_relative("target-rel-ci", t); }},
-      {"warmup", 0, "N", "1", "untimed runs of each engine before the blocks", kMeasureFlags, false,
-       [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},
+      {"warmup", 0, "N", "",
+       "untimed runs of each engine before its blocks [until time and clock have settled, where "
+       "--blocks is by time; else 1]",
+       kMeasureFlags, false, [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},
       {"order", 0, "abba|random", "abba", "order of the engines inside the blocks", kMeasureFlags,
        false,
        [](O& o, S t) {

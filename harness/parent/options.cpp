@@ -67,12 +67,16 @@ void check_together(Options& options) {
                                  [&](const OptionValue& v) { return v.name == name; });
     return at != options.values.end() && at->source != "default";
   };
-  if (options.max_blocks < options.blocks) {
-    if (given("max-blocks")) {
-      bad_usage(
-          fmt::format("--max-blocks {} is below --blocks {}", options.max_blocks, options.blocks));
-    }
-    options.max_blocks = options.blocks;
+  const int processes = options.processes.value_or(1);
+  if (options.in_process && processes > 1)
+    bad_usage(fmt::format("--in-process is one process, --processes is {}", processes));
+  const int blocks = options.blocks.value_or(std::max(kDefaultBlocks, processes));
+  if (processes > blocks)
+    bad_usage(fmt::format("--blocks {} is below --processes {}", blocks, processes));
+  if (options.max_blocks < blocks) {
+    if (given("max-blocks"))
+      bad_usage(fmt::format("--max-blocks {} is below --blocks {}", options.max_blocks, blocks));
+    options.max_blocks = blocks;
   }
   const auto python =
       std::find_if(options.engines.begin(), options.engines.end(), is_python_engine);

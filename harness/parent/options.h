@@ -31,6 +31,9 @@ struct OptionValue {
   std::string source;  // "default", "environment", "command line"
 };
 
+// Paired blocks where they are not by time, and warm-up runs.
+inline constexpr int kDefaultBlocks = 10, kDefaultWarmup = 1;
+
 struct Options {
   const CommandRow* command = nullptr;
   std::vector<std::string> arguments;  // positional arguments
@@ -45,11 +48,11 @@ struct Options {
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;
   std::vector<int> n_prompt, n_gen, n_depth;
-  std::vector<int32_t> ids;  // empty: drawn from the prompt's seed
-  int blocks = 0;
+  std::vector<int32_t> ids;              // empty: drawn from the prompt's seed
+  std::optional<int> processes, blocks;  // absent: the device's default
   int max_blocks = 0;
-  double target_rel_ci = 0;  // 0 = off
-  int warmup = 0;
+  double target_rel_ci = 0;   // 0 = off
+  std::optional<int> warmup;  // absent: by time where blocks are, else kDefaultWarmup
   bool random_order = false;
   uint64_t seed = 0;
   uint64_t prompt_seed = 0;  // of the timed prompts: random where --seed is not given

@@ -7,6 +7,7 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
+#include "harness/flow/replication.h"
 #include "references/base/error.h"
 #include "references/config.h"
 #include "references/model_row.h"
@@ -140,9 +141,12 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.device = plan.cuda ? "cuda" : "cpu";
   job.gpu = options.gpu;
   job.ids = options.ids;
-  job.blocks = options.blocks;
-  job.max_blocks = options.target_rel_ci > 0 ? options.max_blocks : options.blocks;
-  job.warmup = options.warmup;
+  job.processes = options.processes.value_or(plan.cuda && !options.in_process ? kGpuProcesses : 1);
+  job.blocks_by_time = plan.cuda && !options.in_process && !options.blocks;
+  job.blocks = options.blocks.value_or(std::max(kDefaultBlocks, job.processes));
+  job.max_blocks = options.target_rel_ci > 0 ? options.max_blocks : job.blocks;
+  job.warmup_by_time = job.blocks_by_time && !options.warmup;
+  job.warmup = options.warmup.value_or(kDefaultWarmup);
   job.target_rel_ci = options.target_rel_ci;
   job.random_order = options.random_order;
   job.seed = options.seed;

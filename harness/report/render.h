@@ -29,6 +29,13 @@ std::string json_text(const nlohmann::json& object, const std::vector<const char
 
 // "1,280"
 std::string with_commas(int64_t n);
+// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
+std::string digits(double v);
+// " [0.8512, 0.8530]"; empty without an interval.
+std::string interval_text(const std::optional<Interval>& ci);
+// What the lines below a table say of its times: replication, every ratio with its verdict, drift,
+// engines that a warm-up has not settled.
+std::vector<std::string> timing_notes(const CaseReport& c);
 
 // The name that was asked for, with the resolved name in brackets where it differs.
 std::string engine_label(const EngineReport& e);

@@ -22,19 +22,7 @@ std::string padded(const std::string& text, size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
-// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
-std::string digits(double v) {
-  if (!std::isfinite(v)) return "-";
-  const double size = std::abs(v);
-  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
-  return decimals == 0 ? with_commas(std::llround(v)) : fmt::format("{:.{}f}", v, decimals);
-}
-
 std::string number_text(const Number& n) { return n.value ? digits(*n.value) : "-"; }
-
-std::string interval_text(const std::optional<Interval>& ci) {
-  return ci ? fmt::format(" [{}, {}]", digits(ci->low), digits(ci->high)) : std::string();
-}
 
 // Speed-up of a candidate over the first baseline of the case that it was compared with.
 std::string speedup_text(const CaseReport& c, const EngineReport& e) {
@@ -122,14 +110,14 @@ std::string engine_table(const Group& group) {
   if (is_parity_case(*group.front())) return render_checks_table(engines_of(group));
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
-  MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
+  MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, mean [{} CI]", percent),
                        fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
       if (!e.timed && times_allowed(e.verdict)) continue;  // a note explains the absence
       const std::string ms =
-          e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
+          e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
       table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
                  speedup_text(*c, e), percent_text(e.roofline_fraction),
                  std::string(verdict_name(e.verdict))});
@@ -275,6 +263,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
           fmt::format("no profile of {}: {}", engine_label(e), one_line(e.profile_reason)));
     }
   }
+  for (std::string& note : timing_notes(c)) notes.push_back(std::move(note));
   for (const ComparisonReport& comparison : c.comparisons) {
     if (on_cpu || is_parity_case(c) || comparison.speedup.value ||
         comparison.speedup.reason.empty())
@@ -419,8 +408,8 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
     const std::string banner = json_text(report.environment, {"banner"});
     text += fmt::format(
         "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
-        "threads to test that it is right; its times say\n> nothing about a GPU, so no speed-up "
-        "and no share of the roofline is shown.\n",
+        "threads to test that it is right; its times and "
+        "ratios say\n> nothing about a GPU, and no share of the roofline is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
                                : "Why is said above.");

@@ -62,6 +62,8 @@ const std::vector<Column>& columns() {
       {"device", false, [](R, C, E e) { return json(e.device); }},
       {"verdict", false, [](R, C, E e) { return json(std::string(verdict_name(e.verdict))); }},
       {"samples", true, [](R, C, E e) { return json(e.samples.size()); }},
+      {"processes", true,
+       [](R, C, E e) { return e.ms_per_tok ? json(e.ms_per_tok->processes) : json(nullptr); }},
       {"tok_per_s", true, [](R, C, E e) { return number_or_null(e.tok_per_s); }},
       {"ms_per_tok_median", true, [](R, C, E e) { return of_summary(e, &Summary::median); }},
       {"ms_per_tok_mean", true, [](R, C, E e) { return of_summary(e, &Summary::mean); }},
@@ -72,6 +74,11 @@ const std::vector<Column>& columns() {
       {"speedup", true, [](R, C c, E e) { return of_speedup(c, e, nullptr); }},
       {"speedup_ci_low", true, [](R, C c, E e) { return of_speedup(c, e, &Interval::low); }},
       {"speedup_ci_high", true, [](R, C c, E e) { return of_speedup(c, e, &Interval::high); }},
+      {"speedup_verdict", false,
+       [](R, C c, E e) {
+         const ComparisonReport* r = first_comparison(c, e);
+         return r != nullptr && r->speedup.value ? json(r->verdict) : json(nullptr);
+       }},
       {"roofline_fraction", true, [](R, C, E e) { return number_or_null(e.roofline_fraction); }},
       {"parity_strict_matched", true,
        [](R, C, E e) {

@@ -86,7 +86,7 @@ const std::vector<TimingRunInfo>& timing_runs() {
       {TimingRun::kLong, {"--n-gen", "256", "--blocks", "8"}},
       {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
       {TimingRun::kUneven, {"--n-gen", "31", "--blocks", "28"}},
-      {TimingRun::kCopies, {"--n-gen", "31", "--blocks", "8", "--processes", "5"}},
+      {TimingRun::kCopies, {"--n-gen", "31", "--blocks", "20"}, {}, {}, 5},
   };
   return table;
 }

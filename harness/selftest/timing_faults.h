@@ -20,6 +20,7 @@ struct TimingRunInfo {
   TimingRun run;
   std::vector<std::string> options;
   std::vector<std::string> cpu{}, cuda{};  // more options, by device
+  int processes = 1;                       // each has its share of the blocks
 };
 const std::vector<TimingRunInfo>& timing_runs();
 inline const TimingRunInfo& timing_run(TimingRun run) {

@@ -14,6 +14,7 @@ inline Sample example_sample(const std::string& engine, int block, int order, do
                              int tokens) {
   Sample s;
   s.engine = engine;
+  s.process = block / 2;
   s.block = block;
   s.order = order;
   s.tokens = tokens;
@@ -90,6 +91,9 @@ inline EngineReport example_engine(const std::string& name, const std::string& r
   for (int b = 0; b < blocks; ++b) {
     const int place = (role == "candidate") == (b % 4 == 0 || b % 4 == 3) ? 1 : 0;
     e.samples.push_back(example_sample(name, b, place, ms_per_token, tokens));
+    if (b % 2 == 0)
+      e.timed_processes.push_back(
+          {.program = "mkbench-host-cuda", .pid = 1000 + b, .start_ms = 100, .open_ms = 50});
   }
   return e;
 }

@@ -11,6 +11,7 @@
 
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
+#include "harness/flow/replication.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/repeats.h"
 #include "harness/parent/clock_file.h"
@@ -66,7 +67,7 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
-    if (!options_.whole_parity) read_clock(plan.cuda);
+    if (!options_.whole_parity) read_clock(plan);
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -200,9 +201,11 @@ class Run {
   }
 
   // The calibration of this machine's clock, and the margin that follows from it.
-  void read_clock(bool cuda) {
-    clock_ = find_clock(clock_machine(report_.environment, cuda));
-    report_.calibration["clock"] = clock_report(clock_, 1);
+  void read_clock(const RunPlan& plan) {
+    clock_ = find_clock(clock_machine(report_.environment, plan.cuda));
+    if (clock_.damaged) warn(clock_.reason);
+    const int processes = plan.jobs.empty() ? 1 : process_count(plan.jobs.front());
+    report_.calibration["clock"] = clock_report(clock_, processes);
   }
 
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
@@ -233,7 +236,8 @@ class Run {
     write_tracebacks(collector.report());
     progress_.clear();
     add_roofline(collector, job, plan.cuda);
-    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order,
+              clock_margin(clock_, process_count(job)));
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));

@@ -35,13 +35,15 @@ std::string SelftestCases::path_of(std::string_view folder, std::string_view lib
   return path.lexically_normal().string();
 }
 
-SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engines,
+SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engines, int processes,
                                            const std::vector<std::string>& arguments) const {
   std::vector<std::string> args = {"run",
                                    "--model",
                                    "tiny",
                                    "--compare",
                                    "none",
+                                   "--processes",
+                                   std::to_string(processes),
                                    "--device",
                                    cuda_ ? "cuda" : "cpu",
                                    "--gpu",
@@ -54,7 +56,7 @@ SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engin
   return {plan_run(parsed.options, probe_).jobs.front(), parsed.options.timeout_s};
 }
 
-CaseReport SelftestCases::run(const Planned& planned) const {
+CaseReport SelftestCases::run(const Planned& planned, const SpeedMargin& margin) const {
   const CaseJob& job = planned.job;
   CaseCollector collector(job);
   EventSink sink([&](const CaseEvent& event) { collector.take(event); });
@@ -63,7 +65,7 @@ CaseReport SelftestCases::run(const Planned& planned) const {
   collector.finish(interrupt_count() > 0);
   if (collector.interrupted() || interrupt_count() > 0) throw Interrupted{};
   CaseReport& report = collector.report();
-  aggregate(report, job.confidence, job.seed, job.random_order);
+  aggregate(report, job.confidence, job.seed, job.random_order, margin);
   for (const std::string& reason : report.reasons)
     fmt::print(stderr, "mkbench: {}: {}\n", report.name, reason);
   return std::move(report);

@@ -33,12 +33,12 @@ class SelftestCases {
     CaseJob job;
     double timeout_s = 0;
   };
-  // The case of these engines; `arguments`: more options of `mkbench run`.
-  Planned plan(const std::vector<std::string>& engines,
+  // The case of these engines, each opened so often; `arguments`: more options of `mkbench run`.
+  Planned plan(const std::vector<std::string>& engines, int processes,
                const std::vector<std::string>& arguments) const;
 
   // Runs a case to its aggregates. Reasons of the case itself go to stderr. Throws Interrupted.
-  CaseReport run(const Planned& planned) const;
+  CaseReport run(const Planned& planned, const SpeedMargin& margin = {}) const;
 
  private:
   const Options& options_;

@@ -35,6 +35,7 @@ struct ClockForm {
 constexpr ClockForm kShort = {10, 30, 30, 0};
 constexpr ClockForm kWhole = {30, 60, 180, 10};
 constexpr int kRoundsOfStep = 5;
+constexpr int kLiveProcesses = 5;  // of each copy
 
 // Blocks of some milliseconds. A card's own noise is far below that of a CPU beside other programs.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
@@ -87,7 +88,7 @@ class ClockLane {
   }
 
   void record() {
-    SelftestCases::Planned planned = cases_.plan(paths_, {});
+    SelftestCases::Planned planned = cases_.plan(paths_, 1, {});
     std::erase_if(planned.job.engines, [](const CaseEngine& e) { return !e.candidate; });
     const double begin = steady_seconds();
     for (int wanted = form_.first_rounds;; wanted += kRoundsOfStep) {
@@ -239,10 +240,11 @@ class ClockLane {
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
     SelftestCases::Planned planned = cases_.plan(
-        pair, {"--n-gen", std::to_string(plan_of().tokens), "--processes", "5", "--blocks", "8"});
+        pair, kLiveProcesses, {"--n-gen", std::to_string(plan_of().tokens), "--blocks", "40"});
+    const SpeedMargin margin{row_of_processes(result_, kLiveProcesses)->half_width, "this A/A"};
     for (; live_ < form_.live; ++live_) {
       if (interrupt_count() > 0) throw Interrupted{};
-      const CaseReport report = cases_.run(planned);
+      const CaseReport report = cases_.run(planned, margin);
       if (!planned.job.judged) planned.job.judged = parity_memo(report);
       const ComparisonReport& comparison = comparison_of(report, pair);
       if (!comparison.ci) {
