@@ -27,6 +27,7 @@ COVERED = (
     ("references/", ("judgement",)), ("baselines/", ("judgement",)), ("harness/judge/", ("judgement",)),
     ("harness/plugin/", ("judgement",)),
     ("harness/flow/blocks.", ("speed",)), ("harness/flow/profile.", ("speed",)),
+    ("harness/flow/recorder.", ("speed",)),
     ("harness/host/card_work.", ("speed",)), ("harness/host/tune_ring.", ("speed",)),
     ("harness/flow/gate.", ("judgement",)), ("harness/flow/timed_truth.", ("judgement",)),
     ("harness/flow/trials.", ("judgement",)), ("harness/host/faulty_engine.", ("judgement",)),

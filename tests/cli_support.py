@@ -17,8 +17,9 @@ BINARY = os.environ["BINARY_UNDER_TEST"]
 
 
 def environment(**extra):
-    """The caller's environment without any MKBENCH_ variable but those given."""
+    """The caller's environment without any MKBENCH_ variable but those given, and without the caller's own data."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MKBENCH_")}
+    env["XDG_DATA_HOME"] = str(ROOT / "build" / "no-user-data")
     env.update(extra)
     return env
 

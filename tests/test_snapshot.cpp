@@ -1,43 +1,19 @@
 // From --model to weights: names, hub caches, folders, and the weights of a sound folder in memory.
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "references/base/error.h"
 #include "references/snapshot.h"
 #include "references/user_folders.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/scoped_variable.h"
 
 namespace mkbench::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Sets an environment variable for a scope, or removes it where the value is null.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    set(value);
-  }
-  ~ScopedVariable() { set(before_ ? before_->c_str() : nullptr); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  void set(const char* value) {
-    if (value == nullptr) {
-      unsetenv(name_);
-    } else {
-      setenv(name_, value, 1);
-    }
-  }
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 std::string refusal(const std::string& model) {
   try {

@@ -200,6 +200,17 @@ TEST_CASE("clocks must agree within 1 % and 20 us") {
   CHECK_FALSE(clock_disagreement(t).empty());
 }
 
+TEST_CASE("outliers lie more than three interquartile ranges beyond the middle half") {
+  std::vector<double> values = {10, 11, 12, 13, 14};  // the middle half is 11 to 13
+  CHECK(count_outliers(values) == 0);
+  values.insert(values.end(), {19.1, 4.9});  // now 10.5 to 13.5, so 1.5 to 22.5
+  CHECK(count_outliers(values) == 0);
+  values.insert(values.end(), {12, 12, 30, -5});
+  CHECK(count_outliers(values) == 2);
+  CHECK(count_outliers(std::vector<double>{1, 1, 100}) == 0);  // too few
+  CHECK(count_outliers(std::vector<double>{1, 1, 1, 1, 1, 1, 1, 2}) == 1);
+}
+
 TEST_CASE("roofline share counts weights and the mean context's KV") {
   const RooflineShare share = roofline_share(kQwen3_0_6B, 512, 129, true, 4000, 50'000'000);
   CHECK(share.applies);

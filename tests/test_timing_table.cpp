@@ -14,8 +14,11 @@ using namespace mkbench;
 namespace {
 
 TimingOutcome passed() {
-  return {
-      .verdict = Verdict::kPass, .reasons = {}, .samples = 8, .fastest_ms = 2, .interval = true};
+  return {.verdict = Verdict::kPass,
+          .reasons = {},
+          .samples = 8,
+          .fastest_ms = 2,
+          .interval = Interval{2.1, 2.3}};
 }
 
 TimingOutcome failed() {
@@ -59,7 +62,7 @@ TEST_CASE("a sound engine that fails, loses samples or shows no interval is a fa
         "PASS or HANG");
   CHECK(holds(control_surprise(passed(), 9), "samples: found 8, wanted 9"));
   TimingOutcome outcome = passed();
-  outcome.interval = false;
+  outcome.interval.reset();
   CHECK(holds(control_surprise(outcome, 8), "no interval"));
 }
 
@@ -73,6 +76,60 @@ TEST_CASE("a ratio of times must lie in its band") {
     CHECK(times_surprise({}, outcome, passed()) == "");
   }
   CHECK(holds(times_surprise(band, passed(), failed()), "of 0 ms"));
+}
+
+TEST_CASE("a sound engine beside another one is no slower than without it") {
+  const TimingBand band = {TimesCompared::kSoundAlone, 0, 1.6};
+  TimingOutcome beside = passed();
+  CHECK(times_surprise(band, beside, passed()) == "");
+  beside.interval = Interval{1.5, 1.6};  // faster: the machine was busy before
+  CHECK(times_surprise(band, beside, passed()) == "");
+  beside.interval = Interval{2.32, 2.5};  // 0.9 % above the other interval
+  CHECK(times_surprise(band, beside, passed()) == "");
+  beside.interval = Interval{2.33, 2.5};
+  CHECK(times_surprise(band, beside, passed()) ==
+        "times: 2.33 to 2.5 ms a token beside it, 2.1 to 2.3 ms without it: wanted no slower");
+  beside.fastest_ms = 3.3;
+  CHECK(holds(times_surprise(band, beside, passed()), "wanted 0 to 1.6"));
+  beside = passed();
+  beside.interval.reset();
+  CHECK(holds(times_surprise(band, beside, passed()), "no interval"));
+}
+
+TEST_CASE(
+    "an engine that is uneven shows outliers and drift, and an interval that covers its mean") {
+  const TimingBand band = {TimesCompared::kUneven};
+  // 30 ms in every 7th block of 31 tokens are 0.138 ms a token.
+  TimingOutcome uneven = passed();
+  uneven.samples = 28;
+  uneven.interval = Interval{2.0, 2.8};
+  uneven.outliers = 4;
+  uneven.drift = true;
+  CHECK(times_surprise(band, uneven, passed()) == "");
+  uneven.outliers = 3;
+  CHECK(times_surprise(band, uneven, passed()) == "outliers: found 3, wanted at least 4");
+  uneven.outliers = 4;
+  uneven.drift = false;
+  CHECK(holds(times_surprise(band, uneven, passed()), "lag-1 correlation and trend"));
+  uneven.drift = true;
+  for (const Interval& misses : {Interval{2.0, 2.23}, Interval{2.45, 2.8}}) {
+    uneven.interval = misses;
+    CHECK(
+        holds(times_surprise(band, uneven, passed()), "does not reach the mean of 2.238 to 2.438"));
+  }
+  uneven.interval.reset();
+  CHECK(holds(times_surprise(band, uneven, passed()), "no interval"));
+}
+
+TEST_CASE("a copy is neither faster nor slower than the sound engine") {
+  const TimingBand band = {TimesCompared::kSame};
+  TimingOutcome copy = passed();
+  CHECK(holds(times_surprise(band, copy, passed()), "found no comparison"));
+  for (const auto& [verdict, right] : {std::pair("SAME", true), std::pair("INCONCLUSIVE", true),
+                                       std::pair("FASTER", false), std::pair("SLOWER", false)}) {
+    copy.against_sound = verdict;
+    CHECK((times_surprise(band, copy, passed()) == "") == right);
+  }
 }
 
 TEST_CASE("deferred work must stand in the time to first token, block by block") {
@@ -114,7 +171,10 @@ TEST_CASE("an outcome holds what the report shows") {
   CHECK(outcome.verdict == Verdict::kPass);
   CHECK(outcome.samples == 3);
   CHECK(outcome.fastest_ms == 2.5);
-  CHECK(outcome.interval);
+  REQUIRE(outcome.interval);
+  CHECK(outcome.interval->high == 3);
+  CHECK(outcome.outliers == 0);
+  CHECK(!outcome.drift);
   CHECK(outcome.block_ms.empty());  // no sample is valid
   CHECK(outcome.prefill_share == 0);
   for (int i = 0; i < 3; ++i) {
@@ -127,6 +187,12 @@ TEST_CASE("an outcome holds what the report shows") {
   }
   CHECK(timing_outcome(engine).block_ms == std::map<int, double>{{5, 4.0}, {7, 6.0}});
   CHECK(timing_outcome(engine).prefill_share == Approx((0.25 + 4.0 / 12) / 2));
+  engine.ms_per_tok->outliers = 4;
+  engine.ms_per_tok->lag1 = 0.1;
+  CHECK(timing_outcome(engine).outliers == 4);
+  CHECK(!timing_outcome(engine).drift);
+  engine.ms_per_tok->slope = 0;
+  CHECK(timing_outcome(engine).drift);
   engine.ms_per_tok.reset();
   CHECK(timing_outcome(engine).fastest_ms == 0);
 }

@@ -1,28 +1,36 @@
 # The faults of timing: libraries of tests/plugins, their table, and the run of both.
 
-# mkbench_timing_faults(DEVICE SOURCE FAULT ...): a copy of one library for each fault, which its file name says.
-function(mkbench_timing_faults device source)
-  mkbench_plugin_example(timing_${device} ${source})
-  target_link_libraries(timing_${device} PRIVATE Threads::Threads)
-  set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins/timing-${device})
+# mkbench_library_copies(TARGET SOURCE FOLDER NAME ...): copies of one library, which its file name tells what to do.
+function(mkbench_library_copies target source folder)
+  mkbench_plugin_example(${target} ${source})
+  target_link_libraries(${target} PRIVATE Threads::Threads)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins/${folder})
   set(copies)
-  foreach(fault IN LISTS ARGN)
-    list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:timing_${device}> ${folder}/${fault}.so)
+  foreach(name IN LISTS ARGN)
+    list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:${target}> ${folder}/${name}.so)
   endforeach()
-  add_custom_command(TARGET timing_${device} POST_BUILD
+  add_custom_command(TARGET ${target} POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder} ${copies} VERBATIM)
 endfunction()
 
 set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs decodes_ahead defers_prefill few_bits
   no_norm ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
-mkbench_timing_faults(cpu timing_faults.cpp ${mkbench_timing_faults} half_the_heads part_of_the_head)
-target_compile_options(timing_cpu PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
+mkbench_library_copies(timing_cpu timing_faults.cpp timing-cpu ${mkbench_timing_faults} half_the_heads part_of_the_head)
+set(mkbench_slowed sound sound_copy slow_1 slow_2 slow_5)
+mkbench_library_copies(slowed_cpu slowed_cpu.cpp slowed-cpu ${mkbench_slowed})
+foreach(library timing_cpu slowed_cpu)
+  target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
+endforeach()
 if(mkbench_architecture_count GREATER 1)
   set(CMAKE_CUDA_ARCHITECTURES 80-virtual)
 endif()
-mkbench_timing_faults(cuda timing_faults.cu ${mkbench_timing_faults})
+mkbench_library_copies(timing_cuda timing_faults.cu timing-cuda ${mkbench_timing_faults})
+mkbench_library_copies(slowed_cuda slowed_cuda.cu slowed-cuda ${mkbench_slowed})
+target_link_libraries(slowed_cuda PRIVATE mkbench_plain mkbench_ring CUDA::cudart)
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
 mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
+mkbench_test(test_calibration LABEL host LIBS mkbench_measure)
+mkbench_test(test_clock_file LABEL host LIBS mkbench_parent mkbench_input_cases)
 add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
-set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 300 PROCESSORS 2)
+set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 400 PROCESSORS 2)

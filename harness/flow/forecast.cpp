@@ -359,8 +359,9 @@ int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
   for (const CaseEngine& engine : job.engines) {
     const auto found = model.paces.find(engine.name);
     if (!engine.timed() || found == model.paces.end()) continue;
-    sample_s.push_back(job.n_prompt > 0 ? found->second.row_s * job.n_prompt
-                                        : found->second.step_s * deeper * job.n_gen);
+    const StepPace& pace = found->second;
+    sample_s.push_back(job.n_prompt > 0 ? pace.prefill_s + pace.rows_s(job.n_prompt)
+                                        : (pace.step_s + deeper_s) * job.n_gen);
   }
   return blocks_by_time(job, sample_s) * process_count(job);
 }

@@ -218,6 +218,16 @@ std::optional<double> percentile(std::span<const double> values, double p) {
   return quantile_of_sorted(sorted_copy(values), p / 100);
 }
 
+int count_outliers(std::span<const double> values) {
+  constexpr double kRanges = 3;
+  const std::optional<double> low = percentile(values, 25), high = percentile(values, 75);
+  if (!low || !high) return 0;
+  const double reach = kRanges * (*high - *low);
+  return static_cast<int>(std::count_if(values.begin(), values.end(), [&](double v) {
+    return v < *low - reach || v > *high + reach;
+  }));
+}
+
 std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed) {
   std::vector<std::vector<int>> orders;
   std::mt19937_64 source(seed);

@@ -32,6 +32,7 @@ struct Summary {
   std::optional<double> process_rel_sd;        // absent with one process
   std::optional<double> lag1, slope, slope_p;  // two_level.h: Drift
   double inflation = 1;
+  int outliers = 0;  // count_outliers()
 };
 
 constexpr std::string_view struct_name(Tag<Summary>) { return "summary"; }
@@ -57,6 +58,8 @@ void describe_fields(V& v, Tag<Summary>) {
   v.field("slope", &Summary::slope, "trend: change a block, as a share of the mean");
   v.field("slope_p", &Summary::slope_p,
           "probability of a slope so steep among independent blocks, two-sided");
+  v.field("outliers", &Summary::outliers,
+          "blocks more than three interquartile ranges above or below the middle half");
 }
 // Takes the values as independent ones of one process.
 Summary summarize(std::span<const double> values, double confidence);
@@ -82,6 +85,10 @@ std::optional<Interval> median_interval(std::span<const double> values, double c
 // Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support
 // it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);
+
+// How many values lie more than three interquartile ranges above or below the middle half; 0 below 4
+// values.
+int count_outliers(std::span<const double> values);
 
 // Order of `engines` engines in each of `blocks` blocks: "abba" (forward, backward, backward,
 // forward) or "random" (seeded permutation).

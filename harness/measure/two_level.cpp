@@ -134,6 +134,7 @@ Summary summarize_processes(const ByProcess& all, double confidence) {
   s.slope = drift.slope;
   s.slope_p = drift.slope_p;
   s.inflation = units.inflation;
+  s.outliers = count_outliers(blocks);
   if (s.processes > 1 && s.mean != 0)
     s.process_rel_sd = deviation_of(units.values, s.mean) / std::abs(s.mean);
   const std::optional<double> half = half_width(units, confidence);

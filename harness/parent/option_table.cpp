@@ -250,6 +250,10 @@ const std::vector<Flag>& flag_table() {
       {"timing", 0, "", "",
        "run the libraries of the faults of timing, T1-T14: each must end as the table says",
        kSelftestFlags, false, [](O& o, S t) { o.timing = parse_switch("timing", t); }},
+      {"calibrate", 0, "", "",
+       "with --timing: the whole calibration of the clock, at least 60 processes, alone and stored "
+       "for later runs on this machine",
+       kSelftestFlags, false, [](O& o, S t) { o.calibrate = parse_switch("calibrate", t); }},
       {"libraries", 0, "DIR", "", "folder of those libraries [tests/plugins of the build]",
        kSelftestFlags, false, [](O& o, S t) { o.libraries = t; }},
       {"rows", 0, "LIST", "", "rows of the table instead of all", kSelftestFlags, true,

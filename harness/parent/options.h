@@ -72,6 +72,7 @@ struct Options {
   bool in_process = false;
   bool faults = false;                // selftest: plant the faults of the table
   bool timing = false;                // selftest: run the libraries of the faults of timing
+  bool calibrate = false;             // selftest --timing: the whole form, stored for this machine
   std::string libraries;              // their folder; empty: tests/plugins of this build
   std::vector<std::string> rows;      // faults to plant; empty: all
   bool strict = false;                // doctor: any problem is exit code 6

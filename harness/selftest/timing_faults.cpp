@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/measure/statistics.h"
+#include "harness/measure/two_level.h"
 
 namespace mkbench {
 namespace {
@@ -15,6 +15,38 @@ constexpr double kWidest = 1.5;
 // What a prefill() that puts its work off may take of the time to first token, and what one that
 // does its work takes at least.
 constexpr double kMostDeferred = 0.1, kLeastSound = 0.5;
+// What T9 does (tests/plugins/timing_faults.h): every 7th block of 31 tokens takes 30 ms longer.
+constexpr int kUnevenEvery = 7, kUnevenTokens = 31;
+constexpr double kUnevenMs = 30;
+
+std::string ends_of(const Interval& i) { return fmt::format("{:.4g} to {:.4g} ms", i.low, i.high); }
+
+std::string beside_surprise(const TimingOutcome& found, const TimingOutcome& to) {
+  if (!found.interval || !to.interval) return "times: no interval of the sound engine";
+  if (found.interval->low <= to.interval->high * (1 + SpeedMargin{}.value())) return "";
+  return fmt::format("times: {} a token beside it, {} without it: wanted no slower",
+                     ends_of(*found.interval), ends_of(*to.interval));
+}
+
+std::string uneven_surprise(const TimingOutcome& found, const TimingOutcome& to) {
+  if (!found.interval || !to.interval) return "times: an engine has no interval";
+  const double more = kUnevenMs / kUnevenTokens / kUnevenEvery;
+  const Interval wanted{to.interval->low + more, to.interval->high + more};
+  if (found.interval->high < wanted.low || found.interval->low > wanted.high) {
+    return fmt::format("times: the interval {} does not reach the mean of {}",
+                       ends_of(*found.interval), ends_of(wanted));
+  }
+  const int least = found.samples / kUnevenEvery;
+  if (found.outliers < least)
+    return fmt::format("outliers: found {}, wanted at least {}", found.outliers, least);
+  return found.drift ? "" : "its lag-1 correlation and trend are not reported";
+}
+
+std::string same_surprise(const TimingOutcome& found) {
+  if (found.against_sound == "SAME" || found.against_sound == "INCONCLUSIVE") return "";
+  return fmt::format("against the sound engine: found {}, wanted SAME or INCONCLUSIVE",
+                     found.against_sound.empty() ? "no comparison" : found.against_sound);
+}
 
 std::string deferred_surprise(const TimingBand& band, const TimingOutcome& found,
                               const TimingOutcome& to) {
@@ -53,6 +85,8 @@ const std::vector<TimingRunInfo>& timing_runs() {
       // A block of 31 tokens (5 ms on a CPU) can pass between two turns of a thread that spins.
       {TimingRun::kLong, {"--n-gen", "256", "--blocks", "8"}},
       {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
+      {TimingRun::kUneven, {"--n-gen", "31", "--blocks", "28"}},
+      {TimingRun::kCopies, {"--n-gen", "31", "--blocks", "20"}, {}, {}, 5},
   };
   return table;
 }
@@ -173,22 +207,20 @@ const std::vector<TimingFault>& timing_faults() {
        "takes longer on every 7th block",
        true,
        true,
-       kDecode,
+       TimingRun::kUneven,
        false,
        {{"uneven", kPasses}},
-       {},
-       {},
-       "the interval and rel_sd cover it, but no report names trends or outliers yet"},
+       {TimesCompared::kUneven},
+       {TimesCompared::kUneven}},
       {"T10",
        "is a copy of the sound engine",
        true,
        true,
-       kDecode,
+       TimingRun::kCopies,
        false,
        {{"sound_copy", kPasses}},
-       kHonestCpu,
-       kHonestCuda,
-       "two candidates are not compared yet: that they are the SAME stands in their intervals"},
+       {TimesCompared::kSame},
+       {TimesCompared::kSame}},
       {"T11",
        "crashes in turn with a sound neighbour",
        true,
@@ -228,7 +260,9 @@ TimingOutcome timing_outcome(const EngineReport& engine) {
   TimingOutcome outcome{engine.verdict, engine.reasons, static_cast<int>(engine.samples.size())};
   if (engine.ms_per_tok) {
     outcome.fastest_ms = engine.ms_per_tok->min;
-    outcome.interval = engine.ms_per_tok->ci.has_value();
+    outcome.interval = engine.ms_per_tok->ci;
+    outcome.outliers = engine.ms_per_tok->outliers;
+    outcome.drift = engine.ms_per_tok->lag1 && engine.ms_per_tok->slope;
   }
   std::vector<double> shares;
   for (const Sample& sample : engine.samples) {
@@ -284,8 +318,11 @@ std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
                            const TimingOutcome& to) {
   if (band.compared == TimesCompared::kNone) return "";
   if (band.compared == TimesCompared::kDeferred) return deferred_surprise(band, found, to);
+  if (band.compared == TimesCompared::kUneven) return uneven_surprise(found, to);
+  if (band.compared == TimesCompared::kSame) return same_surprise(found);
   const double ratio = to.fastest_ms > 0 ? found.fastest_ms / to.fastest_ms : 0;
-  if (ratio >= band.low && ratio <= band.high) return "";
+  if (ratio >= band.low && ratio <= band.high)
+    return band.compared == TimesCompared::kSoundAlone ? beside_surprise(found, to) : "";
   return fmt::format("times: {:.4g} ms a token are {:.2f} of {:.4g} ms, wanted {} to {}",
                      found.fastest_ms, ratio, to.fastest_ms, band.low, band.high);
 }

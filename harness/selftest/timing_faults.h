@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +14,13 @@ namespace mkbench {
 
 // What is run: options of `mkbench run` besides engines and device. Rows of one run share a case,
 // unless a row stands alone.
-enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout };
+enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout, kUneven, kCopies };
 
 struct TimingRunInfo {
   TimingRun run;
   std::vector<std::string> options;
   std::vector<std::string> cpu{}, cuda{};  // more options, by device
+  int processes = 1;                       // each has its share of the blocks
 };
 const std::vector<TimingRunInfo>& timing_runs();
 inline const TimingRunInfo& timing_run(TimingRun run) {
@@ -29,8 +31,15 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
 // to a time. Their ratio must lie in the row's band.
 enum class TimesCompared {
   kNone,
-  kToSound,     // the library's to those of the sound engine in the same case
-  kSoundAlone,  // the sound engine's beside the library to its own in the case of other rows
+  kToSound,  // the library's to those of the sound engine in the same case
+  // The sound engine's beside the library to its own without it. Its interval beside the library must
+  // not lie above the other one, by more than the margin of a machine without calibration.
+  kSoundAlone,
+  // Every 7th block takes longer. The report must name outliers, lag-1 and trend, and the interval
+  // must reach the mean that so many longer blocks give.
+  kUneven,
+  // The verdict of the comparison with the sound engine: neither FASTER nor SLOWER.
+  kSame,
   // The library's times to first token to those of the sound engine, block by block: the interval
   // of the median ratio must reach the band. The library's prefill() must have put its work off.
   kDeferred,
@@ -72,11 +81,14 @@ struct TimingOutcome {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   int samples = 0;
-  double fastest_ms = 0;  // a token, of the fastest block; 0: no time is shown
-  bool interval = false;
+  double fastest_ms = 0;               // a token, of the fastest block; 0: no time is shown
+  std::optional<Interval> interval{};  // of the mean, ms a token
+  int outliers = 0;
+  bool drift = false;                // lag-1 and trend are reported
   std::map<int, double> block_ms{};  // a token, by block
   // The median share of prefill() in a block's time; 0: no block has timed one.
   double prefill_share = 0;
+  std::string against_sound{};  // verdict of the comparison with the sound engine; empty: none
 };
 TimingOutcome timing_outcome(const EngineReport& engine);
 

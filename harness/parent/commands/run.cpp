@@ -11,8 +11,10 @@
 
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
+#include "harness/flow/replication.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/repeats.h"
+#include "harness/parent/clock_file.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/host_services.h"
@@ -65,6 +67,7 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
+    if (!options_.whole_parity) read_clock(plan);
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -197,6 +200,14 @@ class Run {
     }
   }
 
+  // The calibration of this machine's clock, and the margin that follows from it.
+  void read_clock(const RunPlan& plan) {
+    clock_ = find_clock(clock_machine(report_.environment, plan.cuda));
+    if (clock_.damaged) warn(clock_.reason);
+    const int processes = plan.jobs.empty() ? 1 : process_count(plan.jobs.front());
+    report_.calibration["clock"] = clock_report(clock_, processes);
+  }
+
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
     if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
     choose_residency(job);
@@ -225,7 +236,8 @@ class Run {
     write_tracebacks(collector.report());
     progress_.clear();
     add_roofline(collector, job, plan.cuda);
-    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order,
+              clock_margin(clock_, process_count(job)));
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));
@@ -426,6 +438,7 @@ class Run {
   Outlook outlook_;
   ProgressDisplay progress_;
   MachineProbe probe_;
+  FoundClock clock_;
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;

@@ -161,6 +161,8 @@ int selftest_timing(const Options& options, const Invocation& invocation,
 int selftest_command(const Options& options, const Invocation& invocation) {
   if (options.faults == options.timing)
     throw Error(ErrorKind::kBadInput, "mkbench selftest: give one of --faults and --timing");
+  if (options.calibrate && !options.timing)
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --calibrate goes with --timing");
   const MachineProbe probe = probe_machine(options, invocation);
   if (options.timing) return selftest_timing(options, invocation, probe);
   const bool with_cuda = probe.usable;

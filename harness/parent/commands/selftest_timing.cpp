@@ -8,13 +8,11 @@
 #include <map>
 #include <optional>
 
-#include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
-#include "harness/parent/collector.h"
-#include "harness/parent/host_services.h"
+#include "harness/parent/commands/selftest_case.h"
+#include "harness/parent/commands/selftest_clock.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
-#include "harness/parent/plan.h"
 #include "harness/selftest/timing_faults.h"
 #include "references/base/error.h"
 
@@ -35,15 +33,16 @@ class TimingLanes {
  public:
   TimingLanes(const Options& options, const Invocation& invocation, const MachineProbe& probe,
               bool cuda)
-      : options_(options), invocation_(invocation), probe_(probe), cuda_(cuda) {
+      : cases_(options, invocation, probe, cuda) {
     for (const TimingFault& fault : timing_faults()) {
       const bool asked = options.rows.empty() || std::find(options.rows.begin(), options.rows.end(),
                                                            fault.id) != options.rows.end();
-      if (asked && has_lane(fault, cuda)) rows_.push_back(&fault);
+      if (asked && has_lane(fault, cuda) && !options.calibrate) rows_.push_back(&fault);
     }
   }
 
   size_t size() const { return rows_.size(); }
+  const SelftestCases& cases() const { return cases_; }
 
   void run() {
     for (const TimingRunInfo& info : timing_runs()) {
@@ -53,10 +52,12 @@ class TimingLanes {
       }
       if (together.empty() && alone.empty()) continue;
       // Rows that stand alone compare the sound engine's time with that of this case.
-      const Outcomes shared = settled_case(info, together, {});
+      Outcomes shared = settled_case(info, together, nullptr);
       tell(together, shared, shared);
-      for (const TimingFault* fault : alone)
-        tell({fault}, settled_case(info, {fault}, shared), shared);
+      for (const TimingFault* fault : alone) {
+        const Outcomes outcomes = settled_case(info, {fault}, &shared);
+        tell({fault}, outcomes, shared);
+      }
     }
   }
 
@@ -64,96 +65,53 @@ class TimingLanes {
   int open() const { return open_; }
 
  private:
-  std::string path_of(std::string_view library) const {
-    const fs::path folder =
-        options_.libraries.empty()
-            ? fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "tests" / "plugins"
-            : fs::path(options_.libraries);
-    const fs::path path =
-        folder / (cuda_ ? "timing-cuda" : "timing-cpu") / (std::string(library) + ".so");
-    if (!fs::is_regular_file(path)) {
-      throw Error(ErrorKind::kBadInput,
-                  fmt::format("selftest --timing: no library {}: build the target timing_{}, or "
-                              "name the folder of tests/plugins with --libraries",
-                              path.lexically_normal().string(), cuda_ ? "cuda" : "cpu"));
-    }
-    return path.lexically_normal().string();
-  }
-
-  // The case as `mkbench run` plans it.
-  CaseJob plan(const TimingRunInfo& info, const std::vector<std::string>& paths,
-               double& timeout_s) const {
-    std::vector<std::string> args = {"run",
-                                     "--model",
-                                     "tiny",
-                                     "--compare",
-                                     "none",
-                                     "--processes",
-                                     "1",
-                                     "--device",
-                                     cuda_ ? "cuda" : "cpu",
-                                     "--gpu",
-                                     std::to_string(options_.gpu),
-                                     "--engine",
-                                     fmt::format("{}", fmt::join(paths, ","))};
-    for (const auto* options : {&info.options, cuda_ ? &info.cuda : &info.cpu})
-      args.insert(args.end(), options->begin(), options->end());
-    const ParsedCommandLine parsed =
-        parse_command_line(args, [](const std::string&) { return std::nullopt; }, {});
-    timeout_s = parsed.options.timeout_s;
-    return plan_run(parsed.options, probe_).jobs.front();
-  }
-
   // Runs the sound engine and the libraries of `faults` in one case.
   Outcomes run_case_of(const TimingRunInfo& info, const Faults& faults) {
     std::vector<std::string_view> libraries = {kSoundLibrary};
-    std::vector<std::string> paths;
     for (const TimingFault* fault : faults) {
       for (const TimingEngine& engine : fault->engines) libraries.push_back(engine.library);
     }
-    for (const std::string_view library : libraries) paths.push_back(path_of(library));
-    double timeout_s = 0;
-    const CaseJob job = plan(info, paths, timeout_s);
-    if (!options_.quiet)
-      fmt::print(stderr, "mkbench: {}: {} libraries\n", case_name(job), libraries.size());
-    CaseCollector collector(job);
-    EventSink sink([&](const CaseEvent& event) { collector.take(event); });
-    Hosts hosts(invocation_.start_host, timeout_s);
-    run_case(job, make_services(job, hosts), sink);
-    collector.finish(interrupt_count() > 0);
-    if (collector.interrupted() || interrupt_count() > 0) throw Interrupted{};
-    CaseReport& report = collector.report();
-    aggregate(report, job.confidence, job.seed, job.random_order);
-    for (const std::string& reason : report.reasons)
-      fmt::print(stderr, "mkbench: {}: {}\n", report.name, reason);
+    std::vector<std::string> paths, arguments = info.options;
+    for (const std::string_view library : libraries)
+      paths.push_back(cases_.path_of("timing", library));
+    const auto& of_device = cases_.cuda() ? info.cuda : info.cpu;
+    arguments.insert(arguments.end(), of_device.begin(), of_device.end());
+    const SelftestCases::Planned planned = cases_.plan(paths, info.processes, arguments);
+    if (!cases_.options().quiet)
+      fmt::print(stderr, "mkbench: {}: {} libraries\n", case_name(planned.job), libraries.size());
+    const CaseReport report = cases_.run(planned);
     Outcomes outcomes;
-    for (size_t i = 0; i < libraries.size(); ++i) {
-      const auto engine =
-          std::find_if(report.engines.begin(), report.engines.end(),
-                       [&](const EngineReport& e) { return e.flow_name == paths[i]; });
-      outcomes[libraries[i]] = timing_outcome(*engine);
+    for (size_t i = 0; i < libraries.size(); ++i)
+      outcomes[libraries[i]] = timing_outcome(engine_of(report, paths[i]));
+    for (const ComparisonReport& c : report.comparisons) {
+      for (size_t i = 1; i < libraries.size(); ++i) {
+        if (c.baseline == paths[0] && c.candidate == paths[i])
+          outcomes[libraries[i]].against_sound = c.verdict;
+      }
     }
-    blocks_ = job.blocks;
+    blocks_ = planned.job.blocks;
     return outcomes;
   }
 
   // The case, again where a ratio of its times left its band, which other programs can bring about.
-  Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, const Outcomes& shared) {
+  // `shared`: the case without the rows that stand alone, taken again too; null: it is the same.
+  Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, Outcomes* shared) {
     for (int tries = 1;; ++tries) {
       Outcomes outcomes = run_case_of(info, faults);
       const bool missed = std::any_of(faults.begin(), faults.end(), [&](const TimingFault* fault) {
         return std::any_of(fault->engines.begin(), fault->engines.end(), [&](const auto& engine) {
-          return !times_problem(*fault, engine, outcomes, shared.empty() ? outcomes : shared)
+          return !times_problem(*fault, engine, outcomes, shared != nullptr ? *shared : outcomes)
                       .empty();
         });
       });
       if (!missed || tries == kMostTries) return outcomes;
+      if (shared != nullptr) *shared = run_case_of(info, {});
     }
   }
 
   std::string times_problem(const TimingFault& fault, const TimingEngine& engine,
                             const Outcomes& outcomes, const Outcomes& shared) const {
-    const TimingBand& band = cuda_ ? fault.cuda_times : fault.cpu_times;
+    const TimingBand& band = cases_.cuda() ? fault.cuda_times : fault.cpu_times;
     const TimingOutcome& sound = outcomes.at(kSoundLibrary);
     return band.compared == TimesCompared::kSoundAlone
                ? times_surprise(band, sound, shared.at(kSoundLibrary))
@@ -179,9 +137,9 @@ class TimingLanes {
 
   void print_row(std::string_view id, std::string_view what, const TimingEngine& engine,
                  const TimingOutcome& found, const std::string& problem) {
-    fmt::print("{:<4} {:<4} {:<60.60} {:<18} {:<23} {:<13} {:>9} {}\n", id, cuda_ ? "cuda" : "cpu",
-               what, fs::path(engine.library).filename().string(), names_of(engine.ends),
-               verdict_name(found.verdict),
+    fmt::print("{:<4} {:<4} {:<60.60} {:<18} {:<23} {:<13} {:>9} {}\n", id,
+               cases_.cuda() ? "cuda" : "cpu", what, fs::path(engine.library).filename().string(),
+               names_of(engine.ends), verdict_name(found.verdict),
                found.fastest_ms > 0 ? fmt::format("{:.4g}", found.fastest_ms) : "-",
                problem.empty() ? "ok" : "WRONG");
     if (!found.reasons.empty()) fmt::print("     {}\n", found.reasons.front());
@@ -190,10 +148,7 @@ class TimingLanes {
     fmt::print("     {}\n", problem);
   }
 
-  const Options& options_;
-  const Invocation& invocation_;
-  const MachineProbe& probe_;
-  const bool cuda_;
+  const SelftestCases cases_;
   Faults rows_;
   int blocks_ = 0;  // of the last case
   int wrong_ = 0, open_ = 0;
@@ -212,15 +167,25 @@ int selftest_timing(const Options& options, const Invocation& invocation,
   if (probe.usable) devices.emplace_back(options, invocation, probe, true);
   size_t rows = 0;
   for (const TimingLanes& lanes : devices) rows += lanes.size();
-  if (rows == 0)
+  const bool clock = has_clock_rows(options);
+  if (rows == 0 && !clock)
     throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
-  fmt::print("{:<4} {:<4} {:<60} {:<18} {:<23} {:<13} {:>9}\n", "row", "on", "what the engine does",
-             "library", "wanted", "found", "ms/tok");
   int wrong = 0, open = 0;
+  if (rows > 0) {
+    fmt::print("{:<4} {:<4} {:<60} {:<18} {:<23} {:<13} {:>9}\n", "row", "on",
+               "what the engine does", "library", "wanted", "found", "ms/tok");
+  }
   for (TimingLanes& lanes : devices) {
     lanes.run();
     wrong += lanes.wrong();
     open += lanes.open();
+  }
+  for (const TimingLanes& lanes : devices) {
+    if (!clock) break;
+    const ClockTally tally = selftest_clock(lanes.cases());
+    rows += static_cast<size_t>(tally.rows);
+    wrong += tally.wrong;
+    open += tally.open;
   }
   fmt::print("\n{} rows of the faults of timing: {} not as wanted, {} open\n", rows, wrong, open);
   return wrong == 0 ? 0 : exit_code(Verdict::kIntegrity);

@@ -1,0 +1,219 @@
+#include "harness/measure/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+constexpr size_t kFewestRounds = 4;
+// Numbers of processes in a comparison. A number over half of the rounds gives splits that differ
+// in little but the side on which each process stands.
+constexpr int kProcessCounts[] = {3, 5, 8, 15, 30, 60};
+
+void check_rounds(const std::vector<RecordedRound>& rounds) {
+  if (rounds.size() < kFewestRounds) {
+    throw Error(ErrorKind::kRuntime, fmt::format("calibration: found {} rounds, wanted at least {}",
+                                                 rounds.size(), kFewestRounds));
+  }
+  std::vector<std::string> names = {kSoundCopies[0], kSoundCopies[1]};
+  for (const SlowLibrary& slow : kSlowLibraries) names.emplace_back(slow.name);
+  const auto first = rounds.front().find(names.front());
+  const size_t blocks = first != rounds.front().end() ? first->second.size() : 0;
+  for (size_t r = 0; r < rounds.size(); ++r) {
+    for (const std::string& name : names) {
+      const auto found = rounds[r].find(name);
+      const size_t count = found != rounds[r].end() ? found->second.size() : 0;
+      if (count > 0 && count == blocks) continue;
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("calibration: round {}: found {} blocks of {}, wanted {}", r, count,
+                              name, std::max<size_t>(blocks, 1)));
+    }
+  }
+}
+
+// Rounds of one split, and which copy stands on the side of the baseline in each of them.
+struct Split {
+  std::vector<int> rounds, copies;
+};
+
+std::vector<Split> draw_splits(int rounds, int processes, uint64_t seed) {
+  const auto orders = block_orders(rounds, kCalibrationSplits, true, seed);
+  const auto sides = block_orders(2, kCalibrationSplits * processes, true, ~seed);
+  std::vector<Split> splits;
+  for (size_t s = 0; s < orders.size(); ++s) {
+    Split split;
+    for (size_t i = 0; i < static_cast<size_t>(processes); ++i) {
+      split.rounds.push_back(orders[s][i]);
+      split.copies.push_back(sides[s * static_cast<size_t>(processes) + i].front());
+    }
+    splits.push_back(std::move(split));
+  }
+  return splits;
+}
+
+// Who is compared with the copy on the baseline's side of a split: the other copy, or a slow library;
+// with its times multiplied by `factor`.
+std::vector<PairedBlocks> pairs_of(const std::vector<RecordedRound>& rounds, const Split& split,
+                                   const char* library, double factor = 1) {
+  std::vector<PairedBlocks> pairs;
+  for (size_t i = 0; i < split.rounds.size(); ++i) {
+    const RecordedRound& round = rounds[static_cast<size_t>(split.rounds[i])];
+    const char* other = library != nullptr ? library : kSoundCopies[1 - split.copies[i]];
+    pairs.push_back({round.at(kSoundCopies[split.copies[i]]), round.at(other)});
+    for (double& ms : pairs.back().candidate_ms) ms *= factor;
+  }
+  return pairs;
+}
+
+constexpr const char* kOtherCopy = nullptr;
+
+bool is_seen(const PairedSpeedup& found) { return found.ci && found.ci->high < 1; }
+
+std::string verdict_of(const PairedSpeedup& found, double margin) {
+  return found.ci ? speed_verdict(*found.ci, margin) : "INCONCLUSIVE";
+}
+
+Power power_of(const std::vector<RecordedRound>& rounds, const std::vector<Split>& splits,
+               const CompareProcesses& compare, double confidence, double margin,
+               const SlowLibrary& slow) {
+  int seen = 0, slower = 0, rescaled = 0;
+  for (const Split& split : splits) {
+    const PairedSpeedup found = compare(pairs_of(rounds, split, slow.name), confidence);
+    seen += is_seen(found);
+    slower += verdict_of(found, margin) == "SLOWER";
+    rescaled += is_seen(compare(pairs_of(rounds, split, kOtherCopy, 1 + slow.share), confidence));
+  }
+  const double all = static_cast<double>(splits.size());
+  return {slow.share, seen / all, slower / all, rescaled / all};
+}
+
+CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
+                      const CompareProcesses& compare, double confidence, uint64_t seed) {
+  const std::vector<Split> splits = draw_splits(static_cast<int>(rounds.size()), processes, seed);
+  CalibrationRow row;
+  row.processes = processes;
+  row.splits = static_cast<int>(splits.size());
+  row.most_allowed = most_by_chance(row.splits, 1 - confidence);
+  std::vector<PairedSpeedup> found;
+  std::vector<double> widths;
+  for (const Split& split : splits) {
+    found.push_back(compare(pairs_of(rounds, split, kOtherCopy), confidence));
+    const PairedSpeedup& last = found.back();
+    if (!last.ci) {
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("calibration: a comparison of {} processes has no interval", processes));
+    }
+    row.excluding_one += last.ci->low > 1 || last.ci->high < 1;
+    widths.push_back((last.ci->high - last.ci->low) / 2 / last.speedup);
+  }
+  row.half_width = summarize(widths, confidence).median;
+  row.margin = SpeedMargin{row.half_width, ""}.value();
+  for (const PairedSpeedup& one : found) {
+    const std::string verdict = verdict_of(one, row.margin);
+    row.faster_or_slower += verdict == "FASTER" || verdict == "SLOWER";
+  }
+  for (const SlowLibrary& slow : kSlowLibraries)
+    row.power.push_back(power_of(rounds, splits, compare, confidence, row.margin, slow));
+  return row;
+}
+
+WholeRatio whole_ratio(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
+                       const char* library, double wanted) {
+  std::vector<PairedBlocks> pairs;
+  for (const RecordedRound& round : rounds)
+    pairs.push_back({round.at(kSoundCopies[0]), round.at(library)});
+  const PairedSpeedup found = compare(pairs, kWholeConfidence);
+  WholeRatio whole{library, wanted, 1 / found.speedup, std::nullopt};
+  if (found.ci) whole.ci = Interval{1 / found.ci->high, 1 / found.ci->low};
+  return whole;
+}
+
+}  // namespace
+
+int most_by_chance(int n, double p) {
+  double term = std::pow(1 - p, n), sum = term;
+  int k = 0;
+  for (; sum < kAcceptance && k < n; ++k) {
+    term *= static_cast<double>(n - k) / (k + 1) * p / (1 - p);
+    sum += term;
+  }
+  return k;
+}
+
+PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence) {
+  constexpr uint64_t kSeed = 1;  // of the bootstrap, which nothing here reads
+  return paired_speedup(processes, confidence, kSeed);
+}
+
+Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
+                      double confidence, uint64_t seed) {
+  check_rounds(rounds);
+  Calibration result;
+  result.alpha = 1 - confidence;
+  result.seed = seed;
+  result.processes = static_cast<int>(2 * rounds.size());
+  result.blocks = static_cast<int>(rounds.front().at(kSoundCopies[0]).size());
+  for (const int processes : kProcessCounts) {
+    if (processes > 3 && 2 * processes > std::ssize(rounds)) break;
+    result.rows.push_back(row_of(rounds, processes, compare, confidence, seed));
+  }
+  result.whole.push_back(whole_ratio(rounds, compare, kSoundCopies[1], 1));
+  for (const SlowLibrary& slow : kSlowLibraries)
+    result.whole.push_back(whole_ratio(rounds, compare, slow.name, 1 + slow.share));
+  return result;
+}
+
+std::vector<std::string> calibration_problems(const Calibration& calibration) {
+  std::vector<std::string> problems;
+  for (const CalibrationRow& row : calibration.rows) {
+    if (row.excluding_one > row.most_allowed) {
+      problems.push_back(fmt::format(
+          "A/A with {} processes: {} of {} intervals do not hold 1, alpha {:g} allows {}",
+          row.processes, row.excluding_one, row.splits, calibration.alpha, row.most_allowed));
+    }
+    if (row.faster_or_slower > row.most_allowed) {
+      problems.push_back(fmt::format(
+          "A/A with {} processes: {} of {} verdicts are FASTER or SLOWER, alpha {:g} allows {}",
+          row.processes, row.faster_or_slower, row.splits, calibration.alpha, row.most_allowed));
+    }
+  }
+  for (const WholeRatio& whole : calibration.whole) {
+    if (!whole.ci) {
+      problems.push_back(whole.library + ": its ratio to the sound library has no interval");
+    } else if (whole.wanted < whole.ci->low - kShareTolerance ||
+               whole.wanted > whole.ci->high + kShareTolerance) {
+      problems.push_back(
+          fmt::format("{}: takes {:.4f} to {:.4f} of the sound library's time at "
+                      "99.9 %, wanted {:g}",
+                      whole.library, whole.ci->low, whole.ci->high, whole.wanted));
+    }
+  }
+  return problems;
+}
+
+int processes_that_see(const Calibration& calibration, double share) {
+  for (const CalibrationRow& row : calibration.rows) {
+    for (const Power& power : row.power) {
+      if (std::abs(power.share - share) < 1e-9 && power.seen >= kWantedPower &&
+          power.rescaled >= kWantedPower)
+        return row.processes;
+    }
+  }
+  return 0;
+}
+
+const CalibrationRow* row_of_processes(const Calibration& calibration, int processes) {
+  const CalibrationRow* best = nullptr;
+  for (const CalibrationRow& row : calibration.rows) {
+    if (best == nullptr || row.processes <= processes) best = &row;
+  }
+  return best;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,150 @@
+// Calibration of the clock: what a comparison says of two copies of one engine (A/A), and of an
+// engine that is slower by a known share. It works on recorded processes alone; who compares is
+// given, so that tests can give one that is wrong.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/measure/two_level.h"
+#include "references/base/fields.h"
+
+namespace mkbench {
+
+// Compares two engines by the times of their processes.
+using CompareProcesses =
+    std::function<PairedSpeedup(const std::vector<PairedBlocks>& processes, double confidence)>;
+
+// One process of each engine, whose blocks were interleaved: ms a token, by the library's name.
+using RecordedRound = std::map<std::string, std::vector<double>>;
+
+// The libraries of a round: two copies of one engine, and slower ones with the share of its time
+// that they take more.
+inline constexpr char kSoundCopies[2][12] = {"sound", "sound_copy"};
+struct SlowLibrary {
+  const char* name;
+  double share;
+};
+inline constexpr SlowLibrary kSlowLibraries[] = {
+    {"slow_1", 0.01}, {"slow_2", 0.02}, {"slow_5", 0.05}};
+
+// How often a comparison of so many processes sees an engine that is slower by `share`.
+struct Power {
+  double share = 0;
+  double seen = 0;      // share of draws in which the interval lies below 1
+  double slower = 0;    // share of draws with the verdict SLOWER
+  double rescaled = 0;  // as `seen`, with the copy's times multiplied by 1 + share
+};
+
+constexpr std::string_view struct_name(Tag<Power>) { return "power"; }
+template <typename V>
+void describe_fields(V& v, Tag<Power>) {
+  v.field("share", &Power::share, "by which the engine is slower");
+  v.field("seen", &Power::seen, "share of draws whose interval lies below 1");
+  v.field("slower", &Power::slower, "share of draws with the verdict SLOWER");
+  v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
+}
+
+// What was found for comparisons of so many processes of each engine.
+struct CalibrationRow {
+  int processes = 0;
+  int splits = 0;         // A/A comparisons
+  int excluding_one = 0;  // of them, those whose interval does not hold 1
+  int most_allowed = 0;   // of them, by alpha
+  int faster_or_slower = 0;
+  double half_width = 0;  // of an A/A interval over the speed-up, median
+  double margin = 0;      // SpeedMargin of it
+  std::vector<Power> power;
+};
+
+constexpr std::string_view struct_name(Tag<CalibrationRow>) { return "calibration_row"; }
+template <typename V>
+void describe_fields(V& v, Tag<CalibrationRow>) {
+  using R = CalibrationRow;
+  v.field("processes", &R::processes, "of each engine in a comparison");
+  v.field("splits", &R::splits, "A/A comparisons");
+  v.field("excluding_one", &R::excluding_one, "A/A comparisons whose interval does not hold 1");
+  v.field("most_allowed", &R::most_allowed, "so many alpha allows");
+  v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons with one of these verdicts");
+  v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
+  v.field("margin", &R::margin, "max of 0.5 % and 1.5 half-widths");
+  v.field("power", &R::power, "by the share of the slow-down");
+}
+
+// The comparison of an engine with the first copy in all processes, as they were recorded.
+struct WholeRatio {
+  std::string library;
+  double wanted = 1;  // ratio of its time to the copy's
+  double ratio = 0;
+  std::optional<Interval> ci;  // of the ratio, at kWholeConfidence
+};
+
+constexpr std::string_view struct_name(Tag<WholeRatio>) { return "whole_ratio"; }
+template <typename V>
+void describe_fields(V& v, Tag<WholeRatio>) {
+  using W = WholeRatio;
+  v.field("library", &W::library, "that is compared with the sound one");
+  v.field("wanted", &W::wanted, "ratio of its time to the sound one's");
+  v.field("ratio", &W::ratio, "that was measured, over all processes");
+  v.field("ci", &W::ci, "its interval, at 99.9 %");
+}
+
+struct Calibration {
+  double alpha = 0.05;
+  uint64_t seed = 1;  // of the splits
+  int processes = 0;  // of the sound engine, both copies together
+  int blocks = 0;     // in each process
+  std::vector<CalibrationRow> rows;
+  std::vector<WholeRatio> whole;
+};
+
+template <typename V>
+void describe_fields(V& v, Tag<Calibration>) {
+  using C = Calibration;
+  v.field("alpha", &C::alpha, "share of A/A intervals that may miss 1");
+  v.field("seed", &C::seed, "of the splits");
+  v.field("processes", &C::processes, "recorded of the sound engine");
+  v.field("blocks", &C::blocks, "in each process");
+  v.field("rows", &C::rows, "by the number of processes in a comparison");
+  v.field("whole", &C::whole, "each library in all processes, as recorded");
+}
+
+inline constexpr int kCalibrationSplits = 200;
+// An acceptance fails by chance in one of a thousand calibrations.
+inline constexpr double kAcceptance = 0.999;
+inline constexpr double kWholeConfidence = 0.999;
+// A share of slow-down must be seen in so many of all draws.
+inline constexpr double kWantedPower = 0.9;
+// The wait of a slow library ends with a tick of its clock.
+inline constexpr double kShareTolerance = 0.0005;
+
+// The comparison that reports make.
+PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence);
+
+// The smallest k with P(X <= k) >= kAcceptance for X of Binomial(n, p).
+int most_by_chance(int n, double p);
+
+// Draws kCalibrationSplits random splits for each number of processes that the rounds allow: each
+// takes so many rounds, and in each of them one copy for either side. Every round must hold both
+// copies and all slow libraries, with as many blocks of each. Throws Error(kRuntime) where they do
+// not, and below 4 rounds.
+Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
+                      double confidence, uint64_t seed);
+
+// Why the A/A comparisons of a calibration, and the ratios that it measured, are not as they must
+// be; empty where they are.
+std::vector<std::string> calibration_problems(const Calibration& calibration);
+
+// The smallest number of processes that sees a slow-down of `share` with kWantedPower, by times
+// that were recorded and by rescaled ones; 0: none of the rows does.
+int processes_that_see(const Calibration& calibration, double share);
+
+// The row for comparisons of so many processes: the largest that is no larger, else the first.
+// Null where there is no row.
+const CalibrationRow* row_of_processes(const Calibration& calibration, int processes);
+
+}  // namespace mkbench

@@ -1,0 +1,188 @@
+// The calibration of the clock: simulated processes with a known spread, judged by the comparison of
+// reports and by comparisons that are wrong.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "harness/measure/calibration.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+constexpr double kConfidence = 0.95;
+
+// Processes whose mean differs by `process_sd` from that of others, and blocks by `block_sd`, both
+// relative; a slow library takes its share longer, times `truth`.
+std::vector<RecordedRound> simulate(int rounds, double process_sd, double block_sd,
+                                    double truth = 1, uint64_t seed = 11) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  const auto process = [&](double factor) {
+    constexpr int kBlocks = 20;
+    const double mean = 5 * factor * std::exp(process_sd * normal(random));
+    std::vector<double> times;
+    for (int b = 0; b < kBlocks; ++b) times.push_back(mean * std::exp(block_sd * normal(random)));
+    return times;
+  };
+  std::vector<RecordedRound> result(static_cast<size_t>(rounds));
+  for (RecordedRound& round : result) {
+    for (const char* copy : kSoundCopies) round[copy] = process(1);
+    for (const SlowLibrary& slow : kSlowLibraries)
+      round[slow.name] = process((1 + slow.share) * truth);
+  }
+  return result;
+}
+
+// Takes all blocks as blocks of one process, as if processes did not differ.
+PairedSpeedup compare_blocks(const std::vector<PairedBlocks>& processes, double confidence) {
+  PairedBlocks all;
+  for (const PairedBlocks& one : processes) {
+    all.baseline_ms.insert(all.baseline_ms.end(), one.baseline_ms.begin(), one.baseline_ms.end());
+    all.candidate_ms.insert(all.candidate_ms.end(), one.candidate_ms.begin(),
+                            one.candidate_ms.end());
+  }
+  return compare_processes({all}, confidence);
+}
+
+PairedSpeedup halved(PairedSpeedup found) {
+  if (found.ci) {
+    found.ci->low = std::sqrt(found.ci->low * found.speedup);
+    found.ci->high = std::sqrt(found.ci->high * found.speedup);
+  }
+  return found;
+}
+
+bool any_holds(const std::vector<std::string>& texts, const std::string& part) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("the honest comparison of processes that differ is accepted") {
+  const Calibration found = calibrate(simulate(60, 0.007, 0.01), compare_processes, kConfidence, 1);
+  CHECK(calibration_problems(found) == std::vector<std::string>{});
+  CHECK(found.processes == 120);
+  CHECK(found.blocks == 20);
+  REQUIRE(found.rows.size() == 5);
+  CHECK(found.rows[1].processes == 5);
+  CHECK(found.rows.back().processes == 30);
+  for (const CalibrationRow& row : found.rows) {
+    CHECK(row.splits == kCalibrationSplits);
+    CHECK(row.most_allowed == 21);
+    CHECK(row.margin == Approx(std::max(0.005, 1.5 * row.half_width)));
+    // The spread of a log ratio of two processes' means, and the t interval of so many of them.
+    const double sd = std::sqrt(2 * (0.007 * 0.007 + 0.01 * 0.01 / 20));
+    const double half = t_quantile(kConfidence, row.processes - 1) * sd / std::sqrt(row.processes);
+    CHECK(row.half_width == Approx(half).epsilon(0.25));
+  }
+  CHECK(row_of_processes(found, 7)->processes == 5);
+  CHECK(row_of_processes(found, 1)->processes == 3);
+  CHECK(row_of_processes(found, 1000)->processes == 30);
+  CHECK(row_of_processes({}, 5) == nullptr);
+}
+
+TEST_CASE("a comparison that sees differences where there are none is refused") {
+  const std::vector<RecordedRound> rounds = simulate(30, 0.007, 0.01);
+  for (const CompareProcesses& eager :
+       {CompareProcesses(compare_blocks),
+        CompareProcesses([](const std::vector<PairedBlocks>&processes, double confidence) {
+          return halved(compare_processes(processes, confidence));
+        })}) {
+    const Calibration found = calibrate(rounds, eager, kConfidence, 1);
+    CHECK(any_holds(calibration_problems(found), "intervals do not hold 1, alpha 0.05 allows 21"));
+  }
+}
+
+TEST_CASE("verdicts on copies beyond what alpha allows are refused, too") {
+  Calibration found = calibrate(simulate(30, 0.007, 0.01), compare_processes, kConfidence, 1);
+  found.rows[0].faster_or_slower = 22;
+  CHECK(any_holds(calibration_problems(found), "22 of 200 verdicts are FASTER or SLOWER"));
+}
+
+TEST_CASE("a clock that does not show the share of the slow-down is refused") {
+  // An engine that is slower by 1 % and shows 4 %.
+  const Calibration found =
+      calibrate(simulate(30, 0.002, 0.005, 1.03), compare_processes, kConfidence, 1);
+  const std::vector<std::string> problems = calibration_problems(found);
+  CHECK(problems.size() == 3);
+  CHECK(any_holds(problems, "slow_1: takes 1.0"));
+  CHECK(any_holds(problems, "wanted 1.01"));
+}
+
+TEST_CASE("a copy that is slower by itself is refused") {
+  std::vector<RecordedRound> rounds = simulate(30, 0.002, 0.005);
+  for (RecordedRound& round : rounds) {
+    for (double& ms : round[kSoundCopies[1]]) ms *= 1.01;
+  }
+  const Calibration found = calibrate(rounds, compare_processes, kConfidence, 1);
+  CHECK(any_holds(calibration_problems(found), "sound_copy: takes 1.0"));
+}
+
+TEST_CASE("power is that of the t test") {
+  // The difference of 8 processes lies 3 of its standard errors from 0: a noncentral t distribution
+  // with 7 degrees of freedom puts 0.731 beyond its 97.5 % point.
+  const double shift = std::log(1.01);
+  const double sd = shift * std::sqrt(8.0) / 3 / std::sqrt(2.0);
+  double seen = 0, rescaled = 0;
+  constexpr int kPools = 6;
+  for (uint64_t pool = 0; pool < kPools; ++pool) {
+    const Calibration found =
+        calibrate(simulate(60, sd, 0, 1, 100 + pool), compare_processes, kConfidence, pool);
+    REQUIRE(found.rows[2].processes == 8);
+    REQUIRE(found.rows[2].power[0].share == 0.01);
+    seen += found.rows[2].power[0].seen / kPools;
+    rescaled += found.rows[2].power[0].rescaled / kPools;
+  }
+  CHECK(seen == Approx(0.731).margin(0.1));
+  CHECK(rescaled == Approx(0.731).margin(0.1));
+}
+
+TEST_CASE("the number of processes that see a share") {
+  const Calibration quiet =
+      calibrate(simulate(30, 0.002, 0.004), compare_processes, kConfidence, 1);
+  CHECK(processes_that_see(quiet, 0.01) == 5);
+  CHECK(processes_that_see(quiet, 0.05) == 3);
+  CHECK(processes_that_see(quiet, 0.03) == 0);  // not recorded
+  const Calibration noisy = calibrate(simulate(30, 0.05, 0.01), compare_processes, kConfidence, 1);
+  CHECK(processes_that_see(noisy, 0.01) == 0);
+  CHECK(calibration_problems(noisy) == std::vector<std::string>{});
+
+  Calibration disagrees = quiet;
+  for (CalibrationRow& row : disagrees.rows) row.power[0].rescaled = 0.5;
+  CHECK(processes_that_see(disagrees, 0.01) == 0);
+}
+
+TEST_CASE("splits are those of the seed") {
+  const std::vector<RecordedRound> rounds = simulate(12, 0.007, 0.01);
+  const auto widths = [&](uint64_t seed) {
+    std::vector<double> result;
+    for (const CalibrationRow& row : calibrate(rounds, compare_processes, kConfidence, seed).rows)
+      result.push_back(row.half_width);
+    return result;
+  };
+  CHECK(widths(1) == widths(1));
+  CHECK(widths(1) != widths(2));
+}
+
+TEST_CASE("what chance allows") {
+  CHECK(most_by_chance(200, 0.05) == 21);
+  CHECK(most_by_chance(10, 0.05) == 4);
+  CHECK(most_by_chance(60, 0.05) == 9);
+  CHECK(most_by_chance(0, 0.05) == 0);
+}
+
+TEST_CASE("rounds that do not fit are refused by name") {
+  std::vector<RecordedRound> rounds = simulate(6, 0.002, 0.005);
+  CHECK_THROWS_WITH(calibrate({rounds.begin(), rounds.begin() + 3}, compare_processes, 0.95, 1),
+                    "calibration: found 3 rounds, wanted at least 4");
+  rounds[4]["slow_2"].pop_back();
+  CHECK_THROWS_WITH(calibrate(rounds, compare_processes, 0.95, 1),
+                    "calibration: round 4: found 19 blocks of slow_2, wanted 20");
+  rounds[2].erase("sound_copy");
+  CHECK_THROWS_WITH(calibrate(rounds, compare_processes, 0.95, 1),
+                    "calibration: round 2: found 0 blocks of sound_copy, wanted 20");
+}
