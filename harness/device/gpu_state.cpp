@@ -29,6 +29,9 @@ class Nvml {
   Symbol<decltype(nvmlSystemGetProcessName)> process_name;
   Symbol<decltype(nvmlDeviceGetHandleByPciBusId_v2)> by_pci;
   Symbol<decltype(nvmlDeviceGetClockInfo)> clock, max_clock;
+  Symbol<nvmlReturn_t(nvmlDevice_t, nvmlClockType_t, unsigned int*)> application_clock,
+      default_clock;
+  Symbol<decltype(nvmlDeviceGetMemoryBusWidth)> bus_width;
   Symbol<decltype(nvmlDeviceGetTemperature)> temperature;
   Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit, default_power_limit;
   Symbol<decltype(nvmlDeviceGetComputeMode)> compute_mode;
@@ -50,6 +53,9 @@ class Nvml {
     bind(by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
     bind(clock, "nvmlDeviceGetClockInfo");
     bind(max_clock, "nvmlDeviceGetMaxClockInfo");
+    bind(application_clock, "nvmlDeviceGetApplicationsClock");
+    bind(default_clock, "nvmlDeviceGetDefaultApplicationsClock");
+    bind(bus_width, "nvmlDeviceGetMemoryBusWidth");
     bind(temperature, "nvmlDeviceGetTemperature");
     bind(power, "nvmlDeviceGetPowerUsage");
     bind(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
@@ -175,6 +181,12 @@ GpuState read_gpu_state(const std::string& pci_bus_id) {
   state.sm_clock_mhz = ask<int, unsigned int>(nvml->clock, 1, device, NVML_CLOCK_SM);
   state.max_sm_clock_mhz = ask<int, unsigned int>(nvml->max_clock, 1, device, NVML_CLOCK_SM);
   state.memory_clock_mhz = ask<int, unsigned int>(nvml->clock, 1, device, NVML_CLOCK_MEM);
+  state.max_memory_clock_mhz = ask<int, unsigned int>(nvml->max_clock, 1, device, NVML_CLOCK_MEM);
+  state.memory_bus_bits = ask<int, unsigned int>(nvml->bus_width, 1, device);
+  state.application_sm_clock_mhz =
+      ask<int, unsigned int>(nvml->application_clock, 1, device, NVML_CLOCK_GRAPHICS);
+  state.default_sm_clock_mhz =
+      ask<int, unsigned int>(nvml->default_clock, 1, device, NVML_CLOCK_GRAPHICS);
   state.temperature_c = ask<int, unsigned int>(nvml->temperature, 1, device, NVML_TEMPERATURE_GPU);
   state.power_w = ask<double, unsigned int>(nvml->power, 1e3, device);
   state.power_limit_w = ask<double, unsigned int>(nvml->power_limit, 1e3, device);
