@@ -40,8 +40,9 @@ GpuState read_gpu_state(const std::string& pci_bus_id);
 
 // Names of NVML's clock-limiting bits, joined by ", "; "none" for 0. Unknown bits are shown as hex.
 std::string throttle_text(uint64_t reasons);
-// True where a bit says that the card runs slower than it could; idling and clocks set by the user
-// do not count.
+// The bits which say that the card runs slower than it could; idling and clocks set by the user do
+// not count.
+uint64_t throttling_bits(uint64_t reasons);
 bool is_throttled(uint64_t reasons);
 
 // "580.65.06", empty without a driver.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "harness/flow/block_conditions.h"
 #include "harness/flow/late_ids.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/judge/parity.h"
@@ -106,6 +107,10 @@ class BlockRunner {
       if (block >= job_.blocks && (job_.target_rel_ci <= 0 || narrow_enough())) break;
       const RangeGuard range = services_.range("block");
       run_block(block, orders[static_cast<size_t>(block)]);
+      while (const std::optional<UnfitBlock> unfit = conditions_.drop_one()) {
+        drop_block(*unfit);
+        run_block(unfit->block, orders[static_cast<size_t>(unfit->block)]);
+      }
     }
     watch_.end();
     return std::move(runs_);
@@ -139,7 +144,10 @@ class BlockRunner {
   // Decodes one token several times, each time as a sample is taken.
   void measure_overhead(Contestant& c) {
     if (overheads_.count(c.name) > 0 || job_.n_prompt > 0) return;
-    if (c.engine->last_times().event_ms <= 0 && c.engine->last_times().device_ms <= 0) return;
+    const auto has_clocks = [&] {
+      return c.engine->last_times().event_ms > 0 || c.engine->last_times().device_ms > 0;
+    };
+    if (job_.warmup > 0 && !has_clocks()) return;
     std::vector<DecodeTimes> times;
     for (int i = 0; i < kOverheadRuns; ++i) {
       check_stop();
@@ -148,8 +156,22 @@ class BlockRunner {
       const TimedCall call = services_.timed(*c.engine, [&] { decode(c, late, 1); });
       times.push_back(c.engine->last_times());
       times.back().host_ms = call.ms;
+      if (!has_clocks()) return;
     }
-    overheads_[c.name] = clock_overhead(times);
+    const double crossing_sd_us = services_.facts(*c.engine).process.crossing_sd_us;
+    overheads_[c.name] = clock_overhead(times, crossing_sd_us / 1e3);
+    sink_.send(ClocksCompared{c.name, overheads_[c.name]});
+  }
+
+  // Takes back what is known of a block that will be run again. Its engines get another late id:
+  // they have seen this one.
+  void drop_block(const UnfitBlock& unfit) {
+    block_ids_.erase(unfit.block);
+    for (TimedRun& run : runs_) {
+      if (run.sample.block == unfit.block && !has_failed(run.sample)) run.dropped = true;
+    }
+    for (auto& [engine, blocks] : ms_per_token_) blocks.erase(unfit.block);
+    sink_.send(BlockDropped{unfit.block, unfit.engine, unfit.reason});
   }
 
   // Sets the engine to the end of the timed prompt, outside the timed part, and then draws the id
@@ -179,6 +201,7 @@ class BlockRunner {
   }
 
   void run_block(int block, const std::vector<int>& order) {
+    services_.watch_card(is_watched(job_.telemetry, block));
     for (size_t place = 0; place < order.size(); ++place) {
       Contestant& c = *engines_[static_cast<size_t>(order[place])];
       if (!c.alive) continue;
@@ -316,25 +339,33 @@ class BlockRunner {
     if (!first_begin_ms_) first_begin_ms_ = call.begin_ms;
     sample.start_ms = call.begin_ms - *first_begin_ms_;
     sample.times.host_ms = call.ms;
+    sample.card = call.card;
   }
 
   void finish(Contestant& c, const Sample& sample, Verdict verdict) {
-    sink_.send(SampleTaken{c.name, sample, launches_[c.name], services_.throttle()});
+    sink_.send(SampleTaken{c.name, sample, launches_[c.name]});
     if (verdict != Verdict::kPass) {
       fail_engine(sink_, c, verdict,
                   fmt::format("block {}: {}", sample.block, sample.invalid_reason));
       return;
     }
-    ms_per_token_[c.name].push_back(sample.ms_per_token());
+    ms_per_token_[c.name][sample.block] = sample.ms_per_token();
+    conditions_.take(sample);
+  }
+
+  std::vector<double> times_of(const Contestant& c) {
+    std::vector<double> values;
+    for (const auto& [block, ms] : ms_per_token_[c.name]) values.push_back(ms);
+    return values;
   }
 
   // True where every speed-up's interval (with one engine, the interval of its time) is as narrow
   // as --target-rel-ci asks.
   bool narrow_enough() {
-    const std::vector<double>& base = ms_per_token_[engines_.front()->name];
+    const std::vector<double> base = times_of(*engines_.front());
     for (const Contestant* c : engines_) {
       if (!c->alive || (c == engines_.front() && engines_.size() > 1)) continue;
-      const std::vector<double>& own = ms_per_token_[c->name];
+      const std::vector<double> own = times_of(*c);
       const bool paired = c != engines_.front() && engines_.front()->alive;
       double half = 0;
       if (paired) {
@@ -366,8 +397,9 @@ class BlockRunner {
   std::vector<TimedRun> runs_;
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
-  std::map<std::string, ClockOverhead> overheads_;  // by engine
-  std::map<std::string, std::vector<double>> ms_per_token_;
+  std::map<std::string, ClockOverhead> overheads_;             // by engine
+  std::map<std::string, std::map<int, double>> ms_per_token_;  // by engine and block
+  BlockConditions conditions_;
 };
 
 }  // namespace

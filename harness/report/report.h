@@ -13,6 +13,7 @@
 #include "harness/measure/launch_trace.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
+#include "harness/report/card_report.h"
 #include "harness/report/parity_report.h"
 #include "harness/report/verdict.h"
 
@@ -105,7 +106,10 @@ struct EngineReport : EngineFacts {
       first_token_ms;          // medians over samples, of a whole decode / of its first token
   Number prefill_ms, ttft_ms;  // medians over samples of a prefill test
   Number sm_ghz;
+  std::optional<ClockOverhead> clock_overhead;
   std::vector<std::string> throttle_reasons;
+  std::string card_reason;  // why the card was not read; empty where it was to be read
+  CardReport card;          // written by aggregate()
   Number roofline_fraction;
   RooflineShare
       roofline;  // the caller fills it with roofline_share(); aggregate() adds the fraction
@@ -115,6 +119,7 @@ struct EngineReport : EngineFacts {
   int64_t launches = 0;
   std::optional<LaunchTrace> launch_trace;
   std::vector<Sample> samples;
+  std::vector<Sample> dropped_samples;  // of blocks that were run again
 };
 
 constexpr std::string_view struct_name(Tag<EngineReport>) { return "engine"; }
@@ -145,7 +150,11 @@ void describe_fields(V& v, Tag<EngineReport>) {
           "prefill tests: time to the first token after a late id, median over samples");
   v.field("first_token_ms", &E::first_token_ms, "its first token, median over samples");
   v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
+  v.field("clock_overhead", &E::clock_overhead,
+          "what its clocks differ by beside the decode; null for an engine with one clock");
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
+  v.field("card_reason", &E::card_reason, "why the card was not read; else empty");
+  v.field("card", &E::card, "what the card did during the samples");
   v.field("roofline_fraction", &E::roofline_fraction, "share of the roofline that was reached");
   v.field("roofline", &E::roofline, "what that share was computed from");
   v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
@@ -156,7 +165,9 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field(
       "launch_trace", &E::launch_trace,
       "what an untimed decode handed to the card, as the driver recorded it; null if not reached");
-  v.field("samples", &E::samples, "every timed sample, as taken");
+  v.field("samples", &E::samples, "every timed sample that stands, as taken");
+  v.field("dropped_samples", &E::dropped_samples,
+          "samples of blocks that were dropped for the state of the card and run again");
 }
 
 struct ComparisonReport {
