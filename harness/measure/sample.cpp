@@ -13,8 +13,6 @@ namespace {
 
 // Two clocks around one decode may differ, beside the overhead of the call, by so much.
 constexpr double kClockShare = 0.01, kClockSds = 4;
-// The means of all samples may differ by so many standard errors.
-constexpr double kClockErrors = 5;
 
 // Below this multiple of L2 a step may be served from cache, and a DRAM floor means nothing.
 constexpr double kL2Multiple = 4;
@@ -115,10 +113,14 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
     }
     if (differences.empty()) return {};
     const auto n = static_cast<double>(differences.size());
-    // Of one sample. The overhead is a median of its runs, whose variance is pi / 2 of a mean's.
-    const double sd = std::max(std::hypot(a.sd(overhead), b.sd(overhead)), robust_sd(differences));
-    const double error = sd * std::sqrt(1 / n + std::numbers::pi / 2 / overhead.runs);
-    const double allowed = kClockShare * time / n + kClockErrors * error;
+    // One deviation of both: of the runs that gave the overhead, and of the samples.
+    const double of_runs = std::hypot(a.sd(overhead), b.sd(overhead));
+    const double of_samples = robust_sd(differences);
+    const double variance =
+        (overhead.runs * of_runs * of_runs + n * of_samples * of_samples) / (overhead.runs + n);
+    // The overhead is a median, whose variance is pi / 2 of a mean's.
+    const double error = std::sqrt(variance * (1 / n + std::numbers::pi / 2 / overhead.runs));
+    const double allowed = kClockShare * time / n + kClockSds * error;
     if (std::abs(sum / n) <= allowed) return {};
     return fmt::format(
         "clocks disagree in all samples: {} and {} differ by {:.3f} ms beside the overhead of "

@@ -108,7 +108,8 @@ void describe_fields(V& v, Tag<ClockOverhead>) {
   v.field("device_sd_ms", &O::device_sd_ms, "standard deviation of device_ms");
 }
 
-// From decodes of one token: medians, and standard deviations that one outlier does not change. A
+// From decodes of one token (a sample of one token is compared with runs as long as itself, which
+// hide what grows with the time): medians, and standard deviations that one outlier does not change. A
 // deviation estimated from few runs may come out too small; it is at least crossing_sd_ms, that of
 // an empty call to the engine's process.
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
@@ -118,10 +119,10 @@ ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double cros
 // string.
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
-// The same of all samples of an engine together, of which each alone agrees: the mean difference of
-// two clocks, less the overhead, is within 1 % + 5 standard errors. This finds a small lie that is
-// told in every sample: 3 % wherever they exceed five deviations of one sample and there are ten
-// samples. Returns the reason for disagreement, or an empty string.
+// The same rule for the mean of all samples of an engine: it is within 1 % + 4 standard errors. One
+// sample cannot show a lie of 3 % where this is less than about seven of its deviations; ten samples
+// show it from five on. In simulation an honest engine fails this or the rule above, with its
+// repeats, in fewer than 1 of 1,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // Share of the roofline that a sample set reached: bytes per token at the mean context depth + (n -
