@@ -41,7 +41,7 @@ std::string render_checks_table(const std::vector<const EngineReport*>& engines)
 // The parity tables of a case, each under its title; empty where none is shown.
 std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
-// Lines on what the card did in a case on a GPU: dropped blocks, energy, what reading it costs.
+// Lines on what the card did in a case: dropped blocks, energy, what reading it costs. Empty on a CPU.
 std::vector<std::string> card_notes(const CaseReport& c);
 
 bool is_cpu_report(const Report& report);

@@ -32,7 +32,7 @@ void add_energy_notes(const CaseReport& c, std::vector<std::string>& notes) {
   std::string text;
   std::vector<std::string> missing;
   for (const EngineReport& e : c.engines) {
-    if (!e.ms_per_tok) continue;
+    if (!e.ms_per_tok || e.device.rfind("cpu", 0) == 0) continue;
     const Number& joules = e.card.energy_j;
     if (joules.value) {
       text +=

@@ -20,7 +20,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.5.0";
+inline constexpr char kReportSchemaVersion[] = "1.6.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
