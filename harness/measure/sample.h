@@ -102,16 +102,19 @@ template <typename V>
 void describe_fields(V& v, Tag<ClockOverhead>) {
   using O = ClockOverhead;
   v.field("runs", &O::runs, "decodes of one token that it was measured by");
-  v.field("event_ms", &O::event_ms, "host's clock less CUDA events, median; 0 without events");
+  v.field("event_ms", &O::event_ms, "host's clock less CUDA events; 0 without events");
   v.field("event_sd_ms", &O::event_sd_ms, "standard deviation of event_ms");
-  v.field("device_ms", &O::device_ms, "host's clock less the device's, median; 0 without one");
+  v.field("device_ms", &O::device_ms, "host's clock less the device's; 0 without one");
   v.field("device_sd_ms", &O::device_sd_ms, "standard deviation of device_ms");
 }
 
+// Decodes of one token, one after another, that measure what the clocks differ by.
+inline constexpr int kOverheadRuns = 20;
+
 // From decodes of one token (a sample of one token is compared with runs as long as itself, which
-// hide what grows with the time): medians, and standard deviations that one outlier does not change. A
-// deviation estimated from few runs may come out too small; it is at least crossing_sd_ms, that of
-// an empty call to the engine's process.
+// hide what grows with the time): means of the middle 80 %, and standard deviations that one outlier
+// changes little. A deviation estimated from few runs may come out too small; it is at least
+// crossing_sd_ms, that of an empty call to the engine's process.
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
 
 // Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
@@ -121,8 +124,9 @@ std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& ov
 
 // The same rule for the mean of all samples of an engine: it is within 1 % + 4 standard errors. One
 // sample cannot show a lie of 3 % where this is less than about seven of its deviations; ten samples
-// show it from five on. In simulation an honest engine fails this or the rule above, with its
-// repeats, in fewer than 1 of 1,000 cases. Returns the reason for disagreement, or an empty string.
+// show it from five on, and below that the rule is silent. In simulation an honest engine fails this
+// or the rule above, with its repeats, in fewer than 1 of 10,000 cases. Returns the reason for
+// disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // Share of the roofline that a sample set reached: bytes per token at the mean context depth + (n -
