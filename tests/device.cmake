@@ -5,6 +5,13 @@ mkbench_test(test_doctor LABEL host LIBS mkbench_device mkbench_input_cases SOUR
              test_requirements.cpp)
 mkbench_test(test_roofline LABEL gpu LIBS mkbench_card CUDA::cudart)
 
+# The card while an engine is timed, with a libnvidia-ml of the test's own.
+add_library(mkbench_fake_nvml SHARED fake_nvml.cpp)
+target_link_libraries(mkbench_fake_nvml PRIVATE mkbench_options)
+set_target_properties(mkbench_fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_nvml)
+mkbench_test(test_telemetry LABEL host LIBS mkbench_parent mkbench_fake_nvml)
+
 # A profiler in miniature and the program that it watches.
 add_library(mkbench_nvtx_injection SHARED nvtx_injection.cpp)
 target_link_libraries(mkbench_nvtx_injection PRIVATE mkbench_options CUDA::nvtx3)

@@ -1,6 +1,8 @@
 // What the files of a machine tell of cores, memory, WSL and containers.
 #include <string>
+#include <vector>
 
+#include "harness/device/fitness.h"
 #include "harness/device/host_machine.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
@@ -44,6 +46,21 @@ TEST_CASE("memory in all is the machine's or the container's") {
   root.write("proc/self/cgroup", "0::/\n");
   root.write("sys/fs/cgroup/memory.max", "4096\n");
   CHECK(root.read().memory_total == 4096);  // also where the group does not tell its use
+}
+
+TEST_CASE("load and governors are those of the whole machine") {
+  const FakeRoot root;
+  TimingConditions conditions = read_timing_conditions(root.folder.path());
+  CHECK_FALSE(conditions.load);
+  CHECK(conditions.governors.empty());
+  CHECK(conditions.processors >= 1);
+  root.write("proc/loadavg", "7.25 3.10 1.00 2/345 6789\n");
+  root.write("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance\n");
+  root.write("sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave\n");
+  root.write("sys/devices/system/cpu/cpufreq/policy2/scaling_governor", "performance\n");
+  conditions = read_timing_conditions(root.folder.path());
+  CHECK(conditions.load == 7.25);
+  CHECK(conditions.governors == std::vector<std::string>{"performance", "powersave"});
 }
 
 TEST_CASE("disks are real ones") {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/parent/machine.h"
 #include "references/base/error.h"
@@ -59,7 +60,8 @@ TEST_CASE("a GPU is usable where the kernels and libtorch can use it") {
   CHECK(probe.reason.empty());
   CHECK(probe.device == "cuda:1 Some GPU");
   CHECK(probe.l2_bytes == 7);
-  CHECK(probe.other_processes == 2);
+  CHECK(probe.card_unfit == std::vector<std::string>{"2 other process(es) on the card"});
+  CHECK(probe.environment["conditions"]["processors"].get<int>() > 0);
   CHECK(probe.ring_obstacles.at("tiny") == "hidden_size found 128");
   CHECK(probe.environment["libtorch"]["version"] == "2.11.0");
   CHECK(probe.environment["eager_settings"] == "pinned=1");

@@ -132,11 +132,20 @@ TEST_CASE("blocks are added only for --target-rel-ci, and `parity` has no yardst
   CHECK(names_in(parity.jobs[0], &CaseEngine::yardstick).empty());
 }
 
-TEST_CASE("a card that other processes use causes a warning, an idle card does not") {
+TEST_CASE("a machine that is not fit for times causes one warning, with all reasons") {
   MachineProbe probe = card();
   CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
-  probe.other_processes = 1;
-  CHECK(any_holds(plan_of({"--model", "synthetic"}, probe).warnings, "1 other process"));
+  probe.host_unfit = {"load 9.0 on 16 processors (most 8)"};
+  probe.card_unfit = {"1 other process(es) on the card"};
+  const RunPlan plan = plan_of({"--model", "synthetic"}, probe);
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], ContainsText("not fit for a verdict on times: load 9.0 on 16") &&
+                                   ContainsText("; 1 other process(es) on the card"));
+  // The card does not concern a run on the CPU, nor anything a run without times.
+  const RunPlan on_cpu = plan_of({"--model", "tiny", "--device", "cpu"}, probe);
+  REQUIRE(on_cpu.warnings.size() == 1);
+  CHECK_FALSE(any_holds(on_cpu.warnings, "other process"));
+  CHECK(plan_of({"parity", "--model", "tiny"}, probe).warnings.empty());
 }
 
 TEST_CASE("MKBENCH_SPIN_SCALE, from 1 to 1e9, counts only under --in-process") {

@@ -1,4 +1,4 @@
-// Statistics against published tables, closed forms and simulation; clocks and roofline of a
+// Statistics against published tables, closed forms and simulation; the roofline of a
 // sample.
 #include <algorithm>
 #include <cmath>
@@ -177,27 +177,6 @@ TEST_CASE("block orders: abba balances places, random is a seeded permutation") 
     CHECK(order == std::vector<int>{0, 1, 2, 3});
   }
   for (const int count : first) CHECK(count >= 4);  // every engine comes first in some blocks
-}
-
-TEST_CASE("clocks must agree within 1 % and 20 us") {
-  DecodeTimes t;
-  t.host_ms = 100;
-  CHECK(clock_disagreement(t).empty());  // one clock cannot disagree
-  t.event_ms = 99.0;
-  CHECK(clock_disagreement(t).empty());
-  t.event_ms = 98.9;
-  CHECK_THAT(clock_disagreement(t), ContainsText("host 100.000 ms, events 98.900 ms"));
-  t.event_ms = 100;
-  t.device_ms = 90;
-  CHECK_FALSE(clock_disagreement(t).empty());
-  t = {};
-  t.host_ms = 0.030;
-  t.device_ms = 0.011;  // far apart, yet under 20 us
-  CHECK(clock_disagreement(t).empty());
-  t.device_ms = -0.001;  // near the host's, and no time
-  CHECK(clock_disagreement(t) == "clock device reads -0.001 ms");
-  t.device_ms = std::nan("");
-  CHECK_FALSE(clock_disagreement(t).empty());
 }
 
 TEST_CASE("outliers lie more than three interquartile ranges beyond the middle half") {

@@ -1,86 +1,14 @@
 #include "harness/device/gpu_state.h"
 
-#include <dlfcn.h>
-#include <nvml.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 
+#include "harness/device/nvml.h"
+
 namespace mkbench {
 namespace {
-
-// One function of the library, or null where this driver does not have it.
-template <typename Function>
-struct Symbol {
-  Function* call = nullptr;
-  explicit operator bool() const { return call != nullptr; }
-};
-
-// The library with all functions that mkbench uses. Loaded once, never unloaded.
-class Nvml {
- public:
-  static const Nvml* get() {
-    static const Nvml instance;
-    return instance.ready_ ? &instance : nullptr;
-  }
-
-  Symbol<decltype(nvmlSystemGetDriverVersion)> driver_version;
-  Symbol<decltype(nvmlSystemGetProcessName)> process_name;
-  Symbol<decltype(nvmlDeviceGetHandleByPciBusId_v2)> by_pci;
-  Symbol<decltype(nvmlDeviceGetClockInfo)> clock, max_clock;
-  Symbol<decltype(nvmlDeviceGetTemperature)> temperature;
-  Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit, default_power_limit;
-  Symbol<decltype(nvmlDeviceGetComputeMode)> compute_mode;
-  Symbol<decltype(nvmlDeviceGetCurrentClocksEventReasons)> throttle_reasons;
-  Symbol<decltype(nvmlDeviceGetEccMode)> ecc;
-  Symbol<decltype(nvmlDeviceGetMigMode)> mig;
-  Symbol<decltype(nvmlDeviceGetMemoryInfo)> memory;
-  Symbol<nvmlReturn_t(nvmlDevice_t, unsigned int*, nvmlProcessInfo_t*)> processes;
-
- private:
-  Nvml() {
-    library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) return;
-    Symbol<decltype(nvmlInit_v2)> init;
-    bind(init, "nvmlInit_v2");
-    if (!init || init.call() != NVML_SUCCESS) return;
-    bind(driver_version, "nvmlSystemGetDriverVersion");
-    bind(process_name, "nvmlSystemGetProcessName");
-    bind(by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
-    bind(clock, "nvmlDeviceGetClockInfo");
-    bind(max_clock, "nvmlDeviceGetMaxClockInfo");
-    bind(temperature, "nvmlDeviceGetTemperature");
-    bind(power, "nvmlDeviceGetPowerUsage");
-    bind(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
-    bind(default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
-    bind(compute_mode, "nvmlDeviceGetComputeMode");
-    bind(throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
-    // Drivers before 535 have the function under its older name.
-    if (!throttle_reasons) bind(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-    bind(ecc, "nvmlDeviceGetEccMode");
-    bind(mig, "nvmlDeviceGetMigMode");
-    bind(memory, "nvmlDeviceGetMemoryInfo");
-    bind(processes, "nvmlDeviceGetComputeRunningProcesses_v3");
-    ready_ = true;
-  }
-
-  template <typename Function>
-  void bind(Symbol<Function>& symbol, const char* name) {
-    symbol.call = reinterpret_cast<Function*>(dlsym(library_, name));
-  }
-
-  void* library_ = nullptr;
-  bool ready_ = false;
-};
-
-// The value that one of NVML's getters writes, divided by `unit`; empty when the getter fails.
-template <typename Out, typename Raw, typename Function, typename... Args>
-std::optional<Out> ask(const Symbol<Function>& symbol, double unit, Args... args) {
-  Raw raw{};
-  if (!symbol || symbol.call(args..., &raw) != NVML_SUCCESS) return std::nullopt;
-  return static_cast<Out>(static_cast<double>(raw) / unit);
-}
 
 std::vector<GpuProcess> read_processes(const Nvml& nvml, nvmlDevice_t device) {
   std::vector<GpuProcess> found;
@@ -150,12 +78,15 @@ std::string throttle_text(uint64_t reasons) {
   return text.empty() ? "none" : text;
 }
 
-bool is_throttled(uint64_t reasons) {
+uint64_t throttling_bits(uint64_t reasons) {
+  uint64_t bits = 0;
   for (const ThrottleName& t : kThrottleNames) {
-    if (t.slows && (reasons & t.bit) != 0) return true;
+    if (t.slows) bits |= reasons & t.bit;
   }
-  return false;
+  return bits;
 }
+
+bool is_throttled(uint64_t reasons) { return throttling_bits(reasons) != 0; }
 
 std::string driver_version() {
   const Nvml* nvml = Nvml::get();
@@ -175,6 +106,12 @@ GpuState read_gpu_state(const std::string& pci_bus_id) {
   state.sm_clock_mhz = ask<int, unsigned int>(nvml->clock, 1, device, NVML_CLOCK_SM);
   state.max_sm_clock_mhz = ask<int, unsigned int>(nvml->max_clock, 1, device, NVML_CLOCK_SM);
   state.memory_clock_mhz = ask<int, unsigned int>(nvml->clock, 1, device, NVML_CLOCK_MEM);
+  state.max_memory_clock_mhz = ask<int, unsigned int>(nvml->max_clock, 1, device, NVML_CLOCK_MEM);
+  state.memory_bus_bits = ask<int, unsigned int>(nvml->bus_width, 1, device);
+  state.application_sm_clock_mhz =
+      ask<int, unsigned int>(nvml->application_clock, 1, device, NVML_CLOCK_GRAPHICS);
+  state.default_sm_clock_mhz =
+      ask<int, unsigned int>(nvml->default_clock, 1, device, NVML_CLOCK_GRAPHICS);
   state.temperature_c = ask<int, unsigned int>(nvml->temperature, 1, device, NVML_TEMPERATURE_GPU);
   state.power_w = ask<double, unsigned int>(nvml->power, 1e3, device);
   state.power_limit_w = ask<double, unsigned int>(nvml->power_limit, 1e3, device);

@@ -19,7 +19,10 @@ struct GpuProcess {
 // One reading. A value that the card or the driver does not offer is empty. Reading it creates no
 // CUDA context.
 struct GpuState {
-  std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
+  std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz;
+  std::optional<int> memory_bus_bits;
+  // The SM clock that the owner of the card lets programs use, and the one that it was made with.
+  std::optional<int> application_sm_clock_mhz, default_sm_clock_mhz;
   std::optional<int> temperature_c;
   std::optional<double> power_w, power_limit_w, default_power_limit_w;
   std::string compute_mode;  // "default", "exclusive", "prohibited"; empty: not told
@@ -37,8 +40,9 @@ GpuState read_gpu_state(const std::string& pci_bus_id);
 
 // Names of NVML's clock-limiting bits, joined by ", "; "none" for 0. Unknown bits are shown as hex.
 std::string throttle_text(uint64_t reasons);
-// True where a bit says that the card runs slower than it could; idling and clocks set by the user
-// do not count.
+// The bits which say that the card runs slower than it could; idling and clocks set by the user do
+// not count.
+uint64_t throttling_bits(uint64_t reasons);
 bool is_throttled(uint64_t reasons);
 
 // "580.65.06", empty without a driver.

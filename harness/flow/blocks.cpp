@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "harness/flow/block_conditions.h"
 #include "harness/flow/late_ids.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
@@ -19,8 +21,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostRepeats = 2;    // how often a sample is repeated when its clocks disagree
-constexpr int kOverheadRuns = 20;  // decodes of one token that measure what the clocks differ by
+constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
 
 // What judge_sample() needs of a run besides its ids.
 struct Traces {
@@ -105,8 +106,13 @@ class BlockRunner {
       begin_process();
       while (schedule_.begin_block()) {
         const RangeGuard range = services_.range("block");
-        run_block(schedule_.block(), schedule_.order());
+        run_block(schedule_.block());
+        while (const std::optional<UnfitBlock> unfit = conditions_.drop_one()) {
+          drop_block(*unfit);
+          run_block(unfit->block);
+        }
       }
+      for (Contestant* c : engines_) confirm_overhead(*c);
     }
     watch_.end();
     return std::move(runs_);
@@ -121,7 +127,7 @@ class BlockRunner {
   void begin_process() {
     truth_ = &truth_of_(schedule_.process());
     if (job_.one_at_a_time) return;
-    overheads_.clear();
+    compared_.clear();
     if (process_count(job_) > 1) open_afresh();
     for (Contestant* c : engines_) {
       if (c->alive) guard_engine(sink_, *c, [&] { prepare(*c); });
@@ -161,7 +167,7 @@ class BlockRunner {
       decode(c, late, tokens_);
     }
     services_.end_turn(*c.engine);
-    measure_overhead(c);
+    if (compared_.insert(c.name).second) measure_overhead(c);
   }
 
   void warm_up_by_time(Contestant& c) {
@@ -185,20 +191,49 @@ class BlockRunner {
     sink_.send(WarmedUp{c.name, result});
   }
 
-  // Decodes one token several times, each time as a sample is taken.
+  // Decodes one token several times, each time as a sample is taken. All that were taken so far give
+  // the overhead: a host that changes its state in between shows it as a spread.
   void measure_overhead(Contestant& c) {
-    if (overheads_.count(c.name) > 0 || job_.n_prompt > 0) return;
-    if (c.engine->last_times().event_ms <= 0 && c.engine->last_times().device_ms <= 0) return;
-    std::vector<DecodeTimes> times;
+    if (job_.n_prompt > 0) return;
+    const auto has_clocks = [&] {
+      return c.engine->last_times().event_ms > 0 || c.engine->last_times().device_ms > 0;
+    };
+    if ((job_.warmup_by_time || job_.warmup > 0) && !has_clocks()) return;
+    std::vector<DecodeTimes>& times = one_token_[c.name];
     for (int i = 0; i < kOverheadRuns; ++i) {
       check_stop();
       const int32_t late = begin_run(c, {});
       services_.take_turn(*c.engine);
       const TimedCall call = services_.timed(*c.engine, [&] { decode(c, late, 1); });
+      if (!has_clocks()) return;
       times.push_back(c.engine->last_times());
       times.back().host_ms = call.ms;
     }
-    overheads_[c.name] = clock_overhead(times);
+    const double crossing_sd_us = services_.facts(*c.engine).process.crossing_sd_us;
+    overheads_[c.name] = clock_overhead(times, crossing_sd_us / 1e3);
+    sink_.send(ClocksCompared{c.name, overheads_[c.name]});
+  }
+
+  // Where all samples together contradict the overhead, it is measured once more.
+  void confirm_overhead(Contestant& c) {
+    if (!c.alive || !c.engine || overheads_.count(c.name) == 0) return;
+    std::vector<Sample> samples;
+    for (const TimedRun& run : runs_) {
+      if (run.sample.engine == c.name && !run.dropped) samples.push_back(run.sample);
+    }
+    if (lasting_disagreement(samples, overheads_[c.name]).empty()) return;
+    guard_engine(sink_, c, [&] { measure_overhead(c); });
+  }
+
+  // Takes back what is known of a block that will be run again. Its engines get another late id:
+  // they have seen this one.
+  void drop_block(const UnfitBlock& unfit) {
+    block_ids_.erase(unfit.block);
+    for (TimedRun& run : runs_) {
+      if (run.sample.block == unfit.block && !has_failed(run.sample)) run.dropped = true;
+    }
+    schedule_.forget(unfit.block);
+    sink_.send(BlockDropped{unfit.block, unfit.engine, unfit.reason});
   }
 
   // Sets the engine to the end of the timed prompt, outside the timed part, and then draws the id
@@ -227,7 +262,9 @@ class BlockRunner {
     return takes_late_id(c) ? c.engine->decode_late(late, n) : c.engine->decode(n);
   }
 
-  void run_block(int block, const std::vector<int>& order) {
+  void run_block(int block) {
+    const std::vector<int> order = schedule_.order(block);
+    services_.watch_card(is_watched(job_.telemetry, block));
     for (size_t place = 0; place < order.size(); ++place) {
       Contestant& c = *engines_[static_cast<size_t>(order[place])];
       if (!c.alive) continue;
@@ -280,7 +317,10 @@ class BlockRunner {
       if (verdict == Verdict::kPass) verdict = check_state(c, late, sample, run.path);
       run.sample = sample;
       if (std::ssize(sample.ids) == tokens_ && !has_gap(sample.ids)) runs_.push_back(run);
-      if (dropped) continue;
+      if (dropped) {
+        if (!clock_disagreement(sample.times, traces.overhead).empty()) measure_overhead(c);
+        continue;
+      }
       finish(c, sample, verdict);
       return;
     }
@@ -369,16 +409,18 @@ class BlockRunner {
     if (!first_begin_ms_) first_begin_ms_ = call.begin_ms;
     sample.start_ms = call.begin_ms - *first_begin_ms_;
     sample.times.host_ms = call.ms;
+    sample.card = call.card;
   }
 
   void finish(Contestant& c, const Sample& sample, Verdict verdict) {
-    sink_.send(SampleTaken{c.name, sample, launches_[c.name], services_.throttle()});
+    sink_.send(SampleTaken{c.name, sample, launches_[c.name]});
     if (verdict != Verdict::kPass) {
       fail_engine(sink_, c, verdict,
                   fmt::format("block {}: {}", sample.block, sample.invalid_reason));
       return;
     }
     schedule_.count(sample);
+    conditions_.take(sample);
   }
 
   const CaseJob& job_;
@@ -397,7 +439,10 @@ class BlockRunner {
   std::vector<TimedRun> runs_;
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
-  std::map<std::string, ClockOverhead> overheads_;  // by engine
+  std::set<std::string> compared_;  // engines whose overhead was measured in this process
+  std::map<std::string, std::vector<DecodeTimes>> one_token_;  // by engine
+  std::map<std::string, ClockOverhead> overheads_;             // by engine
+  BlockConditions conditions_;
 };
 
 }  // namespace

@@ -81,7 +81,18 @@ struct SampleTaken {
   std::string engine;
   Sample sample;
   int64_t launches = 0;  // all launches of the engine so far
-  std::string throttle;  // what limits the card's clocks; "none" or empty: nothing
+};
+
+// A block whose samples do not count, because of what the card did during `engine`'s.
+struct BlockDropped {
+  int block = 0;
+  std::string engine, reason;
+};
+
+// How far an engine's clocks lie apart, by decodes of one token.
+struct ClocksCompared {
+  std::string engine;
+  ClockOverhead overhead;
 };
 
 // What an untimed decode of an engine handed to the card.
@@ -111,7 +122,8 @@ struct CaseInterrupted {};
 using CaseEvent =
     std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
                  EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed, ProfileTaken,
-                 SampleTaken, SampleScored, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+                 SampleTaken, SampleScored, BlockDropped, ClocksCompared, LaunchesTraced,
+                 VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

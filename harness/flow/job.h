@@ -35,6 +35,10 @@ struct JudgedCase {
 
 enum class NvtxMode { kOff, kBlock };
 
+// Whether the card is read while a timed part runs. kAlternate: in every other block, which shows
+// what the reading costs.
+enum class TelemetryMode { kOn, kOff, kAlternate };
+
 // One case: judge parity and, unless `whole_parity`, time the engines.
 struct CaseJob {
   std::string model;           // one item of --model
@@ -68,6 +72,7 @@ struct CaseJob {
   std::string only_prompt{};  // where set, this prompt of the references alone is judged
   PlantedFault fault = PlantedFault::kNone;
   NvtxMode nvtx = NvtxMode::kBlock;
+  TelemetryMode telemetry = TelemetryMode::kOn;
   double spin_scale = 1;
 
   bool cuda() const { return device == "cuda"; }

@@ -50,7 +50,6 @@ bool BlockSchedule::begin_process() {
   ++process_;
   block_of_process_ = -1;
   begin_s_.reset();
-  sample_s_.clear();
   return true;
 }
 
@@ -71,7 +70,7 @@ bool BlockSchedule::wants_block() {
   if (process_ > 0) return block_of_process_ < blocks_of_first_;
   double least_s = kSampleS;
   for (const Contestant* c : engines_) {
-    if (c->alive) least_s = std::min(least_s, sample_s_[c->name]);
+    if (c->alive) least_s = std::min(least_s, sample_s(c->name));
   }
   blocks_of_first_ = block_of_process_;
   return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_);
@@ -82,26 +81,47 @@ bool BlockSchedule::wants_more() const {
 }
 
 void BlockSchedule::count(const Sample& sample) {
-  ByProcess& times = ms_per_token_[sample.engine];
-  times.resize(static_cast<size_t>(process_) + 1);
-  times.back().push_back(sample.ms_per_token());
-  sample_s_[sample.engine] += sample.times.host_ms / 1000;
+  taken_[sample.engine][sample.block] = {sample.process, sample.ms_per_token(),
+                                         sample.times.host_ms / 1000};
 }
 
-const std::vector<int>& BlockSchedule::order() {
-  if (block_ >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
-    orders_ = block_orders(static_cast<int>(engines_.size()), 2 * block_ + 16, job_.random_order,
+void BlockSchedule::forget(int block) {
+  for (auto& [engine, blocks] : taken_) blocks.erase(block);
+}
+
+ByProcess BlockSchedule::by_process(const TakenBlocks& blocks) {
+  ByProcess times;
+  for (const auto& [block, taken] : blocks) {
+    const auto process = static_cast<size_t>(taken.process);
+    times.resize(std::max(times.size(), process + 1));
+    times[process].push_back(taken.ms_per_token);
+  }
+  return times;
+}
+
+double BlockSchedule::sample_s(const std::string& engine) const {
+  const auto found = taken_.find(engine);
+  if (found == taken_.end()) return 0;
+  return std::accumulate(found->second.begin(), found->second.end(), 0.0,
+                         [&](double s, const auto& one) {
+                           return s + (one.second.process == process_ ? one.second.sample_s : 0);
+                         });
+}
+
+const std::vector<int>& BlockSchedule::order(int block) {
+  if (block >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
+    orders_ = block_orders(static_cast<int>(engines_.size()), 2 * block + 16, job_.random_order,
                            job_.seed);
   }
-  return orders_[static_cast<size_t>(block_)];
+  return orders_[static_cast<size_t>(block)];
 }
 
 // True where every speed-up's interval (with one engine, the interval of its time) is as narrow as
 // --target-rel-ci asks.
 bool BlockSchedule::narrow_enough() const {
   const auto times = [&](const Contestant* c) {
-    const auto found = ms_per_token_.find(c->name);
-    return found != ms_per_token_.end() ? found->second : ByProcess{};
+    const auto found = taken_.find(c->name);
+    return found != taken_.end() ? by_process(found->second) : ByProcess{};
   };
   const Contestant* first = engines_.front();
   const ByProcess base = times(first);

@@ -40,14 +40,24 @@ class BlockSchedule {
   bool begin_block();
   // Takes in the sample of an engine that is still alive.
   void count(const Sample& sample);
+  // Forgets the samples of a block that will be run again.
+  void forget(int block);
 
   int process() const { return process_; }
   int block() const { return block_; }  // over all processes
   int block_of_process() const { return block_of_process_; }
-  // Places in engines, of the block.
-  const std::vector<int>& order();
+  // The order of the engines in a block: places in `engines`.
+  const std::vector<int>& order(int block);
 
  private:
+  struct Taken {
+    int process;
+    double ms_per_token, sample_s;
+  };
+  using TakenBlocks = std::map<int, Taken>;
+
+  static ByProcess by_process(const TakenBlocks& blocks);
+  double sample_s(const std::string& engine) const;  // in this process
   bool wants_block();
   bool wants_more() const;
   bool narrow_enough() const;
@@ -55,10 +65,9 @@ class BlockSchedule {
   const CaseJob& job_;
   const std::vector<Contestant*>& engines_;
   int process_ = -1, block_ = -1, block_of_process_ = -1;
-  int blocks_of_first_ = 0;                        // blocks that the first process has
-  std::optional<double> begin_s_;                  // when the first block of the process began
-  std::map<std::string, ByProcess> ms_per_token_;  // by engine
-  std::map<std::string, double> sample_s_;         // in this process, by engine
+  int blocks_of_first_ = 0;                   // blocks that the first process has
+  std::optional<double> begin_s_;             // when the first block of the process began
+  std::map<std::string, TakenBlocks> taken_;  // by engine
   std::vector<std::vector<int>> orders_;
 };
 

@@ -12,7 +12,8 @@ TimedCall time_here(Engine&, const std::function<void()>& call) {
   return {.begin_ms = Ms(begin.time_since_epoch()).count(),
           .ms = Ms(end - begin).count(),
           .slack_ms = 0,
-          .doubt = ""};
+          .doubt = "",
+          .card = {}};
 }
 
 }  // namespace mkbench

@@ -14,6 +14,7 @@
 #include "harness/flow/late_ids.h"
 #include "harness/judge/ratchet.h"
 #include "harness/measure/launch_trace.h"
+#include "harness/measure/telemetry.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
 
@@ -28,6 +29,7 @@ struct TimedCall {
   double slack_ms = 0;  // time around the engine's call that was spent on the way to it and back
   // Set where the slack is more than crossing to another process explains; the sample is repeated.
   std::string doubt;
+  std::optional<Telemetry> card;  // what the card did meanwhile, where it was watched
 };
 
 // The clock of this process around the call.
@@ -85,9 +87,8 @@ struct FlowServices {
   // engine must be closed afterwards. Throws Error where its process has died.
   std::function<LaunchTrace(Engine&, int n)> trace;
   std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
-  // The driver's name for what limits the card's clocks right now; empty on a CPU. Called outside
-  // of timed parts only.
-  std::function<std::string()> throttle;
+  // Whether the card is read during the timed calls that follow.
+  std::function<void(bool on)> watch_card = [](bool) {};
   std::function<bool()> stop;  // true after Ctrl-C
   // Late ids, and which samples get a state receipt: no engine may foresee them.
   std::function<uint64_t(uint64_t bound)> random = random_below;

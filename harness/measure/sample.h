@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/telemetry.h"
 #include "references/base/fields.h"
 #include "references/engine.h"
 #include "references/model_shape.h"
@@ -29,6 +30,9 @@ struct Sample {
   int receipts_checked = 0, receipts_wrong = 0;
   int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
   std::string state_checked;
+  std::optional<Telemetry> card;  // absent without readings of the card
+  // Of a dropped sample: what was wrong with its block. Empty: the sample stands.
+  std::string dropped_for;
   bool valid = false;
   std::string invalid_reason;  // "clocks disagree: host 12.1 ms, events 10.0 ms", "receipt: token
                                // 17 is 5, wanted 9"
@@ -37,6 +41,14 @@ struct Sample {
 
 // invalid_reason of a sample whose ids the truth has not scored yet.
 inline constexpr char kUnscored[] = "the truth has not scored its ids";
+
+// dropped_for of the samples that were dropped because of another engine's sample in their block.
+inline constexpr char kOtherEngine[] = "another engine";
+
+// Whether a sample fails its engine. It stays where its block is dropped: it is the proof.
+inline bool has_failed(const Sample& sample) {
+  return !sample.valid && sample.invalid_reason != kUnscored;
+}
 
 constexpr std::string_view struct_name(Tag<DecodeTimes>) { return "decode_times"; }
 template <typename V>
@@ -70,6 +82,9 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from it");
   v.field("state_checked", &Sample::state_checked,
           "what of a run that shows its logits was compared; empty: no state receipt was taken");
+  v.field("card", &Sample::card, "the card while the clock ran; null where it was not read");
+  v.field("dropped_for", &Sample::dropped_for,
+          "a throttle reason, 'slow clock' or 'another engine'; empty: the sample stands");
   v.field("valid", &Sample::valid, "counts for the statistics");
   v.field("repeats", &Sample::repeats,
           "runs dropped before this one: clocks disagreed, or the card was busy after them");
@@ -80,17 +95,42 @@ void describe_fields(V& v, Tag<Sample>) {
 // call: launch, synchronisation and the copy of ids. Measured, because it is 30-180 us and differs
 // between hosts (H100, H200; 2026-11).
 struct ClockOverhead {
+  int runs = 0;  // decodes of one token that it was measured by; 0: it was not
   double event_ms = 0, event_sd_ms = 0;
   double device_ms = 0, device_sd_ms = 0;
 };
 
-// From decodes of one token: medians, and standard deviations that one outlier does not change.
-ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token);
+constexpr std::string_view struct_name(Tag<ClockOverhead>) { return "clock_overhead"; }
+template <typename V>
+void describe_fields(V& v, Tag<ClockOverhead>) {
+  using O = ClockOverhead;
+  v.field("runs", &O::runs, "decodes of one token that it was measured by");
+  v.field("event_ms", &O::event_ms, "host's clock less CUDA events; 0 without events");
+  v.field("event_sd_ms", &O::event_sd_ms, "standard deviation of event_ms");
+  v.field("device_ms", &O::device_ms, "host's clock less the device's; 0 without one");
+  v.field("device_sd_ms", &O::device_sd_ms, "standard deviation of device_ms");
+}
+
+// Decodes of one token, one after another, that measure what the clocks differ by.
+inline constexpr int kOverheadRuns = 20;
+
+// From decodes of one token (a sample of one token is compared with runs as long as itself, which
+// hide what grows with the time): means of the middle 80 %, and standard deviations that one outlier
+// changes little. A deviation estimated from few runs may come out too small; it is at least
+// crossing_sd_ms, that of an empty call to the engine's process.
+ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
 
 // Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
-// + 20 us (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or
-// an empty string.
+// (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or an empty
+// string.
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
+
+// The same rule for the mean of all samples of an engine: it is within 1 % + 4 standard errors. One
+// sample cannot show a lie of 3 % where this is less than about seven of its deviations; ten samples
+// show it from five on, and below that the rule is silent. In simulation an honest engine fails this
+// or the rule above, with its repeats, in fewer than 1 of 10,000 cases. Returns the reason for
+// disagreement, or an empty string.
+std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // Share of the roofline that a sample set reached: bytes per token at the mean context depth + (n -
 // 1) / 2, over the measured ceiling.

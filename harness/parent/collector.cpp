@@ -27,6 +27,9 @@ CaseCollector::CaseCollector(const CaseJob& job) {
                        : job.profile     ? "not reached"
                                          : kProfileNotAsked;
     e.device = job.device;
+    e.card_reason = !job.cuda()                            ? "no GPU"
+                    : job.telemetry == TelemetryMode::kOff ? "--telemetry off"
+                                                           : "";
     report_.engines.push_back(std::move(e));
   }
 }
@@ -97,11 +100,24 @@ struct CaseCollector::Taker {
     if (e == nullptr) return;
     e->launches = m.launches;
     std::vector<std::string>& known = e->throttle_reasons;
-    if (!m.throttle.empty() && m.throttle != "none" &&
-        std::find(known.begin(), known.end(), m.throttle) == known.end()) {
-      known.push_back(m.throttle);
-    }
+    const std::string limits = m.sample.card ? m.sample.card->limits : "";
+    if (!limits.empty() && std::find(known.begin(), known.end(), limits) == known.end())
+      known.push_back(limits);
     e->samples.push_back(m.sample);
+  }
+  void operator()(const BlockDropped& m) const {
+    for (EngineReport& e : c.report_.engines) {
+      const auto stands = [&](const Sample& s) { return s.block != m.block || has_failed(s); };
+      const auto dropped = std::stable_partition(e.samples.begin(), e.samples.end(), stands);
+      for (auto at = dropped; at != e.samples.end(); ++at) {
+        at->dropped_for = e.flow_name == m.engine ? m.reason : kOtherEngine;
+        e.dropped_samples.push_back(std::move(*at));
+      }
+      e.samples.erase(dropped, e.samples.end());
+    }
+  }
+  void operator()(const ClocksCompared& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->clock_overhead = m.overhead;
   }
   void operator()(const LaunchesTraced& m) const {
     if (EngineReport* e = c.engine(m.engine)) e->launch_trace = m.trace;

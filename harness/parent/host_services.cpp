@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/device/gpu_state.h"
 #include "harness/device/host_machine.h"
 #include "harness/device/nvtx.h"
+#include "harness/device/telemetry.h"
 #include "harness/flow/interrupt.h"
 #include "harness/judge/findings.h"
+#include "harness/parent/card_sampler.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
@@ -91,14 +92,48 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
                             "of its parent, [{:.3f}, {:.3f}] ms",
                             begin_ms, end_ms, here.begin_ms, here.begin_ms + here.ms));
   }
-  TimedCall timed{
-      .begin_ms = begin_ms, .ms = there.ms(), .slack_ms = here.ms - there.ms(), .doubt = ""};
+  TimedCall timed{.begin_ms = begin_ms,
+                  .ms = there.ms(),
+                  .slack_ms = here.ms - there.ms(),
+                  .doubt = "",
+                  .card = {}};
   if (timed.slack_ms > kSlackMs + kSlackShare * timed.ms) {
     timed.doubt = fmt::format("clocks disagree: {:.3f} ms around the call, {:.3f} ms in the host",
                               here.ms, timed.ms);
   }
   return timed;
 }
+
+// Reads the card around the timed calls of a case, from the first one on.
+class CardWatch {
+ public:
+  CardWatch(const CaseJob& job, Hosts& hosts) : job_(job), hosts_(hosts) {}
+
+  void turn(bool on) { on_ = on && job_.cuda() && job_.telemetry != TelemetryMode::kOff; }
+
+  TimedCall time(Engine& engine, const std::function<void()>& call) {
+    if (!on_) return time_in_host(engine, call);
+    if (!looked_) start();
+    if (!sampler_) return time_in_host(engine, call);
+    sampler_->begin();
+    TimedCall timed = time_in_host(engine, call);
+    timed.card = sampler_->end();
+    return timed;
+  }
+
+ private:
+  void start() {
+    looked_ = true;
+    const DeviceInfo card = card_of_job(job_, hosts_).value_or(DeviceInfo{});
+    if (ReadCard read = card_reader(card.pci_bus_id))
+      sampler_ = std::make_unique<CardSampler>(std::move(read));
+  }
+
+  const CaseJob job_;
+  Hosts& hosts_;
+  bool on_ = false, looked_ = false;
+  std::unique_ptr<CardSampler> sampler_;
+};
 
 }  // namespace
 
@@ -171,14 +206,13 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
   services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
   services.end_turn = [flush, &hosts](Engine& engine) { return hosts.end_turn(engine, flush); };
-  services.timed = time_in_host;
+  const auto watch = std::make_shared<CardWatch>(job, hosts);
+  services.watch_card = [watch](bool on) { watch->turn(on); };
+  services.timed = [watch](Engine& engine, const std::function<void()>& call) {
+    return watch->time(engine, call);
+  };
   services.trace = [&hosts](Engine& engine, int n) { return hosts.trace(engine, n); };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
-  services.throttle = [job, &hosts, bus = std::string()]() mutable -> std::string {
-    if (!job.cuda()) return "";
-    if (bus.empty()) bus = card_of_job(job, hosts).value_or(DeviceInfo{}).pci_bus_id;
-    return read_gpu_state(bus).throttle_text;
-  };
   services.stop = [] { return interrupt_count() > 0; };
   return services;
 }

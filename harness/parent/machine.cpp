@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/device/fitness.h"
 #include "harness/device/host_machine.h"
 #include "references/base/error.h"
 
@@ -59,7 +60,9 @@ MachineFacts examine_machine(Hosts& hosts, const CardCall& call) {
 MachineProbe probe_of(const MachineFacts& facts, int gpu) {
   MachineProbe probe;
   judge_usability(facts, gpu, probe);
-  probe.environment = {{"cpu", describe_cpu()}};
+  const TimingConditions conditions = read_timing_conditions();
+  probe.environment = {{"cpu", describe_cpu()}, {"conditions", to_json(conditions)}};
+  probe.host_unfit = unfit_for_timing(conditions);
   if (facts.torch) {
     probe.environment["libtorch"] = {{"version", facts.torch->version},
                                      {"cuda", facts.torch->cuda_version},
@@ -74,13 +77,14 @@ MachineProbe probe_of(const MachineFacts& facts, int gpu) {
     probe.ring_obstacles[of.model] = of.obstacle;
   if (const DeviceInfo* device = find_device(facts.card->devices, gpu)) {
     nlohmann::json card = to_json(*device);
+    card["clock_setting"] = clock_setting(device->state);
     card["driver"] = list.driver_version;
     card["driver_cuda"] = cuda_version_text(list.driver_cuda_version);
     card["cuda_runtime"] = cuda_version_text(list.runtime_cuda_version);
     probe.environment["gpu"] = std::move(card);
     probe.l2_bytes = device->l2_bytes;
     probe.exclusive = device->exclusive;
-    probe.other_processes = static_cast<int>(device->state.processes.size());
+    probe.card_unfit = unfit_for_timing(device->state);
     probe.device = fmt::format("cuda:{} {}", gpu, device->name);
   }
   return probe;

@@ -29,7 +29,8 @@ struct MachineProbe {
   std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
   int64_t l2_bytes = 0;
   bool exclusive = false;  // one process at a time may use the GPU
-  int other_processes = 0;
+  // Why times are not to be trusted now: of the machine, and of the card.
+  std::vector<std::string> host_unfit, card_unfit;
   std::vector<DeviceInfo> devices;
   // By model of the call, why the ring megakernel cannot run it; an empty text where ring can.
   // Filled in only where the GPU is usable.

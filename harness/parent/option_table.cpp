@@ -232,6 +232,17 @@ const std::vector<Flag>& flag_table() {
          o.nvtx = parse_choice<NvtxMode>("nvtx", t,
                                          {{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}});
        }},
+      {"telemetry", 0, "on|off|alternate", "on",
+       "read clocks, power and throttle reasons of the card while an engine is timed; alternate = "
+       "in "
+       "every other block, to see what the reading costs",
+       kMeasureFlags, false,
+       [](O& o, S t) {
+         o.telemetry = parse_choice<TelemetryMode>("telemetry", t,
+                                                   {{"on", TelemetryMode::kOn},
+                                                    {"off", TelemetryMode::kOff},
+                                                    {"alternate", TelemetryMode::kAlternate}});
+       }},
       {"timeout", 0, "S", "300", "seconds for one call of an engine; then HANG or TIMEOUT",
        kCardFlags, false, [](O& o, S t) { o.timeout_s = parse_seconds("timeout", t); }},
       {"time-budget", 0, "S", "240",

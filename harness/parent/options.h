@@ -65,6 +65,7 @@ struct Options {
   std::string junit;  // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
+  TelemetryMode telemetry = TelemetryMode::kOn;
   Resident resident = Resident::kAuto;
   double timeout_s = 0;      // of one call of an engine
   double time_budget_s = 0;  // for judging one engine

@@ -22,11 +22,6 @@ void choose_device(const Options& options, const MachineProbe& probe, RunPlan& p
   plan.cuda = probe.usable;
   if (plan.cuda) {
     plan.device_text = probe.device;
-    if (probe.other_processes > 0) {
-      plan.warnings.push_back(
-          fmt::format("GPU {} is in use by {} other process(es): times will be noisy", options.gpu,
-                      probe.other_processes));
-    }
     return;
   }
   std::string why = probe.reason, what_to_do = probe.what_to_do;
@@ -40,6 +35,16 @@ void choose_device(const Options& options, const MachineProbe& probe, RunPlan& p
                 fmt::format("--device cuda: no usable GPU: {}; {}", why, what_to_do));
   }
   plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
+}
+
+// One line, before any time is spent, where times taken now decide nothing.
+void warn_of_conditions(const Options& options, const MachineProbe& probe, RunPlan& plan) {
+  if (options.whole_parity) return;
+  std::vector<std::string> why = probe.host_unfit;
+  if (plan.cuda) why.insert(why.end(), probe.card_unfit.begin(), probe.card_unfit.end());
+  if (why.empty()) return;
+  plan.warnings.push_back(
+      fmt::format("this machine is not fit for a verdict on times: {}", fmt::join(why, "; ")));
 }
 
 // Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
@@ -137,6 +142,7 @@ std::vector<std::string> models_of(const Options& options, bool cuda) {
 RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   RunPlan plan;
   choose_device(options, probe, plan);
+  warn_of_conditions(options, probe, plan);
   CaseJob job;
   job.device = plan.cuda ? "cuda" : "cpu";
   job.gpu = options.gpu;
@@ -157,6 +163,7 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.require_reference = options.require_reference;
   job.fault = options.fault;
   job.nvtx = options.nvtx;
+  job.telemetry = options.telemetry;
   job.spin_scale = spin_scale(options);
   job.one_at_a_time = options.resident == Resident::kOne;
   if (plan.cuda && probe.exclusive && options.resident == Resident::kAuto) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "harness/report/aggregate_card.h"
 #include "harness/report/comparisons.h"
 #include "harness/report/report.h"
 
@@ -83,17 +84,22 @@ void check_samples(EngineReport& e, bool is_prefill) {
       return;
     }
   }
+  if (!e.clock_overhead) return;
+  const std::string clocks = lasting_disagreement(e.samples, *e.clock_overhead);
+  if (!clocks.empty()) fail(e, Verdict::kIntegrity, clocks);
 }
 
 void withhold(EngineReport& e, const std::string& reason) {
   e.times_withheld = reason;
   e.ms_per_tok.reset();
-  for (Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
-                    &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms, &e.ttft_ms,
-                    &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
+  for (Number* n :
+       {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
+        &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms, &e.ttft_ms, &e.first_token_ms,
+        &e.sm_ghz, &e.roofline_fraction, &e.card.energy_j, &e.card.watching_costs}) {
     *n = {std::nullopt, reason};
   }
   e.roofline.fraction = 0;
+  e.card.watching_costs_ci.reset();
 }
 
 void fill_times(EngineReport& e, double confidence) {
@@ -181,6 +187,7 @@ void fill_profile(EngineReport& e) {
 
 void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
   check_samples(e, is_prefill);
+  count_dropped(e);
   if (times_allowed(e.verdict) && !e.timed) {
     withhold(e, "not timed: it judged parity only (--compare none)");
   } else if (!times_allowed(e.verdict)) {
@@ -192,6 +199,8 @@ void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
     withhold(e, kUnscored);
   } else {
     fill_times(e, confidence);
+    fill_energy(e);
+    fill_watching_costs(e, confidence);
     fill_roofline(e);
   }
   fill_profile(e);

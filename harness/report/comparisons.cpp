@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/report/aggregate_card.h"
+
 namespace mkbench {
 namespace {
 
@@ -83,6 +85,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   c.bca_ci = s.bca_ci;
   judge_speedup(s, c);
   label_early_ids(baseline, candidate, c);
+  label_dropped_blocks(baseline, candidate, c);
   return c;
 }
 

@@ -48,6 +48,9 @@ std::string render_checks_table(const std::vector<const EngineReport*>& engines)
 // The parity tables of a case, each under its title; empty where none is shown.
 std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
+// Lines on what the card did in a case: dropped blocks, energy, what reading it costs. Empty on a CPU.
+std::vector<std::string> card_notes(const CaseReport& c);
+
 bool is_cpu_report(const Report& report);
 
 // One row for each engine of each case, as flat columns: csv, sql and jsonl print these.

@@ -270,6 +270,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
       continue;
     notes.push_back("no speed-up: " + one_line(comparison.speedup.reason));
   }
+  for (std::string& note : card_notes(c)) notes.push_back(std::move(note));
   if (std::string note = processes_note(c); !note.empty()) notes.push_back(std::move(note));
   if (!c.generated_text.empty()) {
     notes.push_back(fmt::format("text: \"{}\"", one_line(c.generated_text, 160)));

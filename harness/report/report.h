@@ -15,6 +15,7 @@
 #include "harness/measure/statistics.h"
 #include "harness/measure/two_level.h"
 #include "harness/measure/warm_up.h"
+#include "harness/report/card_report.h"
 #include "harness/report/parity_report.h"
 #include "harness/report/verdict.h"
 
@@ -107,7 +108,10 @@ struct EngineReport : EngineFacts {
       first_token_ms;          // medians over samples, of a whole decode / of its first token
   Number prefill_ms, ttft_ms;  // medians over samples of a prefill test
   Number sm_ghz;
+  std::optional<ClockOverhead> clock_overhead;
   std::vector<std::string> throttle_reasons;
+  std::string card_reason;  // why the card was not read; empty where it was to be read
+  CardReport card;          // written by aggregate()
   Number roofline_fraction;
   RooflineShare
       roofline;  // the caller fills it with roofline_share(); aggregate() adds the fraction
@@ -119,6 +123,7 @@ struct EngineReport : EngineFacts {
   std::vector<ProcessFacts> timed_processes;  // by Sample::process
   std::vector<WarmUp> warm_ups;
   std::vector<Sample> samples;
+  std::vector<Sample> dropped_samples;  // of blocks that were run again
 };
 
 constexpr std::string_view struct_name(Tag<EngineReport>) { return "engine"; }
@@ -151,7 +156,11 @@ void describe_fields(V& v, Tag<EngineReport>) {
           "prefill tests: time to the first token after a late id, median over samples");
   v.field("first_token_ms", &E::first_token_ms, "its first token, median over samples");
   v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
+  v.field("clock_overhead", &E::clock_overhead,
+          "what its clocks differ by beside the decode; null for an engine with one clock");
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
+  v.field("card_reason", &E::card_reason, "why the card was not read; else empty");
+  v.field("card", &E::card, "what the card did during the samples");
   v.field("roofline_fraction", &E::roofline_fraction, "share of the roofline that was reached");
   v.field("roofline", &E::roofline, "what that share was computed from");
   v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
@@ -166,7 +175,9 @@ void describe_fields(V& v, Tag<EngineReport>) {
           "the processes that the samples were taken in, by their number in the samples");
   v.field("warm_ups", &E::warm_ups,
           "how the engine was warmed up in each process; empty where --warmup counted runs");
-  v.field("samples", &E::samples, "every timed sample, as taken");
+  v.field("samples", &E::samples, "every timed sample that stands, as taken");
+  v.field("dropped_samples", &E::dropped_samples,
+          "samples of blocks that were dropped for the state of the card and run again");
 }
 
 struct ComparisonReport {

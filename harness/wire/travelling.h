@@ -63,8 +63,11 @@ template <typename V>
 void describe_fields(V& v, Tag<GpuState>) {
   using S = GpuState;
   list_fields(v, "sm_clock_mhz", &S::sm_clock_mhz, "max_sm_clock_mhz", &S::max_sm_clock_mhz,
-              "memory_clock_mhz", &S::memory_clock_mhz, "temperature_c", &S::temperature_c,
-              "power_w", &S::power_w, "power_limit_w", &S::power_limit_w, "default_power_limit_w",
+              "memory_clock_mhz", &S::memory_clock_mhz, "max_memory_clock_mhz",
+              &S::max_memory_clock_mhz, "memory_bus_bits", &S::memory_bus_bits,
+              "application_sm_clock_mhz", &S::application_sm_clock_mhz, "default_sm_clock_mhz",
+              &S::default_sm_clock_mhz, "temperature_c", &S::temperature_c, "power_w", &S::power_w,
+              "power_limit_w", &S::power_limit_w, "default_power_limit_w",
               &S::default_power_limit_w, "compute_mode", &S::compute_mode, "throttle_reasons",
               &S::throttle_reasons, "throttle_text", &S::throttle_text, "ecc", &S::ecc, "mig",
               &S::mig, "free_bytes", &S::free_bytes, "processes", &S::processes);

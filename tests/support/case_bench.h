@@ -126,7 +126,6 @@ struct Bench {
       return bound == kReceiptShare ? receipt_draw : splitmix64(++draws) % bound;
     };
     services.range = [](const char*) { return RangeGuard(); };
-    services.throttle = [] { return std::string("power cap"); };
     services.stop = [this] {
       return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
     };

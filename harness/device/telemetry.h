@@ -1,0 +1,33 @@
+// Readings of a card while a timed part runs, and their sum. Reading creates no CUDA context.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "harness/measure/telemetry.h"
+
+namespace mkbench {
+
+// One reading. A value that the card or the driver does not offer is empty.
+struct CardReading {
+  double at_ms = 0;  // CLOCK_MONOTONIC, when the energy counter was read
+  std::optional<double> sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
+  std::optional<uint64_t> limits;  // NVML's bits
+  std::optional<double> energy_j;  // of the card's counter, which runs since the driver was loaded
+};
+
+// Reads one card; returns nothing where the driver does not answer.
+using ReadCard = std::function<std::optional<CardReading>()>;
+
+// A reader of the card with that bus id, as cudaDeviceGetPCIBusId() writes it. Null without NVML.
+ReadCard card_reader(const std::string& pci_bus_id);
+
+// Sums up the readings of one part, in the order in which they were taken. Where the energy counter
+// went back (a driver that was loaded anew, a counter that wrapped), the part has no energy. Nothing
+// without readings.
+std::optional<Telemetry> fold_readings(std::span<const CardReading> readings);
+
+}  // namespace mkbench

@@ -1,0 +1,43 @@
+// Reads the card from a thread of its own while a timed part runs.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "harness/device/telemetry.h"
+
+namespace mkbench {
+
+class CardSampler {
+ public:
+  // Milliseconds from one reading to the next.
+  static constexpr double kPeriodMs = 15;
+
+  explicit CardSampler(ReadCard read, double period_ms = kPeriodMs);
+  ~CardSampler();
+  CardSampler(const CardSampler&) = delete;
+  CardSampler& operator=(const CardSampler&) = delete;
+
+  // The first reading is taken at once.
+  void begin();
+  // Waits for a reading that is being taken, at most a second, and sums up all since begin().
+  // Nothing where none has succeeded.
+  std::optional<Telemetry> end();
+
+ private:
+  void work();
+
+  const ReadCard read_;
+  const double period_ms_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false, watching_ = false, reading_ = false;
+  int part_ = 0;  // number of begin() calls; a reading that ends after its part is dropped
+  std::vector<CardReading> readings_;
+  std::thread thread_;
+};
+
+}  // namespace mkbench
