@@ -92,15 +92,16 @@ export -f sanitize
 if begin bench "${bench[@]}"; then
   step 60 "doctor" "$mkbench" doctor --strict
   # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
+  # Two processes, the least that gives a verdict, keep the steps inside their limits.
   step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
-    --no-plot --out full
+    --blocks 10 --processes 2 --no-plot --out full
   step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
-    --no-plot --out deep
+    --blocks 10 --processes 2 --no-plot --out deep
   step 240 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager --device cuda --model synthetic \
     --engine "ring,plain,$build/tests/plugins/naive_cuda.so,$root/tests/engines/hf_decoder.py" -n 16 --blocks 4 \
-    --no-plot --out strangers
+    --processes 2 --no-plot --out strangers
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi

@@ -95,7 +95,7 @@ class Point:
         for value in (self.ms, self.rate, *(self.ms_ci or ()), *(self.rate_ci or ())):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{case['name']}: {engine['name']}: a time or rate of {value}")
-        self.blocks, self.processes = summary["count"], summary["processes"]
+        self.blocks, self.processes = summary["count"], summary.get("processes", 1)
 
 
 class Figure:

@@ -328,7 +328,7 @@ TEST_CASE("a second yardstick is judged like a candidate, and adds no second tru
     CHECK(e.parity->prompts == engine_of(c, "kernel").parity->prompts);
   }
   CHECK(engine_of(c, "graph").role == "baseline");
-  CHECK(c.comparisons.size() == 2);
+  CHECK(c.comparisons.size() == 3);  // the kernel over both, and graph over eager
 
   // A wrong yardstick fails alone; judge and candidate still pass.
   bench.scripts["graph"].wrong = [](int, int position) { return position == 1; };

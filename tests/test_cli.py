@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import unittest
 import xml.etree.ElementTree
@@ -19,6 +20,8 @@ USAGE = [
     (["--ids", "1,,2"], 2, "empty item"),
     (["soak"], 2, "soak"),
     (["-n", "0"], 2, "--n-gen"),
+    (["--processes", "4", "--blocks", "3"], 2, "--blocks 3 is below --processes 4"),
+    (["--processes", "2", "--in-process"], 2, "--in-process is one process"),
     (["-o", "xml"], 2, "--output"),
     (["--model", "no-such-model", "--device", "cpu"], 2, "no-such-model"),
     (["--model", "synthetic:odd", "--device", "cpu"], 2, "short"),
@@ -280,6 +283,53 @@ class References(CliTest):
         self.assertEqual(report["cases"][0]["verdict"], "INVALID_REFERENCE")
         self.assertEqual(self.engine(report, "host-twin")["verdict"], "NOT_JUDGED")
         self.assertIn("weights_sha256", result.stderr)
+
+
+class Replication(CliTest):
+    def replicated(self, *args, blocks="5", **env):
+        result = self.bench("--blocks", blocks, "--reference", self.short_reference(), *args, env_more=env)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout, self.report()["cases"][0]
+
+    def test_every_process_of_an_engine_is_another_one(self):
+        text, case = self.replicated("--processes", "3")
+        pids = []
+        for engine in case["engines"]:
+            self.assertEqual([s["process"] for s in engine["samples"]], [0, 0, 1, 1, 2])
+            self.assertEqual([s["block"] for s in engine["samples"]], [0, 1, 2, 3, 4])
+            self.assertEqual(len(engine["timed_processes"]), 3)
+            pids += [process["pid"] for process in engine["timed_processes"]]
+            self.assertGreater(min(process["open_ms"] for process in engine["timed_processes"]), 0)
+            times = [[s["times"]["host_ms"] / s["tokens"] for s in engine["samples"] if s["process"] == p]
+                     for p in range(3)]
+            summary = engine["ms_per_tok"]
+            self.assertEqual((summary["count"], summary["processes"]), (5, 3))
+            self.assertAlmostEqual(summary["mean"] / statistics.mean(map(statistics.mean, times)), 1, places=9)
+            self.assertAlmostEqual(engine["tok_per_s"] * summary["mean"], 1000, places=6)
+        self.assertEqual(len(set(pids)), 6)
+        for pid in pids:
+            self.assertFalse(os.path.exists(f"/proc/{pid}"))
+        ratio = case["comparisons"][0]
+        self.assertEqual((ratio["processes"], ratio["blocks"], ratio["margin"]), (3, 5, 0.01))
+        self.assertGreater(ratio["speedup"], 0)
+        self.assertIn("no calibration", ratio["margin_source"])
+        self.assertIn("nothing of a GPU", ratio["caveat"])
+        self.assertIn("5 blocks in 3 processes of each engine", text)
+
+    def test_by_the_environment_and_with_one_engine_open_at_a_time(self):
+        _, case = self.replicated("--resident", "one", blocks="2", MKBENCH_PROCESSES="2")
+        for engine in case["engines"]:
+            self.assertEqual([s["process"] for s in engine["samples"]], [0, 1])
+            self.assertEqual(len({process["pid"] for process in engine["timed_processes"]}), 2)
+
+    def test_one_process_gives_a_ratio_and_no_verdict(self):
+        text, case = self.replicated(blocks="8")
+        ratio = case["comparisons"][0]
+        self.assertGreater(ratio["speedup"], 0)
+        self.assertIsNotNone(ratio["ci"])
+        self.assertEqual(ratio["verdict"], "INCONCLUSIVE")
+        self.assertIn("one process gives no verdict", text)
+        self.assertIn("8 blocks in one process", text)
 
 
 if __name__ == "__main__":

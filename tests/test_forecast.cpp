@@ -40,6 +40,42 @@ TEST_CASE("the forecast of a case is within 30 % of the time that it takes") {
   CHECK(ratio < 1.3);
 }
 
+TEST_CASE("the forecast counts processes: their opening, prefill and warm-up") {
+  double ratio = 0;
+  for (int tries = 0; tries < 3 && !(ratio > 0.7 && ratio < 1.3); ++tries) {
+    Bench bench;
+    slow_down(bench, std::chrono::milliseconds(1));
+    const auto make = bench.services.make_engine;
+    bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      return make(request, weights);
+    };
+    bench.job.processes = bench.job.blocks = bench.job.max_blocks = 6;
+    Forecaster forecaster(300);
+    forecaster.measure(bench.job, bench.services, true);
+    const Forecast forecast = forecaster.forecast(bench.job);
+    const double begin = steady_seconds();
+    CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kPass);
+    ratio = forecast.seconds() / (steady_seconds() - begin);
+  }
+  CHECK(ratio > 0.7);
+  CHECK(ratio < 1.3);
+}
+
+TEST_CASE("the forecast of a case by time has its samples and its warm-ups") {
+  Bench bench;
+  slow_down(bench, std::chrono::milliseconds(1));
+  bench.job.processes = 2;
+  bench.job.blocks_by_time = bench.job.warmup_by_time = true;
+  Forecaster forecaster(300);
+  forecaster.measure(bench.job, bench.services, false);  // no short run
+  const double timing_s = forecaster.forecast(bench.job).timing_s;
+  // Two engines with three seconds of samples each, and a second of warm-up in each of two processes;
+  // an eighth of the blocks goes on by eight steps and repeats all of them.
+  CHECK(timing_s > 9);
+  CHECK(timing_s < 15);
+}
+
 TEST_CASE("what cannot end well is told with the verdict that it would end with") {
   Bench bench;
   slow_down(bench, std::chrono::milliseconds(1));

@@ -270,6 +270,7 @@ TEST_CASE("an engine sets out again by snapshot, by going back, or by a new pref
 TEST_CASE("an engine without late ids is timed, labelled, and never the faster one") {
   Bench bench;
   bench.job.blocks = bench.job.max_blocks = 8;
+  bench.job.processes = 4;
   bench.scripts["kernel"].late_id = false;
   for (const char* name : {"eager", "kernel"}) bench.scripts[name].device = "cuda:0 Some GPU";
   bench.scripts["eager"].before = [](int) {
@@ -285,6 +286,7 @@ TEST_CASE("an engine without late ids is timed, labelled, and never the faster o
   CHECK(*c.comparisons[0].speedup.value > 2);
   CHECK(c.comparisons[0].label == "no late id");
   CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
+  CHECK(holds(c.comparisons[0].verdict_reason, "kernel knows its last input id"));
 
   bench.scripts["kernel"].late_id = true;
   const CaseReport fair = bench.run();

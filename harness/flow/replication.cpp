@@ -74,7 +74,8 @@ bool BlockSchedule::wants_block() {
     if (c->alive) least_s = std::min(least_s, sample_s_[c->name]);
   }
   blocks_of_first_ = block_of_process_;
-  return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_);
+  return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_) ||
+         (processes == 1 && wants_more());
 }
 
 bool BlockSchedule::wants_more() const {

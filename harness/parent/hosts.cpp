@@ -108,6 +108,14 @@ void Hosts::end_idle(const std::string& but) {
   }
 }
 
+void Hosts::end_process(const std::string& engine) {
+  const std::string holds = holder_of(engine);
+  links_.erase(holds);
+  doubts_after_.erase(holds);
+  doubts_between_.erase(holds);
+  if (last_turn_ == holds) last_turn_.clear();
+}
+
 void Hosts::expect(const std::string& engine) {
   if (!one_) shared_link(holder_of(engine), kind_of(engine));
 }

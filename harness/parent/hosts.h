@@ -45,8 +45,8 @@ class Hosts {
   void hold_one(bool one) { one_ = one; }
   // Ends the hosts that hold no engine, except that of `but`.
   void end_idle(const std::string& but);
-  // Ends the host of an engine that is closed.
-  void end_process(const std::string& engine) { links_.erase(holder_of(engine)); }
+  // Ends the host of an engine that is closed, and with it all that it may have left on the card.
+  void end_process(const std::string& engine);
   // Bytes of memory that the process of an engine held when it was first asked for, which is before
   // it opened one; and what this process and all hosts hold now. Pages that they share count once.
   int64_t idle_bytes(const std::string& engine);

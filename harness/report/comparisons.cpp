@@ -33,8 +33,7 @@ void label_early_ids(const EngineReport& baseline, const EngineReport& candidate
 
 void judge_speedup(const PairedSpeedup& s, ComparisonReport& c) {
   if (s.processes < 2) {
-    c.verdict_reason =
-        "one process: where engines lie in memory is drawn once a process (--processes)";
+    c.verdict_reason = "one process gives no verdict; --processes takes more";
   } else if (!s.ci) {
     c.verdict_reason = "no interval";
   } else {
