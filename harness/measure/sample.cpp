@@ -35,8 +35,7 @@ Spread spread_of(std::vector<double> values) {
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 10);
   const auto begin = values.begin() + cut, end = values.end() - cut;
   Spread spread{std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin), 0};
-  const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
-  if (low && high) spread.sd = (*high - *low) / 2.563;
+  spread.sd = middle_deviation(values).value_or(0);
   const double median = *percentile(values, 50);
   for (double& value : values) value = std::abs(value - median);
   spread.sd = std::max(spread.sd, 1.4826 * *percentile(values, 50));

@@ -219,6 +219,13 @@ std::optional<double> percentile(std::span<const double> values, double p) {
   return quantile_of_sorted(sorted_copy(values), p / 100);
 }
 
+std::optional<double> middle_deviation(std::span<const double> values) {
+  constexpr double kBetween = 2.563;  // standard deviations from one percentile to the other
+  const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
+  if (!low || !high) return std::nullopt;
+  return (*high - *low) / kBetween;
+}
+
 PairedSpeedup paired_speedup(std::span<const double> baseline_ms,
                              std::span<const double> candidate_ms, double confidence,
                              uint64_t seed) {

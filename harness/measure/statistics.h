@@ -57,6 +57,10 @@ std::optional<Interval> median_interval(std::span<const double> values, double c
 // it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);
 
+// The standard deviation of a normal distribution with the percentiles 10 and 90 of the values: one
+// outlier of twenty changes it little. Absent below 10 values.
+std::optional<double> middle_deviation(std::span<const double> values);
+
 // Paired comparison of two engines' ms/token over the same blocks: speed-up of `candidate` over
 // `baseline`.
 struct PairedSpeedup {
