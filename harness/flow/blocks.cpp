@@ -96,6 +96,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // the overhead is measured alike
     for (Contestant* c : engines_) {
       if (!job_.one_at_a_time) guard_engine(sink_, *c, [&] { prepare(*c); });
     }
