@@ -51,6 +51,7 @@ struct CardBench : Bench {
   CardBench() {
     job.device = "cuda";
     job.blocks = job.max_blocks = 10;
+    services.ratchet = [](const RatchetKey&) { return std::nullopt; };
     services.watch_card = [this](bool on) {
       watched = on;
       watched_blocks.push_back(on);

@@ -183,6 +183,14 @@ TEST_CASE("a small lie shows in all samples together where none shows it alone")
     CHECK_FALSE(why.empty());
   }
   CHECK(together > alone);
+  // One sample has no spread of its own.
+  Sample one;
+  one.tokens = 128;
+  one.times = times_of(100, 0, 97);
+  const ClockOverhead exact{.runs = 20, .device_ms = 0.1, .device_sd_ms = 0.01};
+  CHECK_FALSE(lasting_disagreement(std::vector{one}, exact).empty());
+  one.times.device_ms = 99.9;
+  CHECK(lasting_disagreement(std::vector{one}, exact).empty());
   // Without a measured overhead there is nothing to compare the mean with.
   Sample sample;
   sample.times = times_of(1, 0, 0.5);

@@ -158,6 +158,20 @@ TEST_CASE("percentiles are withheld where too few values support them") {
   CHECK_THROWS_AS(percentile(values, 101), Error);
 }
 
+TEST_CASE(
+    "the deviation of the middle 80 % is that of a normal distribution, whatever one outlier") {
+  std::mt19937_64 random(7);
+  std::vector<double> values;
+  for (int i = 0; i < 4000; ++i) values.push_back(3 * bell(random));
+  CHECK(*middle_deviation(values) == Approx(3).margin(0.15));
+  values.resize(20);
+  const double before = *middle_deviation(values);
+  *std::max_element(values.begin(), values.end()) = 1e6;
+  CHECK(*middle_deviation(values) == before);
+  values.resize(9);
+  CHECK_FALSE(middle_deviation(values));
+}
+
 TEST_CASE("block orders: abba balances places, random is a seeded permutation") {
   const auto abba = block_orders(3, 8, false, 0);
   REQUIRE(abba.size() == 8);

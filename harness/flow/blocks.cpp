@@ -102,6 +102,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // the overhead is measured alike
     while (schedule_.begin_process()) {
       begin_process();
       while (schedule_.begin_block()) {

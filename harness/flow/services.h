@@ -87,7 +87,7 @@ struct FlowServices {
   // engine must be closed afterwards. Throws Error where its process has died.
   std::function<LaunchTrace(Engine&, int n)> trace;
   std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
-  // Whether the card is read during the timed calls that follow.
+  // Whether the card is read during the timed calls that follow. Called outside of turns.
   std::function<void(bool on)> watch_card = [](bool) {};
   std::function<bool()> stop;  // true after Ctrl-C
   // Late ids, and which samples get a state receipt: no engine may foresee them.

@@ -29,17 +29,16 @@ struct Spread {
 
 // The mean of the middle 80 % and the larger of two deviations, each that of a normal distribution:
 // by the median absolute deviation, and by the middle 80 %. One outlier of twenty changes little;
-// values of two kinds show as a spread.
+// values of two kinds show as a spread. At least one value.
 Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 10);
   const auto begin = values.begin() + cut, end = values.end() - cut;
   Spread spread{std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin), 0};
-  const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
-  if (low && high) spread.sd = (*high - *low) / 2.563;
-  const double median = *percentile(values, 50);
+  spread.sd = middle_deviation(values).value_or(0);
+  const double median = percentile(values, 50).value_or(values.front());
   for (double& value : values) value = std::abs(value - median);
-  spread.sd = std::max(spread.sd, 1.4826 * *percentile(values, 50));
+  spread.sd = std::max(spread.sd, 1.4826 * percentile(values, 50).value_or(0));
   return spread;
 }
 

@@ -228,6 +228,13 @@ int count_outliers(std::span<const double> values) {
   }));
 }
 
+std::optional<double> middle_deviation(std::span<const double> values) {
+  constexpr double kBetween = 2.563;  // standard deviations from one percentile to the other
+  const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
+  if (!low || !high) return std::nullopt;
+  return (*high - *low) / kBetween;
+}
+
 std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed) {
   std::vector<std::vector<int>> orders;
   std::mt19937_64 source(seed);

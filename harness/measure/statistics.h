@@ -90,6 +90,10 @@ std::optional<double> percentile(std::span<const double> values, double p);
 // values.
 int count_outliers(std::span<const double> values);
 
+// The standard deviation of a normal distribution with the percentiles 10 and 90 of the values: one
+// outlier of twenty changes it little. Absent below 10 values.
+std::optional<double> middle_deviation(std::span<const double> values);
+
 // Order of `engines` engines in each of `blocks` blocks: "abba" (forward, backward, backward,
 // forward) or "random" (seeded permutation).
 std::vector<std::vector<int>> block_orders(int engines, int blocks, bool random, uint64_t seed);

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "harness/flow/interrupt.h"
+#include "harness/measure/statistics.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -169,12 +169,9 @@ void HostProcess::need_hello() {
     wait("ping", {kStartLimitS, kStartLimitS}, {});
     one = 1e6 * seconds_since(begin);
   }
-  double sum = 0, squares = 0;
-  for (const double one : us) sum += one, squares += one * one;
-  const double mean = sum / kCrossings;
   std::sort(us.begin(), us.end());
   facts_.crossing_us = us[kCrossings / 2];
-  facts_.crossing_sd_us = std::sqrt(std::max(0.0, squares / kCrossings - mean * mean));
+  facts_.crossing_sd_us = *middle_deviation(us);  // the first calls of a process are slow
 }
 
 ProcessFacts HostProcess::facts() {

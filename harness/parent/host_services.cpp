@@ -104,17 +104,19 @@ TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
   return timed;
 }
 
-// Reads the card around the timed calls of a case, from the first one on.
+// Reads the card during the timed calls of a case.
 class CardWatch {
  public:
   CardWatch(const CaseJob& job, Hosts& hosts) : job_(job), hosts_(hosts) {}
 
-  void turn(bool on) { on_ = on && job_.cuda() && job_.telemetry != TelemetryMode::kOff; }
+  // Not inside a turn: a host is asked which card it is.
+  void watch(bool on) {
+    on_ = on && job_.cuda();
+    if (on_ && !looked_) start();
+  }
 
   TimedCall time(Engine& engine, const std::function<void()>& call) {
-    if (!on_) return time_in_host(engine, call);
-    if (!looked_) start();
-    if (!sampler_) return time_in_host(engine, call);
+    if (!on_ || !sampler_) return time_in_host(engine, call);
     sampler_->begin();
     TimedCall timed = time_in_host(engine, call);
     timed.card = sampler_->end();
@@ -207,7 +209,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
   services.end_turn = [flush, &hosts](Engine& engine) { return hosts.end_turn(engine, flush); };
   const auto watch = std::make_shared<CardWatch>(job, hosts);
-  services.watch_card = [watch](bool on) { watch->turn(on); };
+  services.watch_card = [watch](bool on) { watch->watch(on); };
   services.timed = [watch](Engine& engine, const std::function<void()>& call) {
     return watch->time(engine, call);
   };

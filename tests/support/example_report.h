@@ -174,10 +174,31 @@ inline ProfileReport example_profile(double no_waits_us, double no_loads_us) {
   return profile;
 }
 
-// example_report() with ablations at depth 0, a baseline that only judges at 512, and a prefill
-// test.
+// A card that was read, a block of it dropped, and clocks that were compared.
+inline void add_example_card(EngineReport& e) {
+  Telemetry card;
+  card.readings = 4;
+  card.sm_clock_mhz = card.sm_clock_min_mhz = 1980;
+  card.memory_clock_mhz = 2619;
+  card.power_w = 412.5;
+  card.temperature_c = 54;
+  card.limits = "idle";
+  card.energy_j = 52;
+  card.energy_ms = 130;
+  card.counts_energy = true;
+  for (Sample& s : e.samples) s.card = card;
+  e.dropped_samples = {e.samples[0]};
+  e.dropped_samples[0].card->limits = e.dropped_samples[0].card->throttled = "power cap";
+  e.dropped_samples[0].dropped_for = "power cap";
+  e.throttle_reasons = {"power cap"};
+  e.clock_overhead = ClockOverhead{.runs = 20, .event_ms = 0.001, .event_sd_ms = 0.03};
+}
+
+// example_report() with ablations and a card that was read at depth 0, a baseline that only judges at
+// 512, and a prefill test.
 inline Report example_diagnosed_report() {
   Report r = example_report();
+  add_example_card(r.cases[0].engines[1]);
   r.cases[0].engines[1].profile = example_profile(770, 300);
   r.cases[1].engines[0].timed = false;
   r.cases[1].engines[0].samples.clear();
