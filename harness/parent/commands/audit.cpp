@@ -1,5 +1,5 @@
 // `mkbench audit`: shows whether a decode reads all bytes of the weights.
-#include "harness/flow/audit.h"
+#include "harness/parent/commands/audit.h"
 
 #include <fmt/format.h>
 
@@ -24,11 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kTilesShown = 8;
-
-struct AuditedCase {
-  CaseJob job;
-  std::vector<EngineAudit> engines;
-};
 
 // This run's own program, which holds all engines, as ncu is to run it.
 std::vector<std::string> one_decode(const CaseJob& job, const std::string& engine,
@@ -111,8 +106,9 @@ nlohmann::json json_of(const std::vector<AuditedCase>& cases, const Options& opt
           {"exit_code", status}};
 }
 
-void print_audit(const EngineAudit& audit) {
-  fmt::print("{}: {}", audit.engine, verdict_name(audit.verdict));
+void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
+  fmt::print("{} on {} ({}, seed {}): {}", audit.engine, job.device, case_name(job), seed,
+             verdict_name(audit.verdict));
   if (!audit.method.empty()) fmt::print(" by {}", audit.method);
   if (audit.method == "tiles") fmt::print(", told by {}", audit.shown);
   fmt::print("\n");
@@ -132,98 +128,87 @@ void print_audit(const EngineAudit& audit) {
 
 // Draws that a seed repeats.
 std::function<uint64_t(uint64_t bound)> seeded(uint64_t seed) {
-  return [state = seed](uint64_t bound) mutable { return splitmix64(state++) % bound; };
+  return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
 }
 
-class Audit {
- public:
-  Audit(const Options& options, const Invocation& invocation)
-      : options_(options),
-        invocation_(invocation),
-        hosts_(invocation.start_host, options.timeout_s),
-        progress_(options.quiet, options.verbose) {}
-
-  int run() {
-    remove_stale_snapshots();
-    MachineProbe probe;
-    if (options_.device != DeviceChoice::kCpu) {
-      const CardCall call{.gpu = options_.gpu, .models = models_of(options_, true)};
-      probe = probe_of(examine_machine(hosts_, call), options_.gpu);
-    }
-    const RunPlan plan = plan_run(options_, probe);
-    tell(plan);
-    if (options_.decode_once) return decode_once(plan.jobs);
-    fs::path folder;
-    if (!options_.out.empty()) folder = make_output_folder(options_.out);
-    std::vector<Verdict> verdicts;
-    for (const CaseJob& job : plan.jobs) {
-      cases_.push_back(audit_case(job, probe.l2_bytes));
-      for (const EngineAudit& audit : cases_.back().engines) verdicts.push_back(audit.verdict);
-    }
-    progress_.clear();
-    const int status = exit_code(worst(verdicts));
-    const nlohmann::json all = json_of(cases_, options_, invocation_, status);
-    if (options_.format == "json") fmt::print("{}\n", dump_readable(all));
-    if (!folder.empty()) write_text(folder / "audit.json", dump_readable(all) + "\n");
-    return status;
-  }
-
- private:
-  void tell(const RunPlan& plan) const {
-    for (const std::string& text : plan.warnings)
-      fmt::print(stderr, "mkbench: warning: {}\n", text);
-    for (const std::string& text : plan.notes) fmt::print(stderr, "mkbench: {}\n", text);
-    if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
-  }
-
-  // What ncu counts. Its answer is not looked at: the tiles and parity are for that.
-  int decode_once(const std::vector<CaseJob>& jobs) {
-    for (const CaseJob& job : jobs) {
-      const FlowServices services = make_services(job, hosts_);
-      const ModelWeights weights = services.load(job.model, job.depth);
-      for (const CaseEngine& engine : job.engines) {
-        if (engine.candidate) decode_for_counters(job, engine, services, weights);
-      }
-    }
-    return 0;
-  }
-
-  AuditedCase audit_case(const CaseJob& job, int64_t l2_bytes) {
-    AuditPlan plan{.job = job, .tiles = options_.tiles, .tensors = options_.tensors};
-    plan.l2_bytes = l2_bytes;
-    // In one process with the engines this may be a decode that ncu already counts.
-    if (job.cuda() && !options_.tiles_only && !invocation_.in_process)
-      plan.count = counters_of(job, options_);
-    FlowServices services = make_services(job, hosts_);
+// What ncu counts. Its answer is not looked at: tiles and parity are for that.
+int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
+  for (const CaseJob& job : jobs) {
+    const FlowServices services = make_services(job, hosts);
     const ModelWeights weights = services.load(job.model, job.depth);
-    const bool printed = options_.format == "md";
-    if (printed)
-      fmt::print("audit of {} on {}, seed {}\n", case_name(job), job.device, options_.prompt_seed);
-    AuditedCase audited{job, {}};
     for (const CaseEngine& engine : job.engines) {
-      if (!engine.candidate) continue;
-      services.random = seeded(options_.prompt_seed);
-      audited.engines.push_back(audit_engine(
-          plan, engine, services, weights, [&](const std::string& name, int done, int total) {
-            progress_.show({.stage = "tiles", .engine = name, .done = done, .total = total});
-          }));
-      progress_.clear();
-      if (printed) print_audit(audited.engines.back());
+      if (engine.candidate) decode_for_counters(job, engine, services, weights);
     }
-    return audited;
   }
+  return 0;
+}
 
-  const Options& options_;
-  const Invocation& invocation_;
-  Hosts hosts_;
-  ProgressDisplay progress_;
-  std::vector<AuditedCase> cases_;
-};
+void tell_plan(const RunPlan& plan) {
+  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
+  for (const std::string& text : plan.notes) fmt::print(stderr, "mkbench: {}\n", text);
+  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
+}
+
+AuditedCase audit_case(const CaseJob& job, const Options& options, bool in_process,
+                       int64_t l2_bytes, Hosts& hosts,
+                       const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
+  AuditPlan plan{.job = job, .tiles = options.tiles, .tensors = options.tensors};
+  plan.l2_bytes = l2_bytes;
+  // In one process with the engines, a profiler may count this run already.
+  if (job.cuda() && !options.tiles_only && !in_process) plan.count = counters_of(job, options);
+  FlowServices services = make_services(job, hosts);
+  const ModelWeights weights = services.load(job.model, job.depth);
+  ProgressDisplay progress(options.quiet, options.verbose);
+  AuditedCase audited{job, {}};
+  for (const CaseEngine& engine : job.engines) {
+    if (!engine.candidate) continue;
+    services.random = seeded(options.prompt_seed);
+    audited.engines.push_back(audit_engine(
+        plan, engine, services, weights, [&](const std::string& name, int done, int total) {
+          progress.show({.stage = "tiles", .engine = name, .done = done, .total = total});
+        }));
+    progress.clear();
+    if (tell) tell(job, audited.engines.back());
+  }
+  return audited;
+}
 
 }  // namespace
 
+std::vector<AuditedCase> audit_cases(
+    const Options& options, const Invocation& invocation, const MachineProbe& probe, Hosts& hosts,
+    const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
+  std::vector<AuditedCase> cases;
+  for (const CaseJob& job : plan_run(options, probe).jobs) {
+    cases.push_back(audit_case(job, options, invocation.in_process, probe.l2_bytes, hosts, tell));
+  }
+  return cases;
+}
+
 int audit_command(const Options& options, const Invocation& invocation) {
-  return Audit(options, invocation).run();
+  remove_stale_snapshots();
+  Hosts hosts(invocation.start_host, options.timeout_s);
+  MachineProbe probe;
+  if (options.device != DeviceChoice::kCpu) {
+    const CardCall call{.gpu = options.gpu, .models = models_of(options, true)};
+    probe = probe_of(examine_machine(hosts, call), options.gpu);
+  }
+  const RunPlan plan = plan_run(options, probe);
+  tell_plan(plan);
+  if (options.decode_once) return decode_once(plan.jobs, hosts);
+  fs::path folder;
+  if (!options.out.empty()) folder = make_output_folder(options.out);
+  std::vector<Verdict> verdicts;
+  const std::vector<AuditedCase> cases =
+      audit_cases(options, invocation, probe, hosts, [&](const CaseJob& job, const EngineAudit& e) {
+        verdicts.push_back(e.verdict);
+        if (options.format == "md") print_audit(job, options.prompt_seed, e);
+      });
+  const int status = exit_code(worst(verdicts));
+  const std::string text = dump_readable(json_of(cases, options, invocation, status)) + "\n";
+  if (options.format == "json") fmt::print("{}", text);
+  if (!folder.empty()) write_text(folder / "audit.json", text);
+  return status;
 }
 
 }  // namespace mkbench
