@@ -52,7 +52,7 @@ class TileAudit {
   }
 
   void run() {
-    const std::vector<TilePart> parts = chosen_parts();
+    const std::vector<TilePart> parts = parts_with(tile_parts(config_, inputs_), plan_.tensors);
     {
       const std::unique_ptr<Engine> engine = open(engine_.name, weights_);
       const EngineCapabilities can = engine->capabilities();
@@ -81,25 +81,6 @@ class TileAudit {
       inputs_.push_back(pool[static_cast<size_t>(at)]);
       pool.erase(pool.begin() + at);
     }
-  }
-
-  std::vector<TilePart> chosen_parts() const {
-    std::vector<TilePart> parts = tile_parts(config_, inputs_);
-    if (plan_.tensors.empty()) return parts;
-    for (TilePart& part : parts) {
-      std::erase_if(part.tensors, [&](const TileRows& t) {
-        return std::none_of(plan_.tensors.begin(), plan_.tensors.end(), [&](const auto& name) {
-          return t.tensor.name.find(name) != std::string::npos;
-        });
-      });
-    }
-    std::erase_if(parts, [](const TilePart& part) { return part.tensors.empty(); });
-    if (parts.empty()) {
-      throw Error(ErrorKind::kBadInput,
-                  fmt::format("--tensors: no tensor that a decode of {} reads has {} in its name",
-                              job_.model, fmt::join(plan_.tensors, " or ")));
-    }
-    return parts;
   }
 
   int steps() const { return job_.depth + job_.n_gen; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "references/base/error.h"
 #include "references/synthetic.h"
 #include "references/weight_edit.h"
 
@@ -69,6 +70,26 @@ std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<in
     }
   }
   return {layers, head};
+}
+
+std::vector<TilePart> parts_with(std::vector<TilePart> parts,
+                                 const std::vector<std::string>& names) {
+  if (names.empty()) return parts;
+  const auto is_named = [&](const TileRows& t) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return t.tensor.name.find(name) != std::string::npos;
+    });
+  };
+  for (TilePart& part : parts)
+    std::erase_if(part.tensors, [&](const TileRows& t) { return !is_named(t); });
+  std::erase_if(parts, [](const TilePart& part) { return part.tensors.empty(); });
+  if (parts.empty()) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--tensors: found {}, which no tensor that a decode reads has in its "
+                            "name; wanted a part of one, as down_proj or layers.3.",
+                            fmt::join(names, ", ")));
+  }
+  return parts;
 }
 
 Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random) {

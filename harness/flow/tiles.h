@@ -43,6 +43,11 @@ struct TilePart {
 // input id, so only the rows of `inputs` belong to the part "layers"; a tied one is the head.
 std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<int32_t>& inputs);
 
+// The tensors of the parts that have one of `names` in their name, without parts that are left empty;
+// all of them where `names` is empty. Throws Error(kBadInput) where none is left.
+std::vector<TilePart> parts_with(std::vector<TilePart> parts,
+                                 const std::vector<std::string>& names);
+
 // Draws a tile of the part, each with a chance in proportion to its bytes. `random` gives a number
 // below its argument.
 Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random);

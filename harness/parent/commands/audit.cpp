@@ -158,6 +158,7 @@ AuditedCase audit_case(const CaseJob& job, const Options& options, bool in_proce
   if (job.cuda() && !options.tiles_only && !in_process) plan.count = counters_of(job, options);
   FlowServices services = make_services(job, hosts);
   const ModelWeights weights = services.load(job.model, job.depth);
+  parts_with(tile_parts(weights.config, {0}), options.tensors);  // refuses names that no tensor has
   ProgressDisplay progress(options.quiet, options.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {
