@@ -87,8 +87,7 @@ class TileAudit {
 
   std::unique_ptr<Engine> open(const std::string& name, const ModelWeights& weights) const {
     if (services_.stop()) throw Interrupted{};
-    const int context =
-        config_.max_positions > 0 ? std::min(config_.max_positions, steps() + 1) : steps() + 1;
+    const int context = context_for(steps() + 1, config_.max_positions);
     return services_.make_engine({.name = name, .max_context = context}, weights);
   }
 
@@ -277,7 +276,9 @@ void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const Flo
                          const ModelWeights& weights) {
   const TimedTruth truth = find_timed_truth(job, weights);
   const std::unique_ptr<Engine> made = services.make_engine(
-      {.name = engine.name, .max_context = first_depth(job) + job.n_gen + 1}, weights);
+      {.name = engine.name,
+       .max_context = context_for(first_depth(job) + job.n_gen + 1, weights.config.max_positions)},
+      weights);
   start_afresh(*made, truth.prompt);
   if (made->capabilities().late_id) {
     made->decode_late(truth.late_ids.front(), job.n_gen);

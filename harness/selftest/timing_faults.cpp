@@ -161,7 +161,7 @@ const std::vector<TimingFault>& timing_faults() {
       {"T8",
        "does not read 5 % of the LM head",
        true,
-       false,
+       true,
        kDecode,
        false,
        // The rows that it leaves out never win, and no state depends on them.
