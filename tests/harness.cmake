@@ -20,10 +20,9 @@ if(TARGET mkbench_host_twin)
   add_dependencies(test_host_engine twin_host)
 endif()
 
-# The audit of bytes: the flow with engines of the host twin, and the command with libraries.
-if(TARGET mkbench_host_twin)
-  mkbench_test(test_audit LABEL host LIBS mkbench_parent mkbench_host_twin mkbench_input_cases)
-endif()
+# The audit of bytes: its flow, ncu as a program, and the command with libraries.
+mkbench_test(test_audit LABEL host LIBS mkbench_flow)
+mkbench_test(test_ncu LABEL host LIBS mkbench_device mkbench_input_cases)
 mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 
