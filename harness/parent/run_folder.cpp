@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "harness/parent/build_info.h"
+#include "harness/parent/resume.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -59,18 +60,20 @@ nlohmann::json describe_run(const Options& options, const std::vector<std::strin
   const BuildInfo build = build_info();
   std::vector<std::string> shown = argv;  // the report does not show where the program lies
   if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
-  return {{"argv", shown},
-          {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
-          {"version", build.version},
-          {"git_sha", build.git_sha},
-          {"dirty", build.dirty},
-          {"build_type", build.build_type},
-          {"compiler", build.compiler},
-          {"cuda_compiler", build.cuda_compiler},
-          {"seed", options.seed},
-          {"prompt_seed", options.prompt_seed},
-          {"output", output},
-          {"options", options_to_json(options)}};
+  nlohmann::json meta = describe_identity(options);
+  meta.update({{"argv", shown},
+               {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
+               {"version", build.version},
+               {"git_sha", build.git_sha},
+               {"dirty", build.dirty},
+               {"build_type", build.build_type},
+               {"compiler", build.compiler},
+               {"cuda_compiler", build.cuda_compiler},
+               {"seed", options.seed},
+               {"prompt_seed", options.prompt_seed},
+               {"output", output},
+               {"options", options_to_json(options)}});
+  return meta;
 }
 
 void check_paths(const Options& options) {
