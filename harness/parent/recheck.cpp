@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
@@ -56,6 +57,29 @@ void recheck_sample(const CaseReport& c, const EngineReport& e, const Sample& s,
   d.holds(prefill ? s.prefill_ms > 0 && s.prefill_ms <= s.times.host_ms : s.prefill_ms == 0,
           path + ".prefill_ms", s.prefill_ms,
           prefill ? "a time over 0 and within host_ms" : "0: not a prefill test");
+}
+
+// An engine has a clock in all of its samples or in none, and a clock inside the call shows no more
+// than the clock around it, by what clock_disagreement() lets pass.
+void recheck_clocks(const EngineReport& e, const std::string& path, Differences& d) {
+  for (size_t i = 0; i < e.samples.size(); ++i) {
+    const DecodeTimes& t = e.samples[i].times;
+    const DecodeTimes& first = e.samples.front().times;
+    const std::string at = item(path, "samples", i) + ".times";
+    const std::tuple<const char*, double, double> kClocks[] = {
+        {"event_ms", t.event_ms, first.event_ms}, {"device_ms", t.device_ms, first.device_ms}};
+    for (const auto& [name, ms, first_ms] : kClocks) {
+      const std::string clock = fmt::format("{}.{}", at, name);
+      d.holds((ms > 0) == (first_ms > 0), clock, ms, "this clock in all samples or in none");
+      d.holds(!e.samples[i].valid || ms <= 1.01 * t.host_ms + 0.02, clock, ms,
+              fmt::format("at most host_ms, {}", t.host_ms));
+    }
+    d.holds((t.sm_ghz > 0) == (first.sm_ghz > 0), at + ".sm_ghz", t.sm_ghz,
+            "this clock in all samples or in none");
+    d.holds(t.per_token_ms.size() == first.per_token_ms.size() ||
+                t.per_token_ms.size() == static_cast<size_t>(e.samples[i].tokens),
+            at + ".per_token_ms", t.per_token_ms.size(), "one time a token");
+  }
 }
 
 struct PlacedSample {
@@ -268,6 +292,7 @@ void recheck_samples(const CaseReport& c, const std::string& path, const Options
                       "baseline or candidate");
     for (size_t i = 0; i < e.samples.size(); ++i)
       recheck_sample(c, e, e.samples[i], item(engine, "samples", i), differences);
+    recheck_clocks(e, engine, differences);
   }
   if (samples.empty()) return;
   recheck_sequence(samples, differences);

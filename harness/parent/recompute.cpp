@@ -193,6 +193,11 @@ void Differences::add(const std::string& path, std::string found, std::string re
 }
 
 void Differences::same(const std::string& path, const json& found, const json& recomputed) {
+  ++figures_;
+  compare(path, found, recomputed);
+}
+
+void Differences::compare(const std::string& path, const json& found, const json& recomputed) {
   if (found.is_object() && recomputed.is_object()) {
     std::set<std::string> names;
     for (const auto& [name, value] : found.items()) names.insert(name);
@@ -200,14 +205,14 @@ void Differences::same(const std::string& path, const json& found, const json& r
     for (const std::string& name : names) {
       const std::string at = member_path(path, name);
       if (found.contains(name) && recomputed.contains(name)) {
-        same(at, found[name], recomputed[name]);
+        compare(at, found[name], recomputed[name]);
       } else {
         add(at, shown_or_nothing(found, name), shown_or_nothing(recomputed, name));
       }
     }
   } else if (found.is_array() && recomputed.is_array() && found.size() == recomputed.size()) {
     for (size_t i = 0; i < found.size(); ++i)
-      same(fmt::format("{}[{}]", path, i), found[i], recomputed[i]);
+      compare(fmt::format("{}[{}]", path, i), found[i], recomputed[i]);
   } else if (!equal_values(found, recomputed)) {
     add(path, json_fields::shown(found), json_fields::shown(recomputed));
   }

@@ -20,7 +20,7 @@ struct Difference {
 // Differences found so far, and how many values were compared.
 class Differences {
  public:
-  // Compares two values, item by item. Numbers are equal to 12 digits, because another machine's
+  // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits, because another machine's
   // exp() and log() may round the last one differently.
   void same(const std::string& path, const nlohmann::json& found, const nlohmann::json& recomputed);
   // A statement about `path` that must hold; `wanted` completes "found X, recomputed ...".
@@ -32,6 +32,8 @@ class Differences {
   int64_t figures() const { return figures_; }
 
  private:
+  void compare(const std::string& path, const nlohmann::json& found,
+               const nlohmann::json& recomputed);
   void add(const std::string& path, std::string found, std::string recomputed);
 
   std::vector<Difference> all_;
