@@ -243,6 +243,23 @@ void recheck_limits(const ParityReport& p, const std::string& path, Differences&
   }
 }
 
+// A check that does not apply says why and has no limit; a ratio that passed has one.
+void recheck_statuses(const ParityReport& p, const std::string& path, Differences& d) {
+  for (size_t i = 0; i < p.checks.size(); ++i) {
+    const CheckResult& r = p.checks[i];
+    const bool applies = r.status != CheckStatus::kNotApplicable;
+    const bool unfinished = p.verdict == Verdict::kIncomplete;
+    const bool is_ratio = r.check >= Check::kRms && r.check <= Check::kRatchet;
+    const std::string at = item(path, "checks", i) + ".status";
+    d.holds(applies || unfinished || (!r.limit && !r.detail.empty()), at, enum_text(r.status),
+            "passed or failed: there is a limit, or no reason");
+    d.holds(r.status != CheckStatus::kFailed || !r.detail.empty(), at, enum_text(r.status),
+            "passed: no detail says why it failed");
+    d.holds(!applies || !is_ratio || r.limit, at, enum_text(r.status),
+            "not_applicable: there is no limit");
+  }
+}
+
 // Counts of an engine that passed against a reference with logits, from the rows of the table.
 void recheck_counts(const ParityReport& p, const std::string& path, Differences& d) {
   int prompts = 0, strict = 0, flips = 0;
@@ -315,15 +332,28 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
                     "a failure: a check has failed");
   differences.holds(passed || failed > 0 || p.verdict == Verdict::kIncomplete, at + ".verdict",
                     enum_text(p.verdict), "PASS: no check has failed");
+  differences.holds(p.verdict != Verdict::kIncomplete || failed == 0, at + ".verdict",
+                    enum_text(p.verdict), "a failure: a check has failed");
   differences.holds(passed || !p.reason.empty(), at + ".verdict", enum_text(p.verdict),
                     "PASS: no reason is told");
   differences.holds(passed || !times_allowed(e.verdict), path + ".verdict", enum_text(e.verdict),
                     "no pass: parity has not passed");
+  if (!passed && p.verdict != Verdict::kIncomplete) {
+    // A judge that fails its own gate makes the reference invalid; an interrupt may come between the
+    // two verdicts.
+    const bool is_judge = e.role == "baseline" && e.verdict == Verdict::kInvalidReference;
+    const bool stopped = e.verdict == Verdict::kSkipped || e.verdict == Verdict::kNotJudged;
+    differences.holds(is_judge || stopped || e.verdict == p.verdict, at + ".verdict",
+                      enum_text(p.verdict), std::string(enum_text(e.verdict)) + ", the engine's");
+  }
   if (times_allowed(e.verdict) && p.judged_in.empty()) {
     differences.same(
         path + ".verdict", enum_text(e.verdict),
         enum_text(c.reference.starts_with("live") ? Verdict::kPassLive : Verdict::kPass));
   }
+  differences.holds(p.verdict != Verdict::kPassLive, at + ".verdict", enum_text(p.verdict),
+                    "PASS: live is said of the engine");
+  recheck_statuses(p, at, differences);
   recheck_limits(p, at, differences);
   // References of published ids have no margins, and so no flip cap.
   if (passed && times_allowed(e.verdict) && p.judged_in.empty() && p.flips_allowed > 0)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <set>
 #include <system_error>
 
 #include "harness/engines/plugin_file.h"
@@ -133,7 +135,8 @@ void Resumption::merge_options() {
   }
 }
 
-void Resumption::check_machine(const json& environment) const {
+void Resumption::check_same(const json& environment, const std::vector<CaseJob>& jobs,
+                            const LoadWeights& load) const {
   const std::vector<std::vector<const char*>> kMachine = {
       {"device"}, {"cpu", "name"}, {"gpu", "uuid"}, {"gpu", "driver"}, {"libtorch", "version"}};
   for (const std::vector<const char*>& path : kMachine) {
@@ -143,22 +146,20 @@ void Resumption::check_machine(const json& environment) const {
       refuse(fmt::format("env.{}", fmt::join(path, ".")), found,
              wanted + " as in the interrupted run");
   }
+  check_weights(jobs, load);
 }
 
-std::vector<Resumption::Weights> Resumption::weights() const {
-  std::vector<Weights> all;
+void Resumption::check_weights(const std::vector<CaseJob>& jobs, const LoadWeights& load) const {
+  std::set<std::string> seen;
   for (const CaseReport& c : before_.cases) {
     if (c.interrupted || c.weights_sha256.empty() || is_analytic(find_model(c.model))) continue;
-    const bool known =
-        std::any_of(all.begin(), all.end(), [&](const Weights& w) { return w.model == c.model; });
-    if (!known) all.push_back({c.model, c.weights_sha256, c.depth});
+    const auto job = std::find_if(jobs.begin(), jobs.end(),
+                                  [&](const CaseJob& one) { return one.model == c.model; });
+    if (job == jobs.end() || !seen.insert(c.model).second) continue;
+    const std::string found = load(*job, c.depth);
+    if (found != c.weights_sha256)
+      refuse("weights of " + c.model, found, c.weights_sha256 + " as in the interrupted run");
   }
-  return all;
-}
-
-void Resumption::check_weights(const Weights& known, const std::string& found) const {
-  if (found != known.sha256)
-    refuse("weights of " + known.model, found, known.sha256 + " as in the interrupted run");
 }
 
 std::optional<CaseReport> Resumption::take_over(const CaseJob& job) const {
@@ -180,6 +181,13 @@ std::optional<CaseReport> Resumption::take_over(const CaseJob& job) const {
   return taken;
 }
 
+std::vector<CaseJob> Resumption::left_of(const std::vector<CaseJob>& jobs) const {
+  std::vector<CaseJob> left;
+  std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(left),
+               [&](const CaseJob& job) { return !take_over(job); });
+  return left;
+}
+
 bool Resumption::in_place() const {
   std::error_code error;
   return options_.out.empty() || fs::equivalent(options_.out, folder_, error);
@@ -195,7 +203,6 @@ json Resumption::describe(int taken_over) const {
                                        : (folder_.filename() / "report.json").string()},
                  {"started", text_at(before_.meta, {"started"})},
                  {"interrupted", text_at(before_.meta, {"finished"})},
-                 {"resumed", utc_now("%Y-%m-%dT%H:%M:%SZ")},
                  {"cases_taken_over", taken_over},
                  {"cases", before_.cases.size()},
                  {"warnings", before_.meta.value("warnings", json::array())}});

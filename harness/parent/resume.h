@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,17 +30,17 @@ class Resumption {
   // The given options, with the recorded values of those that were not given.
   const Options& options() const { return options_; }
 
-  // Throws Error(kBadInput) naming what of the machine is not the interrupted run's.
-  void check_machine(const nlohmann::json& environment) const;
-  // The weights that finished cases loaded, by model; without those that mkbench makes in memory.
-  struct Weights {
-    std::string model, sha256;
-    int depth = 0;
-  };
-  std::vector<Weights> weights() const;
-  void check_weights(const Weights& known, const std::string& found) const;
+  // Throws Error(kBadInput) naming what of the machine, or of the weights that finished cases loaded,
+  // is not the interrupted run's. `load` gives the sha256 of a job's weights; weights that mkbench
+  // makes in memory follow from the build.
+  using LoadWeights = std::function<std::string(const CaseJob& job, int depth)>;
+  void check_same(const nlohmann::json& environment, const std::vector<CaseJob>& jobs,
+                  const LoadWeights& load) const;
   // The finished report of a job's case; absent where the case is to be run.
   std::optional<CaseReport> take_over(const CaseJob& job) const;
+
+  // The jobs whose cases are to be run.
+  std::vector<CaseJob> left_of(const std::vector<CaseJob>& jobs) const;
 
   // The report's folder, or --out.
   std::filesystem::path output_folder() const;
@@ -52,6 +53,7 @@ class Resumption {
  private:
   void merge_options();
   void check_identity() const;
+  void check_weights(const std::vector<CaseJob>& jobs, const LoadWeights& load) const;
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
                            const std::string& wanted) const;
   bool in_place() const;

@@ -15,6 +15,20 @@ namespace mkbench {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Returns the file's name.
+std::string write_traceback(const fs::path& folder, const std::string& engine,
+                            const std::string& traceback) {
+  const std::string stem = "traceback-" + fs::path(engine).stem().string();
+  std::string name = stem + ".txt";
+  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
+  write_text(folder / name, traceback);
+  return name;
+}
+
+}  // namespace
+
 std::string utc_now(const char* format) {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -46,13 +60,21 @@ fs::path make_output_folder(const std::string& asked, const std::string& asked_b
   return folder;
 }
 
-std::string write_traceback(const fs::path& folder, const std::string& engine,
-                            const std::string& traceback) {
-  const std::string stem = "traceback-" + fs::path(engine).stem().string();
-  std::string name = stem + ".txt";
-  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
-  write_text(folder / name, traceback);
-  return name;
+void write_tracebacks(const fs::path& folder, const std::map<std::string, Failed>& tracebacks,
+                      CaseReport& report) {
+  for (EngineReport& e : report.engines) {
+    const auto told = tracebacks.find(e.flow_name);
+    if (told == tracebacks.end()) continue;
+    for (std::string& reason : e.reasons) {
+      if (reason.find(told->second.message) == std::string::npos) continue;
+      try {
+        reason += "; " + write_traceback(folder, e.flow_name, told->second.traceback);
+      } catch (const Error& error) {
+        reason += fmt::format("; no traceback: {}", error.what());
+      }
+      break;
+    }
+  }
 }
 
 nlohmann::json describe_run(const Options& options, const std::vector<std::string>& argv,

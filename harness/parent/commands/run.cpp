@@ -12,9 +12,9 @@
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
 #include "harness/judge/budget.h"
-#include "harness/judge/repeats.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
+#include "harness/parent/fresh_repeats.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
@@ -66,7 +66,12 @@ class Run {
     check_paths(options_);
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
-    if (resumption_ != nullptr) check_resumable(plan);
+    if (resumption_ != nullptr) {
+      resumption_->check_same(report_.environment, plan.jobs,
+                              [this](const CaseJob& job, int depth) {
+                                return make_services(job, hosts_).load(job.model, depth).sha256;
+                              });
+    }
     start_report();
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
     predict(plan);
@@ -100,18 +105,6 @@ class Run {
     report_.meta = describe_run(options_, argv_, folder_.string());
   }
 
-  // Refuses to go on with another machine, or other weights, than those of the finished cases.
-  void check_resumable(const RunPlan& plan) {
-    resumption_->check_machine(report_.environment);
-    for (const Resumption::Weights& known : resumption_->weights()) {
-      const auto job = std::find_if(plan.jobs.begin(), plan.jobs.end(),
-                                    [&](const CaseJob& one) { return one.model == known.model; });
-      if (job == plan.jobs.end()) continue;
-      resumption_->check_weights(known,
-                                 make_services(*job, hosts_).load(known.model, known.depth).sha256);
-    }
-  }
-
   // Whether the case was finished before, and stands in the report.
   bool take_over(const CaseJob& job) {
     if (resumption_ == nullptr) return false;
@@ -127,9 +120,9 @@ class Run {
   // and on a machine that may have one it is not known which cases the run would have had.
   int stop_early() {
     if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
     std::vector<CaseJob> jobs;
     if (options_.device == DeviceChoice::kCpu) jobs = plan_run(options_, probe_).jobs;
-    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
     start_report();
     if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
     for (const CaseJob& job : jobs) add_case_not_reached(job);
@@ -203,7 +196,9 @@ class Run {
     try {
       progress_.show({.stage = "measuring the pace", .engine = ""});
       const bool measure = options_.fault == PlantedFault::kNone && !in_process_;
-      outlook_.predict(plan.jobs, measure, false);
+      const std::vector<CaseJob> left =
+          resumption_ != nullptr ? resumption_->left_of(plan.jobs) : plan.jobs;
+      outlook_.predict(left, measure, false);
     } catch (const Error&) {
       return;
     } catch (const Interrupted&) {
@@ -262,7 +257,7 @@ class Run {
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
-    write_tracebacks(collector.report());
+    write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
     progress_.clear();
     add_roofline(collector, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
@@ -309,69 +304,20 @@ class Run {
     if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
   }
 
-  // A reason that came with a traceback names the file that holds it.
-  void write_tracebacks(CaseReport& report) const {
-    for (EngineReport& e : report.engines) {
-      const auto told = hosts_.tracebacks().find(e.flow_name);
-      if (told == hosts_.tracebacks().end()) continue;
-      for (std::string& reason : e.reasons) {
-        if (reason.find(told->second.message) == std::string::npos) continue;
-        try {
-          reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
-        } catch (const Error& error) {
-          reason += fmt::format("; no traceback: {}", error.what());
-        }
-        break;
-      }
-    }
-  }
-
   // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.
   void repeat_apart(const CaseJob& job, CaseReport& report) {
-    const auto waits = [](const EngineReport& e) {
-      return e.parity && !e.parity->repeats_sha256.empty();
-    };
-    if (std::none_of(report.engines.begin(), report.engines.end(), waits) || interrupted()) return;
+    if (std::none_of(report.engines.begin(), report.engines.end(), waits_for_repeats) ||
+        interrupted()) {
+      return;
+    }
     if (in_process_) {
       warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
       return;
     }
-    CaseJob again = job;  // without the engines that have failed before
-    std::erase_if(again.engines, [&](const CaseEngine& engine) {
-      return engine.candidate &&
-             std::none_of(report.engines.begin(), report.engines.end(), [&](const EngineReport& e) {
-               return e.flow_name == engine.name && waits(e);
-             });
-    });
     if (job.one_at_a_time) hosts_.end_idle("");
-    std::vector<RepeatHashes> answers;
-    std::string problem;  // of a process without any answer
-    for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
-      try {
-        Hosts fresh(start_host_, options_.timeout_s);
-        EventSink silent([](const CaseEvent&) {});
-        answers.push_back(hash_case_repeats(again, make_services(again, fresh), silent));
-      } catch (const Error& error) {
-        problem = error.what();
-        answers.emplace_back();
-      } catch (const Interrupted&) {
-        // The loop ends, and the runs so far are judged.
-      }
-    }
-    for (EngineReport& e : report.engines) {
-      if (!waits(e)) continue;
-      std::vector<FreshRun> runs;
-      for (const RepeatHashes& answer : answers) {
-        const auto run = answer.find(e.flow_name);
-        runs.push_back(run != answer.end() ? run->second : FreshRun{"", problem});
-      }
-      const std::string before = e.parity->reason;
-      judge_fresh_runs(runs, *e.parity);
-      if (e.parity->reason == before) continue;
-      if (times_allowed(e.verdict) || e.verdict == Verdict::kIncomplete)
-        e.verdict = e.parity->verdict;
-      e.reasons.push_back(e.parity->reason);
-    }
+    repeat_in_fresh_processes(
+        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s); },
+        [this] { return interrupted(); }, report);
   }
 
   void add_roofline(CaseCollector& collector, bool cuda) const {
