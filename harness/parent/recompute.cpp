@@ -305,4 +305,16 @@ void recheck_seal(const json& as_written, Differences& differences) {
   }
 }
 
+Report read_and_recompute(const std::filesystem::path& file, Differences& differences) {
+  json as_written;
+  Report report = read_report(file, &as_written);
+  try {
+    recompute(report, as_written, differences);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", file.string(), error.what()));
+  }
+  recheck_seal(as_written, differences);
+  return report;
+}
+
 }  // namespace mkbench

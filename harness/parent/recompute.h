@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -63,5 +64,8 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
 // Compares the report's seal with the values that it stands over, which finds an edit of a value
 // from which nothing follows.
 void recheck_seal(const nlohmann::json& as_written, Differences& differences);
+
+// read_report(), recompute() and recheck_seal() of a file; every message names it.
+Report read_and_recompute(const std::filesystem::path& file, Differences& differences);
 
 }  // namespace mkbench

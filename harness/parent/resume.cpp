@@ -60,11 +60,8 @@ Resumption::Resumption(const Options& given) : folder_(given.resume), options_(g
   }
   const fs::path file = folder_ / "report.json";
   if (!fs::exists(file)) refuse("report.json", "nothing", "the report of an interrupted run");
-  json as_written;
-  before_ = read_report(file, &as_written);
   Differences differences;
-  recompute(before_, as_written, differences);
-  recheck_seal(as_written, differences);
+  before_ = read_and_recompute(file, differences);
   if (!differences.all().empty()) {
     const Difference& first = differences.all().front();
     throw Error(
