@@ -124,7 +124,8 @@ void Resumption::merge_options() {
     refuse("meta.prompt_seed", json_fields::shown(prompt_seed), "a whole number");
   options_.prompt_seed = prompt_seed.get<uint64_t>();
   const json files = before_.meta.value("engine_sha256", json::object());
-  for (const auto& [engine, sha256] : describe_identity(options_)["engine_sha256"].items()) {
+  const json now = describe_identity(options_);
+  for (const auto& [engine, sha256] : now["engine_sha256"].items()) {
     if (files.value(engine, json()) != sha256) {
       refuse("sha256 of " + engine, sha256.get<std::string>(),
              text_at(files, {engine.c_str()}) + " as in the interrupted run");
