@@ -50,6 +50,8 @@ std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
 // Lines on what the card did in a case: dropped blocks, energy, what reading it costs. Empty on a CPU.
 std::vector<std::string> card_notes(const CaseReport& c);
+// A line for each time that the run was interrupted and went on; empty for most reports.
+std::string resumed_lines(const Report& report);
 
 bool is_cpu_report(const Report& report);
 

@@ -12,10 +12,12 @@ int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
+int verify_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_evidence_arguments(Options& options);
+void require_verify_arguments(Options& options);
 
 namespace {
 
@@ -49,6 +51,8 @@ constexpr CommandRow kRows[] = {
      require_plot_arguments, plot_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},
+    {"verify", "compute a report again from its samples", "REPORT", kTalkFlags, "",
+     require_verify_arguments, verify_command},
 };
 
 }  // namespace
