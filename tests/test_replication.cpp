@@ -150,6 +150,17 @@ TEST_CASE("by time, an engine gets three seconds of samples, and every process a
   CHECK(processes_of(engine_of(c, "kernel")) == "00001111");
   CHECK(engine_of(c, "kernel").warm_ups.empty());
 
+  // The first process decides, though the samples of the second one are shorter.
+  ProcessBench sped;
+  sped.job.processes = 2;
+  sped.job.blocks_by_time = true;
+  sped.services.timed = [&](Engine&, const std::function<void()>& call) {
+    call();
+    return TimedCall{
+        .begin_ms = 0, .ms = sped.samples_seen < 8 ? 400.0 : 100.0, .slack_ms = 0, .doubt = ""};
+  };
+  CHECK(processes_of(engine_of(sped.run(), "kernel")) == "00001111");
+
   // A slow engine still gets two blocks a process.
   ProcessBench slow;
   slow.job.processes = 2;

@@ -114,6 +114,8 @@ TEST_CASE("lag-1 and the factor of the variance, worked out by hand") {
   CHECK(variance_inflation(rising) == Approx(1.25 / 0.75));
   CHECK(*rising.slope == Approx(0.5));  // two a block, of a mean of four
   CHECK(*rising.slope_p == 0);
+  // Slope 0.8, t = 1.886 with two degrees of freedom: 1 - t / sqrt(t^2 + 2).
+  CHECK(*drift_of({{1, 2, 4, 3}}).slope_p == Approx(0.2));
   // Two processes share one lag-1 and one slope; a level of their own is no trend.
   const Drift both = drift_of({{1, 3, 5, 7}, {101, 103, 105, 107}});
   CHECK(*both.lag1 == Approx(0.25));
