@@ -264,8 +264,10 @@ class ClockLane {
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
     const int processes = cases_.cuda() ? kLiveOnCuda : kLiveOnCpu;
-    SelftestCases::Planned planned = cases_.plan(
-        pair, kLiveProcesses, {"--n-gen", std::to_string(plan_of().tokens), "--blocks", "40"});
+    const std::vector<std::string> arguments = {"--n-gen", std::to_string(plan_of().tokens),
+                                                "--blocks",
+                                                std::to_string(kLiveBlocks * processes)};
+    SelftestCases::Planned planned = cases_.plan(pair, processes, arguments);
     const SpeedMargin margin{row_of_processes(result_, processes)->half_width, "this A/A"};
     for (; live_ < form_.live; ++live_) {
       if (interrupt_count() > 0) throw Interrupted{};
