@@ -156,6 +156,19 @@ TEST_CASE("the number of processes that see a share") {
   CHECK(processes_that_see(disagrees, 0.01) == 0);
 }
 
+TEST_CASE("a slow library may be in some of the rounds") {
+  std::vector<RecordedRound> rounds = simulate(30, 0.002, 0.004);
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    if (i % 4 != 0) rounds[i].erase("slow_5");
+  }
+  const Calibration found = calibrate(rounds, compare_processes, kConfidence, 1);
+  CHECK(calibration_problems(found) == std::vector<std::string>{});
+  REQUIRE(found.rows.back().processes == 15);
+  CHECK(found.rows.back().power.size() == 2);  // 8 rounds hold it
+  CHECK(found.rows[2].power.size() == 3);
+  CHECK(processes_that_see(found, 0.05) == 3);
+}
+
 TEST_CASE("splits are those of the seed") {
   const std::vector<RecordedRound> rounds = simulate(12, 0.007, 0.01);
   const auto widths = [&](uint64_t seed) {
@@ -179,10 +192,14 @@ TEST_CASE("rounds that do not fit are refused by name") {
   std::vector<RecordedRound> rounds = simulate(6, 0.002, 0.005);
   CHECK_THROWS_WITH(calibrate({rounds.begin(), rounds.begin() + 3}, compare_processes, 0.95, 1),
                     "calibration: found 3 rounds, wanted at least 4");
+  std::vector<RecordedRound> few = rounds;
+  for (size_t i = 0; i < 3; ++i) few[i].erase("slow_5");
+  CHECK_THROWS_WITH(calibrate(few, compare_processes, 0.95, 1),
+                    "calibration: found 3 rounds with slow_5, wanted at least 4");
   rounds[4]["slow_2"].pop_back();
   CHECK_THROWS_WITH(calibrate(rounds, compare_processes, 0.95, 1),
-                    "calibration: round 4: found 19 blocks of slow_2, wanted 20");
+                    "calibration: found 19 blocks of slow_2 in round 4, wanted 20");
   rounds[2].erase("sound_copy");
   CHECK_THROWS_WITH(calibrate(rounds, compare_processes, 0.95, 1),
-                    "calibration: round 2: found 0 blocks of sound_copy, wanted 20");
+                    "calibration: found 0 blocks of sound_copy in round 2, wanted 20");
 }

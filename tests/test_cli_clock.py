@@ -14,10 +14,10 @@ class Clock(CliTest):
         super().setUp()
         self.data = self.folder / "data"
 
-    def run_mkbench(self, number, *args):
+    def run_mkbench(self, number, *args, compare="none"):
         """The report of a short run, and what the run has said."""
         self.out = self.folder / f"report-{number}"
-        result = self.bench("--compare", "none", *args, env_more={"XDG_DATA_HOME": str(self.data)})
+        result = self.bench("--compare", compare, *args, env_more={"XDG_DATA_HOME": str(self.data)})
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return self.report(), result.stderr
 
@@ -52,7 +52,7 @@ class Clock(CliTest):
         self.assertNotIn("warning: " + str(self.data), said)
 
         # Two engines are compared by that margin.
-        pair, _ = self.run_mkbench(3, "--engine", "host-twin", "--compare", "eager", "--processes", "3", "--blocks", "3")
+        pair, _ = self.run_mkbench(3, "--engine", "host-twin", "--processes", "3", "--blocks", "3", compare="eager")
         comparison = pair["cases"][0]["comparisons"][0]
         self.assertAlmostEqual(comparison["margin"], 0.03)
         self.assertEqual(comparison["margin_source"], "A/A of 60 processes, 2026-11-23T10:00:00Z")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "references/base/error.h"
 
@@ -15,24 +16,37 @@ constexpr size_t kFewestRounds = 4;
 // in little but the side on which each process stands.
 constexpr int kProcessCounts[] = {3, 5, 8, 15, 30, 60};
 
+std::vector<RecordedRound> rounds_with(const std::vector<RecordedRound>& rounds,
+                                       const char* library) {
+  std::vector<RecordedRound> held;
+  std::copy_if(rounds.begin(), rounds.end(), std::back_inserter(held),
+               [&](const RecordedRound& round) { return round.contains(library); });
+  return held;
+}
+
 void check_rounds(const std::vector<RecordedRound>& rounds) {
-  if (rounds.size() < kFewestRounds) {
-    throw Error(ErrorKind::kRuntime, fmt::format("calibration: found {} rounds, wanted at least {}",
-                                                 rounds.size(), kFewestRounds));
+  const auto need = [](bool holds, const std::string& found, const std::string& wanted) {
+    if (!holds)
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("calibration: found {}, wanted {}", found, wanted));
+  };
+  need(rounds.size() >= kFewestRounds, fmt::format("{} rounds", rounds.size()),
+       fmt::format("at least {}", kFewestRounds));
+  for (const SlowLibrary& slow : kSlowLibraries) {
+    const size_t held = rounds_with(rounds, slow.name).size();
+    need(held >= kFewestRounds, fmt::format("{} rounds with {}", held, slow.name),
+         fmt::format("at least {}", kFewestRounds));
   }
-  std::vector<std::string> names = {kSoundCopies[0], kSoundCopies[1]};
-  for (const SlowLibrary& slow : kSlowLibraries) names.emplace_back(slow.name);
-  const auto first = rounds.front().find(names.front());
+  const auto first = rounds.front().find(kSoundCopies[0]);
   const size_t blocks = first != rounds.front().end() ? first->second.size() : 0;
   for (size_t r = 0; r < rounds.size(); ++r) {
-    for (const std::string& name : names) {
-      const auto found = rounds[r].find(name);
-      const size_t count = found != rounds[r].end() ? found->second.size() : 0;
-      if (count > 0 && count == blocks) continue;
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("calibration: round {}: found {} blocks of {}, wanted {}", r, count,
-                              name, std::max<size_t>(blocks, 1)));
-    }
+    const auto check = [&](const std::string& name, size_t count) {
+      need(count > 0 && count == blocks, fmt::format("{} blocks of {} in round {}", count, name, r),
+           std::to_string(std::max<size_t>(blocks, 1)));
+    };
+    for (const char* copy : kSoundCopies)
+      if (!rounds[r].contains(copy)) check(copy, 0);
+    for (const auto& [name, times] : rounds[r]) check(name, times.size());
   }
 }
 
@@ -78,14 +92,15 @@ std::string verdict_of(const PairedSpeedup& found, double margin) {
   return found.ci ? speed_verdict(*found.ci, margin) : "INCONCLUSIVE";
 }
 
-Power power_of(const std::vector<RecordedRound>& rounds, const std::vector<Split>& splits,
-               const CompareProcesses& compare, double confidence, double margin,
+Power power_of(const std::vector<RecordedRound>& rounds, const CalibrationRow& row,
+               const CompareProcesses& compare, double confidence, uint64_t seed,
                const SlowLibrary& slow) {
+  const auto splits = draw_splits(static_cast<int>(rounds.size()), row.processes, seed);
   int seen = 0, slower = 0, rescaled = 0;
   for (const Split& split : splits) {
     const PairedSpeedup found = compare(pairs_of(rounds, split, slow.name), confidence);
     seen += is_seen(found);
-    slower += verdict_of(found, margin) == "SLOWER";
+    slower += verdict_of(found, row.margin) == "SLOWER";
     rescaled += is_seen(compare(pairs_of(rounds, split, kOtherCopy, 1 + slow.share), confidence));
   }
   const double all = static_cast<double>(splits.size());
@@ -118,15 +133,18 @@ CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
     const std::string verdict = verdict_of(one, row.margin);
     row.faster_or_slower += verdict == "FASTER" || verdict == "SLOWER";
   }
-  for (const SlowLibrary& slow : kSlowLibraries)
-    row.power.push_back(power_of(rounds, splits, compare, confidence, row.margin, slow));
+  for (const SlowLibrary& slow : kSlowLibraries) {
+    const std::vector<RecordedRound> held = rounds_with(rounds, slow.name);
+    if (std::ssize(held) >= processes)
+      row.power.push_back(power_of(held, row, compare, confidence, seed, slow));
+  }
   return row;
 }
 
 WholeRatio whole_ratio(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                        const char* library, double wanted) {
   std::vector<PairedBlocks> pairs;
-  for (const RecordedRound& round : rounds)
+  for (const RecordedRound& round : rounds_with(rounds, library))
     pairs.push_back({round.at(kSoundCopies[0]), round.at(library)});
   const PairedSpeedup found = compare(pairs, kWholeConfidence);
   WholeRatio whole{library, wanted, 1 / found.speedup, std::nullopt};

@@ -130,8 +130,8 @@ int most_by_chance(int n, double p);
 
 // Draws kCalibrationSplits random splits for each number of processes that the rounds allow: each
 // takes so many rounds, and in each of them one copy for either side. Every round must hold both
-// copies and all slow libraries, with as many blocks of each. Throws Error(kRuntime) where they do
-// not, and below 4 rounds.
+// copies, and 4 rounds each slow library, all with as many blocks. Throws Error(kRuntime) where they
+// do not.
 Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                       double confidence, uint64_t seed);
 
