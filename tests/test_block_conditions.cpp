@@ -52,6 +52,7 @@ struct CardBench : Bench {
     job.device = "cuda";
     job.blocks = job.max_blocks = 10;
     services.ratchet = [](const RatchetKey&) { return std::nullopt; };
+    services.trace = [](Engine&, int) { return LaunchTrace{}; };
     services.watch_card = [this](bool on) {
       watched = on;
       watched_blocks.push_back(on);
