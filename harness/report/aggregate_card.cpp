@@ -84,7 +84,7 @@ void fill_watching_costs(EngineReport& e, double confidence) {
     others.push_back((first ? next->second : sample)->ms_per_token());
   }
   if (watched.empty()) {
-    e.card.watching_costs = {std::nullopt, "measured by --telemetry alternate on a GPU"};
+    e.card.watching_costs = {std::nullopt, "not measured: --telemetry alternate does, on a GPU"};
     return;
   }
   const PairedSpeedup ratio = paired_speedup(watched, others, confidence, 1);
