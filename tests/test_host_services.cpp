@@ -242,7 +242,9 @@ TEST_CASE("services tell which process held an engine, and what it takes") {
   CHECK(services.bytes(request(), tiny().config) ==
         twin_program().factory.bytes(request(), tiny().config));
   CHECK(services.free_bytes() > 0);
-  CHECK(services.throttle().empty());
+  services.watch_card(true);  // on a CPU there is no card to be read
+  engine->prefill(std::vector<int32_t>{1, 2, 3});
+  CHECK_FALSE(services.timed(*engine, [&] { engine->decode(1); }).card);
   CHECK_THAT(services.ablate("eager", *engine, Ablation::kNoLoads), ContainsText("no ablations"));
   const ModelWeights loaded = services.load("tiny", 0);
   CHECK(loaded.sha256 == tiny().sha256);

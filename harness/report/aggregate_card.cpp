@@ -88,7 +88,7 @@ void fill_watching_costs(EngineReport& e, double confidence) {
   std::vector<PairedBlocks> processes;
   for (auto& [process, pairs] : by_process) processes.push_back(std::move(pairs));
   if (processes.empty()) {
-    e.card.watching_costs = {std::nullopt, "measured by --telemetry alternate on a GPU"};
+    e.card.watching_costs = {std::nullopt, "not measured: --telemetry alternate does, on a GPU"};
     return;
   }
   const PairedSpeedup ratio = paired_speedup(processes, confidence, 1);
