@@ -6,12 +6,12 @@ namespace mkbench {
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
+int verify_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
-int verify_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
@@ -46,10 +46,10 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
-    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
-     kTalkFlags, "", require_list_arguments, list_command},
     {"verify", "compute a report again from its samples", "REPORT", kTalkFlags, "",
      require_verify_arguments, verify_command},
+    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
+     kTalkFlags, "", require_list_arguments, list_command},
 };
 
 }  // namespace
