@@ -1,4 +1,4 @@
-"""mkbench verify on real reports: what was edited is found and named. mkbench --resume on runs that were interrupted."""
+"""mkbench verify on real reports: what was edited is found and named. mkbench --resume on interrupted runs."""
 
 import json
 import os
@@ -70,7 +70,8 @@ EDITS = [
     # what the case and the run were
     ("cases[0].axes.n_gen", "cases[0].name"), ("cases[0].axes.depth", "cases[0].name"), ("cases[0].name", None),
     ("cases[0].ids_sha256", None), ("cases[0].generated_text", None), ("meta.seed", None),
-    ("meta.prompt_seed", "cases[0].ids_sha256"), ("meta.options.confidence.value", "cases[0].comparisons[0].confidence"),
+    ("meta.prompt_seed", "cases[0].ids_sha256"),
+    ("meta.options.confidence.value", "cases[0].comparisons[0].confidence"),
     ("meta.options.seed.value", "meta.seed"), (f"{E1}.process.pid", E1), (f"{E1}.launches", E1),
     ("cases[0].model.weights_sha256", "cases[0]"), ("cases[0].bytes_free", "cases[0]"), ("meta.started", "meta"),
     ("env.cpu.threads", "env"),
@@ -79,7 +80,8 @@ WORDS = [
     ("verdict.status", "FAIL_TOKEN", None), ("cases[0].verdict", "PASS_LIVE", None),
     (f"{E1}.verdict", "PASS_LIVE", None), (f"{E0}.verdict", "HANG", "cases[0].verdict"),
     (f"{E1}.parity.verdict", "FAIL_FIDELITY", None), ("cases[0].comparisons[0].verdict", "FASTER", None),
-    (f"{E1}.parity.rows[0].match", "WRONG", f"{E1}.parity.wrong"), (f"{E1}.parity.rows[0].match", "TIE", f"{E1}.parity.ties"),
+    (f"{E1}.parity.rows[0].match", "WRONG", f"{E1}.parity.wrong"),
+    (f"{E1}.parity.rows[0].match", "TIE", f"{E1}.parity.ties"),
 ]
 
 
