@@ -241,8 +241,8 @@ class Verify(CliTest):
         self.assertIn("none", done.stderr)
 
 
-class Resume(HostsTest):
-    """A run of two cases of one folder's weights, interrupted in the second one."""
+class InterruptedTest(HostsTest):
+    """A run of two cases, interrupted in the second one."""
 
     AXES = ("-n", "7", "-d", "0,2", "--blocks", "3")
 
@@ -268,15 +268,8 @@ class Resume(HostsTest):
         done = self.mkbench("verify", str(folder or self.out))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def expect_refusal(self, wanted, *args, code=2):
-        kept = (self.out / "report.json").read_bytes() if (self.out / "report.json").exists() else b""
-        done = self.resume(*args)
-        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
-        self.assertIn(wanted, done.stderr)
-        self.assertNotIn("report.1.json", os.listdir(self.out) if self.out.is_dir() else [])
-        if kept:
-            self.assertEqual((self.out / "report.json").read_bytes(), kept)
 
+class Resume(InterruptedTest):
     def test_goes_on(self):
         before = self.interrupted()
         self.verify()
@@ -320,6 +313,19 @@ class Resume(HostsTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.verify()
         self.assertEqual([r["report"] for r in self.report()["meta"]["resumed"]], ["report.1.json", "report.2.json"])
+
+
+class RefusedResume(InterruptedTest):
+    """The old report stays as it was."""
+
+    def expect_refusal(self, wanted, *args, code=2):
+        kept = (self.out / "report.json").read_bytes() if (self.out / "report.json").exists() else b""
+        done = self.resume(*args)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        self.assertIn(wanted, done.stderr)
+        self.assertNotIn("report.1.json", os.listdir(self.out) if self.out.is_dir() else [])
+        if kept:
+            self.assertEqual((self.out / "report.json").read_bytes(), kept)
 
     def test_another_option(self):
         self.interrupted()
