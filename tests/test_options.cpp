@@ -230,7 +230,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
   const std::set<std::string> free_text = {"model", "python",    "reference", "out",
-                                           "junit", "libraries", "only"};
+                                           "junit", "libraries", "only",      "resume"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());

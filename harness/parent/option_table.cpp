@@ -212,6 +212,10 @@ const std::vector<Flag>& flag_table() {
        }},
       {"out", 0, "DIR", "", "new folder of the report's files [mkbench-report-<time>]", kOutFlags,
        false, [](O& o, S t) { o.out = t; }},
+      {"resume", 0, "DIR", "",
+       "go on with the interrupted run of this folder, with its options: finished cases are taken "
+       "over",
+       kJudgeFlags, false, [](O& o, S t) { o.resume = t; }},
       {"out", 0, "DIR", "", "folder of the plots [plots, beside the first report]", kPlotFlags,
        false, [](O& o, S t) { o.out = t; }},
       {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,

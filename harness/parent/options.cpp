@@ -85,6 +85,10 @@ void check_together(Options& options) {
   }
   if (!options.ids.empty() && given("n-prompt"))
     bad_usage("--ids and --n-prompt exclude each other");
+  if (!options.resume.empty()) {
+    if (options.dry_run) bad_usage("--resume and --dry-run exclude each other");
+    if (given("only")) bad_usage("--resume and --only exclude each other");
+  }
 }
 
 struct CliApp {

@@ -58,8 +58,9 @@ struct Options {
   std::string reference;  // folder; empty: the committed ones
   bool require_reference = false;
   std::string format;
-  std::string out;    // empty: mkbench-report-<time>
-  std::string junit;  // file; empty: only junit.xml of the report's folder
+  std::string out;     // empty: mkbench-report-<time>
+  std::string resume;  // folder of an interrupted run; empty: a new run
+  std::string junit;   // file; empty: only junit.xml of the report's folder
   bool plot = true;
   NvtxMode nvtx = NvtxMode::kBlock;
   Resident resident = Resident::kAuto;

@@ -8,11 +8,26 @@
 #include <ctime>
 
 #include "harness/parent/build_info.h"
+#include "harness/parent/resume.h"
 #include "references/base/error.h"
 
 namespace mkbench {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Returns the file's name.
+std::string write_traceback(const fs::path& folder, const std::string& engine,
+                            const std::string& traceback) {
+  const std::string stem = "traceback-" + fs::path(engine).stem().string();
+  std::string name = stem + ".txt";
+  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
+  write_text(folder / name, traceback);
+  return name;
+}
+
+}  // namespace
 
 std::string utc_now(const char* format) {
   const std::time_t now = std::time(nullptr);
@@ -45,13 +60,21 @@ fs::path make_output_folder(const std::string& asked, const std::string& asked_b
   return folder;
 }
 
-std::string write_traceback(const fs::path& folder, const std::string& engine,
-                            const std::string& traceback) {
-  const std::string stem = "traceback-" + fs::path(engine).stem().string();
-  std::string name = stem + ".txt";
-  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
-  write_text(folder / name, traceback);
-  return name;
+void write_tracebacks(const fs::path& folder, const std::map<std::string, Failed>& tracebacks,
+                      CaseReport& report) {
+  for (EngineReport& e : report.engines) {
+    const auto told = tracebacks.find(e.flow_name);
+    if (told == tracebacks.end()) continue;
+    for (std::string& reason : e.reasons) {
+      if (reason.find(told->second.message) == std::string::npos) continue;
+      try {
+        reason += "; " + write_traceback(folder, e.flow_name, told->second.traceback);
+      } catch (const Error& error) {
+        reason += fmt::format("; no traceback: {}", error.what());
+      }
+      break;
+    }
+  }
 }
 
 nlohmann::json describe_run(const Options& options, const std::vector<std::string>& argv,
@@ -59,18 +82,20 @@ nlohmann::json describe_run(const Options& options, const std::vector<std::strin
   const BuildInfo build = build_info();
   std::vector<std::string> shown = argv;  // the report does not show where the program lies
   if (!shown.empty()) shown[0] = std::filesystem::path(shown[0]).filename().string();
-  return {{"argv", shown},
-          {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
-          {"version", build.version},
-          {"git_sha", build.git_sha},
-          {"dirty", build.dirty},
-          {"build_type", build.build_type},
-          {"compiler", build.compiler},
-          {"cuda_compiler", build.cuda_compiler},
-          {"seed", options.seed},
-          {"prompt_seed", options.prompt_seed},
-          {"output", output},
-          {"options", options_to_json(options)}};
+  nlohmann::json meta = describe_identity(options);
+  meta.update({{"argv", shown},
+               {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
+               {"version", build.version},
+               {"git_sha", build.git_sha},
+               {"dirty", build.dirty},
+               {"build_type", build.build_type},
+               {"compiler", build.compiler},
+               {"cuda_compiler", build.cuda_compiler},
+               {"seed", options.seed},
+               {"prompt_seed", options.prompt_seed},
+               {"output", output},
+               {"options", options_to_json(options)}});
+  return meta;
 }
 
 void check_paths(const Options& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ std::string utc_now(const char* format);
 std::filesystem::path make_output_folder(const std::string& asked,
                                          const std::string& asked_by = "--out");
 
-// Writes the traceback of an engine's failure to a new file of the report's folder; returns its
-// name: traceback-decoder.txt for decoder.py. Throws Error(kRuntime).
-std::string write_traceback(const std::filesystem::path& folder, const std::string& engine,
-                            const std::string& traceback);
+// Writes the tracebacks that reasons of the case's engines came with, each to a new file of the
+// report's folder (traceback-decoder.txt for decoder.py), and adds the file's name to the reason.
+void write_tracebacks(const std::filesystem::path& folder,
+                      const std::map<std::string, Failed>& tracebacks, CaseReport& report);
 
 // The `meta` of the report: argv, build, options, time of the start.
 nlohmann::json describe_run(const Options& options, const std::vector<std::string>& argv,

@@ -9,22 +9,6 @@ namespace mkbench {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// Calls take(step, file) for each failed step and the file that is to hold it.
-template <typename R, typename Take>
-void for_each_failed_step(R& report, const fs::path& folder, const Take& take) {
-  int number = 0;
-  for (auto& c : report.cases) {
-    for (auto& e : c.engines) {
-      if (!e.parity || !e.parity->failed_step) continue;
-      take(*e.parity->failed_step, folder / "failures" / fmt::format("{}.json", ++number));
-    }
-  }
-}
-
-}  // namespace
-
 void name_failed_steps(Report& report, const fs::path& folder) {
   for_each_failed_step(report, folder, [](FailedStep& step, const fs::path& file) {
     if (step.command.empty()) step.command = fmt::format("mkbench parity --only {}", file.string());

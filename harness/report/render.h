@@ -41,6 +41,9 @@ std::string render_checks_table(const std::vector<const EngineReport*>& engines)
 // The parity tables of a case, each under its title; empty where none is shown.
 std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
+// A line for each time that the run was interrupted and went on; empty for most reports.
+std::string resumed_lines(const Report& report);
+
 bool is_cpu_report(const Report& report);
 
 // One row for each engine of each case, as flat columns: csv, sql and jsonl print these.

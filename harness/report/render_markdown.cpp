@@ -376,6 +376,7 @@ std::string footer_text(const Report& report) {
     }
     for (const std::string& advice : advice_lines(report.reasons)) text += "- " + advice + "\n";
   }
+  text += resumed_lines(report);
   const std::string output = json_text(report.meta, {"output"});
   if (!output.empty()) text += fmt::format("\nreport: {}\n", output);
   return text;

@@ -199,6 +199,19 @@ std::string dump_readable(const json& j) {
   return out;
 }
 
+std::string resumed_lines(const Report& report) {
+  if (!report.meta.is_object()) return "";
+  const json all = report.meta.value("resumed", json::array());
+  std::string text;
+  for (const json& one : all.is_array() ? all : json::array()) {
+    text += fmt::format(
+        "\nresumed: {} of {} cases are from the run of {} that was interrupted at {} ({})\n",
+        json_text(one, {"cases_taken_over"}), json_text(one, {"cases"}),
+        json_text(one, {"started"}), json_text(one, {"interrupted"}), json_text(one, {"report"}));
+  }
+  return text;
+}
+
 bool is_cpu_report(const Report& report) {
   return json_text(report.environment, {"device"}).rfind("cpu", 0) == 0;
 }

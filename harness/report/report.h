@@ -19,7 +19,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.5.0";
+inline constexpr char kReportSchemaVersion[] = "1.6.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -201,6 +201,7 @@ struct CaseReport {
   std::string resident;  // "all" or "one"
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
+  bool interrupted = false;  // Ctrl-C came before its end: a resumed run takes it anew
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;
 };
@@ -239,6 +240,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.field("bytes_free", &C::bytes_free, "free at that time");
   v.field("verdict", &C::verdict, "worst of its engines'");
   v.field("reasons", &C::reasons, "what led to it");
+  v.field("interrupted", &C::interrupted,
+          "stopped by Ctrl-C before its end; --resume runs such a case anew");
   v.field("engines", &C::engines, "every engine of the case");
   v.field("comparisons", &C::comparisons, "every candidate against every baseline");
 }
@@ -276,6 +279,15 @@ void describe_fields(V& v, Tag<Report>) {
 }
 
 nlohmann::json to_json(const Report& report);
+// What `seal` of report.json holds: by the path of a part, the first 16 digits of the sha256 over the
+// part's values. Each member of the top is a part; so is each case, without its engines, each engine,
+// without its samples, and each sample.
+nlohmann::json seal_of(const nlohmann::json& report);
+// Reads a report.json that this version has written. Throws Error(kBadInput) that names the file,
+// the field, what was found and what was wanted: another schema or version, a field that is missing
+// or unknown, a wrong type. The values themselves may be anything; recompute() checks them. Where
+// `as_written` is given, it takes the file's JSON.
+Report read_report(const std::filesystem::path& file, nlohmann::json* as_written = nullptr);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
 // reports/report.schema.json.
 nlohmann::json report_schema();
@@ -315,6 +327,18 @@ std::string render(const Report& report, const std::string& format, const Render
 // Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
 // name and renamed, so that an interrupted write leaves no half file.
 void write_report(const Report& report, const std::filesystem::path& folder);
+// Calls take(step, file) for each failed step of a report and the file of `folder` that holds it.
+template <typename R, typename Take>
+void for_each_failed_step(R& report, const std::filesystem::path& folder, const Take& take) {
+  int number = 0;
+  for (auto& c : report.cases) {
+    for (auto& e : c.engines) {
+      if (!e.parity || !e.parity->failed_step) continue;
+      const std::string name = std::to_string(++number) + ".json";
+      take(*e.parity->failed_step, folder / "failures" / name);
+    }
+  }
+}
 // Gives each failed step that has no command the one that repeats it from its file.
 void name_failed_steps(Report& report, const std::filesystem::path& folder);
 // Writes the failed step of each engine to failures/<number>.json of the folder. Throws

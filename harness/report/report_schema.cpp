@@ -130,6 +130,11 @@ json report_schema() {
   identity["required"] = {"id", "version"};
   schema["properties"]["schema"] = std::move(identity);
   schema["required"].push_back("schema");
+  schema["properties"]["seal"] = {
+      {"type", "object"},
+      {"description", "by part: the first 16 digits of the sha256 over its values"},
+      {"additionalProperties", {{"type", "string"}, {"pattern", "^[0-9a-f]{16}$"}}}};
+  schema["required"].push_back("seal");
   schema["$defs"] = std::move(definitions);
   return schema;
 }

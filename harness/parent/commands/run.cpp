@@ -12,15 +12,17 @@
 #include "harness/flow/case_flow.h"
 #include "harness/flow/interrupt.h"
 #include "harness/judge/budget.h"
-#include "harness/judge/repeats.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
+#include "harness/parent/fresh_repeats.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
 #include "harness/parent/outlook.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/progress.h"
+#include "harness/parent/recompute.h"
+#include "harness/parent/resume.h"
 #include "harness/parent/run_folder.h"
 #include "harness/report/junit.h"
 #include "harness/report/known_errors.h"
@@ -40,8 +42,10 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 class Run {
  public:
-  Run(const Options& options, const Invocation& invocation)
+  // `resumption`: null for a new run.
+  Run(const Options& options, const Invocation& invocation, const Resumption* resumption)
       : options_(options),
+        resumption_(resumption),
         argv_(invocation.argv),
         start_host_(invocation.start_host),
         in_process_(invocation.in_process),
@@ -60,15 +64,22 @@ class Run {
     if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
     if (options_.dry_run) return dry_run(plan);
     check_paths(options_);
-    folder_ = make_output_folder(options_.out);
-    report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
+    if (resumption_ != nullptr) {
+      resumption_->check_same(report_.environment, plan.jobs,
+                              [this](const CaseJob& job, int depth) {
+                                return make_services(job, hosts_).load(job.model, depth).sha256;
+                              });
+    }
+    start_report();
     if (plan.cuda && !options_.whole_parity) measure_ceiling();
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
-      if (interrupted()) {
+      if (take_over(job)) {
+        ++number;
+      } else if (interrupted()) {
         add_case_not_reached(job);
       } else {
         run_one_case(job, plan, ++number);
@@ -88,14 +99,31 @@ class Run {
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
+  void start_report() {
+    folder_ =
+        resumption_ != nullptr ? resumption_->output_folder() : make_output_folder(options_.out);
+    report_.meta = describe_run(options_, argv_, folder_.string());
+  }
+
+  // Whether the case was finished before, and stands in the report.
+  bool take_over(const CaseJob& job) {
+    if (resumption_ == nullptr) return false;
+    std::optional<CaseReport> taken = resumption_->take_over(job);
+    if (!taken) return false;
+    if (std::optional<JudgedCase> memo = parity_memo(*taken)) judged_[job.model] = std::move(*memo);
+    report_.cases.push_back(std::move(*taken));
+    ++taken_over_;
+    return true;
+  }
+
   // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs,
   // and on a machine that may have one it is not known which cases the run would have had.
   int stop_early() {
     if (options_.dry_run) return exit_code(Verdict::kInterrupted);
+    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
     std::vector<CaseJob> jobs;
     if (options_.device == DeviceChoice::kCpu) jobs = plan_run(options_, probe_).jobs;
-    folder_ = make_output_folder(options_.out);
-    report_.meta = describe_run(options_, argv_, folder_.string());
+    start_report();
     if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
     for (const CaseJob& job : jobs) add_case_not_reached(job);
     return finish();
@@ -168,7 +196,9 @@ class Run {
     try {
       progress_.show({.stage = "measuring the pace", .engine = ""});
       const bool measure = options_.fault == PlantedFault::kNone && !in_process_;
-      outlook_.predict(plan.jobs, measure, false);
+      const std::vector<CaseJob> left =
+          resumption_ != nullptr ? resumption_->left_of(plan.jobs) : plan.jobs;
+      outlook_.predict(left, measure, false);
     } catch (const Error&) {
       return;
     } catch (const Interrupted&) {
@@ -187,6 +217,11 @@ class Run {
   }
 
   void measure_ceiling() {
+    // Cases that were taken over have their shares of the ceiling that was measured beside them.
+    if (resumption_ != nullptr && resumption_->before().calibration.is_object()) {
+      report_.calibration = resumption_->before().calibration;
+      return;
+    }
     progress_.show({.stage = "read bandwidth", .engine = ""});
     try {
       report_.calibration = json_fields::write(ask_ceiling());
@@ -222,10 +257,11 @@ class Run {
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
-    write_tracebacks(collector.report());
+    write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
     progress_.clear();
-    add_roofline(collector, job, plan.cuda);
+    add_roofline(collector, plan.cuda);
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    collector.report().interrupted = interrupted();
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));
@@ -258,6 +294,7 @@ class Run {
   void add_case_not_reached(const CaseJob& job) {
     CaseCollector collector(job);
     collector.finish(true);
+    collector.report().interrupted = true;
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
     report_.cases.push_back(std::move(collector.report()));
   }
@@ -267,83 +304,27 @@ class Run {
     if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
   }
 
-  // A reason that came with a traceback names the file that holds it.
-  void write_tracebacks(CaseReport& report) const {
-    for (EngineReport& e : report.engines) {
-      const auto told = hosts_.tracebacks().find(e.flow_name);
-      if (told == hosts_.tracebacks().end()) continue;
-      for (std::string& reason : e.reasons) {
-        if (reason.find(told->second.message) == std::string::npos) continue;
-        try {
-          reason += "; " + write_traceback(folder_, e.flow_name, told->second.traceback);
-        } catch (const Error& error) {
-          reason += fmt::format("; no traceback: {}", error.what());
-        }
-        break;
-      }
-    }
-  }
-
   // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.
   void repeat_apart(const CaseJob& job, CaseReport& report) {
-    const auto waits = [](const EngineReport& e) {
-      return e.parity && !e.parity->repeats_sha256.empty();
-    };
-    if (std::none_of(report.engines.begin(), report.engines.end(), waits) || interrupted()) return;
+    if (std::none_of(report.engines.begin(), report.engines.end(), waits_for_repeats) ||
+        interrupted()) {
+      return;
+    }
     if (in_process_) {
       warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
       return;
     }
-    CaseJob again = job;  // without the engines that have failed before
-    std::erase_if(again.engines, [&](const CaseEngine& engine) {
-      return engine.candidate &&
-             std::none_of(report.engines.begin(), report.engines.end(), [&](const EngineReport& e) {
-               return e.flow_name == engine.name && waits(e);
-             });
-    });
     if (job.one_at_a_time) hosts_.end_idle("");
-    std::vector<RepeatHashes> answers;
-    std::string problem;  // of a process without any answer
-    for (int i = 0; i < kFreshProcesses && !interrupted(); ++i) {
-      try {
-        Hosts fresh(start_host_, options_.timeout_s);
-        EventSink silent([](const CaseEvent&) {});
-        answers.push_back(hash_case_repeats(again, make_services(again, fresh), silent));
-      } catch (const Error& error) {
-        problem = error.what();
-        answers.emplace_back();
-      } catch (const Interrupted&) {
-        // The loop ends, and the runs so far are judged.
-      }
-    }
-    for (EngineReport& e : report.engines) {
-      if (!waits(e)) continue;
-      std::vector<FreshRun> runs;
-      for (const RepeatHashes& answer : answers) {
-        const auto run = answer.find(e.flow_name);
-        runs.push_back(run != answer.end() ? run->second : FreshRun{"", problem});
-      }
-      const std::string before = e.parity->reason;
-      judge_fresh_runs(runs, *e.parity);
-      if (e.parity->reason == before) continue;
-      if (times_allowed(e.verdict) || e.verdict == Verdict::kIncomplete)
-        e.verdict = e.parity->verdict;
-      e.reasons.push_back(e.parity->reason);
-    }
+    repeat_in_fresh_processes(
+        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s); },
+        [this] { return interrupted(); }, report);
   }
 
-  void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {
+  void add_roofline(CaseCollector& collector, bool cuda) const {
     const double ceiling =
         report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
-    const int64_t l2 = probe_.l2_bytes;
-    for (EngineReport& e : collector.report().engines) {
-      if (job.n_prompt > 0) {
-        e.roofline.reason = "a prefill test does not read the weights once a token";
-      } else if (collector.shape()) {
-        e.roofline =
-            roofline_share(*collector.shape(), first_depth(job), job.n_gen, cuda, ceiling, l2);
-      }
-    }
+    for (EngineReport& e : collector.report().engines)
+      set_roofline(collector.report(), collector.shape(), cuda, ceiling, probe_.l2_bytes, e);
   }
 
   int finish() {
@@ -351,6 +332,7 @@ class Run {
     report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
     report_.meta["warnings"] = warnings_;
     report_.meta["outlook"] = outlook_.json();
+    if (resumption_ != nullptr) report_.meta["resumed"] = resumption_->describe(taken_over_);
     conclude(report_);
     name_failed_steps(report_, folder_);
     const std::string unread = print_results();
@@ -387,6 +369,7 @@ class Run {
   // Returns why a file could not be written, or an empty string.
   std::string try_to_write_files() const {
     try {
+      if (resumption_ != nullptr) resumption_->keep_old(folder_);
       write_failed_steps(report_, folder_);
       write_report(report_, folder_);
       if (!options_.junit.empty()) write_text(options_.junit, render_junit(report_));
@@ -419,6 +402,8 @@ class Run {
   }
 
   const Options& options_;
+  const Resumption* resumption_;
+  int taken_over_ = 0;
   const std::vector<std::string>& argv_;
   const StartHost start_host_;
   const bool in_process_;
@@ -443,7 +428,14 @@ int run_command(const Options& options, const Invocation& invocation) {
     devices.arguments = {"devices"};
     return list_command(devices, invocation);
   }
-  return Run(options, invocation).execute();
+  if (options.resume.empty()) return Run(options, invocation, nullptr).execute();
+  const Resumption resumption(options);
+  if (resumption.finished()) {
+    fmt::print("{}: the run is finished ({}), nothing is left to do\n", options.resume,
+               verdict_name(resumption.before().verdict));
+    return 0;
+  }
+  return Run(resumption.options(), invocation, &resumption).execute();
 }
 
 }  // namespace mkbench

@@ -6,6 +6,7 @@ namespace mkbench {
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
+int verify_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
@@ -15,6 +16,7 @@ void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_evidence_arguments(Options& options);
+void require_verify_arguments(Options& options);
 
 namespace {
 
@@ -44,6 +46,8 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
+    {"verify", "compute a report again from its samples", "REPORT", kTalkFlags, "",
+     require_verify_arguments, verify_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},
 };

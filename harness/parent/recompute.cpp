@@ -1,0 +1,320 @@
+#include "harness/parent/recompute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/judge/findings.h"
+#include "references/base/error.h"
+#include "references/base/json_fields.h"
+#include "references/model_row.h"
+
+namespace mkbench {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kRounding = 1e-12;
+
+bool equal_values(const json& a, const json& b) {
+  if (a == b) return true;
+  if (!a.is_number_float() && !b.is_number_float()) return false;
+  if (!a.is_number() || !b.is_number()) return false;
+  const double x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y));
+}
+
+std::string member_path(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+// A member of a free object of the report; null where there is none.
+json member(const json& object, const char* name) {
+  return object.is_object() ? object.value(name, json()) : json();
+}
+
+double number_or_0(const json& value) { return value.is_number() ? value.get<double>() : 0; }
+
+std::string shown_or_nothing(const json& object, const std::string& name) {
+  return object.contains(name) ? json_fields::shown(object[name]) : "nothing";
+}
+
+// Leaves of `found` that are not null and not the same in `blank`.
+int64_t changed_leaves(const json& found, const json& blank) {
+  int64_t count = 0;
+  if (found.is_object() || found.is_array()) {
+    for (const auto& [key, value] : found.items()) {
+      const bool there = blank.is_array() ? std::stoul(key) < blank.size()
+                                          : blank.is_object() && blank.contains(key);
+      const json other = !there ? json() : blank.is_array() ? blank[std::stoul(key)] : blank[key];
+      count += changed_leaves(value, other);
+    }
+    return count;
+  }
+  return !found.is_null() && found != blank ? 1 : 0;
+}
+
+struct Settings {
+  const Options& options;
+  void aggregate_case(CaseReport& c) const {
+    aggregate(c, options.confidence, options.seed, options.random_order);
+  }
+};
+
+// Judged parity holds its table; a case that took an earlier one's verdict over holds none.
+const ParityReport* judged_before(const Report& report, size_t case_index, const EngineReport& e) {
+  for (size_t i = 0; i < case_index; ++i) {
+    const CaseReport& earlier = report.cases[i];
+    if (earlier.name != e.parity->judged_in) continue;
+    for (const EngineReport& other : earlier.engines) {
+      if (other.name == e.name && other.role == e.role && other.parity) return &*other.parity;
+    }
+  }
+  return nullptr;
+}
+
+void tally_again(const Report& found, size_t case_index, EngineReport& e) {
+  if (!e.parity) return;
+  ParityReport& p = *e.parity;
+  if (p.judged_in.empty()) {
+    tally_rows(p);
+    p.steps = static_cast<int>(p.rows.size());
+  } else if (const ParityReport* judged = judged_before(found, case_index, e)) {
+    const std::string judged_in = p.judged_in;
+    p = *judged;
+    p.judged_in = judged_in;
+    p.rows.clear();
+    p.first_divergence.reset();
+  }
+}
+
+// The report without its derived values: aggregate() withholds the times of engines that were not
+// judged.
+Report blank_of(const Report& found, const Settings& settings) {
+  Report blank = found;
+  for (CaseReport& c : blank.cases) {
+    for (EngineReport& e : c.engines) {
+      e.verdict = Verdict::kSkipped;
+      if (!e.parity) continue;
+      ParityReport& p = *e.parity;
+      p.exact = p.ties = p.drifts = p.wrong = p.steps = -1;
+    }
+    settings.aggregate_case(c);
+    c.verdict = Verdict::kSkipped;
+    c.reasons.clear();
+  }
+  blank.reasons.clear();
+  if (!blank.cases.empty()) blank.verdict = Verdict::kPass;
+  blank.exit_code = -1;
+  return blank;
+}
+
+// aggregate() sharpens the verdict that the run gave; the file holds the result. The verdict to
+// start from is the recorded one, or a pass, with the last reason added since.
+void choose_start(const CaseReport& found, const CaseReport& blank, size_t index,
+                  const Settings& settings, EngineReport& e) {
+  const EngineReport& wanted = found.engines[index];
+  e.verdict = wanted.verdict;
+  e.reasons = wanted.reasons;
+  if (times_allowed(wanted.verdict) || wanted.reasons.empty()) return;
+  const json goal = json_fields::write(wanted);
+  const auto leads_there = [&](Verdict verdict, const std::vector<std::string>& reasons) {
+    CaseReport trial = blank;
+    trial.engines = {blank.engines[index]};
+    trial.engines[0].verdict = verdict;
+    trial.engines[0].reasons = reasons;
+    if (wanted.parity) trial.engines[0].parity = e.parity;
+    settings.aggregate_case(trial);
+    Differences differences;
+    differences.same("", goal, json_fields::write(trial.engines[0]));
+    return differences.all().empty();
+  };
+  if (leads_there(wanted.verdict, wanted.reasons)) return;
+  std::vector<std::string> before = wanted.reasons;
+  before.pop_back();
+  for (const Verdict pass : {Verdict::kPass, Verdict::kPassLive}) {
+    if (!leads_there(pass, before)) continue;
+    e.verdict = pass;
+    e.reasons = before;
+    return;
+  }
+}
+
+std::vector<std::string> without(const std::vector<std::string>& all,
+                                 const std::vector<std::string>& derived) {
+  std::vector<std::string> rest;
+  for (const std::string& one : all) {
+    if (std::find(derived.begin(), derived.end(), one) == derived.end()) rest.push_back(one);
+  }
+  return rest;
+}
+
+// A case that ended before its engines were judged has a reason and a verdict of its own. All other
+// reasons, and the verdicts of cases without one, follow from the engines.
+void keep_own_reasons(const Report& found, Report& again) {
+  Report derived = again;
+  conclude(derived);
+  for (size_t i = 0; i < found.cases.size(); ++i) {
+    again.cases[i].reasons = without(found.cases[i].reasons, derived.cases[i].reasons);
+    if (!again.cases[i].reasons.empty()) again.cases[i].verdict = found.cases[i].verdict;
+  }
+  derived = again;
+  conclude(derived);
+  again.reasons = without(found.reasons, derived.reasons);
+}
+
+std::optional<ModelShape> known_shape(const CaseReport& c) {
+  const ModelRow* row = find_model(c.model);
+  if (row == nullptr || c.weights_sha256.empty()) return std::nullopt;
+  return row->shape;
+}
+
+void roofline_again(const Report& found, Report& again) {
+  const json device = member(found.environment, "device");
+  const bool cuda = device.is_string() && device.get<std::string>().starts_with("cuda");
+  const double ceiling = number_or_0(member(found.calibration, "read_gb_per_s"));
+  const auto l2 =
+      static_cast<int64_t>(number_or_0(member(member(found.environment, "gpu"), "l2_bytes")));
+  for (CaseReport& c : again.cases) {
+    const std::optional<ModelShape> shape = known_shape(c);
+    if (!shape) continue;
+    for (EngineReport& e : c.engines) {
+      if (l2 > 0 || !cuda) set_roofline(c, shape, cuda, ceiling, l2, e);
+    }
+  }
+}
+
+}  // namespace
+
+void Differences::add(const std::string& path, std::string found, std::string recomputed) {
+  all_.push_back({path.empty() ? "top" : path, std::move(found), std::move(recomputed)});
+}
+
+void Differences::same(const std::string& path, const json& found, const json& recomputed) {
+  ++figures_;
+  compare(path, found, recomputed);
+}
+
+void Differences::compare(const std::string& path, const json& found, const json& recomputed) {
+  if (found.is_object() && recomputed.is_object()) {
+    std::set<std::string> names;
+    for (const auto& [name, value] : found.items()) names.insert(name);
+    for (const auto& [name, value] : recomputed.items()) names.insert(name);
+    for (const std::string& name : names) {
+      const std::string at = member_path(path, name);
+      if (found.contains(name) && recomputed.contains(name)) {
+        compare(at, found[name], recomputed[name]);
+      } else {
+        add(at, shown_or_nothing(found, name), shown_or_nothing(recomputed, name));
+      }
+    }
+  } else if (found.is_array() && recomputed.is_array() && found.size() == recomputed.size()) {
+    for (size_t i = 0; i < found.size(); ++i)
+      compare(fmt::format("{}[{}]", path, i), found[i], recomputed[i]);
+  } else if (!equal_values(found, recomputed)) {
+    add(path, json_fields::shown(found), json_fields::shown(recomputed));
+  }
+}
+
+void Differences::holds(bool does, const std::string& path, const json& found,
+                        const std::string& wanted) {
+  ++figures_;
+  if (!does) add(path, json_fields::shown(found), wanted);
+}
+
+Options recorded_options(const json& meta) {
+  Options options;
+  const json all = member(meta, "options");
+  for (const Flag& flag : flag_table()) {
+    const bool counts = flag.name == "confidence" || flag.name == "seed" || flag.name == "order" ||
+                        flag.name == "ids";
+    const std::string name(flag.name);
+    if (!counts || !all.contains(name)) continue;
+    const json text = member(all[name], "value");
+    const std::string path = fmt::format("meta.options.{}.value", name);
+    if (!text.is_string()) json_fields::refuse(path, json_fields::shown(text), "a string");
+    try {
+      if (!text.get<std::string>().empty()) flag.apply(options, text.get<std::string>());
+    } catch (const Error& error) {
+      throw Error(ErrorKind::kBadInput, fmt::format("{}: {}", path, error.what()));
+    }
+  }
+  return options;
+}
+
+void set_roofline(const CaseReport& c, const std::optional<ModelShape>& shape, bool cuda,
+                  double ceiling_gb_per_s, int64_t l2_bytes, EngineReport& e) {
+  if (c.n_prompt > 0) {
+    e.roofline.reason = "a prefill test does not read the weights once a token";
+  } else if (shape) {
+    e.roofline = roofline_share(*shape, c.depth, c.n_gen, cuda, ceiling_gb_per_s, l2_bytes);
+  }
+}
+
+void recompute(const Report& found, const json& as_written, Differences& differences) {
+  const Options options = recorded_options(found.meta);
+  const Settings settings{options};
+  Report again = blank_of(found, settings);
+  const json blank = json_fields::write(again);
+  roofline_again(found, again);
+  for (size_t i = 0; i < found.cases.size(); ++i) {
+    const CaseReport empty = again.cases[i];
+    for (size_t k = 0; k < empty.engines.size(); ++k) {
+      EngineReport& e = again.cases[i].engines[k];
+      tally_again(found, i, e);
+      choose_start(found.cases[i], empty, k, settings, e);
+    }
+    settings.aggregate_case(again.cases[i]);
+  }
+  keep_own_reasons(found, again);
+  conclude(again);
+
+  json written = as_written;
+  written.erase("seal");
+  written.erase("schema");
+  const json computed = json_fields::write(again);
+  differences.count(changed_leaves(written, blank));
+  differences.same("", written, computed);
+  if (member(found.meta, "options").contains("seed"))
+    differences.same("meta.seed", member(found.meta, "seed"), options.seed);
+  const bool any_stopped = std::any_of(found.cases.begin(), found.cases.end(),
+                                       [](const CaseReport& c) { return c.interrupted; });
+  differences.holds(found.interrupted || !any_stopped, "verdict.interrupted", found.interrupted,
+                    "true: a case was interrupted");
+  for (size_t i = 0; i < found.cases.size(); ++i) {
+    const CaseReport& c = found.cases[i];
+    const std::string path = fmt::format("cases[{}]", i);
+    recheck_samples(c, path, options, found.meta, differences);
+    for (size_t k = 0; k < c.engines.size(); ++k)
+      recheck_parity(c, c.engines[k], fmt::format("{}.engines[{}]", path, k), differences);
+  }
+}
+
+void recheck_seal(const json& as_written, Differences& differences) {
+  const json found = as_written.at("seal"), seal = seal_of(as_written);
+  for (const auto& [part, hash] : seal.items()) {
+    differences.holds(
+        found.value(part, json()) == hash, part, found.value(part, json("nothing")),
+        fmt::format("{} as the sha256 of its values: one of them was changed", hash.dump()));
+  }
+  for (const auto& [part, hash] : found.items()) {
+    differences.holds(seal.contains(part), "seal." + part, hash,
+                      "nothing: the report has no such part");
+  }
+}
+
+Report read_and_recompute(const std::filesystem::path& file, Differences& differences) {
+  json as_written;
+  Report report = read_report(file, &as_written);
+  try {
+    recompute(report, as_written, differences);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", file.string(), error.what()));
+  }
+  recheck_seal(as_written, differences);
+  return report;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,71 @@
+// Computes a report's figures and verdicts again from its samples and recorded inputs, by the code
+// that wrote them, and compares them with what the file says.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/parent/options.h"
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// A value of a report that is not what the rest of the report gives.
+struct Difference {
+  std::string path, found, recomputed;
+};
+
+// Differences found so far, and how many values were compared.
+class Differences {
+ public:
+  // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits, because another machine's
+  // exp() and log() may round the last one differently.
+  void same(const std::string& path, const nlohmann::json& found, const nlohmann::json& recomputed);
+  // A statement about `path` that must hold; `wanted` completes "found X, recomputed ...".
+  void holds(bool does, const std::string& path, const nlohmann::json& found,
+             const std::string& wanted);
+  void count(int64_t figures) { figures_ += figures; }
+
+  const std::vector<Difference>& all() const { return all_; }
+  int64_t figures() const { return figures_; }
+
+ private:
+  void compare(const std::string& path, const nlohmann::json& found,
+               const nlohmann::json& recomputed);
+  void add(const std::string& path, std::string found, std::string recomputed);
+
+  std::vector<Difference> all_;
+  int64_t figures_ = 0;
+};
+
+// The options that the report's meta.options records, as far as figures depend on them. Throws
+// Error(kBadInput) naming the option.
+Options recorded_options(const nlohmann::json& meta);
+
+// The share of the roofline of an engine in a case; `shape` is absent where the weights were not
+// loaded.
+void set_roofline(const CaseReport& c, const std::optional<ModelShape>& shape, bool cuda,
+                  double ceiling_gb_per_s, int64_t l2_bytes, EngineReport& e);
+
+// Computes every derived field of `found` again. `as_written` is the JSON that it was read from.
+// Throws Error(kBadInput) where meta.options cannot be read.
+void recompute(const Report& found, const nlohmann::json& as_written, Differences& differences);
+
+// Compares what inputs of a case say of each other: receipts with ids, samples with axes and the
+// order of the blocks, checks of parity with their values and rows, ids with the closed form.
+void recheck_samples(const CaseReport& c, const std::string& path, const Options& options,
+                     const nlohmann::json& meta, Differences& differences);
+void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
+                    Differences& differences);
+
+// Compares the report's seal with the values that it stands over, which finds an edit of a value
+// from which nothing follows.
+void recheck_seal(const nlohmann::json& as_written, Differences& differences);
+
+// read_report(), recompute() and recheck_seal() of a file; every message names it.
+Report read_and_recompute(const std::filesystem::path& file, Differences& differences);
+
+}  // namespace mkbench

@@ -1,0 +1,272 @@
+// mkbench verify: every number of a report is edited in turn, and what recomputing does not find is a
+// short list of inputs, each with its reason. The seal finds those too.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <regex>
+
+#include "harness/flow/text.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/parent/recompute.h"
+#include "harness/report/render.h"
+#include "references/base/json_fields.h"
+#include "references/base/sha256.h"
+#include "tests/support/catch2.h"
+#include "tests/support/example_report.h"
+
+using namespace mkbench;
+using nlohmann::json;
+
+namespace {
+
+constexpr int kDepth = 512, kTokens = 4, kBlocks = 8;
+constexpr uint64_t kPromptSeed = 77;
+
+json option(const std::string& text) { return {{"value", text}, {"source", "default"}}; }
+
+// The timed prompt and ids as a run would have had them.
+void time_for_real(CaseReport& c) {
+  CaseJob job;
+  job.model = c.model;
+  job.depth = c.depth;
+  job.n_gen = c.n_gen;
+  job.prompt_seed = kPromptSeed;
+  ModelWeights weights;
+  weights.lagset = c.lagset;
+  weights.config.shape = kQwen3_0_6B;
+  const TimedTruth truth = find_timed_truth(job, weights);
+  c.ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t));
+  for (EngineReport& e : c.engines) {
+    for (Sample& s : e.samples) {
+      s.engine = e.resolved_name;
+      s.late_id = truth.late_ids.at(static_cast<size_t>(1000 + s.block));
+      s.ids = truth.expected(*s.late_id, c.n_gen).value();
+    }
+  }
+  c.generated_text = sequence_text(kQwen3_0_6B, c.engines[0].samples[0].ids);
+}
+
+Report sound_report() {
+  Report r = testing::example_report();
+  r.cases = {testing::example_case(kDepth, kBlocks, kTokens)};
+  r.meta["options"] = {
+      {"confidence", option("0.95")}, {"seed", option("1")}, {"order", option("abba")}};
+  r.meta["prompt_seed"] = kPromptSeed;
+  r.environment["gpu"]["l2_bytes"] = 50'000'000;
+  time_for_real(r.cases[0]);
+  for (EngineReport& e : r.cases[0].engines) e.parity->precision = "bf16";
+  r.cases[0].engines[1].profile = testing::example_profile(770, 300);
+  aggregate(r.cases[0], 0.95, 1, false);
+  r.reasons.clear();
+  conclude(r);
+  return r;
+}
+
+std::vector<Difference> differences_of(const json& written, bool sealed) {
+  Differences differences;
+  const Report report = json_fields::read_as<Report>(written, "");
+  recompute(report, written, differences);
+  if (sealed) recheck_seal(written, differences);
+  return differences.all();
+}
+
+bool finds(const json& written, bool sealed) {
+  try {
+    return !differences_of(written, sealed).empty();
+  } catch (const Error&) {
+    return true;  // the reader has refused it
+  }
+}
+
+// Two numbers with another first digit, one of them smaller where that is possible.
+std::vector<json> edits_of(const json& number) {
+  const std::string text = number.dump();
+  const size_t at = text.find_first_of("0123456789");
+  std::vector<json> edits;
+  for (const char digit : {text[at] == '9' ? '1' : static_cast<char>(text[at] + 1),
+                           text[at] > '1' ? static_cast<char>(text[at] - 1) : '3'}) {
+    std::string other = text;
+    other[at] = digit;
+    edits.push_back(json::parse(other));
+  }
+  return edits;
+}
+
+void numbers_of(const json& j, const json::json_pointer& at, std::vector<json::json_pointer>& out) {
+  if (j.is_number()) out.push_back(at);
+  if (j.is_object()) {
+    for (const auto& [name, value] : j.items()) numbers_of(value, at / name, out);
+  } else if (j.is_array()) {
+    for (size_t i = 0; i < j.size(); ++i) numbers_of(j[i], at / i, out);
+  }
+}
+
+// "/cases/0/engines/1/launches" as "cases[].engines[].launches".
+std::string pattern_of(const json::json_pointer& at) {
+  std::string text = std::regex_replace(at.to_string(), std::regex("/[0-9]+"), "[]");
+  std::replace(text.begin(), text.end(), '/', '.');
+  return text.substr(1);
+}
+
+// Numbers that nothing is computed from, or not always.
+const std::map<std::string, std::string> kInputs = {
+    {"cases[].bytes_free", "of the machine at that time"},
+    {"cases[].bytes_needed", "a forecast; what libraries take is not in the report"},
+    {"cases[].engines[].launches", "counted by the engine, warm-ups and dropped runs too"},
+    {"cases[].engines[].parity.checks[].value", "the logits are not in the report"},
+    {"cases[].engines[].parity.decided_steps", "tau is not in the report; strict steps bound it"},
+    {"cases[].engines[].parity.flips_allowed", "from the baseline's flips, in the reference"},
+    {"cases[].engines[].parity.lengths_judged", "the sweep leaves no rows"},
+    {"cases[].engines[].parity.lengths_known", "from the model's config"},
+    {"cases[].engines[].parity.rows[].margin", "the truth's logits are in the reference"},
+    {"cases[].engines[].parity.rows[].mk_id", "of a near tie: any other id is one too"},
+    {"cases[].engines[].parity.rows[].ref_id", "of a near tie: any other id is one too"},
+    {"cases[].engines[].process.crossing_sd_us", "of the process"},
+    {"cases[].engines[].process.crossing_us", "of the process"},
+    {"cases[].engines[].process.open_ms", "of the process"},
+    {"cases[].engines[].process.pid", "of the process"},
+    {"cases[].engines[].process.start_ms", "of the process"},
+    {"cases[].engines[].profile.no_loads_runs_us[]", "one of three, of which the median counts"},
+    {"cases[].engines[].profile.no_waits_runs_us[]", "one of three, of which the median counts"},
+    {"cases[].engines[].samples[].repeats", "dropped runs leave no samples"},
+    {"cases[].engines[].samples[].start_ms", "as long as the order of the samples stays"},
+    {"cases[].engines[].samples[].times.event_ms", "one of several, of which the median counts"},
+    {"cases[].engines[].samples[].times.per_token_ms[]", "one of many in percentiles"},
+    {"cases[].engines[].samples[].times.sm_ghz", "one of several, of which the median counts"},
+    {"cases[].model.rope_theta", "from the model's config"},
+    {"env.gpu.l2_bytes", "of the card; it decides whether the roofline applies"},
+};
+
+// A report of one case that `change` makes fail before it is summed up.
+Report failing_report(const std::function<void(CaseReport&)>& change) {
+  Report r = sound_report();
+  CaseReport& c = r.cases[0];
+  change(c);
+  aggregate(c, 0.95, 1, false);
+  r.reasons.clear();
+  conclude(r);
+  return r;
+}
+
+std::vector<std::pair<std::string, Report>> failing_reports() {
+  std::vector<std::pair<std::string, Report>> all;
+  all.emplace_back("wrong receipt", failing_report([](CaseReport& c) {
+                     Sample& s = c.engines[1].samples[3];
+                     s.receipts_wrong = 1;
+                     s.valid = false;
+                     s.invalid_reason = "position 5: found 7, wanted 221";
+                   }));
+  all.emplace_back("faster than the roofline", failing_report([](CaseReport& c) {
+                     for (Sample& s : c.engines[1].samples)
+                       s.times.host_ms /= 10, s.times.event_ms /= 10;
+                   }));
+  all.emplace_back("parity", failing_report([](CaseReport& c) {
+                     EngineReport& e = c.engines[1];
+                     e.verdict = e.parity->verdict = Verdict::kFailFidelity;
+                     e.parity->reason = "R_rms 2.5 > 1.25";
+                     e.reasons = {e.parity->reason};
+                     e.parity->checks[0].status = CheckStatus::kFailed;
+                     e.parity->checks[0].detail = e.parity->reason;
+                     e.parity->checks[0].value = e.parity->r_rms = 2.5;
+                     e.samples.clear();
+                     c.generated_text = sequence_text(kQwen3_0_6B, c.engines[0].samples[0].ids);
+                   }));
+  all.emplace_back("hang", failing_report([](CaseReport& c) {
+                     EngineReport& e = c.engines[1];
+                     e.verdict = Verdict::kHang;
+                     e.parity.reset();
+                     e.reasons = {"no progress for 10 s"};
+                     e.samples.clear();
+                   }));
+  all.emplace_back("no case ran", failing_report([](CaseReport& c) {
+                     c.verdict = Verdict::kBadInput;
+                     c.reasons = {"config.json: hidden_size: found 7, wanted 1024"};
+                     c.engines.clear();
+                     c.comparisons.clear();
+                   }));
+  Report interrupted = failing_report([](CaseReport& c) { c.interrupted = true; });
+  interrupted.interrupted = true;
+  conclude(interrupted);
+  all.emplace_back("interrupted", interrupted);
+  return all;
+}
+
+// Every word at a path that ends in one of `names`.
+void words_of(const json& j, const json::json_pointer& at, const std::vector<std::string>& names,
+              std::vector<json::json_pointer>& out) {
+  if (j.is_string() && std::count(names.begin(), names.end(), at.back()) > 0) out.push_back(at);
+  if (j.is_object()) {
+    for (const auto& [name, value] : j.items()) words_of(value, at / name, names, out);
+  } else if (j.is_array()) {
+    for (size_t i = 0; i < j.size(); ++i) words_of(j[i], at / i, names, out);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a sound report has no difference, whatever its verdict") {
+  std::vector<std::pair<std::string, Report>> reports = failing_reports();
+  reports.emplace_back("sound", sound_report());
+  for (const auto& [name, report] : reports) {
+    INFO(name);
+    const std::vector<Difference> found = differences_of(to_json(report), true);
+    for (const Difference& d : found)
+      UNSCOPED_INFO(d.path << ": found " << d.found << ", recomputed " << d.recomputed);
+    CHECK(found.empty());
+  }
+}
+
+TEST_CASE("every verdict, changed to every other word, is found by recomputing") {
+  std::vector<std::pair<std::string, Report>> reports = failing_reports();
+  reports.emplace_back("sound", sound_report());
+  for (const auto& [name, report] : reports) {
+    json written = to_json(report);
+    written["seal"].erase("verdict");
+    std::vector<json::json_pointer> words;
+    words_of(written, json::json_pointer(), {"verdict", "status"}, words);
+    CHECK(!words.empty());
+    for (const json::json_pointer& at : words) {
+      std::vector<std::string> others = {"FASTER", "SLOWER", "SAME", "INCONCLUSIVE"};
+      for (const VerdictInfo& info : verdict_table()) others.emplace_back(info.name);
+      for (const CheckStatus status : enum_values(Tag<CheckStatus>()))
+        others.emplace_back(enum_text(status));
+      for (const std::string& word : others) {
+        if (written[at] == word) continue;
+        json changed = written;
+        changed[at] = word;
+        INFO(name << ": " << at.to_string() << ": " << written[at] << " to " << word);
+        CHECK(finds(changed, false));
+      }
+    }
+  }
+}
+
+TEST_CASE("every number, edited in turn, is found by recomputing or is a known input") {
+  const json written = to_json(sound_report());
+  std::vector<json::json_pointer> numbers;
+  numbers_of(written, json::json_pointer(), numbers);
+  std::map<std::string, int> unfound;
+  int missed = 0;
+  for (const json::json_pointer& at : numbers) {
+    INFO(at.to_string());
+    bool found = true;
+    for (const json& edit : edits_of(written[at])) {
+      json changed = written;
+      changed[at] = edit;
+      found = found && finds(changed, false);
+      CHECK(finds(changed, true));
+    }
+    if (found) continue;
+    ++missed;
+    ++unfound[pattern_of(at)];
+  }
+  fmt::print("{} of {} numbers are not found by recomputing ({:.1f} %)\n", missed, numbers.size(),
+             100.0 * missed / static_cast<double>(numbers.size()));
+  for (const auto& [path, count] : unfound) fmt::print("  {} ({})\n", path, count);
+  std::vector<std::string> found_list, known_list;
+  for (const auto& [path, count] : unfound) found_list.push_back(path);
+  for (const auto& [path, reason] : kInputs) known_list.push_back(path);
+  CHECK(found_list == known_list);
+}
