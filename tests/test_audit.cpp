@@ -332,6 +332,16 @@ TEST_CASE("skipped rows of the head are found although an embedding's rows are l
   }
 }
 
+TEST_CASE("a tied row that is looked up as an input does not count as read by the head") {
+  Bench bench;
+  bench.plan.tensors = {"embed_tokens"};
+  bench.skip = [](const NamedTensor& t, int, int) { return t.name == "lm_head.weight"; };
+  const EngineAudit audit = bench.run();
+  REQUIRE(audit.parts.size() == 1);
+  CHECK(audit.parts[0].tried == 40);
+  CHECK(audit.parts[0].unread.size() == 40);
+}
+
 TEST_CASE("tiles that the truth does not need either are no evidence") {
   Bench bench;
   bench.plan.tiles = 1;

@@ -261,6 +261,7 @@ TEST_CASE("audit's flags") {
   CHECK(o.tiles == 20);
   CHECK(o.tensors == std::vector<std::string>{"lm_head", "layers.3."});
   CHECK(o.tiles_only);
+  CHECK(options_of({"audit", "--out", "a"}).out == "a");
   CHECK(holds(refusal({"audit", "-n", "8,16"}), "--n-gen"));
   CHECK(holds(refusal({"tune", "--tiles", "3"}), "--tiles"));
 }

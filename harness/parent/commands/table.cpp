@@ -38,7 +38,7 @@ constexpr CommandRow kRows[] = {
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
     {"audit", "show whether a decode reads all bytes of the weights", "",
-     kAuditFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags, "", nullptr, audit_command},
+     kAuditFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, audit_command},
     {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
      kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"selftest", "plant faults, and show which checks see them", "",
