@@ -21,6 +21,12 @@ if(TARGET mkbench_host_twin)
   add_dependencies(test_host_engine twin_host)
 endif()
 
+# The audit of bytes: its flow, ncu as a program, and the command with libraries.
+mkbench_test(test_audit LABEL host LIBS mkbench_flow)
+mkbench_test(test_ncu LABEL host LIBS mkbench_device mkbench_input_cases)
+mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
+
 # The real hosts.
 mkbench_test(test_host_programs LABEL host LIBS mkbench_parent mkbench_host_cuda)
 if(TARGET test_host_programs)

@@ -237,9 +237,33 @@ TEST_CASE("the environment stands between the command line and the defaults, for
     std::vector<std::string> command;
     if (flag.group == kSelftestFlags) command = {"selftest"};
     if (flag.group == kDoctorFlags) command = {"doctor"};
+    if (flag.group == kAuditFlags) command = {"audit"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
+}
+
+TEST_CASE("audit's flags") {
+  const Options plain = options_of({"audit"});
+  CHECK(plain.n_gen == std::vector<int>{32});
+  CHECK(plain.n_depth == std::vector<int>{0});
+  CHECK(plain.tiles == 90);
+  CHECK(plain.tensors.empty());
+  CHECK_FALSE(plain.tiles_only);
+  CHECK_FALSE(plain.decode_once);
+  CHECK(plain.compare.empty());
+  CHECK(plain.prompt_seed != options_of({"audit"}).prompt_seed);
+  const Options o = options_of({"audit", "-n", "31", "-d", "8", "--seed", "7", "--tiles", "20",
+                                "--tensors", "lm_head,layers.3.", "--method", "tiles"});
+  CHECK(o.n_gen == std::vector<int>{31});
+  CHECK(o.n_depth == std::vector<int>{8});
+  CHECK(o.prompt_seed == 7);
+  CHECK(o.tiles == 20);
+  CHECK(o.tensors == std::vector<std::string>{"lm_head", "layers.3."});
+  CHECK(o.tiles_only);
+  CHECK(options_of({"audit", "--out", "a"}).out == "a");
+  CHECK(holds(refusal({"audit", "-n", "8,16"}), "--n-gen"));
+  CHECK(holds(refusal({"tune", "--tiles", "3"}), "--tiles"));
 }
 
 TEST_CASE("doctor's flags") {
@@ -384,7 +408,7 @@ TEST_CASE("help comes from the table and hides the flags for tests") {
     // A flag of another command may have the name of one of run's.
     const bool of_run = std::any_of(flag_table().begin(), flag_table().end(), [&](const Flag& f) {
       return f.name == flag.name && f.group != kSelftestFlags && f.group != kParityFlags &&
-             f.group != kDoctorFlags;
+             f.group != kDoctorFlags && f.group != kAuditFlags;
     });
     // The command list at the top may name flags that this command does not take.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;

@@ -14,8 +14,8 @@ function(mkbench_timing_faults device source)
 endfunction()
 
 set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs decodes_ahead defers_prefill few_bits
-  no_norm ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
-mkbench_timing_faults(cpu timing_faults.cpp ${mkbench_timing_faults} half_the_heads part_of_the_head)
+  no_norm part_of_the_head ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
+mkbench_timing_faults(cpu timing_faults.cpp ${mkbench_timing_faults} half_the_heads)
 target_compile_options(timing_cpu PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 if(mkbench_architecture_count GREATER 1)
   set(CMAKE_CUDA_ARCHITECTURES 80-virtual)

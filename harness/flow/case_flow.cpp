@@ -34,13 +34,6 @@ std::string megabytes(int64_t bytes) {
   return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-// The context to allocate: rounded up so that cases of similar lengths take equal caches, and never
-// longer than the model allows.
-int context_for(int positions, int max_positions) {
-  const int rounded = (positions + 63) / 64 * 64;
-  return max_positions > 0 ? std::min(rounded, max_positions) : rounded;
-}
-
 int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
 
 int timed_positions(const CaseJob& job) {

@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace mkbench {
+
+int context_for(int positions, int max_positions) {
+  const int rounded = (positions + 63) / 64 * 64;
+  return max_positions > 0 ? std::min(rounded, max_positions) : rounded;
+}
 
 std::string case_name(const CaseJob& job) {
   if (!job.only_prompt.empty()) return fmt::format("{} parity of '{}'", job.model, job.only_prompt);

@@ -82,6 +82,10 @@ inline PlantedFault fault_of(const CaseJob& job, const std::string& name) {
   return PlantedFault::kNone;
 }
 
+// The context to allocate: rounded up so that cases of similar lengths take equal caches, and never
+// longer than the model allows.
+int context_for(int positions, int max_positions);
+
 // "tiny d=0 n=128", "synthetic:deep pp512"
 std::string case_name(const CaseJob& job);
 

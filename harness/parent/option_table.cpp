@@ -71,6 +71,11 @@ double parse_seconds(std::string_view flag, const std::string& text) {
   return parse_number<double>(flag, text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+uint64_t parse_seed(const std::string& text) {
+  return parse_number<uint64_t>("seed", text, 0, std::numeric_limits<uint64_t>::max(),
+                                "a whole number of at least 0");
+}
+
 // "PROMPT", "PROMPT:POSITION", or the file of a failed step.
 void parse_only(Options& options, const std::string& text) {
   if (text.ends_with(".json")) {
@@ -185,10 +190,7 @@ const std::vector<Flag>& flag_table() {
       {"seed", 0, "S", "1",
        "of prompts, orders and bootstraps; timed prompts differ between runs unless it is given",
        kJudgeFlags, false,
-       [](O& o, S t) {
-         o.seed = parse_number<uint64_t>("seed", t, 0, std::numeric_limits<uint64_t>::max(),
-                                         "a whole number of at least 0");
-       }},
+       [](O& o, S t) { o.seed = parse_seed(t); }},
       {"confidence", 0, "C", "0.95", "of intervals", kMeasureFlags, false,
        [](O& o, S t) { o.confidence = parse_confidence(t); }},
       {"parity", 0, "prompt", "prompt", "parity is never off", kMeasureFlags, false,
@@ -278,6 +280,42 @@ const std::vector<Flag>& flag_table() {
        "the Python whose torch, transformers and bitsandbytes are looked at; none = no Python [the "
        "one that mkbench was set up with]",
        kDoctorFlags, false, [](O& o, S t) { o.python = t; }},
+      {"engine", 0, "LIST", "", "engines to audit, or paths (.so, .py) [megakernel; host-twin on cpu]",
+       kAuditFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
+      {"python", 0, "PATH", "",
+       "the Python that runs engines .py [the one that mkbench was set up with]", kAuditFlags,
+       false, [](O& o, S t) { o.python = t; }},
+      {"model", 0, "LIST", "", "models, as run takes them [synthetic; tiny,tiny-untied on cpu]",
+       kAuditFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+      {"n-gen", 'n', "N", "32", "tokens of the audited decode", kAuditFlags, false,
+       [](O& o, S t) { o.n_gen = {parse_int("n-gen", t, 1)}; }},
+      {"n-depth", 'd', "N", "0",
+       "KV rows before its first token; tiles are tried in a decode that begins at 0 and is so much "
+       "longer",
+       kAuditFlags, false, [](O& o, S t) { o.n_depth = {parse_int("n-depth", t, 0)}; }},
+      {"seed", 0, "S", "", "of tiles, changes and input ids [random, and printed]", kAuditFlags,
+       false, [](O& o, S t) { o.seed = parse_seed(t); }},
+      {"tiles", 0, "N", "90",
+       "tiles of weights to change in the layers, and as many in the head; 90 miss an engine that "
+       "skips 5 % in 1 of 100 runs",
+       kAuditFlags, false, [](O& o, S t) { o.tiles = parse_int("tiles", t, 1); }},
+      {"tensors", 0, "LIST", "", "draw tiles only where a tensor's name holds one of these texts",
+       kAuditFlags, false, [](O& o, S t) { o.tensors = parse_word_list("tensors", t); }},
+      {"method", 0, "auto|tiles", "auto",
+       "auto = on a GPU the bytes that ncu counts, and tiles where those say nothing", kAuditFlags,
+       false,
+       [](O& o, S t) {
+         o.tiles_only = parse_choice<bool>("method", t, {{"auto", false}, {"tiles", true}});
+       }},
+      {"out", 0, "DIR", "", "new folder for audit.json [none]", kAuditFlags, false,
+       [](O& o, S t) { o.out = t; }},
+      {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
+       kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
+      {"output", 'o', "md|json", "md", "format of stdout", kAuditFlags, false,
+       [](O& o, S t) {
+         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
+         o.format = t;
+       }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,

@@ -72,6 +72,10 @@ struct Options {
   bool timing = false;                // selftest: run the libraries of the faults of timing
   std::string libraries;              // their folder; empty: tests/plugins of this build
   std::vector<std::string> rows;      // faults to plant; empty: all
+  int tiles = 0;                      // audit: tiles of weights to change, of each part
+  bool tiles_only = false;            // audit: no counters
+  bool decode_once = false;           // audit: what a profiler counts
+  std::vector<std::string> tensors;   // audit: parts of names; empty: all tensors
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
   bool list_devices = false;
@@ -111,6 +115,7 @@ enum FlagGroup : unsigned {
   kParityFlags = 128,  // of `mkbench parity` alone
   kDoctorFlags = 256,  // of `mkbench doctor` alone
   kPlotFlags = 1024,   // of `mkbench plot` alone
+  kAuditFlags = 512,   // of `mkbench audit` alone
 };
 
 struct Flag {

@@ -60,6 +60,9 @@ struct TimingFault {
   bool alone;  // in a case without other rows
   std::vector<TimingEngine> engines;
   TimingBand cpu_times{}, cuda_times{};
+  // How `mkbench audit` must end for each library, and with PASS for the sound engine; empty: it is
+  // not run.
+  std::vector<TimingEnd> audit{};
   std::string_view open{};  // what the verdict does not show yet, and why; empty: nothing
 };
 const std::vector<TimingFault>& timing_faults();
@@ -83,6 +86,9 @@ TimingOutcome timing_outcome(const EngineReport& engine);
 // "FAIL_TOKEN or INTEGRITY"
 std::string names_of(const std::vector<TimingEnd>& ends);
 
+// How a verdict and its reasons differ from each of `ends`; empty where they are one of them.
+std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
+                         const std::vector<std::string>& reasons);
 // How an engine's outcome differs from what the table says; empty where it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
 // How the sound engine of a case falls short of PASS, an interval and `blocks` samples; empty where

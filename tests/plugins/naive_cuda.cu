@@ -188,7 +188,7 @@ int blocks_for(int n) { return (n + kThreads - 1) / kThreads; }
 }  // namespace
 
 struct mkbench_engine {
-  const mkbench_model m;
+  mkbench_model m;
   const int max_context;
   const int q_width = m.heads * m.head_dim, kv_width = m.kv_heads * m.head_dim;
   const Bf16 *embedding, *final_norm, *head;

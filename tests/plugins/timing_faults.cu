@@ -61,6 +61,16 @@ int32_t decode_without_norm(mkbench_engine* e, int32_t n, const int32_t* forced,
   return status;
 }
 
+// T8: the last 5 % of the LM head's rows are not read.
+int32_t decode_part_of_the_head(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
+                                float* logits) {
+  const int32_t rows = e->m.vocab;
+  if (timed(n, forced, logits)) e->m.vocab -= rows / 20;
+  const int32_t status = sound->decode(e, n, forced, ids, logits);
+  e->m.vocab = rows;
+  return status;
+}
+
 }  // namespace timing_faults
 
 extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
@@ -71,6 +81,7 @@ extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
   static const mkbench_engine_abi* const table =
       changed_table(sound_engine_table(host), reinterpret_cast<const void*>(&mkbench_engine_table),
                     {{"few_bits", [](Table& t) { t.decode = decode_to_few_bits; }},
-                     {"no_norm", [](Table& t) { t.decode = decode_without_norm; }}});
+                     {"no_norm", [](Table& t) { t.decode = decode_without_norm; }},
+                     {"part_of_the_head", [](Table& t) { t.decode = decode_part_of_the_head; }}});
   return table;
 }

@@ -9,6 +9,7 @@ int evidence_command(const Options& options, const Invocation& invocation);
 int verify_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
+int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
@@ -38,6 +39,8 @@ constexpr CommandRow kRows[] = {
      "", require_fetch_arguments, fetch_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
+    {"audit", "show whether a decode reads all bytes of the weights", "",
+     kAuditFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, audit_command},
     {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
      kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"selftest", "plant faults, and show which checks see them", "",

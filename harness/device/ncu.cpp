@@ -1,0 +1,133 @@
+#include "harness/device/ncu.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "harness/device/doctor.h"
+#include "harness/device/program_output.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// coreutils' timeout ends with it where the time was over.
+constexpr int kTimedOut = 124, kKilled = 137;
+
+// A file in the folder of temporary files, removed at the end of its life.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::error_code ignored;
+    path_ = (fs::temp_directory_path(ignored) / "mkbench-ncu-XXXXXX").string();
+    const int descriptor = mkstemp(path_.data());
+    if (descriptor < 0) {
+      problem_ = fmt::format("ncu: cannot make {}: {}", path_, std::strerror(errno));
+      path_.clear();
+      return;
+    }
+    close(descriptor);
+  }
+  ~TemporaryFile() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& problem() const { return problem_; }
+  std::string text() const {
+    std::ifstream in(path_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  std::string path_, problem_;
+};
+
+std::vector<fs::path> folders_of_ncu() {
+  std::vector<fs::path> folders;
+  const char* path = std::getenv("PATH");
+  std::istringstream names(path != nullptr ? path : "");
+  for (std::string folder; std::getline(names, folder, ':');) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  if (const std::string nvcc = find_toolkit().nvcc; !nvcc.empty())
+    folders.push_back(fs::path(nvcc).parent_path());
+  folders.emplace_back("/usr/local/cuda/bin");
+  std::vector<fs::path> versions;
+  std::error_code error;
+  for (fs::directory_iterator at("/opt/nvidia/nsight-compute", error), end; !error && at != end;
+       at.increment(error)) {
+    versions.push_back(at->path());
+  }
+  std::sort(versions.rbegin(), versions.rend());
+  folders.insert(folders.end(), versions.begin(), versions.end());
+  return folders;
+}
+
+}  // namespace
+
+std::string find_ncu() {
+  for (const fs::path& folder : folders_of_ncu()) {
+    const fs::path file = folder / "ncu";
+    std::error_code error;
+    if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file.string();
+  }
+  return "";
+}
+
+ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>& program,
+                          double timeout_s) {
+  const TemporaryFile log;
+  ByteCounts none;
+  none.problem = log.problem();
+  if (!none.problem.empty()) return none;
+  const auto seconds = static_cast<int64_t>(std::ceil(timeout_s));
+  std::vector<std::string> command = {"timeout",
+                                      "--kill-after=5",
+                                      std::to_string(seconds),
+                                      ncu,
+                                      "--csv",
+                                      "--page",
+                                      "raw",
+                                      "--print-units",
+                                      "base",
+                                      "--metrics",
+                                      fmt::format("{},{}", kDramMetric, kL2HitMetric),
+                                      "--nvtx",
+                                      "--nvtx-include",
+                                      "mkbench@decode/",
+                                      "--target-processes",
+                                      "all",
+                                      "--log-file",
+                                      log.path()};
+  command.insert(command.end(), program.begin(), program.end());
+  const int end = program_output(command).end;
+  const int status = WIFEXITED(end) ? WEXITSTATUS(end) : -1;
+  if (status == kTimedOut || status == kKilled) {
+    none.problem = fmt::format("ncu: it did not end in {} s", seconds);
+    return none;
+  }
+  ByteCounts counts = parse_ncu_log(log.text());
+  if (status != 0) {
+    const std::string ended = fmt::format("{}: exit status {}", ncu, status);
+    counts = {};
+    const std::string told = parse_ncu_log(log.text()).problem;
+    counts.problem = told.empty() ? ended : told + "; " + ended;
+  }
+  return counts;
+}
+
+}  // namespace mkbench

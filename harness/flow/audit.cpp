@@ -1,0 +1,290 @@
+#include "harness/flow/audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/timed_truth.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+constexpr int kInputs = 4;  // late ids, each with a decode of its own
+// How far, in logits, a truth must refuse an answer before a tile counts as unread: twice the
+// largest D that a reference may have.
+constexpr double kRefusedBy = 1.0;
+// So many tiles are drawn for each that is wanted, where some are silent.
+constexpr int kDrawsATile = 3;
+
+// What a decode has left.
+struct Answer {
+  std::vector<int32_t> ids;
+  uint64_t rows = 0;  // hash of the KV rows; 0 where the engine shows none
+
+  bool operator==(const Answer&) const = default;
+};
+
+uint64_t hash_of(const std::vector<float>& row, uint64_t hash) {
+  for (const float x : row) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &x, sizeof bits);
+    hash = splitmix64(hash ^ bits);
+  }
+  return hash;
+}
+
+class TileAudit {
+ public:
+  TileAudit(const AuditPlan& plan, const CaseEngine& engine, const FlowServices& services,
+            const ModelWeights& weights, const AuditProgress& progress, EngineAudit& audit)
+      : plan_(plan),
+        job_(plan.job),
+        engine_(engine),
+        services_(services),
+        weights_(weights),
+        config_(weights.config),
+        progress_(progress),
+        audit_(audit) {
+    draw_inputs();
+  }
+
+  void run() {
+    const std::vector<TilePart> parts = parts_with(tile_parts(config_, inputs_), plan_.tensors);
+    {
+      const std::unique_ptr<Engine> engine = open(engine_.name, weights_);
+      const EngineCapabilities can = engine->capabilities();
+      audit_.resolved = can.name;
+      if (!can.deterministic)
+        return conclude(Verdict::kInconclusive,
+                        "the engine says that equal input may give other "
+                        "bits, and so no changed tile shows");
+      for (const int32_t input : inputs_) sound_.push_back(decode(*engine, input));
+      audit_.shown = sound_.front().rows != 0 ? "ids and KV rows" : "ids";
+    }
+    if (!repeats()) return;
+    for (const TilePart& part : parts) audit_.parts.push_back(try_part(part));
+    audit_.method = "tiles";
+    conclude_parts();
+  }
+
+ private:
+  uint64_t random(uint64_t bound) { return services_.random(bound); }
+
+  // Different ids, those that a timed decode may end its prompt with.
+  void draw_inputs() {
+    std::vector<int32_t> pool = find_timed_truth(job_, weights_).late_ids;
+    while (inputs_.size() < kInputs && !pool.empty()) {
+      const auto at = static_cast<std::ptrdiff_t>(random(pool.size()));
+      inputs_.push_back(pool[static_cast<size_t>(at)]);
+      pool.erase(pool.begin() + at);
+    }
+  }
+
+  int steps() const { return job_.depth + job_.n_gen; }
+
+  std::unique_ptr<Engine> open(const std::string& name, const ModelWeights& weights) const {
+    if (services_.stop()) throw Interrupted{};
+    const int context = context_for(steps() + 1, config_.max_positions);
+    return services_.make_engine({.name = name, .max_context = context}, weights);
+  }
+
+  // The sequence has no row when the decode begins: a prefill would read the weights too, and its
+  // rows would show a tile that the decode leaves out. --n-depth therefore lengthens the decode.
+  Answer decode(Engine& engine, int32_t input) const {
+    const bool late = engine.capabilities().late_id;
+    start_afresh(engine, {late ? inputs_.front() : input});
+    Answer answer;
+    answer.ids = late ? engine.decode_late(input, steps()) : engine.decode(steps());
+    answer.rows = rows_of(engine);
+    return answer;
+  }
+
+  uint64_t rows_of(Engine& engine) const {
+    if (engine.capabilities().snapshots) return engine.save().kv_checksum;
+    uint64_t hash = 0;
+    for (int layer = 0; layer < config_.shape.layers; ++layer) {
+      for (int row = 0; row < engine.position(); ++row) {
+        const auto values = engine.kv_row(layer, row);
+        if (!values) return 0;
+        hash = hash_of(*values, hash);
+      }
+    }
+    return hash;
+  }
+
+  // Opened anew on equal weights, the engine must answer as before.
+  bool repeats() {
+    const std::unique_ptr<Engine> again = open(engine_.name, weights_);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (decode(*again, inputs_[i]) == sound_[i]) continue;
+      conclude(Verdict::kInconclusive,
+               fmt::format("opened twice on equal weights, it answers differently after id {}, and "
+                           "so no changed tile shows",
+                           inputs_[i]));
+      return false;
+    }
+    return true;
+  }
+
+  // Where a tile of the head is also a row of the embedding, the engine reads it there once its id
+  // is an input: only the ids up to that step are the head's.
+  size_t ids_of_head(const Tile& tile, size_t input) const {
+    const std::vector<int32_t>& ids = sound_[input].ids;
+    if (!config_.tie_word_embeddings) return ids.size();
+    if (inputs_[input] == tile.row) return 0;
+    const auto found = std::find(ids.begin(), ids.end(), tile.row);
+    return static_cast<size_t>(found == ids.end() ? found - ids.begin() : found - ids.begin() + 1);
+  }
+
+  bool changed(const Answer& answer, const Tile& tile, size_t input) const {
+    if (!is_head_tile(tile, config_)) return answer != sound_[input];
+    const size_t count = std::min(ids_of_head(tile, input), answer.ids.size());
+    return !std::equal(answer.ids.begin(), answer.ids.begin() + static_cast<std::ptrdiff_t>(count),
+                       sound_[input].ids.begin());
+  }
+
+  // Whether one of the changes shows in one of the decodes.
+  bool shows(const Tile& tile, const std::vector<TileChange>& changes) const {
+    for (const TileChange& change : changes) {
+      const std::unique_ptr<Engine> engine =
+          open(engine_.name, with_changed_tile(weights_, tile, change));
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        if (is_head_tile(tile, config_) && ids_of_head(tile, i) == 0) continue;
+        if (changed(decode(*engine, inputs_[i]), tile, i)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether the truth, with one of the changes, refuses what the engine has answered: an engine that
+  // reads the tile must have answered something else.
+  bool truth_needs(const Tile& tile, const std::vector<TileChange>& changes) const {
+    for (const TileChange& change : changes) {
+      const std::unique_ptr<Engine> truth =
+          open(kTruthName, with_changed_tile(weights_, tile, change));
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        std::vector<int32_t> path = sound_[i].ids;
+        if (is_head_tile(tile, config_)) path.resize(ids_of_head(tile, i));
+        if (path.empty()) continue;
+        start_afresh(*truth, {inputs_[i]});
+        if (!confirm_path(*truth, path, config_.shape.vocab, kRefusedBy, true).text.empty())
+          return true;
+      }
+    }
+    return false;
+  }
+
+  PartAudit try_part(const TilePart& part) {
+    PartAudit found{.part = part.name, .bytes = part.bytes()};
+    for (int drawn = 0; found.tried < plan_.tiles && drawn < kDrawsATile * plan_.tiles; ++drawn) {
+      progress_(engine_.asked, found.tried, plan_.tiles);
+      const Tile tile = draw_tile(part, [this](uint64_t bound) { return random(bound); });
+      const std::vector<TileChange> changes =
+          tile_changes(is_head_tile(tile, config_), random(uint64_t{1} << 53));
+      if (shows(tile, changes)) {
+        ++found.tried;
+      } else if (truth_needs(tile, changes)) {
+        ++found.tried;
+        found.unread.push_back(tile);
+      } else {
+        ++found.silent;
+      }
+    }
+    found.unread_at_most =
+        unread_share_limit(static_cast<int>(found.unread.size()), found.tried, kAuditConfidence);
+    return found;
+  }
+
+  void conclude(Verdict verdict, const std::string& reason) {
+    audit_.verdict = verdict;
+    if (!reason.empty()) audit_.reasons.push_back(reason);
+  }
+
+  void conclude_parts() {
+    conclude(Verdict::kPass, "");
+    for (const PartAudit& part : audit_.parts) {
+      if (!part.unread.empty()) {
+        conclude(Verdict::kIntegrity,
+                 fmt::format("{}: {} of {} tiles are not read, the first is {}", part.part,
+                             part.unread.size(), part.tried, part.unread.front().name()));
+      } else if (part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
+        conclude(Verdict::kInconclusive,
+                 fmt::format("{}: {} of {} tiles say something, {} were silent", part.part,
+                             part.tried, plan_.tiles, part.silent));
+      }
+    }
+  }
+
+  const AuditPlan& plan_;
+  const CaseJob& job_;
+  const CaseEngine& engine_;
+  const FlowServices& services_;
+  const ModelWeights& weights_;
+  const ModelConfig& config_;
+  const AuditProgress& progress_;
+  EngineAudit& audit_;
+  std::vector<int32_t> inputs_;
+  std::vector<Answer> sound_;  // of the unchanged weights, one an input
+};
+
+// True where the counters have decided.
+bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const ModelShape& shape,
+                       EngineAudit& audit) {
+  if (!plan.count) return false;
+  const ByteCounts counts = plan.count(engine.name);
+  if (!counts.problem.empty()) {
+    audit.counters = counts.problem;
+    return false;
+  }
+  const int n = plan.job.n_gen;
+  const double wanted =
+      static_cast<double>(shape.bytes_per_step(plan.job.depth + (n - 1) / 2.0)) * n;
+  const CountsJudged judged = judge_counts(counts, wanted, n, plan.l2_bytes);
+  audit.counters = judged.text;
+  audit.counted_share = judged.share;
+  if (judged.say == CountsSay::kNothing) return false;
+  audit.method = "counters";
+  audit.verdict = judged.say == CountsSay::kAllRead ? Verdict::kPass : Verdict::kIntegrity;
+  if (audit.verdict != Verdict::kPass) audit.reasons.push_back(judged.text);
+  return true;
+}
+
+}  // namespace
+
+EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
+                         const FlowServices& services, const ModelWeights& weights,
+                         const AuditProgress& progress) {
+  EngineAudit audit{.engine = engine.asked};
+  Contestant contestant(engine);
+  EventSink sink([&](const CaseEvent& event) {
+    if (const auto* given = std::get_if<VerdictGiven>(&event)) {
+      audit.verdict = given->verdict;
+      audit.reasons.push_back(given->reason);
+    }
+  });
+  guard_engine(sink, contestant, [&] {
+    if (judge_by_counters(plan, engine, weights.config.shape, audit)) return;
+    TileAudit(plan, engine, services, weights, progress, audit).run();
+  });
+  return audit;
+}
+
+void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const FlowServices& services,
+                         const ModelWeights& weights) {
+  const TimedTruth truth = find_timed_truth(job, weights);
+  const std::unique_ptr<Engine> made = services.make_engine(
+      {.name = engine.name,
+       .max_context = context_for(first_depth(job) + job.n_gen + 1, weights.config.max_positions)},
+      weights);
+  start_afresh(*made, truth.prompt);
+  if (made->capabilities().late_id) {
+    made->decode_late(truth.late_ids.front(), job.n_gen);
+  } else {
+    made->decode(job.n_gen);
+  }
+}
+
+}  // namespace mkbench

@@ -1,0 +1,79 @@
+// Tiles of weights for `mkbench audit`: which there are, how one is drawn, and how it is changed so
+// that an engine that reads it must answer differently.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "references/weights.h"
+
+namespace mkbench {
+
+// Weights that follow each other in one row of a tensor: 128 bytes, a line of L2.
+inline constexpr int kTileWeights = 64;
+
+struct Tile {
+  NamedTensor tensor;
+  int row = 0, first_column = 0, last_column = 0;
+
+  int64_t bytes() const { return 2 * (int64_t{last_column} - first_column + 1); }
+  std::string name() const;  // "model.norm.weight, row 0, columns 64-127"
+};
+
+// Some of a tensor's rows: all of them, or those named.
+struct TileRows {
+  NamedTensor tensor;
+  std::vector<int> rows{};  // empty: all
+
+  int row_count() const { return rows.empty() ? tensor.rows : static_cast<int>(rows.size()); }
+};
+
+// Weights that an audit draws from by themselves. Rows of the head that never win are what tokens
+// show least, so the head is a part of its own.
+struct TilePart {
+  std::string name;  // "layers", "head"
+  std::vector<TileRows> tensors;
+
+  int64_t bytes() const;
+};
+
+// The bytes that a decode must read, in two parts. Of an untied embedding it reads one row for each
+// input id, so only the rows of `inputs` belong to the part "layers"; a tied one is the head.
+std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<int32_t>& inputs);
+
+// The tensors of the parts that have one of `names` in their name, without parts that are left empty;
+// all of them where `names` is empty. Throws Error(kBadInput) where none is left.
+std::vector<TilePart> parts_with(std::vector<TilePart> parts,
+                                 const std::vector<std::string>& names);
+
+// Draws a tile of the part, each with a chance in proportion to its bytes. `random` gives a number
+// below its argument.
+Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random);
+
+// Whether a tile is of the matrix that gives the logits.
+bool is_head_tile(const Tile& tile, const ModelConfig& config);
+
+// How a tile is changed: its weights become +-b with random signs, where a row of 64 values b has
+// `scale` times the length of the tensor's longest row (at most 1,024 rows are looked at).
+struct TileChange {
+  double scale = 0;
+  bool negative = false;  // the signs of the same seed, turned round
+  uint64_t seed = 0;
+};
+
+// The changes to try, in this order, until one shows. A changed row of the head wins, or loses, a
+// step by a large margin under one of two opposite changes.
+std::vector<TileChange> tile_changes(bool head, uint64_t seed);
+
+// A copy of the weights in which one tile is changed.
+ModelWeights with_changed_tile(const ModelWeights& weights, const Tile& tile,
+                               const TileChange& change);
+
+// The largest share of bytes that an engine may leave unread and still show `unread` or fewer
+// unread tiles of `tried` with a chance of 1 - confidence: the exact one-sided upper limit of a
+// binomial share (Clopper and Pearson). 1 where nothing was tried.
+double unread_share_limit(int unread, int tried, double confidence);
+
+}  // namespace mkbench

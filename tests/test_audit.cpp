@@ -1,0 +1,443 @@
+// The audit finds bytes that a decode leaves out, and nothing where none are: tiles and how they are
+// changed, the bound that they give, what ncu's log says, and the audit of engines that skip.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "harness/flow/audit.h"
+#include "references/oracle.h"
+#include "references/synthetic.h"
+#include "references/weight_edit.h"
+#include "tests/support/catch2.h"
+#include "tests/support/ncu_log.h"
+#include "tests/support/random_model.h"
+
+using namespace mkbench;
+using namespace mkbench::testing;
+
+namespace {
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+constexpr ModelShape kSmall{.hidden = 128,
+                            .intermediate = 192,
+                            .layers = 2,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = 16,
+                            .vocab = 97};
+
+// A random model: "tied" or "untied".
+const ModelWeights& model(const std::string& name) {
+  static const ModelWeights tied = random_model(kSmall, {.tied = true}),
+                            untied = random_model(kSmall, {.tied = false});
+  return name == "tied" ? tied : untied;
+}
+
+std::function<uint64_t(uint64_t)> sequence(uint64_t seed) {
+  return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
+}
+
+// Gives the engine the sound values of some weights, whatever is changed in them: it skips them.
+using Skip = std::function<bool(const NamedTensor& tensor, int row, int column)>;
+
+ModelWeights skipping(const ModelWeights& given, const ModelWeights& sound, const Skip& skip) {
+  WeightEdit edit(given);
+  ModelWeights& w = edit.weights();
+  const bool tied = w.config.tie_word_embeddings;
+  if (tied) edit.untie();  // the head is skipped by itself
+  for (const NamedTensor& t : tensor_table(w.config)) {
+    Matrix& m = tensor_of(w, t);
+    const Matrix& from = tensor_of(sound, t);
+    std::vector<Bf16>& values = edit.own(m);
+    for (int r = 0; r < t.rows; ++r) {
+      for (int c = 0; c < t.cols; ++c) {
+        if (skip(t, r, c)) values[static_cast<size_t>(r) * t.cols + c] = from.row(r)[c];
+      }
+    }
+  }
+  return w;
+}
+
+// What an engine shows besides its ids.
+enum class Shows { kIds, kRows, kChecksum };
+
+// The truth's own arithmetic as an engine.
+class OracleEngine : public Engine {
+ public:
+  OracleEngine(const ModelWeights& weights, Shows shows, bool deterministic)
+      : oracle_(weights, 1),
+        shape_(weights.config.shape),
+        shows_(shows),
+        deterministic_(deterministic) {}
+
+  EngineCapabilities capabilities() const override {
+    return {.name = "oracle",
+            .device = "cpu",
+            .max_context = 512,
+            .snapshots = shows_ == Shows::kChecksum,
+            .late_id = shows_ != Shows::kIds,
+            .deterministic = deterministic_};
+  }
+  void reset() override { oracle_.reset(); }
+  void poison() override {}
+  void prefill(std::span<const int32_t> ids) override {
+    for (const int32_t id : ids.first(ids.size() - 1)) oracle_.step(id, false);
+    pending_ = ids.back();
+  }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits) override {
+    if (fails) throw Error(ErrorKind::kRuntime, "it gives up");
+    std::vector<int32_t> ids;
+    for (int t = 0; t < n; ++t) {
+      const std::vector<float> row =
+          oracle_.step(t > 0 && forced != nullptr ? forced[t] : pending_);
+      if (logits != nullptr) std::copy(row.begin(), row.end(), logits + int64_t{t} * shape_.vocab);
+      ids.push_back(pending_ = argmax_lowest(row));
+    }
+    if (offset > 0) ids.back() = (ids.back() + offset) % shape_.vocab;
+    return ids;
+  }
+  void set_pending(int32_t id) override { pending_ = id; }
+  Snapshot save() override {
+    uint64_t sum = 1;
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      for (int row = 0; row < oracle_.position(); ++row) {
+        for (const float x : oracle_.kv_row(layer, row))
+          sum = splitmix64(sum ^ std::bit_cast<uint32_t>(x));
+      }
+    }
+    return {oracle_.position(), pending_, sum};
+  }
+  void restore(const Snapshot&) override {}
+  int position() const override { return oracle_.position(); }
+  int64_t launch_count() const override { return 1; }
+  DecodeTimes last_times() const override { return {}; }
+  Progress progress() const override { return {}; }
+  std::optional<std::vector<float>> kv_row(int layer, int position) override {
+    if (shows_ != Shows::kRows) return std::nullopt;
+    return oracle_.kv_row(layer, position);
+  }
+
+  int offset = 0;  // added to the last id
+  bool fails = false;
+
+ private:
+  Oracle oracle_;
+  const ModelShape shape_;
+  const Shows shows_;
+  const bool deterministic_;
+  int32_t pending_ = -1;
+};
+
+// An audit of an engine with the oracle's arithmetic; the truth is the oracle too.
+struct Bench {
+  std::string name = "tied";
+  Skip skip;
+  Shows shows = Shows::kChecksum;
+  bool deterministic = true, fails = false;
+  bool truth_skips = false;   // the truth leaves out what the engine leaves out
+  bool opens_differ = false;  // every opened engine answers differently
+  int opened = 0, truths = 0, most_context = 0;
+  AuditPlan plan;
+  uint64_t seed = 1;
+
+  Bench() {
+    plan.job.n_gen = 16;
+    plan.tiles = 40;
+  }
+
+  EngineAudit run() {
+    const ModelWeights& sound = model(name);
+    FlowServices services;
+    services.random = sequence(seed);
+    services.stop = [] { return false; };
+    services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+      const bool truth = request.name == "eager-fp32";
+      ++(truth ? truths : opened);
+      most_context = std::max(most_context, request.max_context);
+      const bool skips = skip && (!truth || truth_skips);
+      auto engine = std::make_unique<OracleEngine>(skips ? skipping(weights, sound, skip) : weights,
+                                                   shows, deterministic);
+      if (opens_differ) engine->offset = opened;
+      engine->fails = fails;
+      return engine;
+    };
+    plan.job.model = name;
+    const CaseEngine engine{.name = "kernel", .asked = "kernel", .candidate = true};
+    return audit_engine(plan, engine, services, sound, [](const std::string&, int, int) {});
+  }
+};
+
+std::string reason_of(const EngineAudit& audit) {
+  return audit.reasons.empty() ? "" : audit.reasons.front();
+}
+
+}  // namespace
+
+TEST_CASE("the bound on the unread share is the exact one-sided limit of a binomial share") {
+  // No unread tile: 1 - 0.01^(1/n).
+  CHECK(unread_share_limit(0, 90, 0.99) == Approx(0.0498815).margin(1e-6));
+  CHECK(unread_share_limit(0, 1, 0.99) == Approx(0.99));
+  CHECK(unread_share_limit(0, 458, 0.99) == Approx(0.0100046).margin(1e-6));
+  // Clopper-Pearson, one-sided: beta.ppf(0.99, k + 1, n - k).
+  CHECK(unread_share_limit(1, 10, 0.95) == Approx(0.394163).margin(1e-6));
+  CHECK(unread_share_limit(4, 90, 0.99) == Approx(0.1235895).margin(1e-6));
+  CHECK(unread_share_limit(90, 90, 0.99) == 1);
+  CHECK(unread_share_limit(0, 0, 0.99) == 1);
+}
+
+TEST_CASE("the parts hold every byte that a decode reads, once") {
+  for (const char* name : {"tied", "untied"}) {
+    INFO(name);
+    const ModelConfig& config = model(name).config;
+    const std::vector<TilePart> parts = tile_parts(config, {});
+    REQUIRE(parts.size() == 2);
+    CHECK(parts[0].bytes() + parts[1].bytes() == config.shape.bytes_per_step(0));
+    CHECK(parts[1].bytes() == 2 * config.shape.embedding_parameters());
+    // An untied embedding is read a row an input id; the rows of a tied one are the head's.
+    const int64_t with = tile_parts(config, {5, 7, 5})[0].bytes();
+    CHECK(with - parts[0].bytes() == (config.tie_word_embeddings ? 0 : 2 * 2 * 128));
+  }
+  const std::vector<TilePart> parts = tile_parts(model("tied").config, {});
+  CHECK(parts_with(parts, {}).size() == 2);
+  const std::vector<TilePart> named = parts_with(parts, {"layers.1.mlp", "q_norm"});
+  REQUIRE(named.size() == 1);
+  CHECK(named[0].tensors.size() == 3 + 2);
+  CHECK_THROWS_WITH(parts_with(parts, {"gates"}), Catch::Contains("--tensors: found gates"));
+}
+
+TEST_CASE("tiles are drawn by their bytes") {
+  const ModelConfig& config = model("untied").config;
+  const TilePart part = tile_parts(config, {9})[0];
+  std::map<std::string, int> found;
+  const auto random = sequence(3);
+  constexpr int kDraws = 20'000;
+  for (int i = 0; i < kDraws; ++i) {
+    const Tile tile = draw_tile(part, random);
+    CHECK(tile.first_column % kTileWeights == 0);
+    CHECK(tile.last_column == std::min(tile.first_column + kTileWeights, tile.tensor.cols) - 1);
+    CHECK(tile.last_column < tile.tensor.cols);
+    CHECK((tile.row >= 0 && tile.row < tile.tensor.rows));
+    if (tile.tensor.name == "model.embed_tokens.weight") CHECK(tile.row == 9);
+    ++found[tile.tensor.name];
+  }
+  for (const TileRows& t : part.tensors) {
+    INFO(t.tensor.name);
+    const double share = 2.0 * t.row_count() * t.tensor.cols / static_cast<double>(part.bytes());
+    CHECK(found[t.tensor.name] == Approx(kDraws * share).margin(5 * std::sqrt(kDraws * share) + 1));
+  }
+  // The end of the range is the last weight of the last tensor.
+  const Tile last = draw_tile(part, [](uint64_t bound) { return bound - 1; });
+  CHECK(last.name() == "model.norm.weight, row 0, columns 64-127");
+  CHECK(last.bytes() == 128);
+}
+
+TEST_CASE("a change touches one tile, in a tied head too, and its opposite turns every sign") {
+  for (const char* name : {"tied", "untied"}) {
+    INFO(name);
+    const ModelWeights& sound = model(name);
+    const TilePart head = tile_parts(sound.config, {})[1];
+    const Tile tile = draw_tile(head, [](uint64_t) { return 1000; });
+    const std::vector<TileChange> changes = tile_changes(true, 5);
+    const ModelWeights up = with_changed_tile(sound, tile, changes[0]);
+    const ModelWeights down = with_changed_tile(sound, tile, changes[1]);
+    CHECK((up.lm_head.data == up.embed_tokens.data) == sound.config.tie_word_embeddings);
+    double squares = 0, longest = 0;
+    for (int r = 0; r < sound.lm_head.rows; ++r) {
+      double own = 0;
+      for (int c = 0; c < sound.lm_head.cols; ++c) {
+        const auto value = [&](const ModelWeights& w) {
+          return to_float(w.lm_head.row(r)[static_cast<size_t>(c)]);
+        };
+        own += double{value(sound)} * value(sound);
+        const bool inside = r == tile.row && c >= tile.first_column && c <= tile.last_column;
+        if (inside) squares += double{value(up)} * value(up);
+        CHECK(value(up) == (inside ? -value(down) : value(sound)));
+      }
+      longest = std::max(longest, std::sqrt(own));
+    }
+    CHECK(std::sqrt(squares) == Approx(changes[0].scale * longest).epsilon(0.01));
+  }
+}
+
+TEST_CASE("an engine that reads everything passes, told by rows or by ids alone") {
+  for (const Shows shows : {Shows::kIds, Shows::kRows, Shows::kChecksum}) {
+    for (const char* name : {"tied", "untied"}) {
+      Bench bench;
+      bench.name = name;
+      bench.shows = shows;
+      bench.plan.tiles = shows == Shows::kRows ? 8 : 24;
+      if (shows == Shows::kRows) bench.plan.job.depth = 60;
+      const EngineAudit audit = bench.run();
+      INFO(name << " " << static_cast<int>(shows) << " " << reason_of(audit));
+      CHECK(audit.verdict == Verdict::kPass);
+      CHECK(audit.method == "tiles");
+      CHECK(audit.reasons.empty());
+      REQUIRE(audit.parts.size() == 2);
+      for (const PartAudit& part : audit.parts) {
+        CHECK(part.tried == bench.plan.tiles);
+        CHECK(part.unread.empty());
+        CHECK(part.unread_at_most == Approx(unread_share_limit(0, bench.plan.tiles, 0.99)));
+      }
+      CHECK(holds(audit.shown, "KV rows") == (shows != Shows::kIds));
+      CHECK(bench.most_context == (shows == Shows::kRows ? 128 : 64));
+    }
+  }
+}
+
+TEST_CASE("an engine that skips columns of a layer's tensor is found, and the tiles are named") {
+  for (const Shows shows : {Shows::kIds, Shows::kRows, Shows::kChecksum}) {
+    Bench bench;
+    bench.shows = shows;
+    bench.plan.tensors = {"layers.0.mlp."};
+    bench.skip = [](const NamedTensor& t, int, int column) {
+      return t.name == "model.layers.0.mlp.down_proj.weight" && column >= 128;
+    };
+    const EngineAudit audit = bench.run();
+    INFO(static_cast<int>(shows) << " " << reason_of(audit));
+    CHECK(audit.verdict == Verdict::kIntegrity);
+    CHECK(holds(reason_of(audit), "tiles are not read, the first is model.layers.0.mlp.down_proj"));
+    REQUIRE(audit.parts.size() == 1);
+    CHECK(audit.parts[0].tried == 40);
+    // One of nine bytes of these tensors is skipped.
+    CHECK((audit.parts[0].unread.size() >= 1 && audit.parts[0].unread.size() <= 10));
+    for (const Tile& tile : audit.parts[0].unread) {
+      CHECK(tile.tensor.name == "model.layers.0.mlp.down_proj.weight");
+      CHECK(tile.first_column == 128);
+    }
+    CHECK(bench.truths > 0);
+  }
+}
+
+TEST_CASE("skipped rows of the head are found although an embedding's rows are looked up") {
+  for (const char* name : {"tied", "untied"}) {
+    Bench bench;
+    bench.name = name;
+    bench.plan.tensors = {name == std::string("tied") ? "embed_tokens" : "lm_head"};
+    bench.skip = [](const NamedTensor& t, int row, int column) {
+      return t.name == "lm_head.weight" && row >= 30 && row < 50 && column < 64;
+    };
+    const EngineAudit audit = bench.run();
+    INFO(name << " " << reason_of(audit));
+    CHECK(audit.verdict == Verdict::kIntegrity);
+    REQUIRE(audit.parts.size() == 1);
+    CHECK(!audit.parts[0].unread.empty());
+    for (const Tile& tile : audit.parts[0].unread) {
+      CHECK((tile.row >= 30 && tile.row < 50));
+      CHECK(tile.first_column == 0);
+    }
+  }
+}
+
+TEST_CASE("a tied row that is looked up as an input does not count as read by the head") {
+  Bench bench;
+  bench.plan.tensors = {"embed_tokens"};
+  bench.skip = [](const NamedTensor& t, int, int) { return t.name == "lm_head.weight"; };
+  const EngineAudit audit = bench.run();
+  REQUIRE(audit.parts.size() == 1);
+  CHECK(audit.parts[0].tried == 40);
+  CHECK(audit.parts[0].unread.size() == 40);
+}
+
+TEST_CASE("tiles that the truth does not need either are no evidence") {
+  Bench bench;
+  bench.plan.tiles = 1;
+  bench.skip = [](const NamedTensor&, int, int) { return true; };
+  bench.truth_skips = true;
+  const EngineAudit audit = bench.run();
+  CHECK(audit.verdict == Verdict::kInconclusive);
+  REQUIRE(audit.parts.size() == 2);
+  CHECK(audit.parts[0].tried == 0);
+  CHECK(audit.parts[0].silent == 3);
+  CHECK(audit.parts[0].unread_at_most == 1);
+  CHECK(holds(reason_of(audit), "layers: 0 of 1 tiles say something, 3 were silent"));
+}
+
+TEST_CASE("what an engine throws is its verdict") {
+  Bench bench;
+  bench.fails = true;
+  const EngineAudit audit = bench.run();
+  CHECK(audit.verdict == Verdict::kRuntimeError);
+  CHECK(reason_of(audit) == "it gives up");
+  CHECK(audit.method.empty());
+}
+
+TEST_CASE("engines that answer differently on equal weights cannot be audited by tiles") {
+  Bench bench;
+  bench.deterministic = false;
+  CHECK(bench.run().verdict == Verdict::kInconclusive);
+  Bench reopened;
+  reopened.opens_differ = true;
+  const EngineAudit audit = reopened.run();
+  CHECK(audit.verdict == Verdict::kInconclusive);
+  CHECK(holds(reason_of(audit), "opened twice on equal weights"));
+  CHECK(reopened.opened == 2);
+}
+
+TEST_CASE("counters decide where they can, and tiles where they say nothing") {
+  const double wanted = static_cast<double>(model("tied").config.shape.bytes_per_step(7.5)) * 16;
+  const auto counted = [&](double share, double hits) {
+    return [=](const std::string&) {
+      return ByteCounts{.dram_bytes = share * wanted, .l2_hit_bytes = hits, .kernels = 1};
+    };
+  };
+  Bench bench;
+  bench.plan.tiles = 1;
+  bench.plan.count = counted(0.99, 0);
+  EngineAudit audit = bench.run();
+  CHECK(audit.verdict == Verdict::kPass);
+  CHECK(audit.method == "counters");
+  CHECK(audit.counted_share->low == Approx(0.99));
+  CHECK(bench.opened == 0);
+
+  bench.plan.count = counted(0.93, 0);
+  audit = bench.run();
+  CHECK(audit.verdict == Verdict::kIntegrity);
+  CHECK(holds(reason_of(audit), "wanted at least 0.97"));
+  CHECK(bench.opened == 0);
+
+  // Hits count as weights only up to what L2 can hold.
+  bench.plan.count = counted(0.93, 0.5 * wanted);
+  CHECK(bench.run().verdict == Verdict::kIntegrity);
+  bench.plan.l2_bytes = static_cast<int64_t>(wanted / 16 * 0.05);
+  audit = bench.run();
+  CHECK(audit.method == "tiles");
+  CHECK(audit.verdict == Verdict::kPass);
+  CHECK(holds(audit.counters, "is open"));
+  CHECK(bench.opened > 0);
+
+  bench.plan.count = counted(1.2, 0);
+  CHECK(bench.run().method == "tiles");
+  bench.plan.count = [](const std::string&) {
+    return ByteCounts{.dram_bytes = 0, .l2_hit_bytes = 0, .kernels = 0, .problem = "not permitted"};
+  };
+  audit = bench.run();
+  CHECK(audit.method == "tiles");
+  CHECK(audit.counters == "not permitted");
+  CHECK(!audit.counted_share);
+}
+
+TEST_CASE("ncu's log: kernels are summed, and what is no table of them is a problem") {
+  const ByteCounts counts = parse_ncu_log(ncu_log({{"1073741824", "100"}, {"1,000", "1"}}));
+  CHECK(counts.problem == "");
+  CHECK(counts.kernels == 2);
+  CHECK(counts.dram_bytes == 1073742824);
+  CHECK(counts.l2_hit_bytes == 101 * 32);
+  const auto problem = [](const std::string& log) { return parse_ncu_log(log).problem; };
+  CHECK(holds(problem(""), "no table of kernels"));
+  CHECK(holds(problem("\"ID\",\"x\"\n"), "no column dram__bytes_read.sum"));
+  CHECK(holds(problem(ncu_log({})), "no table of kernels"));
+  CHECK(holds(problem(ncu_log({{"12", "1"}}, "Gbyte")), "is in 'Gbyte', wanted 'byte'"));
+  CHECK(holds(problem(ncu_log({{"n/a", "1"}})), "dram__bytes_read.sum is 'n/a', wanted a number"));
+  CHECK(holds(problem(ncu_log({{"5", "-1"}})), "lookup_hit.sum is '-1', wanted a number"));
+  CHECK(holds(problem(ncu_log({{"5", "1"}}) + "\"0\",\"7\"\n"), "has 2 cells, wanted 5"));
+  CHECK(holds(problem("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have "
+                      "permission\n==WARNING== No kernels were profiled.\n"),
+              "ncu: ERR_NVGPUCTRPERM - The user does not have permission"));
+  CHECK(
+      holds(problem("==WARNING== No kernels were profiled.\n"), "ncu: No kernels were profiled."));
+}
