@@ -231,7 +231,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
   const std::set<std::string> free_text = {"model", "python",    "reference", "out",
-                                           "junit", "libraries", "only"};
+                                           "junit", "libraries", "only",      "resume"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
@@ -262,6 +262,7 @@ TEST_CASE("audit's flags") {
   CHECK(o.tiles == 20);
   CHECK(o.tensors == std::vector<std::string>{"lm_head", "layers.3."});
   CHECK(o.tiles_only);
+  CHECK(options_of({"audit", "--out", "a"}).out == "a");
   CHECK(holds(refusal({"audit", "-n", "8,16"}), "--n-gen"));
   CHECK(holds(refusal({"tune", "--tiles", "3"}), "--tiles"));
 }

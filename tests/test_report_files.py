@@ -126,10 +126,10 @@ class Schema(Files):
             self.assertEqual([e.message for e in self.validator.iter_errors(report)], [], kind)
 
     def fields(self, value, path=()):
-        """Paths of all fields; of a list, those of its first element. What is inside meta, env and calibration is free."""
+        """Paths of all fields; of a list, those of its first element. meta, env, calibration and seal are free."""
         if isinstance(value, list) and value:
             yield from self.fields(value[0], path + (0,))
-        if isinstance(value, dict) and path[:1] not in (("meta",), ("env",), ("calibration",)):
+        if isinstance(value, dict) and path[:1] not in (("meta",), ("env",), ("calibration",), ("seal",)):
             for name, inner in value.items():
                 yield path + (name,)
                 yield from self.fields(inner, path + (name,))

@@ -1,4 +1,4 @@
-"""mkbench verify on real reports: what was edited is found and named. mkbench --resume on runs that were interrupted."""
+"""mkbench verify on real reports: what was edited is found and named. mkbench --resume on interrupted runs."""
 
 import json
 import os
@@ -70,7 +70,8 @@ EDITS = [
     # what the case and the run were
     ("cases[0].axes.n_gen", "cases[0].name"), ("cases[0].axes.depth", "cases[0].name"), ("cases[0].name", None),
     ("cases[0].ids_sha256", None), ("cases[0].generated_text", None), ("meta.seed", None),
-    ("meta.prompt_seed", "cases[0].ids_sha256"), ("meta.options.confidence.value", "cases[0].comparisons[0].confidence"),
+    ("meta.prompt_seed", "cases[0].ids_sha256"),
+    ("meta.options.confidence.value", "cases[0].comparisons[0].confidence"),
     ("meta.options.seed.value", "meta.seed"), (f"{E1}.process.pid", E1), (f"{E1}.launches", E1),
     ("cases[0].model.weights_sha256", "cases[0]"), ("cases[0].bytes_free", "cases[0]"), ("meta.started", "meta"),
     ("env.cpu.threads", "env"),
@@ -79,7 +80,8 @@ WORDS = [
     ("verdict.status", "FAIL_TOKEN", None), ("cases[0].verdict", "PASS_LIVE", None),
     (f"{E1}.verdict", "PASS_LIVE", None), (f"{E0}.verdict", "HANG", "cases[0].verdict"),
     (f"{E1}.parity.verdict", "FAIL_FIDELITY", None), ("cases[0].comparisons[0].verdict", "FASTER", None),
-    (f"{E1}.parity.rows[0].match", "WRONG", f"{E1}.parity.wrong"), (f"{E1}.parity.rows[0].match", "TIE", f"{E1}.parity.ties"),
+    (f"{E1}.parity.rows[0].match", "WRONG", f"{E1}.parity.wrong"),
+    (f"{E1}.parity.rows[0].match", "TIE", f"{E1}.parity.ties"),
 ]
 
 
@@ -239,8 +241,8 @@ class Verify(CliTest):
         self.assertIn("none", done.stderr)
 
 
-class Resume(HostsTest):
-    """A run of two cases of one folder's weights, interrupted in the second one."""
+class InterruptedTest(HostsTest):
+    """A run of two cases, interrupted in the second one."""
 
     AXES = ("-n", "7", "-d", "0,2", "--blocks", "3")
 
@@ -266,15 +268,8 @@ class Resume(HostsTest):
         done = self.mkbench("verify", str(folder or self.out))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def expect_refusal(self, wanted, *args, code=2):
-        kept = (self.out / "report.json").read_bytes() if (self.out / "report.json").exists() else b""
-        done = self.resume(*args)
-        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
-        self.assertIn(wanted, done.stderr)
-        self.assertNotIn("report.1.json", os.listdir(self.out) if self.out.is_dir() else [])
-        if kept:
-            self.assertEqual((self.out / "report.json").read_bytes(), kept)
 
+class Resume(InterruptedTest):
     def test_goes_on(self):
         before = self.interrupted()
         self.verify()
@@ -318,6 +313,19 @@ class Resume(HostsTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.verify()
         self.assertEqual([r["report"] for r in self.report()["meta"]["resumed"]], ["report.1.json", "report.2.json"])
+
+
+class RefusedResume(InterruptedTest):
+    """The old report stays as it was."""
+
+    def expect_refusal(self, wanted, *args, code=2):
+        kept = (self.out / "report.json").read_bytes() if (self.out / "report.json").exists() else b""
+        done = self.resume(*args)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        self.assertIn(wanted, done.stderr)
+        self.assertNotIn("report.1.json", os.listdir(self.out) if self.out.is_dir() else [])
+        if kept:
+            self.assertEqual((self.out / "report.json").read_bytes(), kept)
 
     def test_another_option(self):
         self.interrupted()

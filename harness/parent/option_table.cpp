@@ -331,6 +331,8 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) {
          o.tiles_only = parse_choice<bool>("method", t, {{"auto", false}, {"tiles", true}});
        }},
+      {"out", 0, "DIR", "", "new folder for audit.json [none]", kAuditFlags, false,
+       [](O& o, S t) { o.out = t; }},
       {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
        kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
       {"output", 'o', "md|json", "md", "format of stdout", kAuditFlags, false,

@@ -6,13 +6,13 @@ namespace mkbench {
 int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
+int verify_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
-int verify_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
@@ -40,7 +40,7 @@ constexpr CommandRow kRows[] = {
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
     {"audit", "show whether a decode reads all bytes of the weights", "",
-     kAuditFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags, "", nullptr, audit_command},
+     kAuditFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, audit_command},
     {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
      kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"selftest", "plant faults, and show which checks see them", "",
@@ -49,10 +49,10 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, "", nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, "",
      require_plot_arguments, plot_command},
-    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
-     kTalkFlags, "", require_list_arguments, list_command},
     {"verify", "compute a report again from its samples", "REPORT", kTalkFlags, "",
      require_verify_arguments, verify_command},
+    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
+     kTalkFlags, "", require_list_arguments, list_command},
 };
 
 }  // namespace
