@@ -52,6 +52,14 @@ std::string percent_text(const Number& share) {
   return share.value ? fmt::format("{:.1f} %", 100 * *share.value) : "-";
 }
 
+// "97.1 % [96.8, 97.4]"
+std::string share_text(const EngineReport& e) {
+  std::string text = percent_text(e.share);
+  if (e.share_ci)
+    text += fmt::format(" [{:.1f}, {:.1f}]", 100 * e.share_ci->low, 100 * e.share_ci->high);
+  return e.share_note.empty() ? text : text + ", " + e.share_note;
+}
+
 double confidence_of(const CaseReport& c) {
   return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
 }
@@ -88,7 +96,7 @@ std::string microseconds(const Number& n) {
 // The table of ablations (--profile); empty where no engine has any.
 std::string profile_table(const Group& group) {
   MarkdownTable table(
-      {"depth", "engine", "us/tok", "without waits", "of the roofline", "without loads", "binds"},
+      {"depth", "engine", "us/tok", "without waits", "of the ceiling", "without loads", "binds"},
       {true, false, true, true, true, true, false});
   bool any = false;
   for (const CaseReport* c : group) {
@@ -123,7 +131,8 @@ std::string engine_table(const Group& group) {
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, median [{} CI]", percent),
-                       fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
+                       fmt::format("speed-up [{} CI]", percent),
+                       fmt::format("share of the ceiling [{} CI]", percent), "verdict"},
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
@@ -131,8 +140,7 @@ std::string engine_table(const Group& group) {
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->median) + interval_text(e.ms_per_tok->ci) : "-";
       table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
-                 speedup_text(*c, e), percent_text(e.roofline_fraction),
-                 std::string(verdict_name(e.verdict))});
+                 speedup_text(*c, e), share_text(e), std::string(verdict_name(e.verdict))});
     }
   }
   return table.str();
@@ -240,11 +248,28 @@ std::string text_note(const EngineReport& e) {
                      one_line(e.parity->text_prompt, 80), one_line(e.parity->text, 160));
 }
 
+// What the ceiling of a case is: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352): ring's
+// own copies". Empty where there is none.
+std::string ceiling_note(const CaseReport& c) {
+  const CeilingReport& ceiling = c.ceiling;
+  if (!ceiling.ms_per_tok || !ceiling.gb_per_s.value) return {};
+  std::string note =
+      fmt::format("ceiling: {}{} ms/tok, {} GB/s", digits(ceiling.ms_per_tok->median),
+                  interval_text(ceiling.ms_per_tok->ci), digits(*ceiling.gb_per_s.value));
+  if (c.memory.pin_gb_per_s > 0) {
+    note += fmt::format(" ({:.1f} % of the pins' {})",
+                        100 * *ceiling.gb_per_s.value / c.memory.pin_gb_per_s,
+                        digits(c.memory.pin_gb_per_s));
+  }
+  return ceiling.settings.empty() ? note : note + ": " + one_line(ceiling.settings);
+}
+
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
 // where it is not a pass.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
+  if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));
     if (std::string note = text_note(e); !note.empty()) notes.push_back(std::move(note));
@@ -256,8 +281,8 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
       if (!times_allowed(e.verdict) || !e.timed) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
-    } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
-      notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
+    } else if (!on_cpu && !e.share.value && !e.share.reason.empty()) {
+      notes.push_back("no share of the ceiling: " + one_line(e.share.reason));
     }
   }
   for (const EngineReport& e : c.engines) {
@@ -350,10 +375,10 @@ std::string header_text(const Report& report) {
     add("CUDA ", json_text(env, {"gpu", "cuda_runtime"}));
   }
   add("libtorch ", json_text(env, {"libtorch", "version"}));
-  if (report.calibration.is_object() && report.calibration.contains("read_gb_per_s") &&
-      report.calibration["read_gb_per_s"].is_number()) {
-    const double ceiling = report.calibration["read_gb_per_s"].get<double>();
-    add("", fmt::format("ceiling {} GB/s (measured)", digits(ceiling)));
+  if (report.calibration.is_object() && report.calibration.contains("pin_gb_per_s") &&
+      report.calibration["pin_gb_per_s"].is_number()) {
+    const double pins = report.calibration["pin_gb_per_s"].get<double>();
+    add("", fmt::format("memory {} GB/s at the pins", digits(pins)));
   }
   const std::string version = json_text(report.meta, {"version"});
   return fmt::format("# mkbench{}\n\n{}\n", version.empty() ? "" : " " + version,
@@ -420,7 +445,7 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
     text += fmt::format(
         "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
         "threads to test that it is right; its times say\n> nothing about a GPU, so no speed-up "
-        "and no share of the roofline is shown.\n",
+        "and no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
                                : "Why is said above.");
