@@ -1,5 +1,5 @@
-// The engine of role `ceiling`: reads a copy of the weights and KV rows, as much as each step must
-// read, and does nothing else. Its ids mean nothing.
+#include "harness/device/ceiling_engine.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include "kernels/device_buffer.h"
 #include "kernels/launch_checks.h"
 #include "kernels/ring/megakernel.h"
-#include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
@@ -233,7 +232,9 @@ class CeilingEngine final : public Engine {
   DecodeTimes times_;
 };
 
-std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
+}  // namespace
+
+std::unique_ptr<Engine> make_ceiling(const ModelWeights& weights, const EngineRequest& request) {
   check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, request.max_context);
   if (request.depth < 0 || request.depth >= request.max_context) {
@@ -246,8 +247,9 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
   return std::make_unique<CeilingEngine>(weights, request);
 }
 
-}  // namespace
+void search_again(Engine& ceiling) { dynamic_cast<CeilingEngine&>(ceiling).search(); }
 
-extern const EngineMaker ceiling_maker{.name = "ceiling", .make = make, .bytes = device_bytes};
+extern const EngineMaker ceiling_maker{
+    .name = "ceiling", .make = make_ceiling, .bytes = device_bytes};
 
 }  // namespace mkbench

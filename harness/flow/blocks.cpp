@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "harness/flow/ceiling.h"
 #include "harness/flow/late_ids.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/judge/parity.h"
@@ -104,6 +105,9 @@ class BlockRunner {
                      job_.random_order, job_.seed);
     for (int block = 0; block < static_cast<int>(orders.size()); ++block) {
       if (block >= job_.blocks && (job_.target_rel_ci <= 0 || narrow_enough())) break;
+      if (std::none_of(engines_.begin(), engines_.end(),
+                       [](const Contestant* c) { return c->alive && !c->ceiling; }))
+        break;
       const RangeGuard range = services_.range("block");
       run_block(block, orders[static_cast<size_t>(block)]);
     }
@@ -191,13 +195,32 @@ class BlockRunner {
         }
         watch_.begin("timing", c.name, c.engine.get());
         watch_.count(block + 1, std::max(job_.blocks, block + 1));
-        take_sample(c, block, static_cast<int>(place));
+        if (c.ceiling) {
+          take_ceiling(c, block, static_cast<int>(place));
+        } else {
+          take_sample(c, block, static_cast<int>(place));
+        }
       });
       if (job_.one_at_a_time) {
         watch_.end();
         c.engine.reset();
       }
     }
+  }
+
+  // The ceiling has no ids and no state to be checked.
+  void take_ceiling(Contestant& c, int block, int place) {
+    Sample sample = ceiling_sample([&](Sample& pass) {
+      check_stop();
+      int32_t late = 0;
+      Traces traces = time_decode(c, std::nullopt, late, pass);
+      traces.overhead = overheads_[c.name];
+      return clock_doubt(pass, traces);
+    });
+    sample.engine = c.name;
+    sample.block = block;
+    sample.order = place;
+    sink_.send(SampleTaken{c.name, sample, c.engine->launch_count(), services_.throttle()});
   }
 
   // Where the system suspends this process for a moment, the clocks of the run disagree, and where
@@ -332,8 +355,9 @@ class BlockRunner {
   // as --target-rel-ci asks.
   bool narrow_enough() {
     const std::vector<double>& base = ms_per_token_[engines_.front()->name];
+    const bool alone = engines_.size() == 1 || (engines_.size() == 2 && engines_[1]->ceiling);
     for (const Contestant* c : engines_) {
-      if (!c->alive || (c == engines_.front() && engines_.size() > 1)) continue;
+      if (!c->alive || c->ceiling || (c == engines_.front() && !alone)) continue;
       const std::vector<double>& own = ms_per_token_[c->name];
       const bool paired = c != engines_.front() && engines_.front()->alive;
       double half = 0;

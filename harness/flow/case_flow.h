@@ -13,8 +13,9 @@
 namespace mkbench {
 
 struct CaseMemory {
-  int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
-  int64_t free = 0;    // on the job's device; 0: not known
+  int64_t needed = 0;        // for all engines of the case, and for the runs that judge them
+  int64_t with_ceiling = 0;  // the same and the ceiling's copy of what it reads, where there is one
+  int64_t free = 0;          // on the job's device; 0: not known
 };
 
 // Bytes of the job's device that the case will take, and the bytes that are free now. The weights

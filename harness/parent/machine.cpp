@@ -79,6 +79,7 @@ MachineProbe probe_of(const MachineFacts& facts, int gpu) {
     card["cuda_runtime"] = cuda_version_text(list.runtime_cuda_version);
     probe.environment["gpu"] = std::move(card);
     probe.l2_bytes = device->l2_bytes;
+    probe.pin_gb_per_s = device->pin_gb_per_s;
     probe.exclusive = device->exclusive;
     probe.other_processes = static_cast<int>(device->state.processes.size());
     probe.device = fmt::format("cuda:{} {}", gpu, device->name);

@@ -28,7 +28,8 @@ struct MachineProbe {
   std::string reason, what_to_do;  // set where the GPU is not usable
   std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
   int64_t l2_bytes = 0;
-  bool exclusive = false;  // one process at a time may use the GPU
+  double pin_gb_per_s = 0;  // see DeviceInfo
+  bool exclusive = false;   // one process at a time may use the GPU
   int other_processes = 0;
   std::vector<DeviceInfo> devices;
   // By model of the call, why the ring megakernel cannot run it; an empty text where ring can.

@@ -166,7 +166,7 @@ void describe_fields(V& v, Tag<EngineReport>) {
 // The engine of role `ceiling`: it reads what a step must read and does nothing else, in the blocks
 // of the others. It is neither judged nor compared.
 struct CeilingReport : EngineFacts {  // settings: the pattern that it has found
-  std::string reason;                 // why there is none; empty where there is one
+  std::string reason;                 // why there is none, or why it ended early; else empty
   std::optional<Summary> ms_per_tok;  // written by aggregate(), as is the rate
   Number gb_per_s;
   std::vector<Sample> samples;  // `tokens` counts all passes of a sample
@@ -176,7 +176,8 @@ constexpr std::string_view struct_name(Tag<CeilingReport>) { return "ceiling"; }
 template <typename V>
 void describe_fields(V& v, Tag<CeilingReport>) {
   using C = CeilingReport;
-  v.field("reason", &C::reason, "why there is no ceiling; else empty");
+  v.field("reason", &C::reason,
+          "why there is no ceiling, or why it ended before the last block; else empty");
   v.group("engine", "what read; settings: the pattern that it has found",
           [](auto& g) { describe_fields(g, Tag<EngineFacts>()); });
   v.field("ms_per_tok", &C::ms_per_tok, "milliseconds a step over blocks; null without a ceiling");
@@ -297,7 +298,8 @@ template <typename V>
 void describe_fields(V& v, Tag<Report>) {
   v.field("meta", &Report::meta, "command line, times, tool version, source state, seed");
   v.field("env", &Report::environment, "device, driver, libraries, processor");
-  v.field("calibration", &Report::calibration, "pin_gb_per_s: 2 x memory clock x bus width of the card; null on cpu");
+  v.field("calibration", &Report::calibration,
+          "pin_gb_per_s: 2 x memory clock x bus width of the card; null on cpu");
   v.field("cases", &Report::cases, "one entry for each model and depth");
   v.group("verdict", "of the whole run", [](auto& g) {
     g.field("status", &Report::verdict, "worst of all cases");

@@ -26,7 +26,6 @@
 #include "harness/report/known_errors.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
-#include "references/base/json_fields.h"
 #include "references/snapshot_folder.h"
 
 namespace mkbench {
@@ -64,7 +63,8 @@ class Run {
     report_.meta = describe_run(options_, argv_, folder_.string());
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
-    if (plan.cuda && !options_.whole_parity) measure_ceiling();
+    if (plan.cuda && probe_.pin_gb_per_s > 0)
+      report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -181,22 +181,6 @@ class Run {
 
   bool plots_come() const { return options_.plot && !options_.whole_parity; }
 
-  Ceiling ask_ceiling() {
-    return ask<Ceiling>(hosts_.about_card(), CeilingCall{options_.gpu},
-                        {options_.timeout_s, options_.timeout_s});
-  }
-
-  void measure_ceiling() {
-    progress_.show({.stage = "read bandwidth", .engine = ""});
-    try {
-      report_.calibration = json_fields::write(ask_ceiling());
-    } catch (const Error& error) {
-      warn(std::string("no ceiling of the roofline: ") + error.what());
-    } catch (const Interrupted&) {
-      // The caller asks whether there was an interrupt.
-    }
-  }
-
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
     if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
     choose_residency(job);
@@ -224,7 +208,11 @@ class Run {
     repeat_apart(job, collector.report());
     write_tracebacks(collector.report());
     progress_.clear();
-    add_roofline(collector, job, plan.cuda);
+    if (collector.shape()) {
+      collector.report().memory =
+          memory_bound(*collector.shape(), first_depth(job), job.n_gen, job.n_prompt,
+                       plan.cuda ? probe_.pin_gb_per_s : 0, plan.cuda ? probe_.l2_bytes : 0);
+    }
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
@@ -329,20 +317,6 @@ class Run {
       if (times_allowed(e.verdict) || e.verdict == Verdict::kIncomplete)
         e.verdict = e.parity->verdict;
       e.reasons.push_back(e.parity->reason);
-    }
-  }
-
-  void add_roofline(CaseCollector& collector, const CaseJob& job, bool cuda) const {
-    const double ceiling =
-        report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
-    const int64_t l2 = probe_.l2_bytes;
-    for (EngineReport& e : collector.report().engines) {
-      if (job.n_prompt > 0) {
-        e.roofline.reason = "a prefill test does not read the weights once a token";
-      } else if (collector.shape()) {
-        e.roofline =
-            roofline_share(*collector.shape(), first_depth(job), job.n_gen, cuda, ceiling, l2);
-      }
     }
   }
 
