@@ -11,6 +11,7 @@
 #include "kernels/device_buffer.h"
 #include "kernels/launch_checks.h"
 #include "kernels/ring/megakernel.h"
+#include "kernels/ring/tuning.h"
 
 namespace mkbench {
 namespace {

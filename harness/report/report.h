@@ -315,10 +315,10 @@ nlohmann::json to_json(const Report& report);
 nlohmann::json report_schema();
 
 // Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
-// shares of the ceiling, speed-ups. Withholds all times of an engine unless times_allowed(verdict) and
-// every sample is valid. Sharpens a passing verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for
-// an invalid sample or missing receipts, IMPOSSIBLE under the least time that the memory's pins allow. May be called again
-// when samples were added.
+// shares of the ceiling, speed-ups. Withholds all times of an engine unless times_allowed(verdict)
+// and every sample is valid. Sharpens a passing verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY
+// for an invalid sample or missing receipts, IMPOSSIBLE under the least time that the memory's pins
+// allow. May be called again when samples were added.
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order);
 
 // Whether every sample's last input id was drawn after the engine had prefilled.
