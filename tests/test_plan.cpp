@@ -163,6 +163,8 @@ TEST_CASE("the ceiling takes part in decode tests on a card whose L2 cannot hold
   };
   CHECK(no_ceiling({"--model", "synthetic"}, 50'000'000).empty());
   CHECK(no_ceiling({"--model", "synthetic", "--n-depth", "4096"}, 50'000'000).empty());
+  CHECK(no_ceiling({"--model", "synthetic"}, 400'000'000).find("under 4 x L2") !=
+        std::string::npos);
   CHECK(no_ceiling({"--model", "tiny"}, 50'000'000).find("under 4 x L2 (50.0 MB)") !=
         std::string::npos);
   CHECK(no_ceiling({"--model", "synthetic", "--n-prompt", "512", "--n-gen", "8"}, 50'000'000) ==

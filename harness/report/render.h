@@ -1,6 +1,7 @@
 // Shared by the printers of a report.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,18 @@ std::string json_text(const nlohmann::json& object, const std::vector<const char
 
 // "1,280"
 std::string with_commas(int64_t n);
+
+// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
+std::string digits(double v);
+// " [0.8512, 0.8534]"; empty without an interval.
+std::string interval_text(const std::optional<Interval>& ci);
+// "97.1 %", or "-".
+std::string percent_text(const Number& share);
+// The share of the ceiling that an engine reaches: "97.1 % [96.8, 97.4]".
+std::string share_text(const EngineReport& e);
+// The line of a case's ceiling: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352): bulk
+// copies, ..". Empty where there is none.
+std::string ceiling_note(const CaseReport& c);
 
 // The name that was asked for, with the resolved name in brackets where it differs.
 std::string engine_label(const EngineReport& e);

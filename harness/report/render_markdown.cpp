@@ -22,19 +22,7 @@ std::string padded(const std::string& text, size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
-// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
-std::string digits(double v) {
-  if (!std::isfinite(v)) return "-";
-  const double size = std::abs(v);
-  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
-  return decimals == 0 ? with_commas(std::llround(v)) : fmt::format("{:.{}f}", v, decimals);
-}
-
 std::string number_text(const Number& n) { return n.value ? digits(*n.value) : "-"; }
-
-std::string interval_text(const std::optional<Interval>& ci) {
-  return ci ? fmt::format(" [{}, {}]", digits(ci->low), digits(ci->high)) : std::string();
-}
 
 // Speed-up of a candidate over the first baseline of the case that it was compared with.
 std::string speedup_text(const CaseReport& c, const EngineReport& e) {
@@ -46,18 +34,6 @@ std::string speedup_text(const CaseReport& c, const EngineReport& e) {
                        comparison.label.empty() ? "" : " (" + comparison.label + ")");
   }
   return "-";
-}
-
-std::string percent_text(const Number& share) {
-  return share.value ? fmt::format("{:.1f} %", 100 * *share.value) : "-";
-}
-
-// "97.1 % [96.8, 97.4]"
-std::string share_text(const EngineReport& e) {
-  std::string text = percent_text(e.share);
-  if (e.share_ci)
-    text += fmt::format(" [{:.1f}, {:.1f}]", 100 * e.share_ci->low, 100 * e.share_ci->high);
-  return e.share_note.empty() ? text : text + ", " + e.share_note;
 }
 
 double confidence_of(const CaseReport& c) {
@@ -246,22 +222,6 @@ std::string text_note(const EngineReport& e) {
   if (!e.parity || e.parity->text.empty()) return {};
   return fmt::format("text by {}: \"{}\" -> \"{}\"", engine_label(e),
                      one_line(e.parity->text_prompt, 80), one_line(e.parity->text, 160));
-}
-
-// What the ceiling of a case is: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352): ring's
-// own copies". Empty where there is none.
-std::string ceiling_note(const CaseReport& c) {
-  const CeilingReport& ceiling = c.ceiling;
-  if (!ceiling.ms_per_tok || !ceiling.gb_per_s.value) return {};
-  std::string note =
-      fmt::format("ceiling: {}{} ms/tok, {} GB/s", digits(ceiling.ms_per_tok->median),
-                  interval_text(ceiling.ms_per_tok->ci), digits(*ceiling.gb_per_s.value));
-  if (c.memory.pin_gb_per_s > 0) {
-    note += fmt::format(" ({:.1f} % of the pins' {})",
-                        100 * *ceiling.gb_per_s.value / c.memory.pin_gb_per_s,
-                        digits(c.memory.pin_gb_per_s));
-  }
-  return ceiling.settings.empty() ? note : note + ": " + one_line(ceiling.settings);
 }
 
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
