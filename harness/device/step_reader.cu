@@ -88,8 +88,8 @@ void fill_with_bits(void* memory, int64_t bytes) {
 struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
-  DeviceBuffer<uint32_t> sink{1};  // where the plain kernel's sum would go
-  DeviceBuffer<BulkOutcome> outcome{1};
+  DeviceBuffer<uint32_t> sink{1};    // where the plain kernel's sum would go
+  MappedValue<BulkOutcome> outcome;  // no copy has to be waited for
   Event first, last;
 };
 
@@ -106,7 +106,7 @@ StepReader::StepReader(int gpu) {
   s.plain_blocks = blocks_per_sm * s.multiprocessors;
   MKBENCH_CUDA(cudaFuncSetAttribute(read_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(BulkPlan::kMostRingBytes)));
-  MKBENCH_CUDA(cudaMemset(s.outcome.get(), 0, s.outcome.bytes()));
+  *s.outcome.host() = {};
 }
 
 StepReader::~StepReader() = default;
@@ -130,7 +130,7 @@ PatternTime StepReader::read(const ReadPattern& pattern, const void* memory,
   s.first.record();
   if (bulk) {
     read_bulk<<<s.multiprocessors, 32, plan.ring_bytes()>>>(static_cast<const char*>(memory), bytes,
-                                                            plan, s.outcome.get());
+                                                            plan, s.outcome.device());
   } else {
     read_plain<<<s.plain_blocks, kPlainThreads>>>(static_cast<const uint4*>(memory), bytes,
                                                   s.sink.get());
@@ -140,10 +140,9 @@ PatternTime StepReader::read(const ReadPattern& pattern, const void* memory,
   MKBENCH_CUDA(cudaDeviceSynchronize());
   PatternTime time{s.last.ms_since(s.first), 0};
   if (!bulk) return time;
-  BulkOutcome outcome{};
-  MKBENCH_CUDA(cudaMemcpy(&outcome, s.outcome.get(), sizeof(outcome), cudaMemcpyDeviceToHost));
+  const BulkOutcome outcome = *s.outcome.host();
+  *s.outcome.host() = {};
   if (outcome.fault != 0) {
-    MKBENCH_CUDA(cudaMemset(s.outcome.get(), 0, s.outcome.bytes()));
     throw Error(ErrorKind::kHang, "read bandwidth: a bulk copy of block " +
                                       std::to_string(outcome.fault - 1) + " never arrived");
   }
