@@ -111,7 +111,13 @@ class CeilingEngine final : public Engine {
   }
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
-  DecodeTimes last_times() const override { return times_; }
+  // Copies the ring's times only when asked for, so that decode()'s clock does not include it.
+  DecodeTimes last_times() const override {
+    DecodeTimes times = times_;
+    if (times.host_ms > 0 && found_.pattern.way == ReadPattern::Way::kRing && ring_)
+      times.event_ms = ring_->last_times().event_ms;
+    return times;
+  }
   Progress progress() const override { return {position_, -1, {}}; }
 
   // Finds the pattern anew.
@@ -175,6 +181,11 @@ class CeilingEngine final : public Engine {
     if (ring_ && position == request_.depth) ring_->restore(ring_start_);
   }
 
+  Engine& ring_stream() const {
+    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": the ring has failed before");
+    return *ring_;
+  }
+
   PatternTime launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(
@@ -182,16 +193,22 @@ class CeilingEngine final : public Engine {
           {step_bytes(position_), static_cast<uint64_t>(shape_.kv_bytes_per_position()),
            static_cast<uint32_t>(steps)});
     }
-    if (ring_->position() != position_) {
+    if (ring_stream().position() != position_) {
       throw Error(ErrorKind::kRuntime, kPrefix + ": the ring stands at position " +
-                                           std::to_string(ring_->position()) + ", wanted " +
+                                           std::to_string(ring_stream().position()) + ", wanted " +
                                            std::to_string(position_));
     }
-    const std::vector<int32_t> ids = ring_->decode(steps);
+    std::vector<int32_t> ids;
+    try {
+      ids = ring_stream().decode(steps);
+    } catch (const Error&) {
+      ring_.reset();  // a fault has emptied its sequence
+      throw;
+    }
     // A logit that is not a number ends a launch, and a run without waits computes anything.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
       throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
-    return {ring_->last_times().event_ms, ring_->last_times().sm_ghz};
+    return {};  // the ring keeps its times
   }
 
   void choose(const ReadPattern& pattern) {
@@ -200,7 +217,7 @@ class CeilingEngine final : public Engine {
     options.pace = {static_cast<int>(pattern.plan.stages),
                     static_cast<int>(pattern.plan.gap_cycles)};
     options.ablation = RingAblation::kNoWaits;
-    retune_ring(*ring_, options);
+    retune_ring(ring_stream(), options);
   }
 
   // Sums launches from the same depth on until there are so many steps.
@@ -212,8 +229,10 @@ class CeilingEngine final : public Engine {
       const int now = std::min(most, steps - done);
       go_to(request_.depth);
       const PatternTime one = launch(pattern, now);
-      sum.ms += one.ms;
-      sum.sm_ghz = one.sm_ghz;
+      const DecodeTimes of_ring =
+          pattern.way == ReadPattern::Way::kRing ? ring_stream().last_times() : DecodeTimes{};
+      sum.ms += one.ms + of_ring.event_ms;
+      sum.sm_ghz = one.sm_ghz + of_ring.sm_ghz;
       done += now;
     }
     return sum;
