@@ -163,6 +163,7 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
   const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
   CHECK(memory.with_ceiling == 7000);
   CHECK(memory.needed < 6999);
+  CHECK(memory.taken() == memory.needed);
   const CaseReport c = bench.run();
   CHECK(holds(c.ceiling.reason, "free"));
   CHECK(c.ceiling.samples.empty());
@@ -174,6 +175,7 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
   enough.services.bytes = bench.services.bytes;
   enough.services.free_bytes = [] { return int64_t{7000}; };
   CHECK(enough.run().ceiling.samples.size() == 3);
+  CHECK(case_memory(enough.job, enough.services, enough.services.config("")).taken() == 7000);
   // One engine at a time: the ceiling alone is the largest.
   bench.job.one_at_a_time = true;
   CHECK(case_memory(bench.job, bench.services, bench.services.config("")).with_ceiling == 5000);

@@ -132,8 +132,8 @@ class CaseFlow {
   // Sends how much memory the case will take and how much is free, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
-    sink_.send(MemoryStated{memory.needed, memory.free});
-    if (no_ceiling_.empty() && memory.free > 0 && memory.with_ceiling > memory.free) {
+    sink_.send(MemoryStated{memory.taken(), memory.free});
+    if (no_ceiling_.empty() && !memory.ceiling_fits()) {
       no_ceiling_ =
           fmt::format("memory of {}: {} needed with the ceiling's copy, {} free", job_.device,
                       megabytes(memory.with_ceiling), megabytes(memory.free));

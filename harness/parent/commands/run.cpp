@@ -137,9 +137,7 @@ class Run {
     for (const CaseOutlook& one : outlook_.cases()) {
       const Forecast& cast = one.forecast;
       fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
-                 megabytes(one.memory.needed), megabytes(one.memory.free));
-      if (one.memory.with_ceiling > one.memory.needed)
-        fmt::print("; {:.1f} MB with the ceiling", megabytes(one.memory.with_ceiling));
+                 megabytes(one.memory.taken()), megabytes(one.memory.free));
       if (cast.seconds() > 0) {
         fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
                    duration_text(cast.judging_s), duration_text(cast.timing_s),
