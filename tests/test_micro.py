@@ -34,7 +34,7 @@ def micro(*args: str) -> subprocess.CompletedProcess:
 
 def plain_name(name: str) -> str:
     """The name without what Google Benchmark appends."""
-    return name.removesuffix("/manual_time").removesuffix("/iterations:15")
+    return name.removesuffix("/manual_time").removesuffix("/iterations:9")
 
 
 class CommandLine(unittest.TestCase):

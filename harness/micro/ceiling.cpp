@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDepths[] = {0, 4096};
 constexpr int kSteps = 128;  // of a sample, which lasts 20 ms and more at up to 7 TB/s
-constexpr int kSamples = 15;
+constexpr int kSamples = 9;
 
 void run_ceiling(benchmark::State& state, Engine& ceiling, int depth) {
   search_again(ceiling);
