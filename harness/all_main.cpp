@@ -20,7 +20,6 @@ int main(int argc, char** argv) {
                             .trace = {},
                             .card = card_facts,
                             .torch = torch_told,
-                            .ceiling = measure_ceiling,
                             .tune = tune_ring};
   return parent_main(
       {argv, argv + argc},

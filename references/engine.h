@@ -130,6 +130,9 @@ class Engine {
     return std::nullopt;
   }
 
+  // What the engine has chosen for this card, for reports; empty where it chooses nothing.
+  virtual std::string settings() const { return {}; }
+
   // Diagnostics: makes `position` zero KV rows count as decoded, with id 0 pending. The times of
   // the steps that follow are real, their tokens mean nothing. Returns false where an engine cannot
   // do it.

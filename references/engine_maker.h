@@ -21,6 +21,7 @@ struct EngineRequest {
   // ends in .so.
   std::string name;
   int max_context = 0;  // positions
+  int depth = 0;        // of the ceiling: KV rows before the first timed step
   PlantedFault fault = PlantedFault::kNone;
   // The parent fills these in from its job.
   bool cuda = false;

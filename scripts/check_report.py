@@ -50,7 +50,7 @@ def check_cpu(folder: pathlib.Path) -> Lines:
 
 
 def merge_reports(reports: list[dict]) -> dict:
-    """One report with the cases of several runs on one card; `runs` keeps the command lines and ceilings apart."""
+    """One report with the cases of several runs on one card; `runs` keeps the command lines and calibrations apart."""
     merged = dict(reports[0])
     merged["meta"] = {**(reports[0].get("meta") or {}), "runs": [r.get("meta") for r in reports]}
     merged["calibration"] = {**(reports[0].get("calibration") or {}),

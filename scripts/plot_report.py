@@ -3,7 +3,7 @@
   plot_report.py REPORT.json [REPORT.json ...] --out DIR
 
 Writes one figure for each model (and kind of test), as SVG and PNG: a line for each engine with the
-confidence interval of every point, speed-ups over the baseline, and the roofline where one was measured.
+confidence interval of every point, speed-ups over the baseline, and the ceiling where one was timed.
 One depth alone gives bars. Engines whose times were withheld are left out and named below the figure.
 
 Exit status: 0 written, 1 no matplotlib, 2 a report that cannot be read, 3 nothing to plot.
@@ -99,12 +99,12 @@ class Point:
 
 
 class Figure:
-    """Everything that one figure shows: lines by label, the roofline by depth, what was withheld."""
+    """Everything that one figure shows: lines by label, the ceiling by depth, what was withheld."""
 
     def __init__(self, model, card, tokens, prefill):
         self.model, self.card, self.tokens, self.prefill = model, card, tokens, prefill
         self.lines, self.engines, self.floors, self.withheld = {}, {}, {}, []
-        self.footer, self.blocks, self.processes, self.confidence, self.ceiling = "", set(), set(), 0.95, None
+        self.footer, self.blocks, self.processes, self.confidence, self.rates = "", set(), set(), 0.95, []
 
     def depths(self):
         return sorted({p.x for points in self.lines.values() for p in points})
@@ -139,12 +139,18 @@ def add_case(figure: Figure, case: dict, x: int) -> None:
         figure.engines[label] = engine
         figure.blocks.add(point.blocks)
         figure.processes.add(point.processes)
-        roofline = engine["roofline"]
-        if roofline["applies"]:
-            figure.floors[x] = roofline["floor_ms"]
-            figure.ceiling = roofline["ceiling_gb_per_s"]
+    ceiling = case.get("ceiling") or {}
+    if ceiling.get("ms_per_tok") is not None:
+        figure.floors[x] = ceiling["ms_per_tok"]["mean"]
+        figure.rates.append(ceiling["gb_per_s"])
     for comparison in case["comparisons"]:
         figure.confidence = comparison["confidence"]
+
+
+def rates_text(figure: Figure) -> str:
+    """What the ceiling has read: "3,091 GB/s", or "3,080 to 3,115 GB/s" over several depths."""
+    ends = dict.fromkeys(f"{rate:,.0f}" for rate in (min(figure.rates), max(figure.rates)))
+    return " to ".join(ends) + " GB/s"
 
 
 def style_of(figure: Figure, label: str):
@@ -245,7 +251,7 @@ def draw_lines(axis, figure, panel):
     if figure.floors:
         xs = sorted(figure.floors)
         axis.plot(xs, [of_floor(figure.floors[x]) for x in xs], color=INK, linestyle=(0, (5, 3)), linewidth=1.4,
-                  label=f"roofline ({figure.ceiling:,.0f} GB/s, measured)", zorder=2)
+                  label=f"ceiling ({rates_text(figure)})", zorder=2)
     axis.set_xticks(depths, [f"{d:,}" for d in depths], rotation=30 if len(depths) > 5 else 0)
     axis.minorticks_off()
     axis.margins(x=0.08)
@@ -271,8 +277,8 @@ def draw_bars(axis, figure, panel):
     if figure.floors:
         floor_ms = next(iter(figure.floors.values()))
         axis.axhline(of_floor(floor_ms), color=INK, linestyle=(0, (5, 3)), linewidth=1.4, zorder=4,
-                     label=f"roofline: {number(1000 / floor_ms)} tok/s, {number(floor_ms)} ms "
-                           f"({figure.ceiling:,.0f} GB/s, measured)")
+                     label=f"ceiling: {number(1000 / floor_ms)} tok/s, {number(floor_ms)} ms "
+                           f"({rates_text(figure)})")
     axis.set_xticks(range(len(labels)), [label.replace(" (", "\n(") for label in labels], fontsize=10)
     axis.set_xlim(-0.6, len(labels) - 0.4)
     dress(axis, title, hint, False)
@@ -296,9 +302,9 @@ def describe(figure: Figure) -> tuple:
     if any(p.speedup for points in figure.lines.values() for p in points):
         notes[0] += f" x: speed-up over {baselines[0]}."
     notes[0] += f" {figure.footer}"
-    if len(depths) == 1 and figure.ceiling:
-        notes.append(f"Roofline: bytes of one step over {figure.ceiling:,.0f} GB/s, the read bandwidth measured in this "
-                     "run.")
+    if len(depths) == 1 and figure.rates:
+        notes.append(f"Ceiling: an engine that only reads what a step must read, timed in the same blocks "
+                     f"({rates_text(figure)}).")
     if figure.withheld:
         notes.append("Times withheld: " + "; ".join(figure.withheld) + ".")
     return title, f"{where}, {what}{depth}", notes, on_cpu
@@ -313,7 +319,7 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     canvas.text(0.02, 0.955, title, fontsize=14, fontweight="bold", color=INK, va="center")
     canvas.text(0.02, 0.905, subtitle, fontsize=10.5, color="#B00020" if on_cpu else FAINT, va="center")
     handles, labels = axes[0].get_legend_handles_labels()
-    if figure.floors and not bars:  # matplotlib lists plots before error bars; this puts the roofline last
+    if figure.floors and not bars:  # matplotlib lists plots before error bars; this puts the ceiling last
         handles, labels = handles[1:] + handles[:1], labels[1:] + labels[:1]
     if handles:
         canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=len(labels),

@@ -5,7 +5,8 @@ import pathlib
 import tempfile
 import unittest
 
-CEILING = 4700.0
+CEILING = 4700.0  # GB/s
+PINS = 4917.0
 # The source hashes of a tree that does not change while the tests run.
 HASHES = {"speed": "5" * 64, "judgement": "7" * 64}
 ROLES = {"eager": "baseline", "ring": "candidate", "plain": "candidate"}
@@ -13,15 +14,14 @@ NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed",
               "verdict": "INCONCLUSIVE"}
 
 
-def engine(name, ms_per_tok=0.3, bytes_per_token=1.2e9, tokens=64, judged_in="", timed=True):
+def engine(name, ms_per_tok=0.3, tokens=64, judged_in="", timed=True):
     per_token = [ms_per_tok + 0.02] + [ms_per_tok] * (tokens - 1)
-    samples = [{"tokens": tokens, "valid": True, "ids": list(range(tokens)),
-                "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for _ in range(3)]
+    samples = [{"block": b, "tokens": tokens, "valid": True, "ids": list(range(tokens)),
+                "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for b in range(3)]
     return {
         "name": name, "resolved_name": name, "role": ROLES.get(name, "candidate"), "verdict": "PASS",
         "timed": timed, "tok_per_s": 1000 / ms_per_tok, "host_ms": ms_per_tok * tokens,
         "ms_per_tok": {"median": ms_per_tok, "mean": ms_per_tok} if timed else None,
-        "roofline": {"bytes_per_token": bytes_per_token, "ceiling_gb_per_s": CEILING},
         "receipts_checked": 3 * tokens if timed else 0, "receipts_wrong": 0,
         "parity": {"verdict": "PASS", "strict_steps": 64, "strict_matched": 64, "judged_in": judged_in,
                    "reference_sha256": "a" * 64, "r_rms": 0.06},
@@ -31,32 +31,40 @@ def engine(name, ms_per_tok=0.3, bytes_per_token=1.2e9, tokens=64, judged_in="",
     }
 
 
-def case(model, depth, check, engines, n_prompt=0, tokens=64, comparisons=()):
+def ceiling(ms_per_tok, tokens=64):
+    """Two passes a sample, in as many blocks as engine() has."""
+    return {"reason": "", "samples": [{"block": b, "tokens": 2 * tokens, "valid": True,
+                                       "times": {"host_ms": 2 * ms_per_tok * tokens}} for b in range(3)]}
+
+
+def case(model, depth, check, engines, n_prompt=0, tokens=64, comparisons=(), ceiling_ms=None):
     return {
         "name": f"{model} pp{n_prompt}" if n_prompt else f"{model} d={depth} n={tokens}",
         "model": {"name": model}, "axes": {"depth": depth, "n_gen": tokens, "n_prompt": n_prompt},
         "reference": {"timed_check": check}, "engines": engines, "comparisons": list(comparisons),
+        "ceiling": ceiling(ceiling_ms, tokens) if ceiling_ms else {"reason": "none", "samples": []},
     }
 
 
 def report(cases):
     return {"cases": cases, "env": {"gpu": {"name": "NVIDIA H200"}}, "meta": {"argv": ["mkbench"]},
-            "calibration": {"read_gb_per_s": CEILING},
+            "calibration": {"pin_gb_per_s": PINS},
             "verdict": {"status": "PASS", "exit_code": 0, "reasons": [], "interrupted": False}}
 
 
 def synthetic(depth, alone, judged_in):
     """A case at one depth in which ring reaches 97 % of the ceiling."""
     moved = 1.2e9 + 114688 * depth
-    ring = engine("ring", moved / (CEILING * 1e6) / 0.97, moved, judged_in=judged_in)
+    ceiling_ms = moved / (CEILING * 1e6)
+    ring = engine("ring", ceiling_ms / 0.97, judged_in=judged_in)
     if alone:
         return case("synthetic", depth, "closed form",
                     [engine("eager", timed=False, judged_in=judged_in), ring],
-                    comparisons=[{"baseline": "eager", "candidate": "ring", **NO_SPEEDUP}])
-    others = [engine("eager", 17.0, moved, judged_in=judged_in), engine("plain", 0.6, moved, judged_in=judged_in)]
+                    comparisons=[{"baseline": "eager", "candidate": "ring", **NO_SPEEDUP}], ceiling_ms=ceiling_ms)
+    others = [engine("eager", 17.0, judged_in=judged_in), engine("plain", 0.6, judged_in=judged_in)]
     return case("synthetic", depth, "closed form", [others[0], ring, others[1]],
                 comparisons=[{"baseline": "eager", "candidate": n, "speedup": 40.0, "verdict": "FASTER"}
-                             for n in ("ring", "plain")])
+                             for n in ("ring", "plain")], ceiling_ms=ceiling_ms)
 
 
 def strangers(wanted):

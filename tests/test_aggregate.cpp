@@ -18,11 +18,12 @@ void check_withheld(const EngineReport& e) {
   CHECK_FALSE(e.times_withheld.empty());
   for (const Number* n : {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms,
                           &e.itl_p90_ms, &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms,
-                          &e.ttft_ms, &e.first_token_ms, &e.sm_ghz, &e.roofline_fraction}) {
+                          &e.ttft_ms, &e.first_token_ms, &e.sm_ghz, &e.share}) {
     CHECK_FALSE(n->value);
     CHECK_FALSE(n->reason.empty());
   }
-  CHECK(e.roofline.fraction == 0);
+  CHECK_FALSE(e.share_ci);
+  CHECK(e.share_note.empty());
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ TEST_CASE("figures of a case come from its samples") {
   CHECK(*e.itl_p99_ms.value > *e.itl_p50_ms.value);
   CHECK(*e.first_token_ms.value == Approx(0.8512 * 1.09).epsilon(2e-3));
   CHECK(e.receipts_checked == 160);
-  CHECK(*e.roofline_fraction.value == Approx(e.roofline.floor_ms / e.ms_per_tok->median));
+  CHECK(*e.share.value == Approx(0.8112 / 0.8512).epsilon(2e-3));
   REQUIRE(c.comparisons.size() == 1);
   CHECK(c.comparisons[0].verdict == "FASTER");
   CHECK(*c.comparisons[0].speedup.value == Approx(9.0512 / 0.8512).epsilon(2e-3));
@@ -173,7 +174,6 @@ TEST_CASE("without late ids an engine is never the faster one; unscored samples 
     CaseReport c = testing::example_case(512);
     // The engine without late ids is ten times faster.
     if (without == 0) std::swap(c.engines[0].samples, c.engines[1].samples);
-    if (without == 0) std::swap(c.engines[0].roofline, c.engines[1].roofline);
     for (Sample& s : c.engines[without].samples) s.late_id.reset();
     for (const bool late : {false, true}) {
       INFO(without << late);
@@ -201,27 +201,118 @@ TEST_CASE("without late ids an engine is never the faster one; unscored samples 
   check_withheld(c.engines[1]);
 }
 
-TEST_CASE("faster than the roofline is IMPOSSIBLE") {
+TEST_CASE("the share is the ratio of the ceiling's time by pairs of blocks, with an interval") {
   CaseReport c = testing::example_case(0);
-  c.engines[1].roofline.floor_ms = 0.8 * 1.02;
-  CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
-  c.engines[1].roofline.floor_ms = 0.8 * 1.05;
-  c = aggregated(c);
-  CHECK(c.engines[1].verdict == Verdict::kImpossible);
-  check_withheld(c.engines[1]);
-  CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("faster than the roofline"));
+  // Both drift by a third over the blocks; their ratio stays.
+  for (size_t b = 0; b < 10; ++b) {
+    const double drift = 1 + 0.03 * static_cast<double>(b), wobble = b % 2 == 0 ? 1.001 : 0.999;
+    c.ceiling.samples[b].times.host_ms = 32 * 0.77 * drift;
+    c.engines[1].samples[b].times.host_ms = 16 * 0.8 * drift * wobble;
+  }
+  const CaseReport done = aggregated(c);
+  const EngineReport& e = done.engines[1];
+  CHECK(*e.share.value == Approx(0.77 / 0.8).epsilon(1e-5));
+  REQUIRE(e.share_ci);
+  CHECK((e.share_ci->low < 0.9625 && 0.9625 < e.share_ci->high));
+  CHECK(e.share_ci->high - e.share_ci->low < 0.002);
+  CHECK(e.share_note.empty());
+  CHECK(done.ceiling.ms_per_tok->count == 10);
+  CHECK(*done.ceiling.gb_per_s.value ==
+        Approx(c.memory.bytes_per_token / (0.77 * 1.135 * 1e6)).epsilon(1e-6));
+  CHECK(done.engines.size() == 2);  // the ceiling is compared with nothing
+  CHECK(done.comparisons.size() == 1);
+
+  // Blocks that lack one of them do not count; below 8 pairs there is no interval.
+  c.ceiling.samples.erase(c.ceiling.samples.begin(), c.ceiling.samples.begin() + 3);
+  const CaseReport seven = aggregated(c);
+  CHECK(*seven.engines[1].share.value == Approx(0.9625).epsilon(1e-3));
+  CHECK_FALSE(seven.engines[1].share_ci);
 }
 
-TEST_CASE("a roofline that does not apply is null with the reason") {
+TEST_CASE("an engine that beats the ceiling says so and fails nothing") {
+  const auto share_of = [](double factor, int blocks = 10) {
+    CaseReport c = testing::example_case(0, blocks);
+    for (Sample& s : c.ceiling.samples) s.times.host_ms *= factor;
+    return aggregated(c).engines[1];
+  };
+  const EngineReport above = share_of(1.1);
+  CHECK(above.verdict == Verdict::kPass);
+  CHECK(*above.share.value > 1);
+  CHECK(above.share_note == kCeilingNotFound);
+  // Above 1 by less than the interval, or without an interval, says nothing.
+  const double level = 1.0001 / *share_of(1).share.value;
+  CHECK(*share_of(level).share.value == Approx(1.0001).epsilon(1e-9));
+  CHECK(share_of(level).share_note.empty());
+  CHECK(share_of(1.1, 7).share_note.empty());
   CaseReport c = testing::example_case(0);
-  c.engines[1].roofline = roofline_share(kTiny, 0, 16, true, 4000, 50'000'000);
+  for (Sample& s : c.ceiling.samples) s.times.host_ms *= 1.1;
+  Report r = testing::example_report();
+  r.cases = {aggregated(c)};
+  conclude(r);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(render_markdown(r), ContainsText(", ceiling not found |"));
+}
+
+TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of prefills") {
+  struct Card {
+    double pin_gb_per_s;
+    int64_t l2_bytes;
+    double least_us;  // of a step of Qwen3-0.6B at depth 0, from 1,192.1 MB less L2
+  };
+  // H100 and H200.
+  for (const Card& card : {Card{3352, 50'000'000, 340.7}, Card{4917, 60'000'000, 230.2}}) {
+    for (const bool prefill : {false, true}) {
+      INFO(card.pin_gb_per_s << prefill);
+      const auto verdict_at = [&](double factor, int blocks, double wobble) {
+        CaseReport c = testing::example_case(0, blocks, 1);
+        if (prefill) c.n_prompt = 64;
+        c.memory = memory_bound(kQwen3_0_6B, 0, 1, c.n_prompt, card.pin_gb_per_s, card.l2_bytes);
+        for (size_t b = 0; b < c.engines[1].samples.size(); ++b) {
+          Sample& s = c.engines[1].samples[b];
+          if (prefill) s.tokens = 64;
+          s.times.host_ms = 1e-3 * card.least_us * factor * (1 + (b % 2 == 0 ? wobble : -wobble));
+        }
+        return aggregated(c).engines[1];
+      };
+      CHECK(verdict_at(1.002, 10, 0).verdict == Verdict::kPass);
+      const EngineReport fast = verdict_at(0.98, 10, 0.001);
+      CHECK(fast.verdict == Verdict::kImpossible);
+      check_withheld(fast);
+      CHECK_THAT(fast.reasons.at(0), ContainsText("faster than the memory's pins") &&
+                                         ContainsText("upper 99.9 % limit of 10 samples"));
+      // Noise that leaves the limit above the bound proves nothing.
+      CHECK(verdict_at(0.98, 10, 0.05).verdict == Verdict::kPass);
+      CHECK(verdict_at(0.98, 1, 0).verdict == Verdict::kImpossible);
+    }
+  }
+  // What the ceiling reached decides nothing, nor does a bound that is not known.
+  CaseReport c = testing::example_case(0);
+  c.memory.least_ms = 0;
+  for (Sample& s : c.engines[1].samples) s.times.host_ms *= 1e-3;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+}
+
+TEST_CASE("without a ceiling the share is null with the reason") {
+  CaseReport c = testing::example_case(0);
+  c.ceiling = {};
+  c.ceiling.reason = "weights and KV (3.0 MB) are under 4 x L2 (50.0 MB)";
   c = aggregated(c);
   CHECK(c.engines[1].verdict == Verdict::kPass);
-  CHECK_FALSE(c.engines[1].roofline_fraction.value);
-  CHECK_THAT(c.engines[1].roofline_fraction.reason, ContainsText("4 x L2"));
+  CHECK_FALSE(c.engines[1].share.value);
+  CHECK_THAT(c.engines[1].share.reason, ContainsText("4 x L2"));
+  CHECK_FALSE(c.ceiling.ms_per_tok);
+  c.ceiling.reason.clear();
+  CHECK(aggregated(c).engines[1].share.reason == "no samples of the ceiling were taken");
+  // One that died after some blocks: those count, and its death stays in the report.
+  c = testing::example_case(0);
+  c.ceiling.samples.resize(4);
+  c.ceiling.reason = "the process was killed";
+  c = aggregated(c);
+  CHECK(*c.engines[1].share.value == Approx(0.95).epsilon(5e-3));
+  CHECK(c.ceiling.reason == "the process was killed");
 }
 
-TEST_CASE("ablations: medians, share of the roofline, and which term binds") {
+TEST_CASE("ablations: medians, share of the ceiling, and which term binds") {
   struct Row {
     double no_waits_us, no_loads_us;
     const char* binds;
@@ -238,7 +329,7 @@ TEST_CASE("ablations: medians, share of the roofline, and which term binds") {
     CHECK(*e.profile->no_waits_us.value == Approx(row.no_waits_us));
     CHECK(*e.profile->no_loads_us.value == Approx(row.no_loads_us));
     CHECK(*e.profile->no_waits_fraction.value ==
-          Approx(1000 * e.roofline.floor_ms / row.no_waits_us));
+          Approx(1000 * c.ceiling.ms_per_tok->median / row.no_waits_us));
     CHECK(e.profile->binds == row.binds);
   }
   // A failing engine shows no times, in its ablations either.
@@ -264,14 +355,14 @@ TEST_CASE("a baseline that only judges has no times, and nothing is compared wit
   CHECK(c.comparisons[0].speedup.reason == "eager was not timed");
 }
 
-TEST_CASE("on a CPU both engines have times and a ratio that says nothing of a GPU, no roofline") {
+TEST_CASE("on a CPU both engines have times and a ratio that says nothing of a GPU, no ceiling") {
   const Report r = testing::example_cpu_report();
   const CaseReport& c = r.cases[0];
   CHECK(r.verdict == Verdict::kPass);
   for (const EngineReport& e : c.engines) {
     CHECK(e.ms_per_tok);
     CHECK(e.tok_per_s.value);
-    CHECK(e.roofline_fraction.reason == "no GPU");
+    CHECK(e.share.reason == "no GPU");
     CHECK_FALSE(e.gpu_ms.value);
   }
   CHECK(*c.comparisons[0].speedup.value > 10);
@@ -287,8 +378,7 @@ TEST_CASE("on a CPU both engines have times and a ratio that says nothing of a G
 TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
   const auto verdict_at = [](double candidate_ms, int blocks) {
     CaseReport c = testing::example_case(0, blocks);
-    c.engines[1] = testing::example_engine("megakernel", "candidate", 0, candidate_ms, blocks, 16);
-    c.engines[1].roofline.applies = false;
+    c.engines[1] = testing::example_engine("megakernel", "candidate", candidate_ms, blocks, 16);
     return aggregated(c).comparisons[0].verdict;
   };
   CHECK(verdict_at(0.8, 10) == "FASTER");

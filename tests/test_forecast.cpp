@@ -98,6 +98,21 @@ TEST_CASE("the forecast of a case by time has its samples and its warm-ups") {
   CHECK(timing_s < 15);
 }
 
+TEST_CASE("the forecast has time for the ceiling, for each of its openings") {
+  Bench bench;
+  bench.job.blocks = bench.job.max_blocks = 6;
+  Forecaster forecaster(300);
+  forecaster.measure(bench.job, bench.services, true);
+  const auto timing_s = [&](bool ceiling, bool one_at_a_time) {
+    CaseJob job = bench.job;
+    if (ceiling) job.no_ceiling.clear();
+    job.one_at_a_time = one_at_a_time;
+    return forecaster.forecast(job).timing_s;
+  };
+  CHECK(timing_s(true, false) > timing_s(false, false) + 4);
+  CHECK(timing_s(true, true) > timing_s(false, true) + 6 * 4);
+}
+
 TEST_CASE("what cannot end well is told with the verdict that it would end with") {
   Bench bench;
   slow_down(bench, std::chrono::milliseconds(1));

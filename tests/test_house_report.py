@@ -15,7 +15,7 @@ import check_evidence  # noqa: E402
 import check_report  # noqa: E402
 import evidence_lines  # noqa: E402
 import evidence_logs  # noqa: E402
-from report_support import (CEILING, HASHES, Folder, case, engine, prefill, report, strangers,  # noqa: E402
+from report_support import (HASHES, Folder, case, engine, prefill, report, strangers,  # noqa: E402
                             synthetic)
 
 
@@ -334,14 +334,16 @@ class Gpu(Folder):
             self.put("gpu_check.log", self.LOG.replace("faults seen 60 of 60, controls passed 9 of 9", line))
             self.expect_failure("fault corpus")
 
-    def test_ceiling_of_another_run(self):
+    def test_ceiling_missing_in_a_block(self):
         changed = copy.deepcopy(self.deep)
-        changed["calibration"]["read_gb_per_s"] = CEILING - 1
+        lacking = changed["cases"][0]
+        lacking["ceiling"]["samples"].pop()
         self.put("deep/report.json", changed)
-        self.assertEqual(self.failed(), [])  # the ceiling of another run of the report
-        changed["cases"][0]["engines"][1]["roofline"]["ceiling_gb_per_s"] = CEILING - 2
+        self.expect_failure("the ceiling was timed in the blocks of every decode case")
+        lacking["ceiling"] = {"reason": "memory does not suffice", "samples": []}
         self.put("deep/report.json", changed)
-        self.expect_failure("read bandwidth measured in each run")
+        self.expect_failure("the ceiling was timed in the blocks of every decode case",
+                            f"depth {lacking['axes']['depth']}: ring reaches")
 
     def test_speedup_where_nobody_was_timed(self):
         self.change("deep", "d=960", None, comparisons=[{"baseline": "eager", "candidate": "ring", "speedup": 40.0, "verdict": "FASTER"}])

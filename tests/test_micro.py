@@ -22,6 +22,7 @@ NAMES = {
     *(f"ring/layers/context:{context}{ablation}"
       for context, ablation in itertools.product(RING_CONTEXTS, ABLATIONS)),
     "ring/lm_head",
+    *(f"ceiling/depth:{depth}" for depth in (0, 4096)),
 }
 
 
@@ -33,7 +34,7 @@ def micro(*args: str) -> subprocess.CompletedProcess:
 
 def plain_name(name: str) -> str:
     """The name without what Google Benchmark appends."""
-    return name.removesuffix("/manual_time")
+    return name.removesuffix("/manual_time").removesuffix("/iterations:9")
 
 
 class CommandLine(unittest.TestCase):

@@ -182,5 +182,30 @@ TEST_CASE("an engine's file that is not there is refused before anything is load
   }
 }
 
+TEST_CASE("the ceiling takes part in decode tests on a card whose L2 cannot hold a step") {
+  const auto no_ceiling = [](const std::vector<std::string>& args, int64_t l2_bytes) {
+    MachineProbe probe = card();
+    probe.l2_bytes = l2_bytes;
+    return plan_of(args, probe).jobs.at(0).no_ceiling;
+  };
+  CHECK(no_ceiling({"--model", "synthetic"}, 50'000'000).empty());
+  CHECK(no_ceiling({"--model", "synthetic", "--n-depth", "4096"}, 50'000'000).empty());
+  CHECK(no_ceiling({"--model", "synthetic"}, 400'000'000).find("under 4 x L2") !=
+        std::string::npos);
+  CHECK(no_ceiling({"--model", "tiny"}, 50'000'000).find("under 4 x L2 (50.0 MB)") !=
+        std::string::npos);
+  CHECK(no_ceiling({"--model", "synthetic", "--n-prompt", "512", "--n-gen", "8"}, 50'000'000) ==
+        "a prefill test does not read the weights once a token");
+  CHECK(no_ceiling({"--device", "cpu", "--model", "tiny"}, 50'000'000) == "no GPU");
+  CHECK(no_ceiling({"parity", "--model", "synthetic"}, 50'000'000) == "nothing is timed");
+  // A decode test after a prefill test has one.
+  MachineProbe probe = card();
+  probe.l2_bytes = 50'000'000;
+  const RunPlan both =
+      plan_of({"--model", "synthetic", "--n-prompt", "512", "--n-gen", "8"}, probe);
+  CHECK(both.jobs.back().n_prompt == 0);
+  CHECK(both.jobs.back().no_ceiling.empty());
+}
+
 }  // namespace
 }  // namespace mkbench

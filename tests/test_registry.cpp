@@ -40,6 +40,10 @@ TEST_CASE("every engine of the registry is made by exactly one maker, in the pro
 
 TEST_CASE("one engine judges, and its other runs belong to it") {
   CHECK(engine_names(kJudge) == std::vector<std::string>{kJudgeName});
+  // The ceiling has a role of its own: it can neither be asked for nor compared.
+  CHECK(engine_names(kCeiling) == std::vector<std::string>{kCeilingName});
+  CHECK(find_engine(kCeilingName)->roles == kCeiling);
+  CHECK_FALSE(find_engine(kCeilingName)->cpu);
   CHECK(engine_of_run(kTruthName) == kJudgeName);
   CHECK(engine_of_run(kHeadFp32Name) == kJudgeName);
   CHECK(engine_of_run("ring") == "ring");

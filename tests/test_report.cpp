@@ -89,7 +89,10 @@ TEST_CASE("a report survives the way to JSON and back") {
   CHECK(e.samples[3].times.per_token_ms.size() == 16);
   CHECK(e.parity->rows.at(4).verdict == StepVerdict::kTie);
   CHECK(e.parity->r_rms == Approx(0.4187));
-  CHECK(e.roofline.applies);
+  CHECK(e.share_ci->low < *e.share.value);
+  CHECK(back.cases[1].memory.least_ms > 0);
+  CHECK(back.cases[1].ceiling.samples.size() == 10);
+  CHECK_THAT(back.cases[1].ceiling.settings, ContainsText("3 x 16 KiB in flight"));
   CHECK(back.cases[1].comparisons.at(0).ci->low > 1);
 }
 

@@ -1,4 +1,4 @@
-// Statistics against published tables, closed forms and simulation; the roofline of a
+// Statistics against published tables, closed forms and simulation; clocks and bytes of a
 // sample.
 #include <algorithm>
 #include <cmath>
@@ -204,20 +204,21 @@ TEST_CASE("outliers lie more than three interquartile ranges beyond the middle h
   CHECK(count_outliers(std::vector<double>{1, 1, 1, 1, 1, 1, 1, 2}) == 1);
 }
 
-TEST_CASE("roofline share counts weights and the mean context's KV") {
-  const RooflineShare share = roofline_share(kQwen3_0_6B, 512, 129, true, 4000, 50'000'000);
-  CHECK(share.applies);
+TEST_CASE("no token takes less than its bytes, less L2, need at the memory's pins") {
+  const MemoryBound bound = memory_bound(kQwen3_0_6B, 512, 129, 0, 3352, 50'000'000);
   // 596,049,920 parameters of 2 bytes, and (512 + 64) rows of 114,688 bytes.
-  CHECK(share.bytes_per_token == Approx(2.0 * 596'049'920 + 576.0 * 114'688));
-  CHECK(share.floor_ms == Approx(share.bytes_per_token / 4000e9 * 1e3));
-  CHECK(share.fraction == 0);
-  const RooflineShare tiny = roofline_share(kTiny, 0, 128, true, 4000, 50'000'000);
-  CHECK_FALSE(tiny.applies);
-  CHECK_THAT(tiny.reason, ContainsText("4 x L2"));
-  CHECK(roofline_share(kQwen3_0_6B, 0, 1, false, 0, 0).reason == "no GPU");
-  for (const double ceiling : {0.0, std::nan(""), HUGE_VAL}) {
-    const RooflineShare none = roofline_share(kQwen3_0_6B, 0, 1, true, ceiling, 50'000'000);
-    CHECK_FALSE(none.applies);
-    CHECK(none.reason == "no read bandwidth was measured");
+  CHECK(bound.bytes_per_token == Approx(2.0 * 596'049'920 + 576.0 * 114'688));
+  CHECK(bound.cached_bytes == 50'000'000);
+  CHECK(bound.least_ms == Approx((bound.bytes_per_token - 50e6) / 3352e9 * 1e3));
+  // A prefill reads the weights once, whatever its length and the depth.
+  const MemoryBound prefill = memory_bound(kQwen3_0_6B, 512, 8, 512, 4917, 60'000'000);
+  CHECK(512 * prefill.bytes_per_token == Approx(2.0 * 596'049'920));
+  CHECK(512 * prefill.least_ms == Approx((2.0 * 596'049'920 - 60e6) / 4917e9 * 1e3));
+  // All of tiny fits into L2: no time is too short for it.
+  CHECK(memory_bound(kTiny, 0, 128, 0, 3352, 50'000'000).least_ms == 0);
+  for (const double unknown : {0.0, std::nan(""), HUGE_VAL}) {
+    const MemoryBound none = memory_bound(kQwen3_0_6B, 0, 1, 0, unknown, 50'000'000);
+    CHECK(none.pin_gb_per_s == 0);
+    CHECK(none.least_ms == 0);
   }
 }

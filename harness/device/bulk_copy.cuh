@@ -42,6 +42,12 @@ __device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, 
       : "memory");
 }
 
+__device__ __forceinline__ uint64_t global_ns() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
 // Waits for the phase of `parity`; false when it has not come after about a second.
 __device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t parity) {
   constexpr uint64_t kLimitNs = 1'000'000'000;
@@ -60,8 +66,7 @@ __device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t
         : "memory");
     if (done != 0) return true;
     if (polls % kPollsPerClock != 0) continue;
-    uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    const uint64_t now = global_ns();
     if (start == 0) start = now;
     if (now - start > kLimitNs) return false;
   }

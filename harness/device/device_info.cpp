@@ -136,6 +136,11 @@ std::vector<std::string> split_architectures(std::string_view list) {
   return parts;
 }
 
+double pin_rate(int memory_clock_khz, int bus_width_bits) {
+  if (memory_clock_khz <= 0 || bus_width_bits <= 0) return 0;
+  return 2.0 * memory_clock_khz * 1e3 * bus_width_bits / 8 / 1e9;
+}
+
 std::string cuda_version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -151,6 +156,7 @@ nlohmann::json to_json(const DeviceInfo& d) {
           {"sm", fmt::format("{}.{}", d.sm_major, d.sm_minor)},
           {"sm_count", d.sm_count},
           {"l2_bytes", d.l2_bytes},
+          {"pin_gb_per_s", d.pin_gb_per_s},
           {"total_bytes", d.total_bytes},
           {"free_bytes", d.free_bytes},
           {"ecc", or_null(d.state.ecc)},

@@ -17,6 +17,7 @@ struct DeviceInfo {
   int sm_major = 0, sm_minor = 0;  // compute capability
   int sm_count = 0;
   int64_t l2_bytes = 0;
+  double pin_gb_per_s = 0;  // pin_rate(); 0 where the driver does not say
   int64_t total_bytes = 0, free_bytes = 0;
   bool exclusive = false;  // one process at a time may use the card (compute mode)
   GpuState state;
@@ -66,6 +67,10 @@ Usability judge_device(const DeviceList& list, int index, std::string_view archi
 bool architecture_runs_on(std::string_view architecture, int sm_major, int sm_minor);
 // Splits a list of architectures: "90a-real;120a" -> {"90a-real", "120a"}.
 std::vector<std::string> split_architectures(std::string_view list);
+
+// What the pins of a memory that moves two words a clock can carry at most, in 1e9 bytes a second: 2 x
+// clock x width. 0 where one of them is not known.
+double pin_rate(int memory_clock_khz, int bus_width_bits);
 
 // 13000 -> "13.0".
 std::string cuda_version_text(int version);

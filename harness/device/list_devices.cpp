@@ -28,6 +28,12 @@ bool read_device(int index, DeviceInfo& device) {
   device.sm_minor = properties.minor;
   device.sm_count = properties.multiProcessorCount;
   device.l2_bytes = properties.l2CacheSize;
+  // Attributes, because CUDA 13 has taken these two out of cudaDeviceProp.
+  int memory_clock_khz = 0, bus_width_bits = 0;
+  if (cudaDeviceGetAttribute(&memory_clock_khz, cudaDevAttrMemoryClockRate, index) == cudaSuccess &&
+      cudaDeviceGetAttribute(&bus_width_bits, cudaDevAttrGlobalMemoryBusWidth, index) ==
+          cudaSuccess)
+    device.pin_gb_per_s = pin_rate(memory_clock_khz, bus_width_bits);
   device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   int mode = 0;
   if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index) == cudaSuccess)

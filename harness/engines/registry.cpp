@@ -41,6 +41,15 @@ constexpr EngineRow kRows[] = {
      .roles = kYardstick | kJudge,
      .cuda = true,
      .cpu = true},
+    {.name = kCeilingName,
+     .help = "reads a copy of the weights and KV rows and does nothing else; takes part in every "
+             "decode test on a GPU",
+     .settings = "",
+     .host = HostKind::kCuda,
+     .precision = kBf16,
+     .roles = kCeiling,
+     .cuda = true,
+     .cpu = false},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ enum Role : unsigned {
   kCandidate = 1,  // --engine: judged and timed
   kYardstick = 2,  // --compare: a speed-up is quoted against it
   kJudge = 4,      // parity compares candidates with it (the baseline)
+  kCeiling = 8,    // timed beside the others, because it only reads what they must read
 };
 
 struct EngineRow {
@@ -48,6 +49,8 @@ std::vector<std::string> engine_names(Role role);
 inline constexpr char kNoBaseline[] = "none";
 // The engine that judges parity (the baseline).
 inline constexpr char kJudgeName[] = "eager";
+// The engine that shares are quoted against. It has no ids of its own: it is never judged.
+inline constexpr char kCeilingName[] = "ceiling";
 // Two more runs of the judge: the truth (all in fp32), and the run with an fp32 head (only the last
 // matmul in fp32).
 inline constexpr char kTruthName[] = "eager-fp32";

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/flow/block_conditions.h"
+#include "harness/flow/ceiling.h"
 #include "harness/flow/late_ids.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
@@ -105,7 +106,7 @@ class BlockRunner {
     services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // the overhead is measured alike
     while (schedule_.begin_process()) {
       begin_process();
-      while (schedule_.begin_block()) {
+      while (has_engines() && schedule_.begin_block()) {
         const RangeGuard range = services_.range("block");
         run_block(schedule_.block());
         while (const std::optional<UnfitBlock> unfit = conditions_.drop_one()) {
@@ -120,6 +121,12 @@ class BlockRunner {
   }
 
  private:
+  // Blocks go on as long as there is an engine beside the ceiling.
+  bool has_engines() const {
+    return std::any_of(engines_.begin(), engines_.end(),
+                       [](const Contestant* c) { return c->alive && !c->ceiling; });
+  }
+
   void check_stop() const {
     if (services_.stop()) throw Interrupted{};
   }
@@ -278,7 +285,11 @@ class BlockRunner {
         }
         watch_.begin("timing", c.name, c.engine.get());
         watch_.count(block + 1, std::max(job_.blocks, block + 1));
-        take_sample(c, block, static_cast<int>(place));
+        if (c.ceiling) {
+          take_ceiling(c, block, static_cast<int>(place));
+        } else {
+          take_sample(c, block, static_cast<int>(place));
+        }
       });
       if (job_.one_at_a_time) {
         watch_.end();
@@ -286,6 +297,21 @@ class BlockRunner {
         services_.end_process(c.name);
       }
     }
+  }
+
+  // The ceiling has no ids and no state to be checked.
+  void take_ceiling(Contestant& c, int block, int place) {
+    Sample sample = ceiling_sample([&](Sample& pass) {
+      check_stop();
+      int32_t late = 0;
+      Traces traces = time_decode(c, std::nullopt, late, pass);
+      traces.overhead = overheads_[c.name];
+      return clock_doubt(pass, traces);
+    });
+    sample.engine = c.name;
+    sample.block = block;
+    sample.order = place;
+    sink_.send(SampleTaken{c.name, sample, c.engine->launch_count(), services_.throttle()});
   }
 
   // Where the system suspends this process for a moment, the clocks of the run disagree, and where

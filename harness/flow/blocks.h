@@ -22,7 +22,8 @@ namespace mkbench {
 // each clock has stopped; else the samples are kUnscored, and score_runs() decides. An engine with
 // a wrong or missing receipt, another state than a run with logits leaves, clocks that disagree or
 // a launch counter that does not fit leaves the case. Throws Interrupted between samples. Returns
-// all runs whose ids came back.
+// all runs whose ids came back. The ceiling, which stands last, only gives samples, and its failure
+// ends nothing but itself.
 //
 // Where the job holds one engine at a time, `open` makes an engine for each of its turns, in a fresh
 // process, and the engine is closed afterwards.

@@ -46,6 +46,7 @@ class CaseFlow {
   CaseFlow(const CaseJob& job, const FlowServices& services, EventSink& sink)
       : job_(job), services_(services), sink_(sink), watch_(sink) {
     for (const CaseEngine& engine : job.engines) contestants_.emplace_back(engine);
+    no_ceiling_ = job.no_ceiling;
   }
 
   void run() {
@@ -68,7 +69,8 @@ class CaseFlow {
     if (timed_engines().empty()) return;
     const auto open = [this](Contestant& c) { make_engine(c); };
     std::vector<TimedRun> runs = run_blocks(job_, services_, truth_of, weights_.config.shape.vocab,
-                                            timed_engines(), open, watch_, sink_);
+                                            with_ceiling(timed_engines()), open, watch_, sink_);
+    ceiling_.engine.reset();
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
     trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
@@ -130,7 +132,13 @@ class CaseFlow {
   // Sends how much memory the case will take and how much is free, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
-    sink_.send(MemoryStated{memory.needed, memory.free});
+    sink_.send(MemoryStated{memory.taken(), memory.free});
+    if (no_ceiling_.empty() && !memory.ceiling_fits()) {
+      no_ceiling_ =
+          fmt::format("memory of {}: {} needed with the ceiling's copy, {} free", job_.device,
+                      megabytes(memory.with_ceiling), megabytes(memory.free));
+      send_verdict(sink_, ceiling_.name, Verdict::kSkipped, no_ceiling_);
+    }
     if (memory.free > 0 && memory.needed > memory.free) {
       throw Error(ErrorKind::kEnvUnfit,
                   fmt::format("memory of {}: {} needed, {} free", job_.device,
@@ -167,8 +175,11 @@ class CaseFlow {
     check_stop();
     watch_.begin("upload", c.name, nullptr);
     const RangeGuard range = services_.range("upload");
-    c.engine = services_.make_engine(
-        {.name = c.name, .max_context = context_, .fault = fault_of(job_, c.name)}, weights_);
+    c.engine = services_.make_engine({.name = c.name,
+                                      .max_context = context_,
+                                      .depth = c.ceiling ? first_depth(job_) : 0,
+                                      .fault = fault_of(job_, c.name)},
+                                     weights_);
     EngineFacts facts = services_.facts(*c.engine);
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
@@ -272,6 +283,14 @@ class CaseFlow {
     }
   }
 
+  // The engines of the blocks, the ceiling last where there is one.
+  std::vector<Contestant*> with_ceiling(std::vector<Contestant*> engines) {
+    if (!no_ceiling_.empty()) return engines;
+    if (!job_.one_at_a_time) guard_engine(sink_, ceiling_, [&] { make_engine(ceiling_); });
+    if (ceiling_.alive) engines.push_back(&ceiling_);
+    return engines;
+  }
+
   void close_engines(const std::function<bool(const Contestant&)>& which) {
     watch_.end();
     for (Contestant& c : contestants_) {
@@ -308,6 +327,8 @@ class CaseFlow {
   ModelWeights weights_;
   std::string loaded_;  // the model that weights_ are of
   std::vector<Contestant> contestants_;
+  Contestant ceiling_{{.name = kCeilingName, .asked = kCeilingName, .ceiling = true}};
+  std::string no_ceiling_;  // why there is none; empty where it is timed
   int context_ = 0;
   ProgressWatch watch_;  // last member: its thread ends before the engines are destroyed
 };
@@ -324,6 +345,7 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   std::vector<std::string> names;
   for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
   if (!job.judged) names.emplace_back(kHeadFp32Name);
+  if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
   services.expect(names);
   const auto bytes = [&](const std::string& name) {
     return services.bytes({.name = name, .max_context = context}, config);
@@ -356,14 +378,27 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
     if (engine.timed()) together(timed, process + bytes(engine.name));
   }
   memory.needed = std::max(memory.needed, timed);
+  // The ceiling is open while the others are timed; its process stays.
+  int64_t ceiling = 0;
+  if (job.no_ceiling.empty()) {
+    ceiling = services.process_bytes(kCeilingName, shapes);
+    together(timed, ceiling + bytes(kCeilingName));
+    if (job.one_at_a_time) ceiling = 0;
+    memory.with_ceiling = timed;
+  }
   // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
   // tie the run with an fp32 head follows in the truth's process.
   if (!is_analytic(row)) {
     const int64_t scoring =
         services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
-    memory.needed = std::max(memory.needed, scoring + (job.one_at_a_time ? 0 : processes));
+    const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
+    memory.needed = std::max(memory.needed, then);
+    memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);
   }
-  memory.needed += services.shared_bytes(config);
+  memory.with_ceiling = std::max(memory.with_ceiling, memory.needed);
+  const int64_t shared = services.shared_bytes(config);
+  memory.needed += shared;
+  memory.with_ceiling += shared;
   memory.free = services.free_bytes();
   return memory;
 }

@@ -170,6 +170,13 @@ TimedSteps timed_steps(const CaseJob& job, int blocks) {
   return steps;
 }
 
+// An estimate: the ceiling searches for its pattern when it opens, and its samples are short.
+double ceiling_seconds(const CaseJob& job) {
+  constexpr double kOpenS = 5, kSampleS = 0.1;
+  if (!job.no_ceiling.empty()) return 0;
+  return kOpenS * (job.one_at_a_time ? job.blocks : 1) + kSampleS * job.blocks;
+}
+
 // Whether the run takes hardly more steps than a measurement does.
 bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences& references) {
   constexpr double kFewSteps = 2500, kFewBytes = 1e11;  // read by all steps
@@ -371,7 +378,7 @@ double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& fore
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
   // Plain `synthetic` is timed on the weights of its depth, which are made for it.
   const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
-  double seconds = other ? model.load_s : 0;
+  double seconds = (other ? model.load_s : 0) + ceiling_seconds(job);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {
     if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;

@@ -13,11 +13,12 @@
 namespace mkbench {
 
 // An engine of a case and its roles: the judge is what parity compares with, a speed-up is quoted
-// against a yardstick, and a candidate is an engine under test.
+// against a yardstick, a candidate is an engine under test, and the ceiling takes part in the blocks
+// without being judged.
 struct CaseEngine {
   std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
   std::string asked;  // as the user named it
-  bool judges = false, yardstick = false, candidate = false;
+  bool judges = false, yardstick = false, candidate = false, ceiling = false;
 
   bool timed() const { return yardstick || candidate; }
 };
@@ -49,10 +50,12 @@ struct CaseJob {
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
   double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
-  int depth = 0;                    // KV rows before the first timed step
-  int n_gen = 0;                    // timed tokens; in a prefill test, untimed tokens that check it
-  int n_prompt = 0;                 // > 0: a prefill test with so many KV rows
-  std::vector<int32_t> ids;         // prompt; empty: the reference's, or ids drawn from the seed
+  // Why no ceiling is timed beside the engines; empty where one is.
+  std::string no_ceiling = "no ceiling was asked for";
+  int depth = 0;                     // KV rows before the first timed step
+  int n_gen = 0;                     // timed tokens; in a prefill test, untimed tokens that check it
+  int n_prompt = 0;                  // > 0: a prefill test with so many KV rows
+  std::vector<int32_t> ids;          // prompt; empty: the reference's, or ids drawn from the seed
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
   // Every timed engine is opened anew so often. With one_at_a_time each turn has a process already.
   int processes = 1;

@@ -70,7 +70,7 @@ bool BlockSchedule::wants_block() {
   if (process_ > 0) return block_of_process_ < blocks_of_first_;
   double least_s = kSampleS;
   for (const Contestant* c : engines_) {
-    if (c->alive) least_s = std::min(least_s, sample_s(c->name));
+    if (c->alive && !c->ceiling) least_s = std::min(least_s, sample_s(c->name));
   }
   blocks_of_first_ = block_of_process_;
   return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_) ||
@@ -126,8 +126,10 @@ bool BlockSchedule::narrow_enough() const {
   };
   const Contestant* first = engines_.front();
   const ByProcess base = times(first);
+  const bool alone = std::none_of(engines_.begin() + 1, engines_.end(),
+                                  [](const Contestant* c) { return !c->ceiling; });
   for (const Contestant* c : engines_) {
-    if (!c->alive || (c == first && engines_.size() > 1)) continue;
+    if (!c->alive || c->ceiling || (c == first && !alone)) continue;
     const ByProcess own = times(c);
     std::optional<double> half;
     if (c != first && first->alive) {

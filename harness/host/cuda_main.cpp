@@ -14,6 +14,5 @@ int main() {
                 .trace = record_launches,
                 .card = card_facts,
                 .torch = {},
-                .ceiling = measure_ceiling,
                 .tune = tune_ring});
 }

@@ -2,7 +2,6 @@
 
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
-#include "harness/device/roofline.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/megakernel.h"
 #include "references/snapshot.h"
@@ -24,17 +23,6 @@ CardFacts card_facts(const CardCall& call) {
   }
   if (call.compute) facts.check = check_device(call.gpu);
   return facts;
-}
-
-Ceiling measure_ceiling(const CeilingCall& call) {
-  const ReadBandwidth b = measure_read_bandwidth(call.gpu);
-  return {.read_gb_per_s = b.best_gb_per_s(),
-          .plain_gb_per_s = b.plain_gb_per_s,
-          .bulk_gb_per_s = b.bulk_gb_per_s,
-          .bulk_pattern = b.bulk_pattern,
-          .buffer_bytes = b.buffer_bytes,
-          .bytes_per_sample = b.bytes_per_sample,
-          .samples = b.samples};
 }
 
 }  // namespace mkbench

@@ -9,7 +9,6 @@
 namespace mkbench {
 
 CardFacts card_facts(const CardCall& call);
-Ceiling measure_ceiling(const CeilingCall& call);
 
 // Sweeps ring's tuning on a card; `say` is called with the name of each stage. Throws
 // Error(kUnsupportedDevice).

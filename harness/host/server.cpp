@@ -87,8 +87,10 @@ FromHost Server::take(const OpenCall& call) {
   HeldEngine held{program_.factory.make(call.request, weights), call.request.name,
                   weights.config.shape.vocab, call.request.cuda};
   const int number = ++last_number_;
+  const std::string chosen = held.engine->settings();
   const Opened opened{number, held.engine->capabilities(),
-                      program_.factory.settings(call.request.name), state_of(*held.engine)};
+                      chosen.empty() ? program_.factory.settings(call.request.name) : chosen,
+                      state_of(*held.engine)};
   engines_[number] = std::move(held);
   return opened;
 }
@@ -223,10 +225,6 @@ FromHost Server::take(const FlushCall& call) {
 FromHost Server::take(const CardCall& call) { return offered(program_.card, "card")(call); }
 
 FromHost Server::take(const TorchCall& call) { return offered(program_.torch, "torch")(call); }
-
-FromHost Server::take(const CeilingCall& call) {
-  return offered(program_.ceiling, "ceiling")(call);
-}
 
 FromHost Server::take(const TuneCall& call) {
   return offered(program_.tune, "tune")(

@@ -25,7 +25,6 @@ struct HostProgram {
   std::function<LaunchTrace(const std::function<void()>& work)> trace;
   std::function<CardFacts(const CardCall&)> card;
   std::function<TorchTold(const TorchCall&)> torch;
-  std::function<Ceiling(const CeilingCall&)> ceiling;
   std::function<Tuned(const TuneCall&, const std::function<void(const std::string&)>& say)> tune;
 };
 
@@ -68,7 +67,6 @@ class Server {
   FromHost take(const FlushCall& call);
   FromHost take(const CardCall& call);
   FromHost take(const TorchCall& call);
-  FromHost take(const CeilingCall& call);
   FromHost take(const TuneCall& call);
 
   template <typename Function>

@@ -14,6 +14,5 @@ int main() {
                 .trace = record_launches,
                 .card = {},
                 .torch = torch_told,
-                .ceiling = {},
                 .tune = {}});
 }

@@ -20,9 +20,6 @@ constexpr double kClockShare = 0.01, kClockSds = 4;
 // asked.
 constexpr double kSmallLie = 0.03, kLieSds = 3.5;
 
-// Below this multiple of L2 a step may be served from cache, and a DRAM floor means nothing.
-constexpr double kL2Multiple = 4;
-
 struct Spread {
   double middle, sd;
 };
@@ -145,28 +142,19 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
   });
 }
 
-RooflineShare roofline_share(const ModelShape& shape, int depth, int n, bool gpu,
-                             double ceiling_gb_per_s, int64_t l2_bytes) {
-  RooflineShare share;
-  const double mean_context = depth + (n - 1) / 2.0;
-  share.bytes_per_token = static_cast<double>(shape.bytes_per_step(mean_context));
-  if (!gpu) {
-    share.reason = "no GPU";
-    return share;
-  }
-  if (!(ceiling_gb_per_s > 0) || !std::isfinite(ceiling_gb_per_s)) {
-    share.reason = "no read bandwidth was measured";
-    return share;
-  }
-  share.ceiling_gb_per_s = ceiling_gb_per_s;
-  share.floor_ms = share.bytes_per_token / (ceiling_gb_per_s * 1e6);  // GB/s = 1e6 bytes a ms
-  if (share.bytes_per_token < kL2Multiple * static_cast<double>(l2_bytes)) {
-    share.reason = fmt::format("weights and KV ({:.1f} MB) are under 4 x L2 ({:.1f} MB)",
-                               share.bytes_per_token / 1e6, static_cast<double>(l2_bytes) / 1e6);
-    return share;
-  }
-  share.applies = true;
-  return share;
+MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
+                         double pin_gb_per_s, int64_t l2_bytes) {
+  MemoryBound bound;
+  const bool prefill = n_prompt > 0;
+  const double tokens = prefill ? n_prompt : 1;
+  const double context = prefill ? 0 : depth + std::max(0, n - 1) / 2.0;
+  bound.bytes_per_token = static_cast<double>(shape.bytes_per_step(context)) / tokens;
+  bound.cached_bytes = std::min(bound.bytes_per_token, static_cast<double>(l2_bytes) / tokens);
+  if (!(pin_gb_per_s > 0) || !std::isfinite(pin_gb_per_s)) return bound;
+  bound.pin_gb_per_s = pin_gb_per_s;
+  // GB/s = 1e6 bytes a ms
+  bound.least_ms = (bound.bytes_per_token - bound.cached_bytes) / (pin_gb_per_s * 1e6);
+  return bound;
 }
 
 }  // namespace mkbench

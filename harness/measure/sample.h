@@ -132,33 +132,34 @@ std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& ov
 // disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
-// Share of the roofline that a sample set reached: bytes per token at the mean context depth + (n -
-// 1) / 2, over the measured ceiling.
-struct RooflineShare {
-  double bytes_per_token = 0;
-  double ceiling_gb_per_s = 0;  // measured in the same run
-  double floor_ms = 0;          // bytes / ceiling
-  double fraction = 0;          // floor / median ms per token
-  bool applies = false;
-  std::string reason;  // why not, when it does not apply ("weights and KV are under 4 x L2")
+// What a sample must read, and the least time that the pins of the card's memory allow for it.
+struct MemoryBound {
+  double bytes_per_token = 0;  // at the mean context depth + (n - 1) / 2; of a prefill: its share
+                               // of one reading of the weights
+  double cached_bytes = 0;     // of them, what L2 can hold
+  double pin_gb_per_s = 0;     // 2 x memory clock x bus width; 0: not known
+  double least_ms = 0;         // per token; 0: not known, or all bytes fit into L2
 };
 
-constexpr std::string_view struct_name(Tag<RooflineShare>) { return "roofline"; }
+constexpr std::string_view struct_name(Tag<MemoryBound>) { return "memory_bound"; }
 template <typename V>
-void describe_fields(V& v, Tag<RooflineShare>) {
-  using R = RooflineShare;
-  v.field("bytes_per_token", &R::bytes_per_token, "weights and KV read at the mean context");
-  v.field("ceiling_gb_per_s", &R::ceiling_gb_per_s, "read bandwidth measured in the same run");
-  v.field("floor_ms", &R::floor_ms, "bytes over ceiling");
-  v.field("fraction", &R::fraction, "floor over median ms per token; 0 where unknown");
-  v.field("applies", &R::applies, "whether the roofline binds here");
-  v.field("reason", &R::reason, "why it does not");
+void describe_fields(V& v, Tag<MemoryBound>) {
+  using M = MemoryBound;
+  v.field("bytes_per_token", &M::bytes_per_token,
+          "weights and KV read at the mean context; of a prefill test the weights, once");
+  v.field("cached_bytes", &M::cached_bytes, "of them, what L2 can keep");
+  v.field("pin_gb_per_s", &M::pin_gb_per_s,
+          "pin rate: 2 x memory clock x bus width; 0 where it is not known");
+  v.field("least_ms", &M::least_ms,
+          "milliseconds a token that no engine can beat: bytes less L2, at the pin rate; 0: none");
 }
 
-// Bytes per token and floor of n decode steps from `depth` KV rows on, over a measured ceiling; the
-// fraction stays 0 until a median is known. Does not apply without a GPU, without a ceiling, or
-// where weights and KV are under 4 x L2.
-RooflineShare roofline_share(const ModelShape& shape, int depth, int n, bool gpu,
-                             double ceiling_gb_per_s, int64_t l2_bytes);
+// Of n decode steps from `depth` KV rows on or, with n_prompt > 0, of a prefill of so many rows,
+// which must read the weights once.
+MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
+                         double pin_gb_per_s, int64_t l2_bytes);
+
+// Below this multiple of L2 a step may be served from L2, and the ceiling means nothing.
+inline constexpr double kL2Multiple = 4;
 
 }  // namespace mkbench

@@ -32,7 +32,7 @@ void run_samples(benchmark::State& state, ReadProbe& probe, const std::function<
 void add_bandwidth(Bench& bench) {
   bench.add("read/plain", [&bench](benchmark::State& state) {
     ReadProbe& probe = bench.probe();
-    run_samples(state, probe, [&] { return probe.plain_ms(); });
+    run_samples(state, probe, [&] { return probe.ms({}); });
   });
   for (const Pattern& pattern : kPatterns) {
     for (const uint32_t gap_cycles : kGapCycles) {
@@ -44,7 +44,7 @@ void add_bandwidth(Bench& bench) {
         ReadProbe& probe = bench.probe();
         if (!probe.has_bulk_copy())
           throw Error(ErrorKind::kUnsupportedDevice, "bulk copies need sm_90");
-        run_samples(state, probe, [&] { return probe.bulk_ms(plan); });
+        run_samples(state, probe, [&] { return probe.ms({ReadPattern::Way::kBulk, plan}); });
       });
     }
   }

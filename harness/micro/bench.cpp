@@ -20,7 +20,7 @@ Bench::Bench() {
   }
 }
 
-void Bench::add(const std::string& name, const Body& body) {
+void Bench::add(const std::string& name, const Body& body, int iterations) {
   auto run = [this, body](benchmark::State& state) {
     if (!obstacle_.empty()) {
       state.SkipWithError(obstacle_.c_str());
@@ -39,7 +39,17 @@ void Bench::add(const std::string& name, const Body& body) {
       state.SkipWithError(error.what());
     }
   };
-  benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMicrosecond);
+  benchmark::internal::Benchmark* added =
+      benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime();
+  added->Unit(benchmark::kMicrosecond);
+  if (iterations == 0) return;
+  added->Iterations(iterations);
+  added->ComputeStatistics("min", [](const std::vector<double>& values) {
+    return *std::min_element(values.begin(), values.end());
+  });
+  added->ComputeStatistics("max", [](const std::vector<double>& values) {
+    return *std::max_element(values.begin(), values.end());
+  });
 }
 
 ReadProbe& Bench::probe() {

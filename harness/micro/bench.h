@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "harness/device/device_info.h"
-#include "harness/device/roofline.h"
+#include "harness/device/step_reader.h"
+#include "references/weights.h"
 
 namespace benchmark {
 class State;
@@ -30,7 +31,9 @@ class Bench {
   // Registers a benchmark with manual time. It is reported as skipped, with the reason, when there
   // is no usable GPU and when it throws Error(kUnsupportedDevice) or Error(kEnvUnfit). Any other
   // exception is reported, and counted as a failure.
-  void add(const std::string& name, const Body& body);
+  // With `iterations` the body is called once for each repetition (--benchmark_repetitions), and the
+  // smallest and largest values are printed too.
+  void add(const std::string& name, const Body& body, int iterations = 0);
 
   // Why no benchmark can run on this machine; empty when they can.
   const std::string& obstacle() const { return obstacle_; }
@@ -49,8 +52,13 @@ class Bench {
 // The median of one value or more.
 double median(std::vector<double> values);
 
+// Random weights of Qwen3-0.6B's layer shape. All tensors share one array of values; no kernel can
+// profit from that, because each tensor is uploaded to memory of its own.
+ModelWeights random_weights(int layers, int vocab);
+
 // Each registers the benchmarks of the file of its name.
 void add_bandwidth(Bench& bench);
+void add_ceiling(Bench& bench);
 void add_phases(Bench& bench);
 void add_ring(Bench& bench);
 

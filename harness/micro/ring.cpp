@@ -13,23 +13,7 @@
 #include "references/base/error.h"
 
 namespace mkbench::micro {
-namespace {
 
-constexpr int kContexts[] = {0, 512, 4096};
-constexpr int kTokens = 64;                      // in one launch
-constexpr int kSmallVocabulary = ring::kBlocks;  // one row of the LM head for each block
-constexpr int kLeastLayers = 2;
-
-struct NamedAblation {
-  RingAblation ablation;
-  const char* suffix;
-};
-constexpr NamedAblation kAblations[] = {{RingAblation::kNone, ""},
-                                        {RingAblation::kNoWaits, "/no_waits"},
-                                        {RingAblation::kNoLoads, "/no_loads"}};
-
-// Random weights. All tensors share one array of values; no kernel can profit from that, because
-// each tensor is uploaded to memory of its own.
 ModelWeights random_weights(int layers, int vocab) {
   ModelWeights w;
   w.name = "random";
@@ -55,6 +39,21 @@ ModelWeights random_weights(int layers, int vocab) {
   w.owner = values;
   return w;
 }
+
+namespace {
+
+constexpr int kContexts[] = {0, 512, 4096};
+constexpr int kTokens = 64;                      // in one launch
+constexpr int kSmallVocabulary = ring::kBlocks;  // one row of the LM head for each block
+constexpr int kLeastLayers = 2;
+
+struct NamedAblation {
+  RingAblation ablation;
+  const char* suffix;
+};
+constexpr NamedAblation kAblations[] = {{RingAblation::kNone, ""},
+                                        {RingAblation::kNoWaits, "/no_waits"},
+                                        {RingAblation::kNoLoads, "/no_loads"}};
 
 std::unique_ptr<Engine> make_engine(int layers, int vocab) {
   return make_ring(random_weights(layers, vocab),

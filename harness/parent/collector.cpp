@@ -16,6 +16,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   report_.n_gen = job.n_prompt > 0 ? 0 : job.n_gen;
   report_.n_prompt = job.n_prompt;
   report_.resident = job.one_at_a_time ? "one" : "all";
+  report_.ceiling.reason = job.no_ceiling;
   for (const CaseEngine& engine : job.engines) {
     if (job.only && !engine.candidate) continue;  // it is not judged
     EngineReport e;
@@ -69,6 +70,7 @@ struct CaseCollector::Taker {
     c.report_.generated_text = m.generated_text;
   }
   void operator()(const EngineMade& m) const {
+    if (m.engine == kCeilingName) static_cast<EngineFacts&>(c.report_.ceiling) = m.facts;
     if (EngineReport* e = c.engine(m.engine)) static_cast<EngineFacts&>(*e) = m.facts;
   }
   void operator()(const ProcessBegun& m) const {
@@ -96,6 +98,7 @@ struct CaseCollector::Taker {
     if (m.reason.empty()) e->profile = m.profile;
   }
   void operator()(const SampleTaken& m) const {
+    if (m.engine == kCeilingName) return c.report_.ceiling.samples.push_back(m.sample);
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->launches = m.launches;
@@ -131,6 +134,8 @@ struct CaseCollector::Taker {
   }
   void operator()(const VerdictGiven& m) const {
     if (m.engine.empty()) return c.end_case(m.verdict, m.reason);
+    // It is not judged: what ends it is no verdict on the case.
+    if (m.engine == kCeilingName) c.report_.ceiling.reason = m.reason;
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->verdict = m.verdict;

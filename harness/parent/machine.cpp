@@ -83,6 +83,7 @@ MachineProbe probe_of(const MachineFacts& facts, int gpu) {
     card["cuda_runtime"] = cuda_version_text(list.runtime_cuda_version);
     probe.environment["gpu"] = std::move(card);
     probe.l2_bytes = device->l2_bytes;
+    probe.pin_gb_per_s = device->pin_gb_per_s;
     probe.exclusive = device->exclusive;
     probe.card_unfit = unfit_for_timing(device->state);
     probe.device = fmt::format("cuda:{} {}", gpu, device->name);

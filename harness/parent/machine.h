@@ -28,7 +28,8 @@ struct MachineProbe {
   std::string reason, what_to_do;  // set where the GPU is not usable
   std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
   int64_t l2_bytes = 0;
-  bool exclusive = false;  // one process at a time may use the GPU
+  double pin_gb_per_s = 0;  // see DeviceInfo
+  bool exclusive = false;   // one process at a time may use the GPU
   // Why times are not to be trusted now: of the machine, and of the card.
   std::vector<std::string> host_unfit, card_unfit;
   std::vector<DeviceInfo> devices;

@@ -70,7 +70,7 @@ double Outlook::seconds() const {
 
 int64_t Outlook::needed() const {
   int64_t most = 0;
-  for (const CaseOutlook& one : cases_) most = std::max(most, one.memory.needed);
+  for (const CaseOutlook& one : cases_) most = std::max(most, one.memory.taken());
   return most;
 }
 

@@ -8,6 +8,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
 #include "harness/flow/replication.h"
+#include "harness/measure/sample.h"
 #include "references/base/error.h"
 #include "references/config.h"
 #include "references/model_row.h"
@@ -110,8 +111,24 @@ void check_positions(const CaseJob& job, const ModelSpec& spec) {
                   config.max_positions));
 }
 
-void add_case(RunPlan& plan, const CaseJob& job, const ModelSpec& spec) {
+// Why the ceiling cannot be timed in a case; empty where it can.
+std::string no_ceiling(const Options& options, const MachineProbe& probe, const CaseJob& job) {
+  if (!job.cuda()) return "no GPU";
+  if (job.whole_parity || job.only) return "nothing is timed";
+  if (job.n_prompt > 0) return "a prefill test does not read the weights once a token";
+  if (options.in_process) return "--in-process: times are not those of a run";
+  const double bytes =
+      static_cast<double>(model_config(job.model).shape.bytes_per_step(first_depth(job)));
+  const double l2 = static_cast<double>(probe.l2_bytes);
+  if (bytes >= kL2Multiple * l2) return "";
+  return fmt::format("weights and KV ({:.1f} MB) are under {:g} x L2 ({:.1f} MB)", bytes / 1e6,
+                     kL2Multiple, l2 / 1e6);
+}
+
+void add_case(const Options& options, const MachineProbe& probe, const ModelSpec& spec,
+              CaseJob& job, RunPlan& plan) {
   check_positions(job, spec);
+  job.no_ceiling = no_ceiling(options, probe, job);
   plan.jobs.push_back(job);
 }
 
@@ -191,18 +208,19 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
     job.model = model;
     choose_yardsticks(options, job);
     choose_candidates(options, probe, plan, job);
+    job.no_ceiling = no_ceiling(options, probe, job);
     if (job.whole_parity) plan.jobs.push_back(job);
     for (const int n_prompt : options.n_prompt) {
       job.n_prompt = n_prompt;
       job.depth = job.n_gen = 0;
-      if (n_prompt > 0) add_case(plan, job, spec);
+      if (n_prompt > 0) add_case(options, probe, spec, job, plan);
     }
     job.n_prompt = 0;
     for (const int depth : options.n_depth) {
       for (const int n_gen : options.n_gen) {
         job.depth = depth;
         job.n_gen = n_gen;
-        add_case(plan, job, spec);
+        add_case(options, probe, spec, job, plan);
       }
     }
   }

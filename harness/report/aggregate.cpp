@@ -7,12 +7,11 @@
 #include "harness/report/aggregate_card.h"
 #include "harness/report/comparisons.h"
 #include "harness/report/report.h"
+#include "harness/report/share.h"
 
 namespace mkbench {
 namespace {
 
-// A measured ceiling may be a little low; a share above this means that bytes were not read.
-constexpr double kMaxRooflineFraction = 1.03;
 // The term that an ablation keeps explains the full time where the ablation takes at least the full
 // time less this share.
 constexpr double kBindingBand = 0.05;
@@ -95,10 +94,11 @@ void withhold(EngineReport& e, const std::string& reason) {
   for (Number* n :
        {&e.tok_per_s, &e.tok_per_s_ci_low, &e.tok_per_s_ci_high, &e.itl_p50_ms, &e.itl_p90_ms,
         &e.itl_p99_ms, &e.host_ms, &e.gpu_ms, &e.prefill_ms, &e.ttft_ms, &e.first_token_ms,
-        &e.sm_ghz, &e.roofline_fraction, &e.card.energy_j, &e.card.watching_costs}) {
+        &e.sm_ghz, &e.share, &e.card.energy_j, &e.card.watching_costs}) {
     *n = {std::nullopt, reason};
   }
-  e.roofline.fraction = 0;
+  e.share_ci.reset();
+  e.share_note.clear();
   e.card.watching_costs_ci.reset();
 }
 
@@ -138,24 +138,12 @@ void fill_times(EngineReport& e, double confidence) {
                        "engine does not read the SM clock");
 }
 
-void fill_roofline(EngineReport& e) {
-  RooflineShare& r = e.roofline;
-  r.fraction = 0;
-  if (!r.applies || !(r.floor_ms > 0)) {
-    r.applies = false;
-    if (r.reason.empty()) r.reason = "no read bandwidth was measured";
-    e.roofline_fraction = {std::nullopt, r.reason};
-    return;
-  }
-  r.fraction = r.floor_ms / e.ms_per_tok->median;
-  e.roofline_fraction = {r.fraction, {}};
-  if (r.fraction > kMaxRooflineFraction) {
-    const std::string reason =
-        fmt::format("faster than the roofline: median {:.4f} ms/token, floor {:.4f} ms ({:.1f} %)",
-                    e.ms_per_tok->median, r.floor_ms, 100 * r.fraction);
-    fail(e, Verdict::kImpossible, reason);
-    withhold(e, reason);
-  }
+// Takes the times away where none can be so short.
+void check_memory_bound(EngineReport& e, const MemoryBound& bound) {
+  const std::string reason = impossible_reason(e.samples, bound);
+  if (reason.empty()) return;
+  fail(e, Verdict::kImpossible, reason);
+  withhold(e, reason);
 }
 
 // The term that binds is the one whose time alone is about the full time. Where that holds for both
@@ -166,27 +154,27 @@ std::string binding_term(double full, double no_waits, double no_loads) {
   return memory == chain ? "both" : memory ? "memory" : "chain";
 }
 
-void fill_profile(EngineReport& e) {
+void fill_profile(EngineReport& e, const CeilingReport& ceiling) {
   if (!e.profile) return;
   ProfileReport& p = *e.profile;
   p.binds.clear();
   p.no_waits_us = median_or(p.no_waits_runs_us, "no runs");
   p.no_loads_us = median_or(p.no_loads_runs_us, "no runs");
-  p.no_waits_fraction = {std::nullopt, e.roofline_fraction.reason};
+  p.no_waits_fraction = {std::nullopt, ceiling.reason};
   if (!e.ms_per_tok) {
     p.full_us = p.no_waits_us = p.no_loads_us = {std::nullopt, e.times_withheld};
     return;
   }
   p.full_us = {1000 * e.ms_per_tok->median, {}};
-  if (e.roofline_fraction.value && p.no_waits_us.value) {
-    p.no_waits_fraction = {1000 * e.roofline.floor_ms / *p.no_waits_us.value, {}};
+  if (ceiling.ms_per_tok && p.no_waits_us.value) {
+    p.no_waits_fraction = {1000 * ceiling.ms_per_tok->median / *p.no_waits_us.value, {}};
   }
   if (p.no_waits_us.value && p.no_loads_us.value)
     p.binds = binding_term(*p.full_us.value, *p.no_waits_us.value, *p.no_loads_us.value);
 }
 
-void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
-  check_samples(e, is_prefill);
+void aggregate_engine(CaseReport& c, EngineReport& e, double confidence, uint64_t seed) {
+  check_samples(e, c.n_prompt > 0);
   count_dropped(e);
   if (times_allowed(e.verdict) && !e.timed) {
     withhold(e, "not timed: it judged parity only (--compare none)");
@@ -201,9 +189,10 @@ void aggregate_engine(EngineReport& e, double confidence, bool is_prefill) {
     fill_times(e, confidence);
     fill_energy(e);
     fill_watching_costs(e, confidence);
-    fill_roofline(e);
+    fill_share(c.ceiling, e, confidence, seed);
+    check_memory_bound(e, c.memory);
   }
-  fill_profile(e);
+  fill_profile(e, c.ceiling);
 }
 
 // The worst of the engines' verdicts and of the case's own, which it has where it failed before any
@@ -246,7 +235,8 @@ bool takes_late_ids(const EngineReport& e) {
 
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
                const SpeedMargin& margin) {
-  for (EngineReport& e : c.engines) aggregate_engine(e, confidence, c.n_prompt > 0);
+  fill_ceiling(c, confidence);
+  for (EngineReport& e : c.engines) aggregate_engine(c, e, confidence, seed);
   c.comparisons = compare_engines(c, confidence, seed, random_order, margin);
 }
 

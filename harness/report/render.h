@@ -1,6 +1,7 @@
 // Shared by the printers of a report.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,18 @@ std::string interval_text(const std::optional<Interval>& ci);
 // What the lines below a table say of its times: replication, every ratio with its verdict, drift,
 // engines that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);
+
+// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
+std::string digits(double v);
+// " [0.8512, 0.8534]"; empty without an interval.
+std::string interval_text(const std::optional<Interval>& ci);
+// "97.1 %", or "-".
+std::string percent_text(const Number& share);
+// The share of the ceiling that an engine reaches: "97.1 % [96.8, 97.4]".
+std::string share_text(const EngineReport& e);
+// The line of a case's ceiling: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352): bulk
+// copies, ..". Empty where there is none.
+std::string ceiling_note(const CaseReport& c);
 
 // The name that was asked for, with the resolved name in brackets where it differs.
 std::string engine_label(const EngineReport& e);

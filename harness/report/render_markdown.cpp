@@ -36,10 +36,6 @@ std::string speedup_text(const CaseReport& c, const EngineReport& e) {
   return "-";
 }
 
-std::string percent_text(const Number& share) {
-  return share.value ? fmt::format("{:.1f} %", 100 * *share.value) : "-";
-}
-
 double confidence_of(const CaseReport& c) {
   return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
 }
@@ -76,7 +72,7 @@ std::string microseconds(const Number& n) {
 // The table of ablations (--profile); empty where no engine has any.
 std::string profile_table(const Group& group) {
   MarkdownTable table(
-      {"depth", "engine", "us/tok", "without waits", "of the roofline", "without loads", "binds"},
+      {"depth", "engine", "us/tok", "without waits", "of the ceiling", "without loads", "binds"},
       {true, false, true, true, true, true, false});
   bool any = false;
   for (const CaseReport* c : group) {
@@ -111,7 +107,8 @@ std::string engine_table(const Group& group) {
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, mean [{} CI]", percent),
-                       fmt::format("speed-up [{} CI]", percent), "roofline", "verdict"},
+                       fmt::format("speed-up [{} CI]", percent),
+                       fmt::format("share of the ceiling [{} CI]", percent), "verdict"},
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
@@ -119,8 +116,7 @@ std::string engine_table(const Group& group) {
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
       table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
-                 speedup_text(*c, e), percent_text(e.roofline_fraction),
-                 std::string(verdict_name(e.verdict))});
+                 speedup_text(*c, e), share_text(e), std::string(verdict_name(e.verdict))});
     }
   }
   return table.str();
@@ -233,6 +229,7 @@ std::string text_note(const EngineReport& e) {
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
+  if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));
     if (std::string note = text_note(e); !note.empty()) notes.push_back(std::move(note));
@@ -244,8 +241,8 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
       if (!times_allowed(e.verdict) || !e.timed) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
-    } else if (!on_cpu && !e.roofline_fraction.value && !e.roofline_fraction.reason.empty()) {
-      notes.push_back("no share of the roofline: " + one_line(e.roofline_fraction.reason));
+    } else if (!on_cpu && !e.share.value && !e.share.reason.empty()) {
+      notes.push_back("no share of the ceiling: " + one_line(e.share.reason));
     }
   }
   for (const EngineReport& e : c.engines) {
@@ -340,10 +337,10 @@ std::string header_text(const Report& report) {
     add("CUDA ", json_text(env, {"gpu", "cuda_runtime"}));
   }
   add("libtorch ", json_text(env, {"libtorch", "version"}));
-  if (report.calibration.is_object() && report.calibration.contains("read_gb_per_s") &&
-      report.calibration["read_gb_per_s"].is_number()) {
-    const double ceiling = report.calibration["read_gb_per_s"].get<double>();
-    add("", fmt::format("ceiling {} GB/s (measured)", digits(ceiling)));
+  if (report.calibration.is_object() && report.calibration.contains("pin_gb_per_s") &&
+      report.calibration["pin_gb_per_s"].is_number()) {
+    const double pins = report.calibration["pin_gb_per_s"].get<double>();
+    add("", fmt::format("memory {} GB/s at the pins", digits(pins)));
   }
   const std::string version = json_text(report.meta, {"version"});
   return fmt::format("# mkbench{}\n\n{}\n", version.empty() ? "" : " " + version,
@@ -411,7 +408,7 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
     text += fmt::format(
         "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
         "threads to test that it is right; its times and "
-        "ratios say\n> nothing about a GPU, and no share of the roofline is shown.\n",
+        "ratios say\n> nothing about a GPU, and no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
                                : "Why is said above.");

@@ -79,7 +79,11 @@ const std::vector<Column>& columns() {
          const ComparisonReport* r = first_comparison(c, e);
          return r != nullptr && r->speedup.value ? json(r->verdict) : json(nullptr);
        }},
-      {"roofline_fraction", true, [](R, C, E e) { return number_or_null(e.roofline_fraction); }},
+      {"share", true, [](R, C, E e) { return number_or_null(e.share); }},
+      {"share_ci_low", true,
+       [](R, C, E e) { return e.share_ci ? json(e.share_ci->low) : json(nullptr); }},
+      {"share_ci_high", true,
+       [](R, C, E e) { return e.share_ci ? json(e.share_ci->high) : json(nullptr); }},
       {"parity_strict_matched", true,
        [](R, C, E e) {
          return of_parity(e, [](const ParityReport& p) { return json(p.strict_matched); });

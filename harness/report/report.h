@@ -29,7 +29,7 @@ struct ProfileReport {
   std::vector<double> no_waits_runs_us, no_loads_runs_us;  // per token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
-  Number no_waits_fraction;  // of the roofline
+  Number no_waits_fraction;  // of the ceiling
   std::string binds;         // "memory", "chain", "both"; empty where unknown
 };
 
@@ -42,7 +42,7 @@ void describe_fields(V& v, Tag<ProfileReport>) {
   v.field("no_loads_us", &P::no_loads_us, "when nothing is read from memory, median");
   v.field("binds", &P::binds, "memory, chain, or both: whose time alone explains the full one");
   v.field("no_waits_fraction", &P::no_waits_fraction,
-          "share of the roofline that the run without waits reaches");
+          "the ceiling's time over that of the run without waits");
   v.field("no_waits_runs_us", &P::no_waits_runs_us, "every run without waits, as taken");
   v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
 }
@@ -113,9 +113,10 @@ struct EngineReport : EngineFacts {
   std::vector<std::string> throttle_reasons;
   std::string card_reason;  // why the card was not read; empty where it was to be read
   CardReport card;          // written by aggregate()
-  Number roofline_fraction;
-  RooflineShare
-      roofline;  // the caller fills it with roofline_share(); aggregate() adds the fraction
+  // The ceiling's time over the engine's, by pairs of the same blocks. Written by aggregate().
+  Number share;
+  std::optional<Interval> share_ci;
+  std::string share_note;  // kCeilingNotFound, or empty
   std::optional<ProfileReport> profile;
   std::string profile_reason;  // why there is none
   int64_t receipts_checked = 0, receipts_wrong = 0;
@@ -162,8 +163,13 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
   v.field("card_reason", &E::card_reason, "why the card was not read; else empty");
   v.field("card", &E::card, "what the card did during the samples");
-  v.field("roofline_fraction", &E::roofline_fraction, "share of the roofline that was reached");
-  v.field("roofline", &E::roofline, "what that share was computed from");
+  v.field("share", &E::share,
+          "of the ceiling: exp of the mean log ratio of its time to the engine's, paired blocks, in "
+          "each process and then over processes");
+  v.field("share_ci", &E::share_ci,
+          "its interval, as that of a speed-up; null where there are too few blocks");
+  v.field("share_note", &E::share_note,
+          "'ceiling not found' where all of the interval lies above 1; else empty");
   v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
   v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
@@ -180,6 +186,31 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("dropped_samples", &E::dropped_samples,
           "samples of blocks that were dropped for the state of the card and run again");
 }
+
+// The engine of role `ceiling`: it reads what a step must read and does nothing else, in the blocks
+// of the others. It is neither judged nor compared.
+struct CeilingReport : EngineFacts {  // settings: the pattern that it has found
+  std::string reason;                 // why there is none, or why it ended early; else empty
+  std::optional<Summary> ms_per_tok;  // written by aggregate(), as is the rate
+  Number gb_per_s;
+  std::vector<Sample> samples;  // `tokens` counts all passes of a sample
+};
+
+constexpr std::string_view struct_name(Tag<CeilingReport>) { return "ceiling"; }
+template <typename V>
+void describe_fields(V& v, Tag<CeilingReport>) {
+  using C = CeilingReport;
+  v.field("reason", &C::reason,
+          "why there is no ceiling, or why it ended before the last block; else empty");
+  v.group("engine", "what read; settings: the pattern that it has found",
+          [](auto& g) { describe_fields(g, Tag<EngineFacts>()); });
+  v.field("ms_per_tok", &C::ms_per_tok, "milliseconds a step over blocks; null without a ceiling");
+  v.field("gb_per_s", &C::gb_per_s, "bytes of all steps over their time, 1e9 bytes a second");
+  v.field("samples", &C::samples,
+          "every sample; tokens counts the steps of all its passes over the case's steps");
+}
+
+inline constexpr char kCeilingNotFound[] = "ceiling not found";
 
 struct ComparisonReport {
   std::string baseline, candidate;
@@ -240,6 +271,8 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run takes it anew
+  MemoryBound memory;  // the caller fills it with memory_bound()
+  CeilingReport ceiling;
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;
 };
@@ -280,6 +313,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.field("reasons", &C::reasons, "what led to it");
   v.field("interrupted", &C::interrupted,
           "stopped by Ctrl-C before its end; --resume runs such a case anew");
+  v.field("memory", &C::memory, "bytes that a token must read, and the least time for them");
+  v.field("ceiling", &C::ceiling, "the engine that only reads, timed in the same blocks");
   v.field("engines", &C::engines, "every engine of the case");
   v.field("comparisons", &C::comparisons,
           "every candidate against every baseline, and every other pair of timed engines");
@@ -288,13 +323,13 @@ void describe_fields(V& v, Tag<CaseReport>) {
 // What the renderers read of the three free objects, where it is there: meta.version, meta.seed,
 // meta.output (the folder that a person is told), meta.git_sha; environment.device ("cpu" or
 // "cuda:0 NVIDIA H200"), environment.gpu.{name, sm, driver, cuda_runtime}, environment.cpu.name,
-// environment.libtorch.version; calibration.read_gb_per_s.
+// environment.libtorch.version; calibration.pin_gb_per_s.
 struct Report {
   nlohmann::json meta = nlohmann::json::object();  // argv, times, tool version, git sha, dirty,
                                                    // build type, seed, options
   nlohmann::json environment =
       nlohmann::json::object();  // device, GPU, driver, runtime, libtorch, CPU
-  nlohmann::json calibration;    // read bandwidth by both methods; null on cpu
+  nlohmann::json calibration;    // pin_gb_per_s of the card; null on cpu
   std::vector<CaseReport> cases;
   Verdict verdict = Verdict::kPass;
   int exit_code = 0;
@@ -307,7 +342,8 @@ template <typename V>
 void describe_fields(V& v, Tag<Report>) {
   v.field("meta", &Report::meta, "command line, times, tool version, source state, seed");
   v.field("env", &Report::environment, "device, driver, libraries, processor");
-  v.field("calibration", &Report::calibration, "read bandwidth measured in this run; null on cpu");
+  v.field("calibration", &Report::calibration,
+          "pin_gb_per_s: 2 x memory clock x bus width of the card; null on cpu");
   v.field("cases", &Report::cases, "one entry for each model and depth");
   v.group("verdict", "of the whole run", [](auto& g) {
     g.field("status", &Report::verdict, "worst of all cases");
@@ -332,10 +368,11 @@ Report read_report(const std::filesystem::path& file, nlohmann::json* as_written
 nlohmann::json report_schema();
 
 // Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
-// roofline fraction, ratios of every two timed engines and their verdicts by `margin`. Withholds all times of an engine unless times_allowed(verdict) and
-// every sample is valid. Sharpens a passing verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for
-// an invalid sample or missing receipts, IMPOSSIBLE above 1.03 of the roofline. May be called again
-// when samples were added.
+// shares of the ceiling, ratios of every two timed engines and their verdicts by `margin`. Withholds
+// all times of an engine unless times_allowed(verdict) and every sample is valid. Sharpens a passing
+// verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for an invalid sample or missing receipts,
+// IMPOSSIBLE under the least time that the memory's pins allow. May be called again when samples were
+// added.
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
                const SpeedMargin& margin = {});
 
@@ -356,7 +393,7 @@ struct RenderStyle {
   bool tells_fallback = true;  // why the run fell back to the CPU; false where it has been said
 };
 
-// The terminal table (engine, tok/s, ms/tok, speed-up, share of the roofline) with verdict and
+// The terminal table (engine, tok/s, ms/tok, speed-up, share of the ceiling) with verdict and
 // parity lines, and the parity tables.
 std::string render_markdown(const Report& report, const RenderStyle& style = {});
 // The parity table with its closing line, "Parity: TRUE" or where the first token differs.

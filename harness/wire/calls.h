@@ -194,13 +194,6 @@ struct TorchCall {
   static void fields(auto& v) { list_fields(v, "compute_on", &TorchCall::compute_on); }
 };
 
-// Measures the read bandwidth of a card. Answer: Ceiling.
-struct CeilingCall {
-  static constexpr char kType[] = "ceiling";
-  int gpu = 0;
-  static void fields(auto& v) { list_fields(v, "gpu", &CeilingCall::gpu); }
-};
-
 // `mkbench tune`. Answers: StageTold for each stage, then Tuned.
 struct TuneCall {
   static constexpr char kType[] = "tune";
@@ -211,7 +204,7 @@ struct TuneCall {
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
                  TraceCall, SaveCall, RestoreCall, StateCall, SkipToCall, AblateCall, DescribeCall,
-                 PingCall, FinishCall, FlushCall, CardCall, TorchCall, CeilingCall, TuneCall>;
+                 PingCall, FinishCall, FlushCall, CardCall, TorchCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -368,21 +361,6 @@ struct TorchTold {
   }
 };
 
-// The ceiling of the roofline; the report holds it as `calibration`.
-struct Ceiling {
-  static constexpr char kType[] = "ceiling";
-  double read_gb_per_s = 0, plain_gb_per_s = 0, bulk_gb_per_s = 0;
-  std::string bulk_pattern;
-  int64_t buffer_bytes = 0, bytes_per_sample = 0;
-  int samples = 0;
-  static void fields(auto& v) {
-    list_fields(v, "read_gb_per_s", &Ceiling::read_gb_per_s, "plain_gb_per_s",
-                &Ceiling::plain_gb_per_s, "bulk_gb_per_s", &Ceiling::bulk_gb_per_s, "bulk_pattern",
-                &Ceiling::bulk_pattern, "buffer_bytes", &Ceiling::buffer_bytes, "bytes_per_sample",
-                &Ceiling::bytes_per_sample, "samples", &Ceiling::samples);
-  }
-};
-
 // One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
 struct TunedTime {
   int in_flight = 0, gap = 0, split_from = 0;
@@ -418,7 +396,7 @@ struct Tuned {
 
 using FromHost =
     std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Flushed, Saved, Floats, Able,
-                 Described, Failed, StageTold, ProgressTold, CardFacts, TorchTold, Ceiling, Tuned>;
+                 Described, Failed, StageTold, ProgressTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

@@ -31,9 +31,9 @@ void describe_fields(V& v, Tag<ModelConfig>) {
 template <typename V>
 void describe_fields(V& v, Tag<EngineRequest>) {
   using R = EngineRequest;
-  list_fields(v, "name", &R::name, "max_context", &R::max_context, "fault", &R::fault, "cuda",
-              &R::cuda, "gpu", &R::gpu, "threads", &R::threads, "spin_scale", &R::spin_scale,
-              "precision", &R::precision);
+  list_fields(v, "name", &R::name, "max_context", &R::max_context, "depth", &R::depth, "fault",
+              &R::fault, "cuda", &R::cuda, "gpu", &R::gpu, "threads", &R::threads, "spin_scale",
+              &R::spin_scale, "precision", &R::precision);
 }
 constexpr std::string_view enum_text(PrecisionClass c) { return precision_class_name(c); }
 inline std::vector<PrecisionClass> enum_values(Tag<PrecisionClass>) {
@@ -77,8 +77,9 @@ void describe_fields(V& v, Tag<DeviceInfo>) {
   using D = DeviceInfo;
   list_fields(v, "index", &D::index, "name", &D::name, "uuid", &D::uuid, "pci_bus_id",
               &D::pci_bus_id, "sm_major", &D::sm_major, "sm_minor", &D::sm_minor, "sm_count",
-              &D::sm_count, "l2_bytes", &D::l2_bytes, "total_bytes", &D::total_bytes, "exclusive",
-              &D::exclusive, "free_bytes", &D::free_bytes, "state", &D::state);
+              &D::sm_count, "l2_bytes", &D::l2_bytes, "pin_gb_per_s", &D::pin_gb_per_s,
+              "total_bytes", &D::total_bytes, "exclusive", &D::exclusive, "free_bytes",
+              &D::free_bytes, "state", &D::state);
 }
 template <typename V>
 void describe_fields(V& v, Tag<DeviceList>) {

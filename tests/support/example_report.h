@@ -76,7 +76,7 @@ inline ParityReport example_parity() {
   return p;
 }
 
-inline EngineReport example_engine(const std::string& name, const std::string& role, int depth,
+inline EngineReport example_engine(const std::string& name, const std::string& role,
                                    double ms_per_token, int blocks, int tokens) {
   EngineReport e;
   e.name = name;
@@ -87,7 +87,6 @@ inline EngineReport example_engine(const std::string& name, const std::string& r
   e.parity = example_parity();
   e.launches = 42;
   e.settings = role == "baseline" ? "allow_tf32=0" : "";
-  e.roofline = roofline_share(kQwen3_0_6B, depth, tokens, true, 4000, 50'000'000);
   for (int b = 0; b < blocks; ++b) {
     const int place = (role == "candidate") == (b % 4 == 0 || b % 4 == 3) ? 1 : 0;
     e.samples.push_back(example_sample(name, b, place, ms_per_token, tokens));
@@ -96,6 +95,24 @@ inline EngineReport example_engine(const std::string& name, const std::string& r
           {.program = "mkbench-host-cuda", .pid = 1000 + b, .start_ms = 100, .open_ms = 50});
   }
   return e;
+}
+
+inline CeilingReport example_ceiling(double ms_per_token, int blocks, int tokens) {
+  CeilingReport ceiling;
+  ceiling.resolved_name = "ceiling";
+  ceiling.device = "cuda:0 Example GPU";
+  ceiling.settings = "bulk copies, 3 x 16 KiB in flight, 700 cycles apart, the best of 40";
+  for (int b = 0; b < blocks; ++b) {
+    Sample s;
+    s.engine = "ceiling";
+    s.block = b;
+    s.order = 2;
+    s.tokens = 2 * tokens;  // two passes
+    s.times.host_ms = ms_per_token * s.tokens * (1 + 0.001 * (b % 3 - 1));
+    s.valid = true;
+    ceiling.samples.push_back(s);
+  }
+  return ceiling;
 }
 
 inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
@@ -115,9 +132,11 @@ inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
   c.generated_text = "one | two\nthree";
   c.bytes_needed = 3'000'000'000;
   c.bytes_free = 140'000'000'000;
-  c.engines.push_back(example_engine("eager", "baseline", depth, 9 + depth * 1e-4, blocks, tokens));
+  c.engines.push_back(example_engine("eager", "baseline", 9 + depth * 1e-4, blocks, tokens));
   c.engines.push_back(
-      example_engine("megakernel", "candidate", depth, 0.8 + depth * 1e-4, blocks, tokens));
+      example_engine("megakernel", "candidate", 0.8 + depth * 1e-4, blocks, tokens));
+  c.memory = memory_bound(kQwen3_0_6B, depth, tokens, 0, 3352, 50'000'000);
+  c.ceiling = example_ceiling(0.76 + depth * 1e-4, blocks, tokens);
   return c;
 }
 
@@ -133,7 +152,7 @@ inline Report example_report() {
       {"gpu",
        {{"name", "Example GPU"}, {"sm", "9.0"}, {"driver", "580.1"}, {"cuda_runtime", "13.0"}}},
       {"libtorch", {{"version", "2.11.0"}}}};
-  r.calibration = {{"read_gb_per_s", 4000.0}};
+  r.calibration = {{"pin_gb_per_s", 3352.0}};
   for (const int depth : {0, 512, 4096}) r.cases.push_back(example_case(depth));
   for (CaseReport& c : r.cases) aggregate(c, 0.95, 1, false);
   conclude(r);
@@ -205,6 +224,9 @@ inline Report example_diagnosed_report() {
   r.cases[2].name = "synthetic pp512";
   r.cases[2].n_prompt = 512;
   r.cases[2].depth = r.cases[2].n_gen = 0;
+  r.cases[2].memory = memory_bound(kQwen3_0_6B, 0, 0, 512, 3352, 50'000'000);
+  r.cases[2].ceiling = {};
+  r.cases[2].ceiling.reason = "a prefill test does not read the weights once a token";
   for (EngineReport& e : r.cases[2].engines) {
     for (Sample& s : e.samples) s.prefill_ms = 0.9 * s.times.host_ms;
   }
@@ -213,7 +235,7 @@ inline Report example_diagnosed_report() {
   return r;
 }
 
-// example_report() on a CPU: host twin, no roofline.
+// example_report() on a CPU: host twin, no ceiling.
 inline Report example_cpu_report() {
   Report r = example_report();
   r.environment = {
@@ -224,9 +246,11 @@ inline Report example_cpu_report() {
   c.model = c.model_id = "tiny";
   c.name = "tiny d=0 n=16";
   c.timed_check = "late ids, scored by the truth";
+  c.memory = memory_bound(kTiny, 0, 16, 0, 0, 0);
+  c.ceiling = {};
+  c.ceiling.reason = "no GPU";
   for (EngineReport& e : c.engines) {
     e.device = "cpu";
-    e.roofline = roofline_share(kTiny, 0, 16, false, 0, 0);
     for (Sample& s : e.samples) s.times.event_ms = s.times.sm_ghz = 0;
   }
   c.engines[1].name = c.engines[1].resolved_name = "host-twin";

@@ -41,7 +41,6 @@ inline const HostProgram& twin_program() {
                                        },
                                    .card = {},
                                    .torch = {},
-                                   .ceiling = {},
                                    .tune = {}};
   return program;
 }

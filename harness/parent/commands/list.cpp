@@ -46,7 +46,8 @@ void list_engines(bool verbose) {
       "baselines\n",
       "PATH.so", "PATH.py");
   list_role(kYardstick, verbose);
-  fmt::print("  {:<12} {} judges parity and is not timed\n", kNoBaseline, kJudgeName);
+  fmt::print("  {:<12} {} judges parity and is not timed\nceiling\n", kNoBaseline, kJudgeName);
+  list_role(kCeiling, verbose);
 }
 
 void list_models() {

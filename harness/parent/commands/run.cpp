@@ -30,7 +30,6 @@
 #include "harness/report/known_errors.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
-#include "references/base/json_fields.h"
 #include "references/snapshot_folder.h"
 
 namespace mkbench {
@@ -75,7 +74,8 @@ class Run {
                               });
     }
     start_report();
-    if (plan.cuda && !options_.whole_parity) measure_ceiling();
+    if (plan.cuda && probe_.pin_gb_per_s > 0)
+      report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
     if (!options_.whole_parity) read_clock(plan);
     predict(plan);
     int number = 0;
@@ -168,7 +168,7 @@ class Run {
     for (const CaseOutlook& one : outlook_.cases()) {
       const Forecast& cast = one.forecast;
       fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
-                 megabytes(one.memory.needed), megabytes(one.memory.free));
+                 megabytes(one.memory.taken()), megabytes(one.memory.free));
       if (cast.seconds() > 0) {
         fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
                    duration_text(cast.judging_s), duration_text(cast.timing_s),
@@ -214,27 +214,6 @@ class Run {
 
   bool plots_come() const { return options_.plot && !options_.whole_parity; }
 
-  Ceiling ask_ceiling() {
-    return ask<Ceiling>(hosts_.about_card(), CeilingCall{options_.gpu},
-                        {options_.timeout_s, options_.timeout_s});
-  }
-
-  void measure_ceiling() {
-    // Cases that were taken over have their shares of the ceiling that was measured beside them.
-    if (resumption_ != nullptr && resumption_->before().calibration.is_object()) {
-      report_.calibration = resumption_->before().calibration;
-      return;
-    }
-    progress_.show({.stage = "read bandwidth", .engine = ""});
-    try {
-      report_.calibration = json_fields::write(ask_ceiling());
-    } catch (const Error& error) {
-      warn(std::string("no ceiling of the roofline: ") + error.what());
-    } catch (const Interrupted&) {
-      // The caller asks whether there was an interrupt.
-    }
-  }
-
   // The calibration of this machine's clock, and the margin that follows from it.
   void read_clock(const RunPlan& plan) {
     clock_ = find_clock(clock_machine(report_.environment, plan.cuda));
@@ -270,7 +249,11 @@ class Run {
     repeat_apart(job, collector.report());
     write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
     progress_.clear();
-    add_roofline(collector, plan.cuda);
+    if (collector.shape()) {
+      collector.report().memory =
+          memory_bound(*collector.shape(), first_depth(job), job.n_gen, job.n_prompt,
+                       plan.cuda ? probe_.pin_gb_per_s : 0, plan.cuda ? probe_.l2_bytes : 0);
+    }
     aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order,
               clock_margin(clock_, process_count(job)));
     collector.report().interrupted = interrupted();
@@ -330,13 +313,6 @@ class Run {
     repeat_in_fresh_processes(
         job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s); },
         [this] { return interrupted(); }, report);
-  }
-
-  void add_roofline(CaseCollector& collector, bool cuda) const {
-    const double ceiling =
-        report_.calibration.is_object() ? report_.calibration.value("read_gb_per_s", 0.0) : 0;
-    for (EngineReport& e : collector.report().engines)
-      set_roofline(collector.report(), collector.shape(), cuda, ceiling, probe_.l2_bytes, e);
   }
 
   int finish() {

@@ -1,15 +1,19 @@
-// The device operation, the L2 flush and the read-bandwidth ceiling, on a GPU only.
+// The device operation, the L2 flush, the reader of steps and the ceiling, on a GPU only.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
+#include "harness/device/ceiling_engine.h"
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
 #include "harness/device/l2_flush.h"
-#include "harness/device/roofline.h"
+#include "harness/device/step_reader.h"
 #include "kernels/cuda_event.h"
 #include "kernels/device_buffer.h"
 #include "references/base/error.h"
+#include "references/synthetic.h"
 #include "tests/support/catch2.h"
 
 using namespace mkbench;
@@ -32,21 +36,40 @@ TEST_CASE("a real operation on every GPU") {
   CHECK_FALSE(check_device(static_cast<int>(list.devices.size())).ok);
 }
 
-TEST_CASE("the read-bandwidth ceiling is measured and repeats") {
+TEST_CASE("the ceiling repeats, and lies under the pin rate") {
   const DeviceList list = list_devices();
   if (list.devices.empty()) SKIP_TEST("no GPU");
-  const ReadBandwidth first = measure_read_bandwidth(0), again = measure_read_bandwidth(0);
-  CAPTURE(first.plain_gb_per_s, first.bulk_gb_per_s, first.bulk_pattern);
-  CHECK(first.buffer_bytes >= 8 * list.devices[0].l2_bytes);
-  CHECK(first.bytes_per_sample >= first.buffer_bytes);
-  CHECK(first.samples >= 5);
-  CHECK(first.plain_gb_per_s > 100);
-  CHECK((first.bulk_gb_per_s > 0) == (list.devices[0].sm_major >= 9));
-  if (list.devices[0].sm_major >= 9) {
-    // Both ways read one buffer; rates far apart would mean that one way does not read all of it.
-    CHECK(first.bulk_gb_per_s == Approx(first.plain_gb_per_s).epsilon(0.15));
-  }
-  CHECK(again.best_gb_per_s() == Approx(first.best_gb_per_s()).epsilon(0.05));
+  const ModelWeights weights = make_synthetic("none");
+  const int depth = 512, steps = 64;
+  const EngineRequest request{.name = "ceiling", .max_context = 640, .depth = depth, .cuda = true};
+  const std::unique_ptr<Engine> ceiling = make_ceiling(weights, request);
+  const auto rate = [&] {
+    std::vector<double> rates;
+    for (int i = 0; i < 9; ++i) {
+      ceiling->rewind(depth);
+      CHECK(ceiling->decode(steps) == std::vector<int32_t>(steps, 0));
+      double bytes = 0;
+      for (int t = 0; t < steps; ++t)
+        bytes += static_cast<double>(weights.config.shape.bytes_per_step(depth + t));
+      rates.push_back(bytes / (1e6 * ceiling->last_times().event_ms));
+    }
+    std::sort(rates.begin(), rates.end());
+    return rates[4];
+  };
+  const double first = rate();
+  const std::string pattern = ceiling->settings();
+  search_again(*ceiling);
+  const double again = rate();
+  CAPTURE(first, again, pattern, ceiling->settings());
+  CHECK(again == Approx(first).epsilon(0.01));
+  const double pins = list.devices[0].pin_gb_per_s;
+  CHECK(pins > 100);
+  CHECK(first < pins);
+  CHECK(first > 0.7 * pins);
+  CHECK(ceiling->position() == depth + steps);
+  CHECK_THROWS_AS(ceiling->decode(1000), Error);
+  CHECK_THROWS_AS(make_ceiling(weights, {.name = "ceiling", .max_context = 64, .depth = 64}),
+                  Error);
 }
 
 TEST_CASE("an L2 flush leaves nothing to write back") {
@@ -78,19 +101,21 @@ TEST_CASE("an L2 flush leaves nothing to write back") {
   CHECK(quicker >= 17);
 }
 
-TEST_CASE("the probe reads its buffer in every pattern and refuses what does not fit") {
+TEST_CASE("every pattern reads all of a buffer, and one that does not fit is refused") {
   const DeviceList list = list_devices();
   if (list.devices.empty()) SKIP_TEST("no GPU");
   if (list.devices[0].sm_major < 9) SKIP_TEST("no bulk copies before sm_90");
   ReadProbe probe(0);
   CHECK(probe.has_bulk_copy());
-  const double plain_ms = probe.plain_ms();
+  const double plain_ms = probe.ms({});
   CHECK(plain_ms > 0);
+  using Way = ReadPattern::Way;
   // A pattern may be slower than plain loads; one that is much faster did not read it all.
   for (const BulkPlan plan : {BulkPlan{12, 4096, 0}, BulkPlan{4, 8192, 700}, BulkPlan{6, 16384, 0}})
-    CHECK(probe.bulk_ms(plan) > 0.8 * plain_ms);
+    CHECK(probe.ms({Way::kBulk, plan}) > 0.8 * plain_ms);
   for (const BulkPlan plan :
        {BulkPlan{0, 4096, 0}, BulkPlan{13, 4096, 0}, BulkPlan{7, 16384, 0}, BulkPlan{3, 5000, 0}}) {
-    CHECK_THROWS_AS(probe.bulk_ms(plan), Error);
+    CHECK_THROWS_AS(probe.ms({Way::kBulk, plan}), Error);
   }
+  CHECK_THROWS_AS(probe.ms({Way::kRing, {3, 16384, 0}}), Error);
 }

@@ -1,0 +1,275 @@
+#include "harness/device/ceiling_engine.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "harness/device/step_reader.h"
+#include "kernels/device_buffer.h"
+#include "kernels/launch_checks.h"
+#include "kernels/ring/megakernel.h"
+#include "kernels/ring/tuning.h"
+
+namespace mkbench {
+namespace {
+
+const std::string kPrefix = "ceiling";
+// The longest launch of the search, in steps: KV rows grow from step to step.
+constexpr int kMostSearchSteps = 64;
+
+RingOptions ring_options(const EngineRequest& request) {
+  RingOptions options;
+  options.gpu = request.gpu;
+  options.max_context = request.max_context;
+  options.spin_scale = request.spin_scale;
+  return options;
+}
+
+// Bytes of the copy: what the longest step reads.
+int64_t copied_bytes(const ModelConfig& config, int max_context) {
+  return StepReader::padded(config.shape.bytes_per_step(max_context));
+}
+
+int64_t device_bytes(const ModelConfig& config, const EngineRequest& request) {
+  const bool ring = ring_obstacle(config, request.gpu).empty();
+  return copied_bytes(config, request.max_context) +
+         (ring ? ring_device_bytes(config, ring_options(request)) : 0);
+}
+
+class CeilingEngine final : public Engine {
+ public:
+  CeilingEngine(const ModelWeights& weights, const EngineRequest& request)
+      : shape_(weights.config.shape),
+        request_(request),
+        reader_(request.gpu),
+        memory_(static_cast<size_t>(copied_bytes(weights.config, request.max_context))) {
+    cudaDeviceProp properties{};
+    MKBENCH_CUDA(cudaGetDeviceProperties(&properties, request.gpu));
+    device_ = "cuda:" + std::to_string(request.gpu) + " " + properties.name;
+    copy_weights(weights);
+    const std::string obstacle = ring_obstacle(weights.config, request.gpu);
+    if (obstacle.empty()) make_ring_stream(weights);
+    space_ = {.bulk = reader_.has_bulk_copy(),
+              .most_ring_copies =
+                  ring_ ? static_cast<uint32_t>(ring::most_copies_in_flight(properties.major)) : 0,
+              .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
+              .ring_blocks = ring::kBlocks,
+              .step_bytes = step_bytes(request.depth)};
+    search();
+  }
+
+  EngineCapabilities capabilities() const override {
+    return {.name = kPrefix,
+            .device = device_,
+            .max_context = request_.max_context,
+            .logits = false,
+            .one_launch = true,
+            .forced = false,
+            .snapshots = false,
+            .poison = false,
+            .rewind = true};
+  }
+  std::string settings() const override {
+    return pattern_text(found_.pattern) + ", the best of " + std::to_string(found_.tried);
+  }
+
+  // The KV rows are there from the beginning, so only the place in the sequence changes.
+  void reset() override { position_ = 0; }
+  void poison() override {}
+  void set_pending(int32_t) override {}
+  void prefill(std::span<const int32_t> ids) override {
+    if (ids.empty()) throw Error(ErrorKind::kBadInput, kPrefix + ": prefill: no ids");
+    go_to(position_ + static_cast<int>(ids.size()) - 1);
+  }
+  void rewind(int position) override { go_to(position); }
+
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    if (forced != nullptr || logits_out != nullptr)
+      throw Error(ErrorKind::kBadInput, kPrefix + ": takes no forced ids and has no logits");
+    if (n < 1 || position_ + n > request_.max_context) {
+      throw Error(ErrorKind::kBadInput, kPrefix + ": decode: " + std::to_string(n) +
+                                            " steps from position " + std::to_string(position_) +
+                                            " on, the context is " +
+                                            std::to_string(request_.max_context));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    times_ = {};
+    times_.event_ms = launch(found_.pattern, n).ms;
+    times_.host_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    ++launches_;
+    position_ += n;
+    return std::vector<int32_t>(static_cast<size_t>(n), 0);
+  }
+
+  Snapshot save() override { throw Error(ErrorKind::kRuntime, kPrefix + ": has no snapshots"); }
+  void restore(const Snapshot&) override {
+    throw Error(ErrorKind::kRuntime, kPrefix + ": has no snapshots");
+  }
+  int position() const override { return position_; }
+  int64_t launch_count() const override { return launches_; }
+  // Copies the ring's times only when asked for, so that decode()'s clock does not include it.
+  DecodeTimes last_times() const override {
+    DecodeTimes times = times_;
+    if (times.host_ms > 0 && found_.pattern.way == ReadPattern::Way::kRing && ring_)
+      times.event_ms = ring_->last_times().event_ms;
+    return times;
+  }
+  Progress progress() const override { return {position_, -1, {}}; }
+
+  // Finds the pattern anew.
+  void search() {
+    go_to(request_.depth);
+    found_ = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {
+      return time_steps(pattern, steps);
+    });
+    choose(found_.pattern);
+    go_to(request_.depth);
+  }
+
+ private:
+  uint64_t step_bytes(int position) const {
+    return static_cast<uint64_t>(shape_.bytes_per_step(position));
+  }
+
+  // All tensors that a step reads, one behind the other; behind them as many random bits as KV rows
+  // have.
+  void copy_weights(const ModelWeights& weights) {
+    const bool tied = weights.config.tie_word_embeddings;
+    size_t at = 0;
+    for (const NamedTensor& t : tensor_table(weights.config)) {
+      // A step reads one of these two whole.
+      if (t.global == (tied ? &ModelWeights::lm_head : &ModelWeights::embed_tokens)) continue;
+      const Matrix& tensor = tensor_of(weights, t);
+      MKBENCH_CUDA(
+          cudaMemcpy(memory_.get() + at, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice));
+      at += tensor.bytes();
+    }
+    if (at != step_bytes(0)) {
+      throw Error(ErrorKind::kRuntime, kPrefix + ": the tensors have " + std::to_string(at) +
+                                           " bytes, a step reads " + std::to_string(step_bytes(0)));
+    }
+    const size_t rows = (at + 15) / 16 * 16;
+    fill_with_bits(memory_.get() + rows, static_cast<int64_t>(memory_.bytes() - rows));
+    MKBENCH_CUDA(cudaDeviceSynchronize());
+  }
+
+  // The ring with KV rows of its own prefill, so that it copies real K and V.
+  void make_ring_stream(const ModelWeights& weights) {
+    ring_ = make_ring(weights, ring_options(request_));
+    std::vector<int32_t> ids(static_cast<size_t>(request_.depth) + 1);
+    uint32_t x = 1;
+    for (int32_t& id : ids) {
+      x = x * 1664525u + 1013904223u;
+      id = static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(shape_.vocab));
+    }
+    ring_->prefill(ids);
+    ring_start_ = ring_->save();
+  }
+
+  // The ring's rows are those of one depth, so its engine can begin there only.
+  void go_to(int position) {
+    if (position < 0 || position > request_.max_context) {
+      throw Error(ErrorKind::kBadInput, kPrefix + ": position " + std::to_string(position) +
+                                            " is not in [0, " +
+                                            std::to_string(request_.max_context) + "]");
+    }
+    position_ = position;
+    if (ring_ && position == request_.depth) ring_->restore(ring_start_);
+  }
+
+  Engine& ring_stream() const {
+    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": the ring has failed before");
+    return *ring_;
+  }
+
+  PatternTime launch(const ReadPattern& pattern, int steps) {
+    if (pattern.way != ReadPattern::Way::kRing) {
+      return reader_.read(
+          pattern, memory_.get(),
+          {step_bytes(position_), static_cast<uint64_t>(shape_.kv_bytes_per_position()),
+           static_cast<uint32_t>(steps)});
+    }
+    if (ring_stream().position() != position_) {
+      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring stands at position " +
+                                           std::to_string(ring_stream().position()) + ", wanted " +
+                                           std::to_string(position_));
+    }
+    std::vector<int32_t> ids;
+    try {
+      ids = ring_stream().decode(steps);
+    } catch (const Error&) {
+      ring_.reset();  // a fault has emptied its sequence
+      throw;
+    }
+    // A logit that is not a number ends a launch, and a run without waits computes anything.
+    if (std::find(ids.begin(), ids.end(), -1) != ids.end())
+      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
+    return {};  // the ring keeps its times
+  }
+
+  void choose(const ReadPattern& pattern) {
+    if (pattern.way != ReadPattern::Way::kRing) return;
+    RingOptions options;
+    options.pace = {static_cast<int>(pattern.plan.stages),
+                    static_cast<int>(pattern.plan.gap_cycles)};
+    options.ablation = RingAblation::kNoWaits;
+    retune_ring(ring_stream(), options);
+  }
+
+  // Sums launches from the same depth on until there are so many steps.
+  PatternTime time_steps(const ReadPattern& pattern, int steps) {
+    choose(pattern);
+    const int most = std::clamp(request_.max_context - request_.depth, 1, kMostSearchSteps);
+    PatternTime sum;
+    for (int done = 0; done < steps;) {
+      const int now = std::min(most, steps - done);
+      go_to(request_.depth);
+      const PatternTime one = launch(pattern, now);
+      const DecodeTimes of_ring =
+          pattern.way == ReadPattern::Way::kRing ? ring_stream().last_times() : DecodeTimes{};
+      sum.ms += one.ms + of_ring.event_ms;
+      sum.sm_ghz = one.sm_ghz + of_ring.sm_ghz;
+      done += now;
+    }
+    return sum;
+  }
+
+  const ModelShape shape_;
+  const EngineRequest request_;
+  StepReader reader_;
+  DeviceBuffer<char> memory_;
+  std::string device_;
+  std::unique_ptr<Engine> ring_;  // null where it cannot run
+  Snapshot ring_start_;
+  PatternSpace space_;
+  FoundPattern found_;
+  int position_ = 0;
+  int64_t launches_ = 0;
+  DecodeTimes times_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_ceiling(const ModelWeights& weights, const EngineRequest& request) {
+  check_shapes(weights, kPrefix);
+  check_context(kPrefix, weights.config, request.max_context);
+  if (request.depth < 0 || request.depth >= request.max_context) {
+    throw Error(ErrorKind::kBadInput, kPrefix + ": depth " + std::to_string(request.depth) +
+                                          " is not in [0, " + std::to_string(request.max_context) +
+                                          ")");
+  }
+  use_device(kPrefix, request.gpu);
+  check_memory(kPrefix, device_bytes(weights.config, request));
+  return std::make_unique<CeilingEngine>(weights, request);
+}
+
+void search_again(Engine& ceiling) { dynamic_cast<CeilingEngine&>(ceiling).search(); }
+
+extern const EngineMaker ceiling_maker{
+    .name = "ceiling", .make = make_ceiling, .bytes = device_bytes};
+
+}  // namespace mkbench

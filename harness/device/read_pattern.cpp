@@ -1,0 +1,180 @@
+#include "harness/device/read_pattern.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+using Way = ReadPattern::Way;
+
+constexpr uint32_t kRingCopyBytes = 16 * 1024;
+constexpr BulkPlan kShapes[] = {{2, 16 * 1024, 0}, {3, 16 * 1024, 0}, {4, 16 * 1024, 0},
+                                {5, 16 * 1024, 0}, {6, 16 * 1024, 0}, {4, 8 * 1024, 0},
+                                {6, 8 * 1024, 0},  {8, 8 * 1024, 0},  {12, 4 * 1024, 0}};
+// Gaps are shares of the time that a block has for one copy without them.
+constexpr double kGapShares[] = {0.80, 0.86, 0.91, 0.94, 0.96, 0.98};
+constexpr double kFinerShares[] = {-0.015, 0.015};
+constexpr size_t kPacedShapes = 3;  // of each way
+constexpr size_t kRefined = 2, kFinalists = 5;
+constexpr int kShortSamples = 3, kLongRounds = 5;
+constexpr double kShortSampleMs = 3;
+
+double middle_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Tried {
+  ReadPattern pattern;
+  double ms_per_step = 0, sm_ghz = 0;
+};
+
+class Search {
+ public:
+  Search(const PatternSpace& space, const TimePattern& time) : space_(space), time_(time) {}
+
+  FoundPattern run() {
+    try_pattern({});
+    for (const BulkPlan& shape : kShapes) {
+      if (space_.bulk) try_pattern({Way::kBulk, shape});
+    }
+    for (uint32_t copies = 2; copies <= space_.most_ring_copies && copies <= 8; ++copies)
+      try_pattern({Way::kRing, {copies, kRingCopyBytes, 0}});
+    for (const Way way : {Way::kBulk, Way::kRing}) {
+      for (const Tried& shape : best(kPacedShapes, way)) {
+        for (const double share : kGapShares) try_gap(shape, share);
+      }
+    }
+    for (const Tried& one : best(kRefined, std::nullopt)) refine(one);
+    if (tried_.empty()) throw *error_;
+    return decide();
+  }
+
+ private:
+  void try_pattern(const ReadPattern& pattern) {
+    const auto known = [&](const Tried& t) { return t.pattern == pattern; };
+    if (std::any_of(tried_.begin(), tried_.end(), known)) return;
+    try {
+      // The first sample warms up and says how many steps make a sample.
+      const PatternTime first = time_(pattern, 1);
+      const int steps = steps_for(kShortSampleMs, first.ms);
+      std::vector<double> ms;
+      double sm_ghz = 0;
+      for (int i = 0; i < kShortSamples; ++i) {
+        const PatternTime sample = time_(pattern, steps);
+        ms.push_back(sample.ms / steps);
+        sm_ghz = sample.sm_ghz;
+      }
+      tried_.push_back({pattern, middle_of(ms), sm_ghz});
+    } catch (const Error& error) {
+      error_ = error;
+    }
+  }
+
+  // Cycles that a block has for one copy in the time of `t`.
+  double cycles_a_copy(const Tried& t) const {
+    const double blocks = t.pattern.way == Way::kRing ? space_.ring_blocks : space_.bulk_blocks;
+    const double copies =
+        static_cast<double>(space_.step_bytes) / (blocks * t.pattern.plan.copy_bytes);
+    return t.ms_per_step * 1e6 * t.sm_ghz / copies;
+  }
+
+  void try_gap(const Tried& shape, double share) {
+    const double cycles = share * cycles_a_copy(shape);
+    if (!(cycles >= 1) || cycles > 1 << 20) return;
+    ReadPattern pattern = shape.pattern;
+    pattern.plan.gap_cycles = static_cast<uint32_t>(std::lround(cycles));
+    try_pattern(pattern);
+  }
+
+  // Gaps a little shorter and longer, and one copy more or less in flight.
+  void refine(const Tried& one) {
+    if (one.pattern.way == Way::kPlain) return;
+    const double gap = one.pattern.plan.gap_cycles, cycles = cycles_a_copy(one);
+    for (const double finer : kFinerShares) {
+      if (gap > 0) try_gap(one, gap / cycles + finer);
+    }
+    for (const int more : {-1, 1}) {
+      ReadPattern pattern = one.pattern;
+      pattern.plan.stages += static_cast<uint32_t>(more);
+      const uint32_t most =
+          pattern.way == Way::kRing
+              ? space_.most_ring_copies
+              : std::min(BulkPlan::kMostStages, BulkPlan::kMostRingBytes / pattern.plan.copy_bytes);
+      if (pattern.plan.stages >= 1 && pattern.plan.stages <= most) try_pattern(pattern);
+    }
+  }
+
+  std::vector<Tried> best(size_t count, std::optional<Way> way) const {
+    std::vector<Tried> found;
+    for (const Tried& t : tried_) {
+      if (!way || t.pattern.way == *way) found.push_back(t);
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Tried& a, const Tried& b) { return a.ms_per_step < b.ms_per_step; });
+    found.resize(std::min(found.size(), count));
+    return found;
+  }
+
+  // In turns, so that a card that grows warmer favours none.
+  FoundPattern decide() {
+    std::vector<Tried> finalists = best(kFinalists, std::nullopt);
+    std::vector<std::vector<double>> ms(finalists.size());
+    for (int round = 0; round < kLongRounds; ++round) {
+      for (size_t i = 0; i < finalists.size(); ++i) {
+        const int steps = steps_for(kLongSampleMs, finalists[i].ms_per_step);
+        try {
+          ms[i].push_back(time_(finalists[i].pattern, steps).ms / steps);
+        } catch (const Error& error) {
+          error_ = error;
+          ms[i].push_back(HUGE_VAL);
+        }
+      }
+    }
+    size_t winner = 0;
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      finalists[i].ms_per_step = middle_of(ms[i]);
+      if (finalists[i].ms_per_step < finalists[winner].ms_per_step) winner = i;
+    }
+    if (!std::isfinite(finalists[winner].ms_per_step)) throw *error_;
+    return {finalists[winner].pattern, finalists[winner].ms_per_step,
+            static_cast<int>(tried_.size())};
+  }
+
+  const PatternSpace& space_;
+  const TimePattern& time_;
+  std::vector<Tried> tried_;
+  std::optional<Error> error_;  // the last one
+};
+
+}  // namespace
+
+std::string pattern_text(const BulkPlan& plan) {
+  return fmt::format("{} x {} KiB in flight, {} cycles apart", plan.stages, plan.copy_bytes / 1024,
+                     plan.gap_cycles);
+}
+
+std::string pattern_text(const ReadPattern& pattern) {
+  if (pattern.way == Way::kPlain) return "plain loads of 16 bytes";
+  return (pattern.way == Way::kBulk ? "bulk copies, " : "the ring's copies without waits, ") +
+         pattern_text(pattern.plan);
+}
+
+int steps_for(double ms, double ms_per_step) {
+  constexpr int kMost = 4096;
+  if (!(ms_per_step > 0)) return 1;
+  return static_cast<int>(std::clamp(std::ceil(ms / ms_per_step), 1.0, double{kMost}));
+}
+
+FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time) {
+  return Search(space, time).run();
+}
+
+}  // namespace mkbench

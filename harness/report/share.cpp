@@ -1,0 +1,60 @@
+#include "harness/report/share.h"
+
+#include <fmt/format.h>
+
+#include "harness/report/comparisons.h"
+
+namespace mkbench {
+namespace {
+
+// Two-sided, so that 99.9 % of the values lie under the upper end.
+constexpr double kUpperLimit = 0.998;
+
+}  // namespace
+
+void fill_ceiling(CaseReport& c, double confidence) {
+  CeilingReport& ceiling = c.ceiling;
+  ceiling.ms_per_tok.reset();
+  if (ceiling.samples.empty()) {
+    if (ceiling.reason.empty()) ceiling.reason = "no samples of the ceiling were taken";
+    ceiling.gb_per_s = {std::nullopt, ceiling.reason};
+    return;
+  }
+  ceiling.ms_per_tok = summarize_processes(times_by_process(ceiling.samples), confidence);
+  ceiling.gb_per_s = {c.memory.bytes_per_token / (1e6 * ceiling.ms_per_tok->mean), {}};
+}
+
+void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed) {
+  e.share_ci.reset();
+  e.share_note.clear();
+  if (!ceiling.ms_per_tok) {
+    e.share = {std::nullopt, ceiling.reason};
+    return;
+  }
+  const PairedSpeedup share =
+      paired_speedup(paired_blocks(ceiling.samples, e.samples), confidence, seed);
+  if (share.blocks == 0) {
+    e.share = {std::nullopt, "no block holds both the ceiling and the engine"};
+    return;
+  }
+  e.share = {share.speedup, {}};
+  e.share_ci = share.ci;
+  if (share.ci && share.ci->low > 1) e.share_note = kCeilingNotFound;
+}
+
+std::string impossible_reason(const std::vector<Sample>& samples, const MemoryBound& bound) {
+  if (samples.empty() || !(bound.least_ms > 0)) return {};
+  const Summary times = summarize_processes(times_by_process(samples), kUpperLimit);
+  const double upper = times.ci ? times.ci->high : times.max;
+  if (upper >= bound.least_ms) return {};
+  const std::string what = times.ci ? fmt::format("upper 99.9 % limit of {} samples", times.count)
+                                    : "the slowest sample";
+  return fmt::format(
+      "faster than the memory's pins: {:.4f} ms/token ({}) is under the {:.4f} ms in which {:.1f} "
+      "MB "
+      "a token, less {:.1f} MB that L2 can keep, cross at {:.0f} GB/s",
+      upper, what, bound.least_ms, bound.bytes_per_token / 1e6, bound.cached_bytes / 1e6,
+      bound.pin_gb_per_s);
+}
+
+}  // namespace mkbench

@@ -1,0 +1,23 @@
+// What the ceiling says of an engine: the share of it that the engine reaches, and which times no
+// engine can have.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// Fills in the time and the rate of the case's ceiling from its samples.
+void fill_ceiling(CaseReport& c, double confidence);
+
+// Fills in share, interval and note of an engine that has times. Without a ceiling in its blocks the
+// share is null, with the reason.
+void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
+
+// Why the times of these samples are impossible: their upper 99.9 % limit (of samples too few for
+// one: the slowest) lies under bound.least_ms. Empty where they are not.
+std::string impossible_reason(const std::vector<Sample>& samples, const MemoryBound& bound);
+
+}  // namespace mkbench

@@ -1,0 +1,225 @@
+// The ceiling in the flow of a case: timed in the blocks of the others, never judged, and nobody pays
+// for its end.
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/flow/ceiling.h"
+#include "references/base/error.h"
+#include "tests/support/case_bench.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using testing::Bench;
+using testing::engine_of;
+using testing::holds;
+using testing::Script;
+
+// Decodes for some milliseconds and answers nonsense, as a ceiling does.
+Script ceiling_script(double ms = 6) {
+  Script script;
+  script.one_launch = true;
+  script.late_id = script.rewinds = true;
+  script.snapshots = script.logits = false;
+  script.wrong = [](int, int) { return true; };
+  script.before = [ms](int) {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+  };
+  return script;
+}
+
+Bench with_ceiling() {
+  Bench bench;
+  bench.job.no_ceiling.clear();
+  bench.scripts[kCeilingName] = ceiling_script();
+  return bench;
+}
+
+bool sent_parity_of(const Bench& bench, const std::string& name) {
+  for (const CaseEvent& message : bench.messages) {
+    const auto* judged = std::get_if<ParityJudged>(&message);
+    if (judged != nullptr && judged->engine == name) return true;
+  }
+  return false;
+}
+
+TEST_CASE("the ceiling is timed in every block of the others, and is not judged") {
+  Bench bench;
+  bench.job.no_ceiling.clear();
+  bench.job.depth = 0;
+  bench.job.blocks = bench.job.max_blocks = 8;
+  std::vector<EngineRequest> made;
+  const auto make = bench.services.make_engine;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    made.push_back(request);
+    return make(request, weights);
+  };
+  bench.scripts[kCeilingName] = ceiling_script();
+  const CaseReport c = bench.run();
+  CHECK(c.engines.size() == 2);
+  for (const EngineReport& e : c.engines) {
+    CHECK(e.verdict == Verdict::kPass);
+    CHECK(e.samples.size() == 8);
+    CHECK(e.share.value.has_value());
+    CHECK(e.share_ci.has_value());
+  }
+  CHECK(c.comparisons.size() == 1);
+  CHECK_FALSE(sent_parity_of(bench, kCeilingName));
+  CHECK(sent_parity_of(bench, "kernel"));
+  CHECK(c.ceiling.reason.empty());
+  CHECK(c.ceiling.resolved_name == kCeilingName);
+  REQUIRE(c.ceiling.samples.size() == 8);
+  std::vector<int> places(3);
+  for (size_t b = 0; b < 8; ++b) {
+    const Sample& s = c.ceiling.samples[b];
+    CHECK(s.block == static_cast<int>(b));
+    ++places[static_cast<size_t>(s.order)];
+    CHECK(s.valid);
+    CHECK(s.times.host_ms >= kCeilingMs);
+    CHECK(s.tokens % bench.job.n_gen == 0);
+    CHECK(s.tokens >= 2 * bench.job.n_gen);
+    CHECK(s.ms_per_token() == Approx(6.0 / bench.job.n_gen).epsilon(0.5));
+  }
+  CHECK(places == std::vector<int>{4, 0, 4});  // abba: last, first, first, last
+  CHECK(bench.timed_calls == bench.ended_calls);
+  CHECK(bench.loose_calls == 0);
+  // Only the ceiling is told the depth, because it has to be ready when it is open.
+  for (const EngineRequest& request : made) CHECK(request.depth == 0);
+  bench.job.ids = {3, 1, 4, 1, 5};
+  made.clear();
+  bench.run();
+  for (const EngineRequest& request : made)
+    CHECK(request.depth == (request.name == kCeilingName ? 4 : 0));
+}
+
+TEST_CASE("the end of the ceiling costs nobody anything") {
+  struct End {
+    const char* what;
+    std::function<void(Bench&)> plan;
+    size_t samples;
+  };
+  const auto dies_at = [](int decode, ErrorKind kind) {
+    return [=](Bench& bench) {
+      bench.scripts[kCeilingName].before = [=](int n) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(21));
+        if (n == decode) throw Error(kind, "the ceiling's end");
+      };
+    };
+  };
+  const End ends[] = {
+      {"when it opens",
+       [](Bench& bench) {
+         const auto make = bench.services.make_engine;
+         bench.services.make_engine = [make](const EngineRequest& request,
+                                             const ModelWeights& weights) {
+           if (request.name == kCeilingName) throw Error(ErrorKind::kEnvUnfit, "the ceiling's end");
+           return make(request, weights);
+         };
+       },
+       0},
+      {"in the warm-up", dies_at(1, ErrorKind::kHang), 0},
+      {"in the second block", dies_at(3, ErrorKind::kCuda), 1},
+      {"by clocks that go on to disagree",
+       [](Bench& bench) { bench.scripts[kCeilingName].event_ms = [](int) { return 500.0; }; }, 0},
+  };
+  for (const End& end : ends) {
+    INFO(end.what);
+    Bench bench = with_ceiling();
+    end.plan(bench);
+    const CaseReport c = bench.run();
+    CHECK_FALSE(c.ceiling.reason.empty());
+    CHECK(c.ceiling.samples.size() == end.samples);
+    CHECK(c.verdict == Verdict::kSkipped);  // what the case itself says: nothing
+    CHECK(c.reasons.empty());
+    for (const EngineReport& e : c.engines) {
+      CHECK(e.verdict == Verdict::kPass);
+      CHECK(e.samples.size() == 3);
+      CHECK(e.ms_per_tok.has_value());
+      CHECK(e.share.value.has_value() == (end.samples > 0));
+      if (end.samples == 0) CHECK(e.share.reason == c.ceiling.reason);
+    }
+  }
+}
+
+TEST_CASE("the ceiling is not timed alone") {
+  Bench bench = with_ceiling();
+  for (const char* name : {"eager", "kernel"}) {
+    // The first decode after the gate.
+    bench.scripts[name].skip = [n = 0](int) mutable { return ++n > 3; };
+  }
+  const CaseReport c = bench.run();
+  CHECK(c.ceiling.samples.size() <= 1);
+}
+
+TEST_CASE("a card too small for the ceiling's copy has none and says why") {
+  Bench bench = with_ceiling();
+  bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+    return int64_t{request.name == kCeilingName ? 5000 : 1000};
+  };
+  bench.services.free_bytes = [] { return int64_t{6999}; };
+  const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
+  CHECK(memory.with_ceiling == 7000);
+  CHECK(memory.needed < 6999);
+  CHECK(memory.taken() == memory.needed);
+  const CaseReport c = bench.run();
+  CHECK(holds(c.ceiling.reason, "free"));
+  CHECK(c.ceiling.samples.empty());
+  for (const EngineReport& e : c.engines) {
+    CHECK(e.samples.size() == 3);
+    CHECK(holds(e.share.reason, "the ceiling's copy"));
+  }
+  Bench enough = with_ceiling();
+  enough.services.bytes = bench.services.bytes;
+  enough.services.free_bytes = [] { return int64_t{7000}; };
+  CHECK(enough.run().ceiling.samples.size() == 3);
+  CHECK(case_memory(enough.job, enough.services, enough.services.config("")).taken() == 7000);
+  // One engine at a time: the ceiling alone is the largest.
+  bench.job.one_at_a_time = true;
+  CHECK(case_memory(bench.job, bench.services, bench.services.config("")).with_ceiling == 5000);
+  bench.job.no_ceiling = "no GPU";
+  const CaseMemory without = case_memory(bench.job, bench.services, bench.services.config(""));
+  CHECK(without.with_ceiling == without.needed);
+}
+
+TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
+  Bench bench = with_ceiling();
+  bench.job.one_at_a_time = true;
+  int opened = 0;
+  const auto make = bench.services.make_engine;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    opened += request.name == kCeilingName;
+    return make(request, weights);
+  };
+  CHECK(bench.run().ceiling.samples.size() == 3);
+  CHECK(opened == 3);
+}
+
+TEST_CASE("a sample of the ceiling is as many passes as make 20 ms; a doubtful one is repeated") {
+  const auto sample = [](double ms, const std::vector<int>& doubtful) {
+    int call = 0;
+    return ceiling_sample([&, ms](Sample& pass) {
+      pass.tokens = 8;
+      pass.start_ms = 100 + call;
+      pass.times.host_ms = ms;
+      pass.times.event_ms = ms - 0.1;
+      const bool doubt = std::find(doubtful.begin(), doubtful.end(), call++) != doubtful.end();
+      return doubt ? std::string("clocks disagree") : std::string();
+    });
+  };
+  const Sample seven = sample(3, {0, 4});
+  CHECK(seven.tokens == 7 * 8);
+  CHECK(seven.times.host_ms == Approx(21));
+  CHECK(seven.times.event_ms == Approx(7 * 2.9));
+  CHECK(seven.start_ms == 101);
+  CHECK(seven.repeats == 2);
+  CHECK(seven.valid);
+  CHECK(sample(50, {}).tokens == 8);
+  CHECK(sample(0, {}).tokens == kCeilingPasses * 8);
+  CHECK_THROWS_WITH(sample(3, {0, 1, 2}), "clocks disagree");
+}
+
+}  // namespace
+}  // namespace mkbench

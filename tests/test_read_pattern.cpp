@@ -1,0 +1,177 @@
+// The ceiling's search for a pattern, on cards that are formulas, and the order in which steps are
+// read.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "harness/device/device_info.h"
+#include "harness/device/read_pattern.h"
+#include "harness/device/step_walk.h"
+#include "references/base/error.h"
+#include "references/synthetic.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+using Way = ReadPattern::Way;
+
+// A card with one best number of copies in flight and one best gap of each way.
+struct Card {
+  double plain_us = 392, bulk_us = 386, ring_us = 390;
+  uint32_t bulk_kib = 48, ring_copies = 4;  // in flight where it reads quickest
+  double best_share = 0.95;                 // of the gap, in the time of a copy
+  double noise = 0;                         // largest share of a sample's time
+  std::vector<ReadPattern> asked = {};
+  double spent_ms = 0;
+  uint64_t draws = 0;
+
+  PatternSpace space() const {
+    return {.bulk = true,
+            .most_ring_copies = 10,
+            .bulk_blocks = 132,
+            .ring_blocks = 128,
+            .step_bytes = 1'192'099'840};
+  }
+  // Of a step, without noise.
+  double true_us(const ReadPattern& p) const {
+    if (p.way == Way::kPlain) return plain_us;
+    const bool ring = p.way == Way::kRing;
+    const double kib = p.plan.ring_bytes() / 1024.0, best = ring ? 16.0 * ring_copies : bulk_kib;
+    const double copies = 1'192'099'840.0 / ((ring ? 128 : 132) * p.plan.copy_bytes);
+    const double cycles = (ring ? ring_us : bulk_us) * 1.02 * 1e3 * 1.9 / copies;
+    const double share = p.plan.gap_cycles / cycles;
+    // A gap gains up to 2 %, and one that is longer than a copy's time costs what it is too long.
+    const double gain = 0.02 * std::exp(-std::pow((share - best_share) / 0.15, 2));
+    return (ring ? ring_us : bulk_us) * (1.02 - gain + 0.01 * std::abs(std::log2(kib / best))) *
+           std::max(1.0, share);
+  }
+  PatternTime time(const ReadPattern& p, int steps) {
+    asked.push_back(p);
+    const double unit = static_cast<double>(splitmix64(++draws) >> 11) * 0x1p-52 - 1;
+    const double ms = 1e-3 * steps * true_us(p) * (1 + noise * unit);
+    spent_ms += ms;
+    return {ms, p.way == Way::kPlain ? 0 : 1.9};
+  }
+  FoundPattern search() {
+    return find_pattern(space(),
+                        [this](const ReadPattern& p, int steps) { return time(p, steps); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the search finds the quickest way, copies in flight and gap, in a second or two") {
+  for (const double noise : {0.0, 0.002}) {
+    for (Card card : {Card{}, Card{.bulk_kib = 64, .best_share = 0.9}, Card{.ring_us = 380},
+                      Card{.ring_us = 380, .ring_copies = 6, .best_share = 0.92},
+                      Card{.plain_us = 370}, Card{.bulk_us = 700, .ring_us = 700}}) {
+      card.noise = noise;
+      const FoundPattern found = card.search();
+      INFO(pattern_text(found.pattern) << " noise " << noise);
+      const double best = std::min({card.plain_us, card.bulk_us, card.ring_us});
+      CHECK(card.true_us(found.pattern) < best * 1.002);
+      CHECK((found.pattern.way == Way::kPlain) == (best == card.plain_us));
+      CHECK((found.pattern.way == Way::kRing) == (best == card.ring_us));
+      CHECK(1e3 * found.ms_per_step == Approx(best).epsilon(0.005));
+      CHECK(card.spent_ms < 2000);
+      CHECK(found.tried > 20);
+    }
+  }
+}
+
+TEST_CASE("twenty searches of one noisy card end within half a per cent of each other") {
+  std::vector<double> us;
+  for (uint64_t i = 0; i < 20; ++i) {
+    Card card{.noise = 0.005, .draws = 1000 * i};
+    us.push_back(card.true_us(card.search().pattern));
+  }
+  const auto [least, most] = std::minmax_element(us.begin(), us.end());
+  CHECK(*most / *least < 1.005);
+}
+
+TEST_CASE("only patterns that the card can read are tried, and what fails is left out") {
+  Card card;
+  card.search();
+  for (const ReadPattern& p : card.asked) {
+    INFO(pattern_text(p));
+    if (p.way == Way::kPlain) continue;
+    CHECK((p.plan.stages >= 1 && p.plan.stages <= BulkPlan::kMostStages));
+    if (p.way == Way::kRing) CHECK(p.plan.stages <= 10);
+    if (p.way == Way::kBulk) CHECK(p.plan.ring_bytes() <= BulkPlan::kMostRingBytes);
+  }
+  // Before sm_90 there are loads only.
+  Card old;
+  PatternSpace space = old.space();
+  space.bulk = false;
+  space.most_ring_copies = 0;
+  const auto time = [&](const ReadPattern& p, int steps) { return old.time(p, steps); };
+  CHECK(find_pattern(space, time).pattern == ReadPattern{});
+  CHECK(std::count(old.asked.begin(), old.asked.end(), ReadPattern{}) == std::ssize(old.asked));
+  // The ring fails wherever it is tried, or all do.
+  Card broken{.ring_us = 300};
+  const FoundPattern found = find_pattern(broken.space(), [&](const ReadPattern& p, int steps) {
+    if (p.way == Way::kRing) throw Error(ErrorKind::kRuntime, "ended early");
+    return broken.time(p, steps);
+  });
+  CHECK(found.pattern.way == Way::kBulk);
+  const TimePattern none = [](const ReadPattern&, int) -> PatternTime {
+    throw Error(ErrorKind::kCuda, "the card is lost");
+  };
+  CHECK_THROWS_WITH(find_pattern(broken.space(), none), "the card is lost");
+}
+
+TEST_CASE("the finalists are timed by long samples, in turns") {
+  Card card;
+  std::vector<std::pair<ReadPattern, double>> long_samples;
+  find_pattern(card.space(), [&](const ReadPattern& p, int steps) {
+    const PatternTime t = card.time(p, steps);
+    if (t.ms >= kLongSampleMs) long_samples.emplace_back(p, t.ms);
+    return t;
+  });
+  REQUIRE(long_samples.size() == 25);
+  for (size_t i = 5; i < long_samples.size(); ++i)
+    CHECK(long_samples[i].first == long_samples[i - 5].first);
+  CHECK(steps_for(20, 0.386) == 52);
+  CHECK(steps_for(20, 40) == 1);
+  CHECK(steps_for(20, 0) == 1);
+}
+
+TEST_CASE("the walks of a grid read every chunk of every step once, steps one after the other") {
+  for (const uint32_t workers : {1u, 3u, 132u, 1000u}) {
+    for (const StepBytes bytes : {StepBytes{100'000, 0, 3}, StepBytes{16'384, 4096, 7},
+                                  StepBytes{1, 0, 5}, StepBytes{1'000'000, 114'688, 4}}) {
+      constexpr uint32_t kChunk = 4096;
+      std::map<std::pair<uint32_t, uint32_t>, int> read;
+      for (uint32_t worker = 0; worker < workers; ++worker) {
+        uint32_t before = 0;
+        for (StepWalk walk(bytes, kChunk, worker, workers); !walk.done(); walk.next()) {
+          ++read[{walk.step(), walk.chunk()}];
+          CHECK(walk.step() >= before);
+          before = walk.step();
+        }
+      }
+      INFO(workers << " workers, first step of " << bytes.first);
+      uint64_t chunks = 0, all = 0;
+      for (uint32_t t = 0; t < bytes.steps; ++t) {
+        chunks += (bytes.of_step(t) + kChunk - 1) / kChunk;
+        all += bytes.first + t * bytes.growth;
+      }
+      CHECK(read.size() == chunks);
+      CHECK(bytes.all() == all);
+      for (const auto& [place, times] : read) {
+        CHECK(times == 1);
+        CHECK(uint64_t{place.second} * kChunk < bytes.of_step(place.first));
+      }
+    }
+  }
+}
+
+TEST_CASE("the pin rate of a card is two words a clock over its bus") {
+  CHECK(pin_rate(2'619'000, 5120) == Approx(3352).epsilon(1e-4));  // H100
+  CHECK(pin_rate(3'201'000, 6144) == Approx(4917).epsilon(1e-4));  // H200
+  CHECK(pin_rate(0, 5120) == 0);
+  CHECK(pin_rate(2'619'000, 0) == 0);
+}
