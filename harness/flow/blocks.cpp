@@ -104,7 +104,7 @@ class BlockRunner {
   std::vector<TimedRun> run() {
     services_.begin_timing();
     services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // the overhead is measured alike
-    while (schedule_.begin_process()) {
+    while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {
         const RangeGuard range = services_.range("block");
@@ -309,9 +309,10 @@ class BlockRunner {
       return clock_doubt(pass, traces);
     });
     sample.engine = c.name;
+    sample.process = schedule_.process();
     sample.block = block;
     sample.order = place;
-    sink_.send(SampleTaken{c.name, sample, c.engine->launch_count(), services_.throttle()});
+    sink_.send(SampleTaken{c.name, sample, c.engine->launch_count()});
   }
 
   // Where the system suspends this process for a moment, the clocks of the run disagree, and where

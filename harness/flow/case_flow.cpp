@@ -277,16 +277,19 @@ class CaseFlow {
       weights_ = ModelWeights{};
       load(timing_model(), first_depth(job_));
     }
-    if (job_.one_at_a_time || process_count(job_) > 1) return;  // run_blocks() makes them
+    if (blocks_make_engines()) return;
     for (Contestant* c : timed_engines()) {
       if (!c->engine) guard_engine(sink_, *c, [&] { make_engine(*c); });
     }
   }
 
+  // Whether run_blocks() opens the engines itself, each in more than one process.
+  bool blocks_make_engines() const { return job_.one_at_a_time || process_count(job_) > 1; }
+
   // The engines of the blocks, the ceiling last where there is one.
   std::vector<Contestant*> with_ceiling(std::vector<Contestant*> engines) {
     if (!no_ceiling_.empty()) return engines;
-    if (!job_.one_at_a_time) guard_engine(sink_, ceiling_, [&] { make_engine(ceiling_); });
+    if (!blocks_make_engines()) guard_engine(sink_, ceiling_, [&] { make_engine(ceiling_); });
     if (ceiling_.alive) engines.push_back(&ceiling_);
     return engines;
   }

@@ -137,4 +137,19 @@ nlohmann::json clock_report(const FoundClock& found, int processes) {
           {"processes", row.processes}, {"power", json_fields::write(row.power)}};
 }
 
+SpeedMargin recorded_margin(const nlohmann::json& calibration) {
+  SpeedMargin margin;
+  if (!calibration.is_object() || !calibration.contains("clock")) return margin;
+  const nlohmann::json& clock = calibration["clock"];
+  const auto text = [&](const char* name) {
+    const bool is_text = clock.is_object() && clock.contains(name) && clock[name].is_string();
+    return is_text ? clock[name].get<std::string>() : std::string();
+  };
+  const std::string reason = text("reason");
+  margin.source = reason.empty() ? text("source") : reason;
+  if (clock.is_object() && clock.contains("half_width") && clock["half_width"].is_number())
+    margin.half_width = clock["half_width"].get<double>();
+  return margin;
+}
+
 }  // namespace mkbench

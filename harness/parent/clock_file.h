@@ -75,4 +75,8 @@ SpeedMargin clock_margin(const FoundClock& found, int processes);
 // their row, and what was measured when; without a calibration margin and reason.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
+// The margin that such a `calibration` of a report stands for; of one without `clock`, that of no
+// calibration.
+SpeedMargin recorded_margin(const nlohmann::json& calibration);
+
 }  // namespace mkbench

@@ -109,6 +109,7 @@ struct CaseCollector::Taker {
     e->samples.push_back(m.sample);
   }
   void operator()(const BlockDropped& m) const {
+    std::erase_if(c.report_.ceiling.samples, [&](const Sample& s) { return s.block == m.block; });
     for (EngineReport& e : c.report_.engines) {
       const auto stands = [&](const Sample& s) { return s.block != m.block || has_failed(s); };
       const auto dropped = std::stable_partition(e.samples.begin(), e.samples.end(), stands);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/judge/findings.h"
+#include "harness/parent/clock_file.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
 #include "references/model_row.h"
@@ -58,8 +59,9 @@ int64_t changed_leaves(const json& found, const json& blank) {
 
 struct Settings {
   const Options& options;
+  SpeedMargin margin;
   void aggregate_case(CaseReport& c) const {
-    aggregate(c, options.confidence, options.seed, options.random_order);
+    aggregate(c, options.confidence, options.seed, options.random_order, margin);
   }
 };
 
@@ -90,6 +92,12 @@ void tally_again(const Report& found, size_t case_index, EngineReport& e) {
   }
 }
 
+std::optional<ModelShape> known_shape(const CaseReport& c) {
+  const ModelRow* row = find_model(c.model);
+  if (row == nullptr || c.weights_sha256.empty()) return std::nullopt;
+  return row->shape;
+}
+
 // The report without its derived values: aggregate() withholds the times of engines that were not
 // judged.
 Report blank_of(const Report& found, const Settings& settings) {
@@ -101,6 +109,7 @@ Report blank_of(const Report& found, const Settings& settings) {
       ParityReport& p = *e.parity;
       p.exact = p.ties = p.drifts = p.wrong = p.steps = -1;
     }
+    if (known_shape(c)) c.memory = {};
     settings.aggregate_case(c);
     c.verdict = Verdict::kSkipped;
     c.reasons.clear();
@@ -165,25 +174,14 @@ void keep_own_reasons(const Report& found, Report& again) {
   again.reasons = without(found.reasons, derived.reasons);
 }
 
-std::optional<ModelShape> known_shape(const CaseReport& c) {
-  const ModelRow* row = find_model(c.model);
-  if (row == nullptr || c.weights_sha256.empty()) return std::nullopt;
-  return row->shape;
-}
-
-void roofline_again(const Report& found, Report& again) {
-  const json device = member(found.environment, "device");
-  const bool cuda = device.is_string() && device.get<std::string>().starts_with("cuda");
-  const double ceiling = number_or_0(member(found.calibration, "read_gb_per_s"));
-  const auto l2 =
-      static_cast<int64_t>(number_or_0(member(member(found.environment, "gpu"), "l2_bytes")));
-  for (CaseReport& c : again.cases) {
-    const std::optional<ModelShape> shape = known_shape(c);
-    if (!shape) continue;
-    for (EngineReport& e : c.engines) {
-      if (l2 > 0 || !cuda) set_roofline(c, shape, cuda, ceiling, l2, e);
-    }
-  }
+// The margin follows from the half-width, and the pin rate is that of the card.
+void recheck_calibration(const Report& found, const SpeedMargin& margin, Differences& d) {
+  const json clock = member(found.calibration, "clock");
+  if (clock.is_object())
+    d.same("calibration.clock.margin", member(clock, "margin"), margin.value());
+  const json pins = member(found.calibration, "pin_gb_per_s"),
+             of_card = member(member(found.environment, "gpu"), "pin_gb_per_s");
+  if (!pins.is_null() && !of_card.is_null()) d.same("calibration.pin_gb_per_s", pins, of_card);
 }
 
 }  // namespace
@@ -244,21 +242,22 @@ Options recorded_options(const json& meta) {
   return options;
 }
 
-void set_roofline(const CaseReport& c, const std::optional<ModelShape>& shape, bool cuda,
-                  double ceiling_gb_per_s, int64_t l2_bytes, EngineReport& e) {
-  if (c.n_prompt > 0) {
-    e.roofline.reason = "a prefill test does not read the weights once a token";
-  } else if (shape) {
-    e.roofline = roofline_share(*shape, c.depth, c.n_gen, cuda, ceiling_gb_per_s, l2_bytes);
-  }
+void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c) {
+  if (!shape) return;
+  const json device = member(report.environment, "device");
+  const bool cuda = device.is_string() && device.get<std::string>().starts_with("cuda");
+  const double pins = number_or_0(member(report.calibration, "pin_gb_per_s"));
+  const double l2 = number_or_0(member(member(report.environment, "gpu"), "l2_bytes"));
+  c.memory = memory_bound(*shape, c.depth, c.n_gen, c.n_prompt, cuda ? pins : 0,
+                          cuda ? static_cast<int64_t>(l2) : 0);
 }
 
 void recompute(const Report& found, const json& as_written, Differences& differences) {
   const Options options = recorded_options(found.meta);
-  const Settings settings{options};
+  const Settings settings{options, recorded_margin(found.calibration)};
   Report again = blank_of(found, settings);
   const json blank = json_fields::write(again);
-  roofline_again(found, again);
+  for (CaseReport& c : again.cases) set_memory(found, known_shape(c), c);
   for (size_t i = 0; i < found.cases.size(); ++i) {
     const CaseReport empty = again.cases[i];
     for (size_t k = 0; k < empty.engines.size(); ++k) {
@@ -279,6 +278,7 @@ void recompute(const Report& found, const json& as_written, Differences& differe
   differences.same("", written, computed);
   if (member(found.meta, "options").contains("seed"))
     differences.same("meta.seed", member(found.meta, "seed"), options.seed);
+  recheck_calibration(found, settings.margin, differences);
   const bool any_stopped = std::any_of(found.cases.begin(), found.cases.end(),
                                        [](const CaseReport& c) { return c.interrupted; });
   differences.holds(found.interrupted || !any_stopped, "verdict.interrupted", found.interrupted,

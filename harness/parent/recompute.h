@@ -45,10 +45,9 @@ class Differences {
 // Error(kBadInput) naming the option.
 Options recorded_options(const nlohmann::json& meta);
 
-// The share of the roofline of an engine in a case; `shape` is absent where the weights were not
-// loaded.
-void set_roofline(const CaseReport& c, const std::optional<ModelShape>& shape, bool cuda,
-                  double ceiling_gb_per_s, int64_t l2_bytes, EngineReport& e);
+// Fills in what a token of the case must read, by the device and the calibration of `report`; `shape`
+// is absent where the weights were not loaded.
+void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c);
 
 // Computes every derived field of `found` again. `as_written` is the JSON that it was read from.
 // Throws Error(kBadInput) where meta.options cannot be read.

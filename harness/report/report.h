@@ -163,9 +163,10 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
   v.field("card_reason", &E::card_reason, "why the card was not read; else empty");
   v.field("card", &E::card, "what the card did during the samples");
-  v.field("share", &E::share,
-          "of the ceiling: exp of the mean log ratio of its time to the engine's, paired blocks, in "
-          "each process and then over processes");
+  v.field(
+      "share", &E::share,
+      "of the ceiling: exp of the mean log ratio of its time to the engine's, paired blocks, in "
+      "each process and then over processes");
   v.field("share_ci", &E::share_ci,
           "its interval, as that of a speed-up; null where there are too few blocks");
   v.field("share_note", &E::share_note,
@@ -271,7 +272,7 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run takes it anew
-  MemoryBound memory;  // the caller fills it with memory_bound()
+  MemoryBound memory;        // the caller fills it with memory_bound()
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;

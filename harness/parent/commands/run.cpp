@@ -214,12 +214,24 @@ class Run {
 
   bool plots_come() const { return options_.plot && !options_.whole_parity; }
 
-  // The calibration of this machine's clock, and the margin that follows from it.
+  // The calibration of this machine's clock, whose margin all cases of the report have: a resumed
+  // run keeps that of the interrupted one.
   void read_clock(const RunPlan& plan) {
-    clock_ = find_clock(clock_machine(report_.environment, plan.cuda));
-    if (clock_.damaged) warn(clock_.reason);
+    const nlohmann::json before =
+        resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
+    if (before.is_object() && before.contains("clock")) {
+      report_.calibration["clock"] = before["clock"];
+      return;
+    }
+    const FoundClock clock = find_clock(clock_machine(report_.environment, plan.cuda));
+    if (clock.damaged) warn(clock.reason);
     const int processes = plan.jobs.empty() ? 1 : process_count(plan.jobs.front());
-    report_.calibration["clock"] = clock_report(clock_, processes);
+    report_.calibration["clock"] = clock_report(clock, processes);
+  }
+
+  void sum_up(CaseReport& c) const {
+    aggregate(c, options_.confidence, options_.seed, options_.random_order,
+              recorded_margin(report_.calibration));
   }
 
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
@@ -249,13 +261,8 @@ class Run {
     repeat_apart(job, collector.report());
     write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
     progress_.clear();
-    if (collector.shape()) {
-      collector.report().memory =
-          memory_bound(*collector.shape(), first_depth(job), job.n_gen, job.n_prompt,
-                       plan.cuda ? probe_.pin_gb_per_s : 0, plan.cuda ? probe_.l2_bytes : 0);
-    }
-    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order,
-              clock_margin(clock_, process_count(job)));
+    set_memory(report_, collector.shape(), collector.report());
+    sum_up(collector.report());
     collector.report().interrupted = interrupted();
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model] = std::move(*memo);
@@ -290,7 +297,7 @@ class Run {
     CaseCollector collector(job);
     collector.finish(true);
     collector.report().interrupted = true;
-    aggregate(collector.report(), options_.confidence, options_.seed, options_.random_order);
+    sum_up(collector.report());
     report_.cases.push_back(std::move(collector.report()));
   }
 
@@ -399,7 +406,6 @@ class Run {
   Outlook outlook_;
   ProgressDisplay progress_;
   MachineProbe probe_;
-  FoundClock clock_;
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;
