@@ -11,6 +11,7 @@
 #include "harness/flow/ceiling.h"
 #include "harness/flow/late_ids.h"
 #include "harness/flow/replication.h"
+#include "harness/flow/sample_check.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/warm_up.h"
 #include "harness/judge/budget.h"
@@ -23,65 +24,6 @@ namespace mkbench {
 namespace {
 
 constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
-
-// What judge_sample() needs of a run besides its ids.
-struct Traces {
-  int64_t launches = 0;
-  int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
-  bool kv_equal = true;
-  std::string doubt{};  // why the time may be wrong: of the clock (TimedCall) or of the card
-  ClockOverhead overhead{};
-};
-
-std::string clock_doubt(const Sample& sample, const Traces& traces) {
-  const std::string clocks = clock_disagreement(sample.times, traces.overhead);
-  return clocks.empty() ? traces.doubt : clocks;
-}
-
-// -1 stands for a step that was not run.
-bool has_gap(const std::vector<int32_t>& ids) {
-  return std::find(ids.begin(), ids.end(), -1) != ids.end();
-}
-
-// Checks a finished sample, gravest failure first, and fills in its validity and receipts. Without
-// `expected` the ids are left to score_runs().
-Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
-                     const std::optional<std::vector<int32_t>>& expected, int wanted_receipts) {
-  const auto invalid = [&](Verdict verdict, std::string reason) {
-    sample.valid = false;
-    sample.invalid_reason = std::move(reason);
-    return verdict;
-  };
-  const ReceiptCheck receipts = expected ? check_receipts(sample.ids, *expected) : ReceiptCheck{};
-  sample.receipts_checked = receipts.checked + traces.kv_rows;
-  sample.receipts_wrong = receipts.wrong;
-  if (has_gap(sample.ids)) {
-    return invalid(
-        Verdict::kIntegrity,
-        "a receipt is -1: the step was not run (poison), or a logit of it was not a number");
-  }
-  if (engine.capabilities().one_launch ? traces.launches != 1 : traces.launches < 1) {
-    return invalid(Verdict::kIntegrity,
-                   fmt::format("launch counter: {} launches for one decode{}", traces.launches,
-                               engine.capabilities().one_launch ? ", wanted 1" : ""));
-  }
-  const bool came = sample.ids.size() == static_cast<size_t>(wanted_receipts);
-  if (!came || (expected && !receipts.ok())) {
-    const auto at = static_cast<size_t>(receipts.first_wrong.value_or(0));
-    return invalid(Verdict::kFailToken, came ? fmt::format("receipt: token {} is {}, wanted {}", at,
-                                                           sample.ids[at], expected->at(at))
-                                             : fmt::format("receipts: found {}, wanted {}",
-                                                           sample.ids.size(), wanted_receipts));
-  }
-  if (!traces.kv_equal) {
-    return invalid(Verdict::kNondeterministic, "KV rows differ from those of the first prefill");
-  }
-  const std::string clocks = clock_doubt(sample, traces);
-  if (!clocks.empty()) return invalid(Verdict::kIntegrity, clocks);
-  if (!expected) return invalid(Verdict::kPass, kUnscored);
-  sample.valid = true;
-  return Verdict::kPass;
-}
 
 class BlockRunner {
  public:
@@ -299,6 +241,13 @@ class BlockRunner {
     }
   }
 
+  void name_sample(const Contestant& c, int block, int place, Sample& sample) const {
+    sample.engine = c.name;
+    sample.process = schedule_.process();
+    sample.block = block;
+    sample.order = place;
+  }
+
   // The ceiling has no ids and no state to be checked.
   void take_ceiling(Contestant& c, int block, int place) {
     Sample sample = ceiling_sample([&](Sample& pass) {
@@ -308,10 +257,7 @@ class BlockRunner {
       traces.overhead = overheads_[c.name];
       return clock_doubt(pass, traces);
     });
-    sample.engine = c.name;
-    sample.process = schedule_.process();
-    sample.block = block;
-    sample.order = place;
+    name_sample(c, block, place, sample);
     sink_.send(SampleTaken{c.name, sample, c.engine->launch_count()});
   }
 
@@ -321,10 +267,7 @@ class BlockRunner {
   void take_sample(Contestant& c, int block, int place) {
     for (int repeats = 0;; ++repeats) {
       Sample sample;
-      sample.engine = c.name;
-      sample.process = schedule_.process();
-      sample.block = block;
-      sample.order = place;
+      name_sample(c, block, place, sample);
       sample.repeats = repeats;
       // Another engine of the block may have shown its answer after the block's id: a repeat draws
       // an id of its own.

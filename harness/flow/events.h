@@ -119,11 +119,10 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent =
-    std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound, TimedCheckChosen,
-                 EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed, ProfileTaken,
-                 SampleTaken, SampleScored, BlockDropped, ClocksCompared, LaunchesTraced,
-                 VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
+                               TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged,
+                               StepFailed, ProfileTaken, SampleTaken, SampleScored, BlockDropped,
+                               ClocksCompared, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

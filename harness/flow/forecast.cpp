@@ -170,11 +170,11 @@ TimedSteps timed_steps(const CaseJob& job, int blocks) {
   return steps;
 }
 
-// An estimate: the ceiling searches for its pattern when it opens, and its samples are short.
-double ceiling_seconds(const CaseJob& job) {
+// An estimate: the ceiling searches for its pattern whenever it opens, and its samples are short.
+double ceiling_seconds(const CaseJob& job, int blocks) {
   constexpr double kOpenS = 5, kSampleS = 0.1;
   if (!job.no_ceiling.empty()) return 0;
-  return kOpenS * (job.one_at_a_time ? job.blocks : 1) + kSampleS * job.blocks;
+  return kOpenS * process_count(job) + kSampleS * blocks;
 }
 
 // Whether the run takes hardly more steps than a measurement does.
@@ -374,11 +374,12 @@ int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
 }
 
 double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& forecast) const {
-  const TimedSteps steps = timed_steps(job, planned_blocks(job, model));
+  const int blocks = planned_blocks(job, model);
+  const TimedSteps steps = timed_steps(job, blocks);
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
   // Plain `synthetic` is timed on the weights of its depth, which are made for it.
   const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
-  double seconds = (other ? model.load_s : 0) + ceiling_seconds(job);
+  double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {
     if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;

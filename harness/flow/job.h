@@ -52,10 +52,10 @@ struct CaseJob {
   double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
   // Why no ceiling is timed beside the engines; empty where one is.
   std::string no_ceiling = "no ceiling was asked for";
-  int depth = 0;                     // KV rows before the first timed step
-  int n_gen = 0;                     // timed tokens; in a prefill test, untimed tokens that check it
-  int n_prompt = 0;                  // > 0: a prefill test with so many KV rows
-  std::vector<int32_t> ids;          // prompt; empty: the reference's, or ids drawn from the seed
+  int depth = 0;             // KV rows before the first timed step
+  int n_gen = 0;             // timed tokens; in a prefill test, untimed tokens that check it
+  int n_prompt = 0;          // > 0: a prefill test with so many KV rows
+  std::vector<int32_t> ids;  // prompt; empty: the reference's, or ids drawn from the seed
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
   // Every timed engine is opened anew so often. With one_at_a_time each turn has a process already.
   int processes = 1;

@@ -10,7 +10,6 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
-#include "harness/judge/findings.h"
 #include "harness/measure/statistics.h"
 #include "harness/parent/recompute.h"
 #include "references/base/json_fields.h"
@@ -21,10 +20,6 @@ namespace mkbench {
 namespace {
 
 using nlohmann::json;
-
-std::string item(const std::string& path, const char* list, size_t i) {
-  return fmt::format("{}.{}[{}]", path, list, i);
-}
 
 // The job of a timed case, as far as its name and its prompt depend on it.
 CaseJob job_of(const CaseReport& c, const Options& options, const json& meta) {
@@ -325,106 +320,6 @@ void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob&
   }
 }
 
-const CheckResult* applied(const ParityReport& p, Check check) {
-  const CheckResult* result = find_check(p, check);
-  return result != nullptr && result->status != CheckStatus::kNotApplicable ? result : nullptr;
-}
-
-std::string check_path(const ParityReport& p, const std::string& path, Check check) {
-  return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
-}
-
-// Checks that are numbers: limit of the class, and failed where the value is above the limit.
-void recheck_limits(const ParityReport& p, const std::string& path, Differences& d) {
-  std::optional<RatioLimits> limits;
-  for (const PrecisionClass one :
-       {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy}) {
-    if (precision_class_name(one) == p.precision) limits = limits_of(one);
-  }
-  if (!p.precision.empty()) {
-    d.holds(limits.has_value(), path + ".precision", p.precision, "bf16, fp32-accumulate or lossy");
-  }
-  const std::pair<Check, double RatioLimits::*> kOfClass[] = {{Check::kRms, &RatioLimits::rms},
-                                                              {Check::kStep, &RatioLimits::step},
-                                                              {Check::kInf, &RatioLimits::inf},
-                                                              {Check::kKl, &RatioLimits::kl}};
-  for (const auto& [check, limit] : kOfClass) {
-    const CheckResult* result = applied(p, check);
-    if (result == nullptr || !result->limit || !result->value) continue;
-    const std::string at = check_path(p, path, check);
-    if (limits) d.same(at + ".limit", *result->limit, (*limits).*limit);
-    d.same(
-        at + ".status", enum_text(result->status),
-        enum_text(*result->value <= *result->limit ? CheckStatus::kPassed : CheckStatus::kFailed));
-  }
-  const CheckResult* rms = find_check(p, Check::kRms);
-  if (rms == nullptr || !rms->value) return;
-  d.same(path + ".r_rms", json(p.r_rms.value_or(-1)), *rms->value);
-  if (rms->limit) d.same(path + ".r_rms_limit", p.r_rms_limit, *rms->limit);
-  // Reports of several references are joined, and not each of them has a ratchet.
-  const CheckResult* ratchet = applied(p, Check::kRatchet);
-  if (ratchet == nullptr || !ratchet->value || p.reference.find(", ") != std::string::npos) return;
-  const std::string at = check_path(p, path, Check::kRatchet);
-  d.same(at + ".value", *ratchet->value, *rms->value);
-  if (ratchet->limit) {
-    d.same(at + ".status", enum_text(ratchet->status),
-           enum_text(*ratchet->value <= *ratchet->limit ? CheckStatus::kPassed
-                                                        : CheckStatus::kFailed));
-  }
-}
-
-// A check that does not apply says why and has no limit; a ratio that passed has one.
-void recheck_statuses(const ParityReport& p, const std::string& path, Differences& d) {
-  for (size_t i = 0; i < p.checks.size(); ++i) {
-    const CheckResult& r = p.checks[i];
-    const bool applies = r.status != CheckStatus::kNotApplicable;
-    const bool unfinished = p.verdict == Verdict::kIncomplete;
-    const bool is_ratio = r.check >= Check::kRms && r.check <= Check::kRatchet;
-    const std::string at = item(path, "checks", i) + ".status";
-    d.holds(applies || unfinished || (!r.limit && !r.detail.empty()), at, enum_text(r.status),
-            "passed or failed: there is a limit, or no reason");
-    d.holds(r.status != CheckStatus::kFailed || !r.detail.empty(), at, enum_text(r.status),
-            "passed: no detail says why it failed");
-    d.holds(!applies || !is_ratio || r.limit, at, enum_text(r.status),
-            "not_applicable: there is no limit");
-  }
-}
-
-// Counts of an engine that passed against a reference with logits, from the rows of the table.
-void recheck_counts(const ParityReport& p, const std::string& path, Differences& d) {
-  int prompts = 0, strict = 0, flips = 0;
-  for (size_t i = 0; i < p.rows.size(); ++i) {
-    const ParityRow& row = p.rows[i];
-    const bool follows =
-        i > 0 && p.rows[i - 1].prompt == row.prompt && p.rows[i - 1].position + 1 == row.position;
-    prompts += follows ? 0 : 1;
-    strict += row.set == "strict" ? 1 : 0;
-    flips += row.engine_id != row.reference_id ? 1 : 0;
-    const std::string at = item(path, "rows", i);
-    const bool equal = row.engine_id == row.reference_id;
-    d.holds(equal == (row.verdict == StepVerdict::kExact), at + ".match", enum_text(row.verdict),
-            equal ? "EXACT: the ids are equal" : "not EXACT: the ids differ");
-    d.holds(!equal || row.engine_text == row.reference_text, at + ".mk_text", row.engine_text,
-            "the text of ref_id");
-    d.holds(row.set == "strict" || row.set == "near-tie" || row.set == "closed-form", at + ".set",
-            row.set, "strict, near-tie or closed-form");
-    d.holds(row.margin >= 0, at + ".margin", row.margin, "at least 0");
-  }
-  d.same(path + ".prompts", p.prompts, prompts);
-  d.same(path + ".strict_steps", p.strict_steps, strict);
-  d.same(path + ".strict_matched", p.strict_matched, strict);
-  d.same(path + ".flips", p.flips, flips);
-  d.holds(p.decided_steps >= strict && p.decided_steps <= p.steps, path + ".decided_steps",
-          p.decided_steps, fmt::format("{} to {}: strict steps, and all steps", strict, p.steps));
-  d.same(path + ".self_inconsistent", p.self_inconsistent, 0);
-  d.same(path + ".non_finite", p.non_finite, 0);
-  const CheckResult* cap = applied(p, Check::kFlips);
-  if (cap == nullptr || p.reference.find(", ") != std::string::npos) return;
-  const std::string at = check_path(p, path, Check::kFlips);
-  if (cap->value) d.same(at + ".value", *cap->value, p.flips);
-  if (cap->limit) d.same(at + ".limit", *cap->limit, p.flips_allowed);
-}
-
 }  // namespace
 
 void recheck_samples(const CaseReport& c, const std::string& path, const Options& options,
@@ -453,47 +348,6 @@ void recheck_samples(const CaseReport& c, const std::string& path, const Options
   const ModelRow* row = find_model(c.model);
   if (row != nullptr && meta.is_object() && meta.contains("prompt_seed"))
     recheck_prompt(c, path, job, row->shape, samples, differences);
-}
-
-void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
-                    Differences& differences) {
-  if (!e.parity) return;
-  const ParityReport& p = *e.parity;
-  const std::string at = path + ".parity";
-  const auto failed = std::count_if(p.checks.begin(), p.checks.end(), [](const CheckResult& r) {
-    return r.status == CheckStatus::kFailed;
-  });
-  const bool passed = times_allowed(p.verdict);
-  differences.holds(!(passed && failed > 0), at + ".verdict", enum_text(p.verdict),
-                    "a failure: a check has failed");
-  differences.holds(passed || failed > 0 || p.verdict == Verdict::kIncomplete, at + ".verdict",
-                    enum_text(p.verdict), "PASS: no check has failed");
-  differences.holds(p.verdict != Verdict::kIncomplete || failed == 0, at + ".verdict",
-                    enum_text(p.verdict), "a failure: a check has failed");
-  differences.holds(passed || !p.reason.empty(), at + ".verdict", enum_text(p.verdict),
-                    "PASS: no reason is told");
-  differences.holds(passed || !times_allowed(e.verdict), path + ".verdict", enum_text(e.verdict),
-                    "no pass: parity has not passed");
-  if (!passed && p.verdict != Verdict::kIncomplete) {
-    // A judge that fails its own gate makes the reference invalid; an interrupt may come between the
-    // two verdicts.
-    const bool is_judge = e.role == "baseline" && e.verdict == Verdict::kInvalidReference;
-    const bool stopped = e.verdict == Verdict::kSkipped || e.verdict == Verdict::kNotJudged;
-    differences.holds(is_judge || stopped || e.verdict == p.verdict, at + ".verdict",
-                      enum_text(p.verdict), std::string(enum_text(e.verdict)) + ", the engine's");
-  }
-  if (times_allowed(e.verdict) && p.judged_in.empty()) {
-    differences.same(
-        path + ".verdict", enum_text(e.verdict),
-        enum_text(c.reference.starts_with("live") ? Verdict::kPassLive : Verdict::kPass));
-  }
-  differences.holds(p.verdict != Verdict::kPassLive, at + ".verdict", enum_text(p.verdict),
-                    "PASS: live is said of the engine");
-  recheck_statuses(p, at, differences);
-  recheck_limits(p, at, differences);
-  // References of published ids have no margins, and so no flip cap.
-  if (passed && times_allowed(e.verdict) && p.judged_in.empty() && p.flips_allowed > 0)
-    recheck_counts(p, at, differences);
 }
 
 }  // namespace mkbench

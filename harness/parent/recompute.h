@@ -49,6 +49,11 @@ Options recorded_options(const nlohmann::json& meta);
 // is absent where the weights were not loaded.
 void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c);
 
+// "path.list[i]".
+inline std::string item(const std::string& path, const char* list, size_t i) {
+  return path + "." + list + "[" + std::to_string(i) + "]";
+}
+
 // Computes every derived field of `found` again. `as_written` is the JSON that it was read from.
 // Throws Error(kBadInput) where meta.options cannot be read.
 void recompute(const Report& found, const nlohmann::json& as_written, Differences& differences);

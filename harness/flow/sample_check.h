@@ -1,0 +1,34 @@
+// What a sample must show before it counts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/measure/sample.h"
+#include "harness/report/verdict.h"
+
+namespace mkbench {
+
+// What judge_sample() needs of a run besides its ids.
+struct Traces {
+  int64_t launches = 0;
+  int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
+  bool kv_equal = true;
+  std::string doubt{};  // why the time may be wrong: of the clock (TimedCall) or of the card
+  ClockOverhead overhead{};
+};
+
+// Why the time of a run may be wrong; empty where it may not.
+std::string clock_doubt(const Sample& sample, const Traces& traces);
+
+// -1 stands for a step that was not run.
+bool has_gap(const std::vector<int32_t>& ids);
+
+// Checks a finished sample, gravest failure first, and fills in its validity and receipts. Without
+// `expected` the ids are left to score_runs().
+Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
+                     const std::optional<std::vector<int32_t>>& expected, int wanted_receipts);
+
+}  // namespace mkbench
