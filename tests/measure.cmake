@@ -6,7 +6,7 @@ mkbench_test(test_parity LABEL host LIBS mkbench_judge SOURCES test_parity.cpp t
 mkbench_test(test_parity_checks LABEL host LIBS mkbench_judge
              SOURCES test_parity_checks.cpp test_parity_trials.cpp test_time_budget.cpp test_findings.cpp test_localise.cpp test_replay_step.cpp)
 mkbench_test(test_parity_tiny LABEL host LIBS mkbench_selftest)
-mkbench_test(test_report LABEL host LIBS mkbench_report SOURCES test_report.cpp test_aggregate.cpp test_aggregate_card.cpp test_render.cpp test_parity_table.cpp)
+mkbench_test(test_report LABEL host LIBS mkbench_report SOURCES test_report.cpp test_aggregate.cpp test_aggregate_card.cpp test_share.cpp test_render.cpp test_parity_table.cpp)
 
 # Writes the example report that Python tests read.
 add_executable(report_example report_example.cpp)

@@ -206,8 +206,7 @@ TEST_CASE(
   Report r = testing::example_report();
   r.cases.resize(1);
   CaseReport& c = r.cases[0];
-  c.engines.push_back(testing::example_engine("other", "candidate", 0, 0.4, 10, 16));
-  c.engines.back().roofline.applies = false;
+  c.engines.push_back(testing::example_engine("other", "candidate", 0.4, 10, 16));
   // One block of the median engine is slow: the mean moves, the median does not.
   c.engines[1].samples[4].times.host_ms *= 1.5;
   aggregate(c, 0.95, 1, false);

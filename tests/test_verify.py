@@ -46,11 +46,14 @@ EDITS = [
     (f"{E1}.tok_per_s_ci_high", None), (f"{E1}.ms_per_tok.mean", None), (f"{E1}.ms_per_tok.median", None),
     (f"{E1}.ms_per_tok.min", None), (f"{E1}.ms_per_tok.max", None), (f"{E1}.ms_per_tok.ci.low", None),
     (f"{E1}.ms_per_tok.ci.high", None), (f"{E0}.host_ms", None), (f"{E1}.receipts_checked", None),
-    (f"{E1}.receipts_wrong", None), (f"{E0}.roofline.bytes_per_token", None), (f"{E0}.roofline.floor_ms", None),
-    (f"{E0}.roofline.fraction", None), (f"{E0}.roofline.applies", None),
+    (f"{E1}.receipts_wrong", None), ("cases[0].memory.bytes_per_token", None),
+    ("cases[0].memory.cached_bytes", None), ("cases[0].memory.pin_gb_per_s", None), ("cases[0].memory.least_ms", None),
+    (f"{E0}.share", None), ("cases[0].ceiling.gb_per_s", None),
     # comparisons
     ("cases[0].comparisons[0].confidence", None), ("cases[0].comparisons[0].blocks", None),
     ("cases[0].comparisons[0].baseline", None), ("cases[0].comparisons[0].design", None),
+    ("cases[0].comparisons[0].processes", None), ("cases[0].comparisons[0].margin", None),
+    ("calibration.clock.margin", None), ("calibration.clock.reason", "cases[0].comparisons[0].margin_source"),
     # verdicts
     ("verdict.exit_code", None), ("verdict.interrupted", "verdict.status"),
     # parity

@@ -2,6 +2,7 @@
 // writers of reports.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -105,6 +106,7 @@ inline CeilingReport example_ceiling(double ms_per_token, int blocks, int tokens
   for (int b = 0; b < blocks; ++b) {
     Sample s;
     s.engine = "ceiling";
+    s.process = b / 2;
     s.block = b;
     s.order = 2;
     s.tokens = 2 * tokens;  // two passes
@@ -113,6 +115,16 @@ inline CeilingReport example_ceiling(double ms_per_token, int blocks, int tokens
     ceiling.samples.push_back(s);
   }
   return ceiling;
+}
+
+// Samples of the engine that is number `engine` of the orders.
+inline void place_samples(const std::vector<std::vector<int>>& orders, int engine,
+                          std::vector<Sample>& samples) {
+  for (Sample& s : samples) {
+    const std::vector<int>& order = orders[static_cast<size_t>(s.block)];
+    s.order = static_cast<int>(std::find(order.begin(), order.end(), engine) - order.begin());
+    s.start_ms = 10.0 + 1000 * s.block + 300 * s.order;
+  }
 }
 
 inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
@@ -137,6 +149,10 @@ inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
       example_engine("megakernel", "candidate", 0.8 + depth * 1e-4, blocks, tokens));
   c.memory = memory_bound(kQwen3_0_6B, depth, tokens, 0, 3352, 50'000'000);
   c.ceiling = example_ceiling(0.76 + depth * 1e-4, blocks, tokens);
+  const auto orders = block_orders(3, blocks, false, 1);
+  place_samples(orders, 0, c.engines[0].samples);
+  place_samples(orders, 1, c.engines[1].samples);
+  place_samples(orders, 2, c.ceiling.samples);
   return c;
 }
 
