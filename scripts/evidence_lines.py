@@ -134,18 +134,21 @@ def check_repeats(lines: Lines, case: dict, name: str) -> None:
 
 
 def block_times(samples: list) -> dict:
-    """Milliseconds a step by block, of the samples that count."""
-    return {s["block"]: s["times"]["host_ms"] / s["tokens"] for s in samples if s.get("valid") and s["tokens"] > 0}
+    """Milliseconds a step by process and block, of the samples that count."""
+    return {(s["process"], s["block"]): s["times"]["host_ms"] / s["tokens"]
+            for s in samples if s.get("valid") and s["tokens"] > 0}
 
 
 def share_of(case: dict, name: str):
     """Share of the ceiling, computed from the samples of both in the same blocks; None where they do not give it."""
     engine = engine_of(case, name)
     own, ceiling = block_times(engine.get("samples", [])), block_times((case.get("ceiling") or {}).get("samples", []))
-    ratios = [math.log(ceiling[block] / own[block]) for block in own if block in ceiling]
+    ratios = {}
+    for process, block in own.keys() & ceiling.keys():
+        ratios.setdefault(process, []).append(math.log(ceiling[process, block] / own[process, block]))
     if not ratios or engine.get("verdict") != "PASS":
         return None
-    return math.exp(statistics.mean(ratios))
+    return math.exp(statistics.mean(statistics.mean(blocks) for blocks in ratios.values()))
 
 
 def check_share(lines: Lines, case: dict, name: str) -> None:
@@ -235,7 +238,7 @@ def check_ceilings(lines: Lines, report: dict) -> None:
     cases = [c for c in cases_of(report, "synthetic") if c["axes"]["n_prompt"] == 0]
     lacking = []
     for case in cases:
-        blocks = {s["block"] for e in case["engines"] for s in e.get("samples", [])}
+        blocks = {(s["process"], s["block"]) for e in case["engines"] for s in e.get("samples", [])}
         if not blocks or not blocks <= set(block_times((case.get("ceiling") or {}).get("samples", []))):
             lacking.append(case["name"])
     lines.add("the ceiling was timed in the blocks of every decode case", bool(cases) and not lacking,

@@ -16,7 +16,7 @@ NO_SPEEDUP = {"speedup": None, "speedup_reason": "eager was not timed",
 
 def engine(name, ms_per_tok=0.3, tokens=64, judged_in="", timed=True):
     per_token = [ms_per_tok + 0.02] + [ms_per_tok] * (tokens - 1)
-    samples = [{"block": b, "tokens": tokens, "valid": True, "ids": list(range(tokens)),
+    samples = [{"process": 0, "block": b, "tokens": tokens, "valid": True, "ids": list(range(tokens)),
                 "times": {"host_ms": ms_per_tok * tokens, "per_token_ms": per_token}} for b in range(3)]
     return {
         "name": name, "resolved_name": name, "role": ROLES.get(name, "candidate"), "verdict": "PASS",
@@ -33,7 +33,7 @@ def engine(name, ms_per_tok=0.3, tokens=64, judged_in="", timed=True):
 
 def ceiling(ms_per_tok, tokens=64):
     """Two passes a sample, in as many blocks as engine() has."""
-    return {"reason": "", "samples": [{"block": b, "tokens": 2 * tokens, "valid": True,
+    return {"reason": "", "samples": [{"process": 0, "block": b, "tokens": 2 * tokens, "valid": True,
                                        "times": {"host_ms": 2 * ms_per_tok * tokens}} for b in range(3)]}
 
 

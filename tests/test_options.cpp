@@ -250,8 +250,7 @@ TEST_CASE("audit's flags") {
   CHECK(plain.n_depth == std::vector<int>{0});
   CHECK(plain.tiles == 90);
   CHECK(plain.tensors.empty());
-  CHECK_FALSE(plain.tiles_only);
-  CHECK_FALSE(plain.decode_once);
+  CHECK_FALSE((plain.tiles_only || plain.decode_once));
   CHECK(plain.compare.empty());
   CHECK(plain.prompt_seed != options_of({"audit"}).prompt_seed);
   const Options o = options_of({"audit", "-n", "31", "-d", "8", "--seed", "7", "--tiles", "20",
@@ -274,15 +273,11 @@ TEST_CASE("doctor's flags") {
   CHECK(plain.required.empty());
   const Options o = options_of({"doctor", "-o", "json", "--strict", "--python", "none", "--require",
                                 "gpu=RTX 5090,vram=32", "--require", "cores=7.5"});
-  CHECK(o.format == "json");
-  CHECK(o.strict);
-  CHECK(o.python == "none");
+  CHECK((o.format == "json" && o.strict && o.python == "none"));
   REQUIRE(o.required.size() == 3);
-  CHECK(o.required[0].key == "gpu");
-  CHECK(o.required[0].wanted == "RTX 5090");
+  CHECK((o.required[0].key == "gpu" && o.required[0].wanted == "RTX 5090"));
   CHECK(o.required[1].number == 32);
-  CHECK(o.required[2].key == "cores");
-  CHECK(o.required[2].number == 7.5);
+  CHECK((o.required[2].key == "cores" && o.required[2].number == 7.5));
 }
 
 TEST_CASE("engines that are files are taken by their path; one in Python is not in this process") {

@@ -34,7 +34,7 @@ std::string ceiling_note(const CaseReport& c) {
   const CeilingReport& ceiling = c.ceiling;
   if (!ceiling.ms_per_tok || !ceiling.gb_per_s.value) return {};
   std::string note =
-      fmt::format("ceiling: {}{} ms/tok, {} GB/s", digits(ceiling.ms_per_tok->median),
+      fmt::format("ceiling: {}{} ms/tok, {} GB/s", digits(ceiling.ms_per_tok->mean),
                   interval_text(ceiling.ms_per_tok->ci), digits(*ceiling.gb_per_s.value));
   if (c.memory.pin_gb_per_s > 0) {
     note += fmt::format(" ({:.1f} % of the pins' {})",

@@ -80,17 +80,6 @@ std::string warm_up_note(const EngineReport& e) {
 
 }  // namespace
 
-std::string digits(double v) {
-  if (!std::isfinite(v)) return "-";
-  const double size = std::abs(v);
-  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
-  return decimals == 0 ? with_commas(std::llround(v)) : fmt::format("{:.{}f}", v, decimals);
-}
-
-std::string interval_text(const std::optional<Interval>& ci) {
-  return ci ? fmt::format(" [{}, {}]", digits(ci->low), digits(ci->high)) : std::string();
-}
-
 std::vector<std::string> timing_notes(const CaseReport& c) {
   std::vector<std::string> notes = {replication_note(c)};
   for (const ComparisonReport& comparison : c.comparisons) notes.push_back(ratio_note(comparison));

@@ -166,7 +166,8 @@ class TimingLanes {
         parse_command_line(args, [](const std::string&) { return std::nullopt; }, {}).options;
     options.quiet = cases_.options().quiet;
     Hosts hosts(cases_.invocation().start_host, options.timeout_s);
-    const AuditedCase audited = audit_cases(options, cases_.invocation(), cases_.probe(), hosts, {}).front();
+    const AuditedCase audited =
+        audit_cases(options, cases_.invocation(), cases_.probe(), hosts, {}).front();
     for (size_t i = 0; i < libraries.size(); ++i) {
       const EngineAudit& found = audited.engines[i];
       const std::vector<TimingEnd> ends =
