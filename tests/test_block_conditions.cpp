@@ -123,6 +123,31 @@ TEST_CASE("a throttled block is dropped for all engines, run again, and counted"
   CHECK(of_block(kernel) != kernel.dropped_samples[0].late_id);
 }
 
+TEST_CASE("the ceiling's sample of a dropped block is dropped too, whatever its own card shows") {
+  CardBench bench;
+  bench.job.no_ceiling.clear();
+  bench.scripts[kCeilingName] = testing::ceiling_script();
+  bench.card = [](const std::string& engine, int sample) {
+    const bool bad = engine == kCeilingName || (engine == "kernel" && sample == 4);
+    return bad ? throttled("power cap") : at_clock(1980);
+  };
+  const CaseReport c = bench.run();
+  CHECK(blocks_of(c.ceiling.samples) == kTen);
+  CHECK(c.ceiling.samples.back().block == 9);
+  const auto third = std::find_if(c.ceiling.samples.begin(), c.ceiling.samples.end(),
+                                  [](const Sample& s) { return s.block == 3; });
+  const EngineReport& kernel = engine_of(c, "kernel");
+  REQUIRE(kernel.dropped_samples.size() == 1);
+  CHECK(third->start_ms > kernel.dropped_samples[0].start_ms + 20);  // after the first run's
+  int taken = 0;
+  for (const CaseEvent& event : bench.messages) {
+    const auto* sample = std::get_if<SampleTaken>(&event);
+    taken += sample != nullptr && sample->engine == kCeilingName ? 1 : 0;
+  }
+  CHECK(taken == 11);
+  CHECK(kernel.share.value.has_value());
+}
+
 TEST_CASE("a block more than 3 % below the engine's own median clock is dropped, also afterwards") {
   CardBench bench;
   bench.card = [](const std::string& engine, int sample) {

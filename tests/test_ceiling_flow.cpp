@@ -14,22 +14,9 @@ namespace mkbench {
 namespace {
 
 using testing::Bench;
+using testing::ceiling_script;
 using testing::engine_of;
 using testing::holds;
-using testing::Script;
-
-// Decodes for some milliseconds and answers nonsense, as a ceiling does.
-Script ceiling_script(double ms = 6) {
-  Script script;
-  script.one_launch = true;
-  script.late_id = script.rewinds = true;
-  script.snapshots = script.logits = false;
-  script.wrong = [](int, int) { return true; };
-  script.before = [ms](int) {
-    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
-  };
-  return script;
-}
 
 Bench with_ceiling() {
   Bench bench;
@@ -195,6 +182,29 @@ TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns
   };
   CHECK(bench.run().ceiling.samples.size() == 3);
   CHECK(opened == 3);
+}
+
+TEST_CASE("the ceiling is opened anew in each process, and its samples say in which") {
+  Bench bench = with_ceiling();
+  bench.job.processes = 3;
+  bench.job.blocks = bench.job.max_blocks = 7;
+  int opened = 0;
+  const auto make = bench.services.make_engine;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    opened += request.name == kCeilingName;
+    return make(request, weights);
+  };
+  const CaseReport c = bench.run();
+  CHECK(opened == 3);
+  const std::vector<Sample>& kernel = engine_of(c, "kernel").samples;
+  REQUIRE(c.ceiling.samples.size() == 7);
+  REQUIRE(kernel.size() == 7);
+  for (size_t i = 0; i < 7; ++i) {
+    CHECK(c.ceiling.samples[i].block == kernel[i].block);
+    CHECK(c.ceiling.samples[i].process == kernel[i].process);
+  }
+  CHECK(c.ceiling.ms_per_tok->processes == 3);
+  CHECK(engine_of(c, "kernel").share.value.has_value());
 }
 
 TEST_CASE("a sample of the ceiling is as many passes as make 20 ms; a doubtful one is repeated") {

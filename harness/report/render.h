@@ -38,10 +38,6 @@ std::string interval_text(const std::optional<Interval>& ci);
 // engines that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);
 
-// Four significant digits without an exponent: 0.8512, 12.34, 1,234.
-std::string digits(double v);
-// " [0.8512, 0.8534]"; empty without an interval.
-std::string interval_text(const std::optional<Interval>& ci);
 // "97.1 %", or "-".
 std::string percent_text(const Number& share);
 // The share of the ceiling that an engine reaches: "97.1 % [96.8, 97.4]".

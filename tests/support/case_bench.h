@@ -1,9 +1,11 @@
 // Runs one case with scripted engines in place of all real ones, in this process.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "harness/flow/case_flow.h"
@@ -44,6 +46,19 @@ inline GreedyReference scripted_reference() {
   }
   reference.prompts = {prompt};
   return reference;
+}
+
+// Decodes for some milliseconds and answers nonsense, as a ceiling does.
+inline Script ceiling_script(double ms = 6) {
+  Script script;
+  script.one_launch = true;
+  script.late_id = script.rewinds = true;
+  script.snapshots = script.logits = false;
+  script.wrong = [](int, int) { return true; };
+  script.before = [ms](int) {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+  };
+  return script;
 }
 
 // One case with scripted engines in place of all real ones, and the events that the case sent.
