@@ -136,7 +136,7 @@ TEST_CASE("--target-rel-ci adds processes where there are several") {
 void take(Bench& bench, double ms) {
   bench.services.timed = [ms](Engine&, const std::function<void()>& call) {
     call();
-    return TimedCall{.begin_ms = 0, .ms = ms, .slack_ms = 0, .doubt = ""};
+    return TimedCall{.begin_ms = 0, .ms = ms, .slack_ms = 0, .doubt = "", .card = {}};
   };
 }
 
@@ -156,8 +156,11 @@ TEST_CASE("by time, an engine gets three seconds of samples, and every process a
   sped.job.blocks_by_time = true;
   sped.services.timed = [&](Engine&, const std::function<void()>& call) {
     call();
-    return TimedCall{
-        .begin_ms = 0, .ms = sped.samples_seen < 8 ? 400.0 : 100.0, .slack_ms = 0, .doubt = ""};
+    return TimedCall{.begin_ms = 0,
+                     .ms = sped.samples_seen < 8 ? 400.0 : 100.0,
+                     .slack_ms = 0,
+                     .doubt = "",
+                     .card = {}};
   };
   CHECK(processes_of(engine_of(sped.run(), "kernel")) == "00001111");
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -165,7 +164,7 @@ void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samp
                       Differences& d) {
   const std::map<int, int> most_runs = runs_of_blocks(c);
   std::map<int, int> runs;
-  std::optional<int32_t> late_id;
+  std::map<int, int32_t> late_ids;  // of the present run of each block
   for (size_t i = 0; i < samples.size(); ++i) {
     const PlacedSample& one = samples[i];
     const PlacedSample* before = i > 0 ? &samples[i - 1] : nullptr;
@@ -181,20 +180,20 @@ void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samp
         before != nullptr && before->block() == s.block && before->sample->order < s.order;
     if (!goes_on) {
       const int run = ++runs[s.block];
-      const auto known = most_runs.find(s.block);
-      const int most = known == most_runs.end() ? 1 : known->second;
+      const auto dropped = most_runs.find(s.block);
+      const int most = dropped == most_runs.end() ? 1 : dropped->second;
       const bool in_turn = run > 1 ? run <= most : s.block + 1 == std::ssize(runs);
       d.holds(in_turn, start, s.start_ms,
               before == nullptr ? fmt::format("that of block 0, not of block {}", s.block)
                                 : fmt::format("an order of blocks in which {} follows {}", one.path,
                                               before->path));
-      late_id.reset();
+      late_ids.erase(s.block);
     }
     d.holds(!one.dropped || runs[s.block] < most_runs.at(s.block), start, s.start_ms,
             "the start of a run that was repeated");
     if (!s.late_id || s.repeats > 0) continue;
-    if (late_id) d.same(one.path + ".late_id", *s.late_id, *late_id);
-    late_id = s.late_id;
+    const auto [known, is_new] = late_ids.try_emplace(s.block, *s.late_id);
+    if (!is_new) d.same(one.path + ".late_id", *s.late_id, known->second);
   }
 }
 

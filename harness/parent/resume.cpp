@@ -118,7 +118,9 @@ void Resumption::merge_options() {
       options_.values.push_back(value);
     }
   }
-  options_.max_blocks = std::max(options_.max_blocks, options_.blocks);
+  options_.max_blocks =
+      std::max(options_.max_blocks,
+               options_.blocks.value_or(std::max(kDefaultBlocks, options_.processes.value_or(1))));
   const json prompt_seed = before_.meta.value("prompt_seed", json());
   if (!prompt_seed.is_number_unsigned())
     refuse("meta.prompt_seed", json_fields::shown(prompt_seed), "a whole number");
