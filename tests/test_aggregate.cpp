@@ -82,9 +82,7 @@ TEST_CASE("every two timed engines have a ratio, baselines first") {
 
 TEST_CASE("one process gives a time and a ratio, and no verdict") {
   CaseReport c = testing::example_case(0);
-  for (EngineReport& e : c.engines) {
-    for (Sample& s : e.samples) s.process = 0;
-  }
+  testing::into_one_process(c);
   c = aggregated(c);
   CHECK(c.engines[1].ms_per_tok->processes == 1);
   CHECK(c.engines[1].ms_per_tok->ci);

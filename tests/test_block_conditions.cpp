@@ -180,15 +180,20 @@ TEST_CASE("over 20 % dropped blocks make every comparison of the engine INCONCLU
     // The bench's engines run on a CPU; on a GPU their times are compared.
     for (EngineReport& e : c.engines) e.device = "cuda:0";
     for (EngineReport& e : c.engines) {
-      for (Sample& s : e.samples) s.times.host_ms = e.name == "eager" ? 8 : 1 + 1e-3 * s.block;
+      for (Sample& s : e.samples) {
+        s.times.host_ms = e.name == "eager" ? 8 : 1 + 1e-3 * s.block;
+        s.process = s.block / 2;  // one process gives no verdict
+      }
     }
     aggregate(c, 0.95, 1, false);
-    REQUIRE(c.comparisons.size() == 2);
+    REQUIRE(c.comparisons.size() == 3);
     CHECK(c.comparisons[0].candidate == "kernel");
     CHECK(c.comparisons[0].verdict == (bad == 3 ? "INCONCLUSIVE" : "FASTER"));
     CHECK(c.comparisons[0].label == (bad == 3 ? "23 % of kernel's blocks dropped" : ""));
     CHECK(c.comparisons[0].speedup.value);
     CHECK(c.comparisons[1].verdict == "FASTER");
+    CHECK((c.comparisons[2].baseline == "kernel" && c.comparisons[2].candidate == "other"));
+    CHECK(c.comparisons[2].verdict == (bad == 3 ? "INCONCLUSIVE" : "SAME"));
   }
 }
 

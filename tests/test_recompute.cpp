@@ -219,6 +219,7 @@ std::vector<std::pair<std::string, Report>> failing_reports() {
                      c.verdict = Verdict::kBadInput;
                      c.reasons = {"config.json: hidden_size: found 7, wanted 1024"};
                      c.engines.clear();
+                     c.ceiling = {};
                      c.comparisons.clear();
                    }));
   Report interrupted = failing_report([](CaseReport& c) { c.interrupted = true; });

@@ -83,6 +83,9 @@ void recheck_ceiling_sample(const CaseReport& c, const Sample& s, const std::str
   d.holds(s.valid && s.invalid_reason.empty(), path + ".valid", s.valid, "true: nothing is judged");
   d.holds(c.n_gen > 0 && s.tokens > 0 && s.tokens % c.n_gen == 0, path + ".tokens", s.tokens,
           fmt::format("a multiple of the {} steps of the case", c.n_gen));
+  d.holds(s.receipts_checked == 0 && s.receipts_wrong == 0, path + ".receipts_checked",
+          s.receipts_checked, "0: it has no ids, and none is wrong");
+  d.holds(s.prefill_ms == 0, path + ".prefill_ms", s.prefill_ms, "0: not a prefill test");
 }
 
 // An engine has a clock in all of its samples or in none. Valid samples agree with the overhead;
@@ -202,7 +205,8 @@ struct Placed {
   size_t number;  // of the engine in the case; the ceiling stands last
   std::string path;
   const std::vector<Sample>* samples;
-  std::set<int> dropped_alone;  // blocks that were dropped, and not run to their end again
+  const std::vector<Sample>* dropped;  // null: the ceiling keeps none
+  std::set<int> dropped_alone;         // blocks that were dropped, and not run to their end again
 };
 
 std::vector<Placed> placed_engines(const CaseReport& c, const std::string& path,
@@ -214,14 +218,18 @@ std::vector<Placed> placed_engines(const CaseReport& c, const std::string& path,
     cuda = cuda || e.device.starts_with("cuda");
     const bool sampled = !e.samples.empty() || !e.dropped_samples.empty();
     if (sampled != with_samples || !e.timed) continue;
-    placed.push_back({k, item(path, "engines", k), &e.samples, {}});
+    placed.push_back({k, item(path, "engines", k), &e.samples, &e.dropped_samples, {}});
     std::set<int>& alone = placed.back().dropped_alone;
     for (const Sample& s : e.dropped_samples) alone.insert(s.block);
     for (const Sample& s : e.samples) alone.erase(s.block);
   }
   if (cuda && !c.ceiling.samples.empty() == with_samples)
-    placed.push_back({c.engines.size(), path + ".ceiling", &c.ceiling.samples, {}});
+    placed.push_back({c.engines.size(), path + ".ceiling", &c.ceiling.samples, nullptr, {}});
   return placed;
+}
+
+int64_t place_in(const std::vector<int>& order, int engine) {
+  return std::find(order.begin(), order.end(), engine) - order.begin();
 }
 
 // What is wrong with the places and blocks of the samples of an engine that is number `place` of the
@@ -238,7 +246,7 @@ void add_wrong_places(const Placed& engine, int place, const std::vector<std::ve
     const Sample& s = (*engine.samples)[i];
     while (engine.dropped_alone.contains(block)) ++block;
     const std::vector<int>& order = orders[std::min(static_cast<size_t>(block), orders.size() - 1)];
-    const auto wanted = std::find(order.begin(), order.end(), place) - order.begin();
+    const auto wanted = place_in(order, place);
     if (s.order != wanted || s.block != block) {
       wrong.push_back(
           {item(engine.path, "samples", i) + ".order",
@@ -246,6 +254,15 @@ void add_wrong_places(const Placed& engine, int place, const std::vector<std::ve
            fmt::format("place {} of block {}, from --order and --seed", wanted, block)});
     }
     ++block;
+  }
+  if (engine.dropped == nullptr) return;
+  for (size_t i = 0; i < engine.dropped->size(); ++i) {
+    const Sample& s = (*engine.dropped)[i];
+    const auto known = static_cast<size_t>(std::clamp<int64_t>(s.block, 0, std::ssize(orders) - 1));
+    if (s.order == place_in(orders[known], place)) continue;
+    wrong.push_back({item(engine.path, "dropped_samples", i) + ".order",
+                     fmt::format("place {} of block {}", s.order, s.block),
+                     "the place of --order and --seed"});
   }
 }
 

@@ -6,6 +6,14 @@
 
 namespace mkbench::testing {
 
+// As if all samples of a case had been taken in one process.
+inline void into_one_process(CaseReport& c) {
+  for (Sample& s : c.ceiling.samples) s.process = 0;
+  for (EngineReport& e : c.engines) {
+    for (Sample& s : e.samples) s.process = 0;
+  }
+}
+
 inline CaseReport aggregated(CaseReport c) {
   aggregate(c, 0.95, 1, false);
   return c;
