@@ -166,7 +166,9 @@ TEST_CASE("an outcome holds what the report shows") {
   EngineReport engine;
   engine.verdict = Verdict::kPass;
   engine.samples.resize(3);
-  engine.ms_per_tok = Summary{.min = 2.5, .ci = Interval{2, 3}};
+  engine.ms_per_tok.emplace();
+  engine.ms_per_tok->min = 2.5;
+  engine.ms_per_tok->ci = Interval{2, 3};
   const TimingOutcome outcome = timing_outcome(engine);
   CHECK(outcome.verdict == Verdict::kPass);
   CHECK(outcome.samples == 3);
