@@ -55,7 +55,8 @@ void describe_fields(V& v, Tag<CardReport>) {
   v.field("energy_s", &C::energy_s, "seconds of samples between changes of that counter");
   v.field("watching_costs", &C::watching_costs,
           "how much longer blocks take in which the card is read (--telemetry alternate)");
-  v.field("watching_costs_ci", &C::watching_costs_ci, "its interval; null below 8 pairs of one process");
+  v.field("watching_costs_ci", &C::watching_costs_ci,
+          "its interval; null below 8 pairs of one process");
 }
 
 }  // namespace mkbench
