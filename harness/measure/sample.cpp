@@ -10,8 +10,8 @@
 namespace mkbench {
 namespace {
 
-// Two clocks around one decode may differ, beside the overhead of the call, by so much.
-constexpr double kClockShare = 0.01, kClockSds = 4, kClockFloorMs = 0.020;
+// Standard deviations of the overhead that clocks may differ by besides.
+constexpr double kClockSds = 4;
 
 // Below this multiple of L2 a step may be served from cache, and a DRAM floor means nothing.
 constexpr double kL2Multiple = 4;

@@ -84,6 +84,9 @@ struct ClockOverhead {
 // From decodes of one token: medians, and standard deviations that one outlier does not change.
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token);
 
+// Two clocks around one decode may differ, beside the overhead of the call, by such a share and time.
+inline constexpr double kClockShare = 0.01, kClockFloorMs = 0.020;
+
 // Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
 // + 20 us (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or
 // an empty string.

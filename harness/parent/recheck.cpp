@@ -71,7 +71,7 @@ void recheck_clocks(const EngineReport& e, const std::string& path, Differences&
     for (const auto& [name, ms, first_ms] : kClocks) {
       const std::string clock = fmt::format("{}.{}", at, name);
       d.holds((ms > 0) == (first_ms > 0), clock, ms, "this clock in all samples or in none");
-      d.holds(!e.samples[i].valid || ms <= 1.01 * t.host_ms + 0.02, clock, ms,
+      d.holds(!e.samples[i].valid || ms <= (1 + kClockShare) * t.host_ms + kClockFloorMs, clock, ms,
               fmt::format("at most host_ms, {}", t.host_ms));
     }
     d.holds((t.sm_ghz > 0) == (first.sm_ghz > 0), at + ".sm_ghz", t.sm_ghz,

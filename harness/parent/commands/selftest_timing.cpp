@@ -205,7 +205,9 @@ class TimingLanes {
         parse_command_line(args, [](const std::string&) { return std::nullopt; }, {}).options;
     options.quiet = options_.quiet;
     Hosts hosts(invocation_.start_host, options.timeout_s);
-    const AuditedCase audited = audit_cases(options, invocation_, probe_, hosts, {}).front();
+    const AuditedCase audited = audit_cases(plan_run(options, probe_).jobs, options, invocation_,
+                                            probe_.l2_bytes, hosts, {})
+                                    .front();
     for (size_t i = 0; i < libraries.size(); ++i) {
       const EngineAudit& found = audited.engines[i];
       const std::vector<TimingEnd> ends =
