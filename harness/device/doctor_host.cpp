@@ -38,12 +38,8 @@ Toolkit find_toolkit() {
     if (*environment(name) != 0)
       folders.push_back(std::filesystem::path(environment(name)) / "bin");
   }
-  std::string path = environment("PATH");
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    if (end > begin) folders.emplace_back(path.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::filesystem::path> on_path = path_folders();
+  folders.insert(folders.end(), on_path.begin(), on_path.end());
   for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path nvcc = folder / "nvcc";
     if (access(nvcc.c_str(), X_OK) == 0) return {nvcc.string(), ask_version(nvcc)};

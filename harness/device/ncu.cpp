@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
 #include "harness/device/doctor.h"
 #include "harness/device/program_output.h"
@@ -57,12 +56,7 @@ class TemporaryFile {
 };
 
 std::vector<fs::path> folders_of_ncu() {
-  std::vector<fs::path> folders;
-  const char* path = std::getenv("PATH");
-  std::istringstream names(path != nullptr ? path : "");
-  for (std::string folder; std::getline(names, folder, ':');) {
-    if (!folder.empty()) folders.emplace_back(folder);
-  }
+  std::vector<fs::path> folders = path_folders();
   if (const std::string nvcc = find_toolkit().nvcc; !nvcc.empty())
     folders.push_back(fs::path(nvcc).parent_path());
   folders.emplace_back("/usr/local/cuda/bin");
@@ -120,14 +114,11 @@ ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>
     none.problem = fmt::format("ncu: it did not end in {} s", seconds);
     return none;
   }
-  ByteCounts counts = parse_ncu_log(log.text());
-  if (status != 0) {
-    const std::string ended = fmt::format("{}: exit status {}", ncu, status);
-    counts = {};
-    const std::string told = parse_ncu_log(log.text()).problem;
-    counts.problem = told.empty() ? ended : told + "; " + ended;
-  }
-  return counts;
+  const ByteCounts counts = parse_ncu_log(log.text());
+  if (status == 0) return counts;
+  const std::string ended = fmt::format("{}: exit status {}", ncu, status);
+  none.problem = counts.problem.empty() ? ended : counts.problem + "; " + ended;
+  return none;
 }
 
 }  // namespace mkbench

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 
 namespace mkbench {
 namespace {
@@ -26,6 +28,16 @@ ProgramOutput program_output(const std::vector<std::string>& command) {
     output.text += chunk.data();
   output.end = pclose(pipe);
   return output;
+}
+
+std::vector<std::filesystem::path> path_folders() {
+  std::vector<std::filesystem::path> folders;
+  const char* path = std::getenv("PATH");
+  std::istringstream names(path != nullptr ? path : "");
+  for (std::string folder; std::getline(names, folder, ':');) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  return folders;
 }
 
 }  // namespace mkbench

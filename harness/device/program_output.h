@@ -1,6 +1,7 @@
-// What another program of this machine says when it is asked.
+// Other programs of this machine: what one says when it is asked, and where they lie.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,8 @@ struct ProgramOutput {
 // Runs command[0], a path or a name on PATH, with the words behind it, and waits for its end. Where
 // that program cannot be run, the exit status is the shell's: 126 or 127.
 ProgramOutput program_output(const std::vector<std::string>& command);
+
+// The folders of PATH, in its order; empty names are passed over.
+std::vector<std::filesystem::path> path_folders();
 
 }  // namespace mkbench

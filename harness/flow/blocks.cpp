@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,6 +25,12 @@ namespace mkbench {
 namespace {
 
 constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+
+std::string first_said(std::initializer_list<std::string> texts) {
+  const auto said = std::find_if(texts.begin(), texts.end(),
+                                 [](const std::string& text) { return !text.empty(); });
+  return said != texts.end() ? *said : "";
+}
 
 class BlockRunner {
  public:
@@ -307,8 +314,7 @@ class BlockRunner {
     sample.tokens = tokens_;
     sample.times = engine.last_times();
     keep_time(call, sample);
-    return {.launches = engine.launch_count() - before,
-            .doubt = call.doubt.empty() ? left : call.doubt};
+    return {.launches = engine.launch_count() - before, .doubt = first_said({call.doubt, left})};
   }
 
   // Times a prefill and the first token after it: an engine that puts its prefill off until the
@@ -337,9 +343,7 @@ class BlockRunner {
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
             .kv_equal = !compared || has_first_rows(c),
-            .doubt = !call.doubt.empty()    ? call.doubt
-                     : !first.doubt.empty() ? first.doubt
-                                            : left};
+            .doubt = first_said({call.doubt, first.doubt, left})};
   }
 
   static bool has_first_rows(Contestant& c) {

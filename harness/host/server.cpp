@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -216,10 +215,10 @@ FromHost Server::take(const FinishCall&) {
 }
 
 FromHost Server::take(const FlushCall& call) {
-  const auto begin = std::chrono::steady_clock::now();
+  HostInterval interval{now_ns(), 0};
   if (program_.flush) program_.flush(call);
-  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
-  return Flushed{ms.count()};
+  interval.end = now_ns();
+  return Flushed{interval.ms()};
 }
 
 FromHost Server::take(const CardCall& call) { return offered(program_.card, "card")(call); }

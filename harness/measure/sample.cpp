@@ -14,8 +14,6 @@
 namespace mkbench {
 namespace {
 
-// Two clocks around one decode may differ, beside the overhead of the call, by so much.
-constexpr double kClockShare = 0.01, kClockSds = 4;
 // All samples together show a lie of this share; where it is fewer standard deviations they are not
 // asked.
 constexpr double kSmallLie = 0.03, kLieSds = 3.5;

@@ -120,6 +120,10 @@ inline constexpr int kOverheadRuns = 20;
 // crossing_sd_ms, that of an empty call to the engine's process.
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
 
+// Two clocks around one decode may differ, beside the overhead of the call, by this share and so many
+// standard deviations of the overhead.
+inline constexpr double kClockShare = 0.01, kClockSds = 4;
+
 // Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
 // (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or an empty
 // string.

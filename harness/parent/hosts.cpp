@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "harness/device/host_machine.h"
+#include "harness/device/program_output.h"
 #include "harness/engines/plugin_file.h"
 #include "harness/parent/host_process.h"
 #include "harness/wire/build_id.h"
@@ -53,11 +52,9 @@ void stop_other(HostLink& link) {
 
 // The file that a shell would run for `name`; `name` itself where it is a path, or is not found.
 std::string find_program(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  if (path == nullptr || name.find('/') != std::string::npos) return name;
-  std::istringstream folders(path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/" + name;
+  if (name.find('/') != std::string::npos) return name;
+  for (const std::filesystem::path& folder : path_folders()) {
+    const std::string file = (folder / name).string();
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return name;

@@ -119,8 +119,8 @@ enum FlagGroup : unsigned {
   kTalkFlags = 64,     // every command has these
   kParityFlags = 128,  // of `mkbench parity` alone
   kDoctorFlags = 256,  // of `mkbench doctor` alone
-  kPlotFlags = 1024,   // of `mkbench plot` alone
   kAuditFlags = 512,   // of `mkbench audit` alone
+  kPlotFlags = 1024,   // of `mkbench plot` alone
 };
 
 struct Flag {

@@ -104,8 +104,8 @@ void recheck_clocks(const EngineReport& e, const std::string& path, Differences&
     for (const auto& [name, ms, first_ms, sd_ms] : kClocks) {
       const std::string clock = fmt::format("{}.{}", at, name);
       d.holds((ms > 0) == (first_ms > 0), clock, ms, "this clock in all samples or in none");
-      d.holds(!e.samples[i].valid || ms <= (t.host_ms + 4 * sd_ms) / 0.99, clock, ms,
-              fmt::format("at most host_ms, {}, and the deviations of both", t.host_ms));
+      d.holds(!e.samples[i].valid || (1 - kClockShare) * ms <= t.host_ms + kClockSds * sd_ms, clock,
+              ms, fmt::format("at most host_ms, {}, and the deviations of both", t.host_ms));
     }
     const std::string clocks = measured_once ? clock_disagreement(t, overhead) : std::string();
     d.holds(!e.samples[i].valid || clocks.empty(), at, json_fields::write(t), clocks);

@@ -293,7 +293,8 @@ void recompute(const Report& found, const json& as_written, Differences& differe
 }
 
 void recheck_seal(const json& as_written, Differences& differences) {
-  const json found = as_written.at("seal"), seal = seal_of(as_written);
+  const json& found = as_written.at("seal");
+  const json seal = seal_of(as_written);
   for (const auto& [part, hash] : seal.items()) {
     differences.holds(
         found.value(part, json()) == hash, part, found.value(part, json("nothing")),

@@ -21,8 +21,8 @@ struct Difference {
 // Differences found so far, and how many values were compared.
 class Differences {
  public:
-  // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits, because another machine's
-  // exp() and log() may round the last one differently.
+  // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits,
+  // because another machine's exp() and log() may round the last one differently.
   void same(const std::string& path, const nlohmann::json& found, const nlohmann::json& recomputed);
   // A statement about `path` that must hold; `wanted` completes "found X, recomputed ...".
   void holds(bool does, const std::string& path, const nlohmann::json& found,

@@ -177,12 +177,12 @@ AuditedCase audit_case(const CaseJob& job, const Options& options, bool in_proce
 }  // namespace
 
 std::vector<AuditedCase> audit_cases(
-    const Options& options, const Invocation& invocation, const MachineProbe& probe, Hosts& hosts,
+    const std::vector<CaseJob>& jobs, const Options& options, const Invocation& invocation,
+    int64_t l2_bytes, Hosts& hosts,
     const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
   std::vector<AuditedCase> cases;
-  for (const CaseJob& job : plan_run(options, probe).jobs) {
-    cases.push_back(audit_case(job, options, invocation.in_process, probe.l2_bytes, hosts, tell));
-  }
+  for (const CaseJob& job : jobs)
+    cases.push_back(audit_case(job, options, invocation.in_process, l2_bytes, hosts, tell));
   return cases;
 }
 
@@ -201,10 +201,11 @@ int audit_command(const Options& options, const Invocation& invocation) {
   if (!options.out.empty()) folder = make_output_folder(options.out);
   std::vector<Verdict> verdicts;
   const std::vector<AuditedCase> cases =
-      audit_cases(options, invocation, probe, hosts, [&](const CaseJob& job, const EngineAudit& e) {
-        verdicts.push_back(e.verdict);
-        if (options.format == "md") print_audit(job, options.prompt_seed, e);
-      });
+      audit_cases(plan.jobs, options, invocation, probe.l2_bytes, hosts,
+                  [&](const CaseJob& job, const EngineAudit& e) {
+                    verdicts.push_back(e.verdict);
+                    if (options.format == "md") print_audit(job, options.prompt_seed, e);
+                  });
   const int status = exit_code(worst(verdicts));
   const std::string text = dump_readable(json_of(cases, options, invocation, status)) + "\n";
   if (options.format == "json") fmt::print("{}", text);

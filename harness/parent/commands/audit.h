@@ -14,10 +14,11 @@ struct AuditedCase {
   std::vector<EngineAudit> engines;
 };
 
-// Audits the candidates of every case that the options plan, one after another. `tell` gets each
-// result; it may be empty. Throws what the plan and the weights throw, and Interrupted.
+// Audits the candidates of the cases, one after another. l2_bytes: of the card; 0 on a CPU. `tell`
+// gets each result; it may be empty. Throws what the weights throw, and Interrupted.
 std::vector<AuditedCase> audit_cases(
-    const Options& options, const Invocation& invocation, const MachineProbe& probe, Hosts& hosts,
+    const std::vector<CaseJob>& jobs, const Options& options, const Invocation& invocation,
+    int64_t l2_bytes, Hosts& hosts,
     const std::function<void(const CaseJob&, const EngineAudit&)>& tell);
 
 }  // namespace mkbench

@@ -14,6 +14,7 @@
 #include "harness/parent/commands/selftest_clock.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
+#include "harness/parent/plan.h"
 #include "harness/selftest/timing_faults.h"
 #include "references/base/error.h"
 
@@ -166,8 +167,9 @@ class TimingLanes {
         parse_command_line(args, [](const std::string&) { return std::nullopt; }, {}).options;
     options.quiet = cases_.options().quiet;
     Hosts hosts(cases_.invocation().start_host, options.timeout_s);
+    const std::vector<CaseJob> jobs = plan_run(options, cases_.probe()).jobs;
     const AuditedCase audited =
-        audit_cases(options, cases_.invocation(), cases_.probe(), hosts, {}).front();
+        audit_cases(jobs, options, cases_.invocation(), cases_.probe().l2_bytes, hosts, {}).front();
     for (size_t i = 0; i < libraries.size(); ++i) {
       const EngineAudit& found = audited.engines[i];
       const std::vector<TimingEnd> ends =
