@@ -187,8 +187,9 @@ class Neighbours(MisbehavingTest):
             time.sleep(0.01)
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, stderr)
-        # The rest of the time is taken by prefills between the samples, and by the end of the run.
-        self.assertGreater(sum(seen), len(seen) / 3, f"{sum(seen)} of {len(seen)} times all others were stopped")
+        # The rest of the time is taken by prefills between the samples and by the end of the run; if nobody is
+        # stopped, it is none of the times.
+        self.assertGreater(sum(seen), len(seen) / 4, f"{sum(seen)} of {len(seen)} times all others were stopped")
         report = self.report()
         for name in ("eager", "./sound.so"):
             times = [s["times"]["host_ms"] for s in self.engine(report, name)["samples"]]
