@@ -83,6 +83,21 @@ TEST_CASE("every engine is opened anew in each process, and the blocks are sprea
   CHECK(order == "ekkekeekekkeke");
 }
 
+TEST_CASE("engines are opened in an order that changes from process to process") {
+  ProcessBench bench;
+  bench.job.processes = 4;
+  bench.job.blocks = bench.job.max_blocks = 4;
+  const auto make = bench.services.make_engine;
+  std::string opened;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    opened += request.name[0];
+    return make(request, weights);
+  };
+  bench.run();
+  INFO(opened);  // before these the engines are judged, and after them eager scores near ties
+  CHECK(opened.find("ekkekeek") != std::string::npos);
+}
+
 TEST_CASE("one process is the one that was judged; there are no more processes than blocks") {
   ProcessBench one;
   const CaseReport c = one.run();

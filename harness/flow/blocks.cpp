@@ -100,8 +100,10 @@ class BlockRunner {
       if (c->alive) names.push_back(c->name);
     }
     services_.expect(names);
-    for (Contestant* c : engines_) {
-      if (c->alive) guard_engine(sink_, *c, [&] { open_(*c); });
+    // What is opened first lies elsewhere in a card's memory than what follows, process after process.
+    for (const int place : schedule_.order(schedule_.process())) {
+      Contestant& c = *engines_[static_cast<size_t>(place)];
+      if (c.alive) guard_engine(sink_, c, [&] { open_(c); });
     }
   }
 

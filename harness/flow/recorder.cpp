@@ -53,7 +53,10 @@ class Recorder {
     for (const CaseEngine& engine : job_.engines) names.push_back(engine.name);
     services_.expect(names);
     const int context = static_cast<int>(truth_.prompt.size()) + plan_.tokens;
-    for (const std::string& name : names) {
+    // What is opened first lies elsewhere in a card's memory than what follows, in every recording.
+    const auto orders = block_orders(static_cast<int>(names.size()), 1, true, plan_.seed);
+    for (const int place : orders.front()) {
+      const std::string& name = names[static_cast<size_t>(place)];
       check_stop();
       Recorded one{
           name, services_.make_engine({.name = name, .max_context = context}, weights_), {}};

@@ -109,12 +109,12 @@ double BlockSchedule::sample_s(const std::string& engine) const {
                          });
 }
 
-const std::vector<int>& BlockSchedule::order(int block) {
-  if (block >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
-    orders_ = block_orders(static_cast<int>(engines_.size()), 2 * block + 16, job_.random_order,
+const std::vector<int>& BlockSchedule::order(int number) {
+  if (number >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
+    orders_ = block_orders(static_cast<int>(engines_.size()), 2 * number + 16, job_.random_order,
                            job_.seed);
   }
-  return orders_[static_cast<size_t>(block)];
+  return orders_[static_cast<size_t>(number)];
 }
 
 // True where every speed-up's interval (with one engine, the interval of its time) is as narrow as

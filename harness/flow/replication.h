@@ -46,8 +46,8 @@ class BlockSchedule {
   int process() const { return process_; }
   int block() const { return block_; }  // over all processes
   int block_of_process() const { return block_of_process_; }
-  // The order of the engines in a block: places in `engines`.
-  const std::vector<int>& order(int block);
+  // The order of the engines in a block, and of their opening in a process: places in `engines`.
+  const std::vector<int>& order(int number);
 
  private:
   struct Taken {
