@@ -20,12 +20,13 @@ from tracked_files import ROOT
 
 # Full-size runs, in the order in which gpu_check.sh makes them.
 RUNS = ("full", "deep")
-# Runs of the gate alone (`mkbench parity`), and the run of engines from elsewhere beside ours.
-OTHER_RUNS = ("parity", "memorised", "strangers")
+# Runs of the gate alone (`mkbench parity`), of engines from elsewhere beside ours, and of the clock.
+OTHER_RUNS = ("parity", "memorised", "strangers", "table", "blocks", "telemetry", "energy")
 # Files that are committed beside report.json: small, and enough to compute every line again.
 COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xml",
           "gpu-tests.txt": "gpu-tests.txt",
           "memcheck.log": "memcheck.log", "synccheck.log": "synccheck.log",
+          "clock.json": "clock.json", "audit.json": "audit/audit.json",
           "gpu_check.log": "gpu_check.log"}
 
 

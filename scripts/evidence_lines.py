@@ -2,8 +2,9 @@
 
 The folder is what scripts/check_report.py collects: report.json (all cases of the full-size runs),
 tiny-report.json, parity-report.json and memorised-report.json (the gate alone), strangers-report.json (engines from
-elsewhere beside ours), gpu-tests.xml and gpu-tests.txt (outcomes, and which tests there are), memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench concluded
-is taken on trust where the samples allow to compute it again.
+elsewhere beside ours), the files of evidence_timing.py, gpu-tests.xml and gpu-tests.txt (outcomes, and which tests
+there are), memcheck.log, synccheck.log, gpu_check.log. Nothing that mkbench concluded is taken on trust where the
+samples allow to compute it again.
 
 Each line rests on source hashes (scripts/source_hash.py): a time or a share of the bandwidth on `speed` alone,
 parity of the baseline on `judgement` alone, and every line that holds a kernel to a reference or a baseline on
@@ -17,6 +18,7 @@ import statistics
 
 from check_lines import BOTH, Lines
 from evidence_logs import check_gpu_tests, check_log, check_sanitizer
+from evidence_timing import TIMING_REPORTS, check_timing_files
 
 # Least share of the read bandwidth measured in the same run, full size, TOKENS tokens from each depth.
 CARDS = ("H200", "H100")
@@ -404,7 +406,7 @@ def check_full(lines: Lines, report: dict) -> None:
 
 REPORTS = {"report.json": check_full, "tiny-report.json": check_tiny,
            "parity-report.json": check_whole_parity, "memorised-report.json": check_memorised,
-           "strangers-report.json": check_strangers}
+           "strangers-report.json": check_strangers, **TIMING_REPORTS}
 
 
 def cards_of(folder: pathlib.Path) -> list[dict]:
@@ -432,5 +434,6 @@ def check_files(folder: pathlib.Path) -> Lines:
     check_gpu_tests(lines, folder / "gpu-tests.xml", folder / "gpu-tests.txt")
     for tool in ("memcheck", "synccheck"):
         check_sanitizer(lines, folder / f"{tool}.log", tool)
+    check_timing_files(lines, folder)
     check_log(lines, folder / "gpu_check.log")
     return lines

@@ -11,7 +11,9 @@ STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "
          "engines from elsewhere beside ours, one run",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
          "parity and bench, tiny", "planted faults are seen", "faults of timing",
-         "gate alone: every cache length, full size", "fault corpus", "memorised: trained, captured and judged here", "tune")
+         "gate alone: every cache length, full size", "fault corpus", "memorised: trained, captured and judged here", "tune",
+         "calibration of the clock", "the README's table", "the table verified", "blocks of 1 to 128 tokens",
+         "what telemetry costs", "energy of a token", "bytes that are read")
 SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
 # Tests of ring that must be among those that ran: test_ring_state holds ring to bit-identical results from run to
 # run, at several in-flight limits and paces.

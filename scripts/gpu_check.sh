@@ -4,6 +4,8 @@
 #   tests   all tests with a GPU, and those without that are light
 #   cases   the tiny checkpoints, and planted faults by the command line
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
+#   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
+#           what telemetry costs, energy, and whether all bytes are read
 # The script builds first, for this machine's cards. Without a PART all parts run. A PART adds to the results that
 # OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
 # OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
@@ -12,7 +14,7 @@
 # GPU_CHECK_BUDGET_S: longest time of one call; steps that do not fit are left out, and their lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-all_parts="bench tests cases gate"
+all_parts="bench tests cases gate timing"
 [ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts" >&2; exit 2; }
 out="$1"
 shift
@@ -28,7 +30,7 @@ out="$(cd "$out" && pwd -P)"
 rm -rf "$out/evidence"  # the evidence of an earlier run must not pass for that of this one, which may end early
 begun=$SECONDS
 # Upper bound for the time of all steps together.
-budget_s="${GPU_CHECK_BUDGET_S:-1500}"
+budget_s="${GPU_CHECK_BUDGET_S:-4800}"
 . "$root/scripts/logged_steps.sh"
 
 # begin PART FILE ...: removes the files that the part makes, and starts its log with a line about the card. False
@@ -60,11 +62,12 @@ bench=(full deep strangers memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
+timing=(data clock.json table blocks telemetry energy audit)
 # shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
 made_by="$made_by $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)"
 if [ "$(cat "$out/made_by" 2> /dev/null)" != "$made_by" ]; then
-  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" {bench,tests,cases,gate}.log)
+  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" "${timing[@]}" {bench,tests,cases,gate,timing}.log)
   echo "$made_by" > "$out/made_by"
 fi
 rm -rf "$out/memorised-qwen3"
@@ -148,6 +151,29 @@ if begin gate "${gate[@]}"; then
     ./memorised-qwen3 --device cuda --run "$mkbench" parity --engine ring,plain --device cuda --out memorised
   rm -rf "$out/memorised-qwen3"
   step 60 "tune" "$mkbench" tune
+fi
+
+# The runs that follow read the calibration, and nobody else's: it is stored below OUT.
+calibrate() {
+  "$mkbench" selftest --timing --calibrate --device cuda -q &&
+    cp data/mkbench/calibration/*.json clock.json
+}
+export -f calibrate
+
+if begin timing "${timing[@]}"; then
+  export XDG_DATA_HOME="$out/data"
+  step 400 "calibration of the clock" bash -c calibrate
+  step 900 "the README's table" "$mkbench" --compare eager --engine ring,plain --device cuda --model synthetic \
+    --n-depth 0,128,512,4096,16384 --n-gen 64 --out table
+  step 60 "the table verified" "$mkbench" verify table
+  step 180 "blocks of 1 to 128 tokens" "$mkbench" --compare none --engine ring,plain --device cuda --model synthetic \
+    --n-gen 1,8,64,128 --processes 2 --blocks 20 --no-plot --out blocks
+  step 90 "what telemetry costs" "$mkbench" --compare none --engine ring --device cuda --model synthetic \
+    --telemetry alternate --processes 1 --blocks 240 --no-plot --out telemetry
+  step 90 "energy of a token" "$mkbench" --compare none --engine ring --device cuda --model synthetic \
+    --n-gen 2048 --processes 1 --blocks 6 --no-plot --out energy
+  step 120 "bytes that are read" "$mkbench" audit --device cuda --engine ring,plain -n 8 --tiles 5 --seed 1 --out audit
+  unset XDG_DATA_HOME
 fi
 
 log="$out/end.log"

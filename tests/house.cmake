@@ -2,5 +2,6 @@
 mkbench_python_test(test_house_checks)
 mkbench_python_test(test_house_setup)
 mkbench_python_test(test_house_report)
+mkbench_python_test(test_house_timing)
 mkbench_python_test(test_gpu_gate)
 mkbench_python_test(test_update_ratchet)

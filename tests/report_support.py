@@ -79,6 +79,34 @@ def strangers(wanted):
     return report([case("synthetic", 0, "closed form", engines, tokens=16)])
 
 
+def timing_runs(depths, tokens):
+    """The runs of the GPU check's part `timing`, by the folder or file that they leave."""
+    def shared(name):
+        made = engine(name, tokens=8)
+        made["ms_per_tok"]["processes"] = 5
+        made["share_ci"] = {"low": 0.95, "high": 0.965}
+        return made
+
+    def alone(tokens, **card):
+        ring, plain = engine("ring", tokens=tokens), engine("plain", tokens=tokens)
+        ring["card"] = card
+        return case("synthetic", 0, "closed form", [ring, plain], tokens=tokens)
+
+    power = [{"share": s, "seen": 0.97, "slower": 0.1, "rescaled": 0.99} for s in (0.01, 0.02, 0.05)]
+    clock = {"live": 10, "live_excluding_one": 1, "live_faster_or_slower": 0, "rows": [
+        {"processes": p, "splits": 200, "excluding_one": 9, "faster_or_slower": 0, "most_allowed": 21, "power": power}
+        for p in (3, 5)]}
+    return {
+        "table/report.json": report([case("synthetic", d, "closed form", [shared(n) for n in ROLES], tokens=8)
+                                     for d in depths]),
+        "blocks/report.json": report([alone(n) for n in tokens]),
+        "telemetry/report.json": report([alone(8, watching_costs=-0.0004)]),
+        "energy/report.json": report([alone(8, energy_j=0.21)]),
+        "clock.json": clock,
+        "audit/audit.json": {"cases": [{"engines": [{"engine": n, "verdict": "PASS"} for n in ("ring", "plain")]}]},
+    }
+
+
 def prefill(length, judged_in):
     engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
     return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)
