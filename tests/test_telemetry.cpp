@@ -37,8 +37,10 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 std::vector<CardReading> energies(const std::vector<double>& joules) {
   std::vector<CardReading> readings;
   for (const double one : joules) {
-    readings.push_back({.at_ms = 10.0 * static_cast<double>(readings.size())});
-    readings.back().energy_j = one;
+    CardReading reading;
+    reading.at_ms = 10.0 * static_cast<double>(readings.size());
+    reading.energy_j = one;
+    readings.push_back(reading);
   }
   return readings;
 }
