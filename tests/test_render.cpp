@@ -190,6 +190,18 @@ TEST_CASE("each candidate shows the speed-up that is its own") {
   CHECK_THAT(render_markdown(r), ContainsText("| 11.23x [") && ContainsText("| 1.996x ["));
 }
 
+TEST_CASE("with several baselines the speed-up is that over the fastest one that passed") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  r.cases[0].engines.push_back(testing::example_engine("graph", "baseline", 4.5, 10, 16));
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r), ContainsText("| speed-up over the fastest baseline [") &&
+                                     ContainsText("5.614x [") && !ContainsText("| 11.23x"));
+  r.cases[0].engines.back().verdict = Verdict::kFailToken;
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r), ContainsText("11.23x"));
+}
+
 TEST_CASE("Markdown says why a passing engine has no times, and that a run was cut short") {
   Report r = testing::example_report();
   r.cases.resize(1);
