@@ -267,6 +267,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     }
   }
   for (std::string& note : timing_notes(c)) notes.push_back(std::move(note));
+  for (std::string& note : ledger_notes(c)) notes.push_back(std::move(note));
   for (const ComparisonReport& comparison : c.comparisons) {
     if (on_cpu || is_parity_case(c) || comparison.speedup.value ||
         comparison.speedup.reason.empty())
