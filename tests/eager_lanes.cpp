@@ -14,28 +14,10 @@
 namespace mkbench::testing {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 // Largest difference of a logit between the truth computed here and the committed one of HF, which
 // device, thread count and BLAS change by their order of summation: below 3e-5 was measured at
 // logits of 9.
 constexpr double kTruthTolerance = 5e-4;
-
-EagerOptions options_for(Lane lane) {
-  EagerOptions options;
-  options.cuda = lane.cuda;
-  options.graph = lane.graph;
-  options.max_context = 1024;
-  options.threads = 1;  // as in the capture of the references, and quicker for small matrices
-  return options;
-}
-
-// A walk over the byte alphabet: neighbouring ids differ.
-Ids walk(int count, int vocab, int seed = 1) {
-  Ids ids;
-  for (int i = 0; i < count; ++i) ids.push_back((seed * 31 + i * i * 7 + i * 3) % vocab);
-  return ids;
-}
 
 // The forced ids of decode() that follow the truth's path.
 Ids forced_path(const ReferencePrompt& prompt) {
@@ -58,27 +40,6 @@ Forced run_forced(Engine& engine, const ReferencePrompt& prompt, int vocab) {
   result.tokens =
       engine.decode(static_cast<int>(prompt.steps.size()), forced.data(), result.logits.data());
   return result;
-}
-
-std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab) {
-  return {logits.data() + step * static_cast<size_t>(vocab), static_cast<size_t>(vocab)};
-}
-
-double mean_of(std::span<const float> z) {
-  double sum = 0;
-  for (const float x : z) sum += x;
-  return sum / static_cast<double>(z.size());
-}
-
-// Squared 2-norm of the difference of a and b, each less its mean.
-double centred_distance_squared(std::span<const float> a, std::span<const float> b) {
-  const double shift = mean_of(a) - mean_of(b);
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double d = double{a[i]} - double{b[i]} - shift;
-    sum += d * d;
-  }
-  return sum;
 }
 
 // Expects an Error of `kind` whose one line names `part`.
@@ -119,6 +80,41 @@ int wrong_strict_tokens(Engine& engine, const GreedyReference& reference) {
 }
 
 }  // namespace
+
+EagerOptions options_for(Lane lane) {
+  EagerOptions options;
+  options.cuda = lane.cuda;
+  options.graph = lane.graph;
+  options.max_context = 1024;
+  options.threads = 1;  // as in the capture of the references, and quicker for small matrices
+  return options;
+}
+
+Ids walk(int count, int vocab, int seed) {
+  Ids ids;
+  for (int i = 0; i < count; ++i) ids.push_back((seed * 31 + i * i * 7 + i * 3) % vocab);
+  return ids;
+}
+
+std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab) {
+  return {logits.data() + step * static_cast<size_t>(vocab), static_cast<size_t>(vocab)};
+}
+
+double mean_of(std::span<const float> z) {
+  double sum = 0;
+  for (const float x : z) sum += x;
+  return sum / static_cast<double>(z.size());
+}
+
+double centred_distance_squared(std::span<const float> a, std::span<const float> b) {
+  const double shift = mean_of(a) - mean_of(b);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = double{a[i]} - double{b[i]} - shift;
+    sum += d * d;
+  }
+  return sum;
+}
 
 Case load_case(const std::string& model) {
   Case c;
@@ -313,39 +309,6 @@ void check_repeatable(const ModelWeights& weights, Lane lane) {
     engine->prefill(walk(33, vocab));
     CHECK(engine->decode(20) == tokens);
   }
-}
-
-void check_buckets(const ModelWeights& weights, Lane lane) {
-  const auto vocab = static_cast<size_t>(weights.config.shape.vocab);
-  const Ids prompt = walk(241, weights.config.shape.vocab),
-            inputs = walk(40, weights.config.shape.vocab, 3);
-  const auto run = [&](Engine& engine) {
-    std::vector<float> logits(inputs.size() * vocab);
-    engine.reset();
-    engine.prefill(prompt);
-    engine.decode(static_cast<int>(inputs.size()), inputs.data(), logits.data());
-    return logits;
-  };
-  const auto engine = make_eager(weights, options_for(lane));
-  const auto eager = make_eager(weights, options_for({.cuda = lane.cuda}));
-  EagerOptions truth_options = options_for({.cuda = lane.cuda});
-  truth_options.fp32 = true;
-  const auto truth = make_eager(weights, truth_options);
-  const std::vector<float> fresh = run(*engine), wanted = run(*truth), rounded = run(*eager);
-  // Position 255 is the last of the first bucket: step 15 of these.
-  double ours = 0, theirs = 0;
-  for (size_t s = 0; s < inputs.size(); ++s) {
-    const auto of = [&](const std::vector<float>& z) { return row(z, s, static_cast<int>(vocab)); };
-    ours += centred_distance_squared(of(fresh), of(wanted));
-    theirs += centred_distance_squared(of(rounded), of(wanted));
-  }
-  const double r_rms = std::sqrt(ours / theirs);
-  CAPTURE(r_rms);
-  CHECK(r_rms <= 1.25);
-  engine->reset();
-  engine->prefill(walk(700, weights.config.shape.vocab, 5));
-  engine->decode(20);
-  CHECK(run(*engine) == fresh);
 }
 
 void check_refusals(const ModelWeights& weights, Lane lane) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,17 @@ struct Lane {
 };
 inline constexpr Lane kCpu{}, kCard{.cuda = true};
 inline constexpr Lane kGraphOnCpu{.graph = true}, kGraphOnCard{.cuda = true, .graph = true};
+
+using Ids = std::vector<int32_t>;
+
+EagerOptions options_for(Lane lane);
+// A walk over the byte alphabet: neighbouring ids differ.
+Ids walk(int count, int vocab, int seed = 1);
+// A step's logits in [steps, vocab].
+std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab);
+double mean_of(std::span<const float> z);
+// Squared 2-norm of the difference of a and b, each less its mean.
+double centred_distance_squared(std::span<const float> a, std::span<const float> b);
 
 // A committed checkpoint with its HF reference.
 struct Case {
