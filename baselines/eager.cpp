@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "baselines/eager_model.h"
+#include "baselines/static_step.h"
 #include "baselines/torch_settings.h"
 #include "references/base/error.h"
 
@@ -34,13 +35,16 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Runs `work` and turns every way in which libtorch fails into an Error with one line of text.
+const char* name_of(const EagerOptions& options) { return options.graph ? "graph" : "eager"; }
+
+// Runs `work` and turns every way in which libtorch fails into an Error with one line of text, which
+// begins with the engine's name.
 template <typename Work>
-auto translate_errors(Work&& work) -> decltype(work()) {
+auto translate_errors(const std::string& name, Work&& work) -> decltype(work()) {
   try {
     return work();
   } catch (const c10::OutOfMemoryError& e) {
-    throw Error(ErrorKind::kEnvUnfit, "eager: " + first_line(e.what_without_backtrace()));
+    throw Error(ErrorKind::kEnvUnfit, name + ": " + first_line(e.what_without_backtrace()));
   } catch (const c10::Error& e) {
     const std::string line = first_line(e.what_without_backtrace());
     ErrorKind kind = ErrorKind::kRuntime;
@@ -51,14 +55,14 @@ auto translate_errors(Work&& work) -> decltype(work()) {
     } else if (contains(line, "CUDA")) {
       kind = ErrorKind::kCuda;
     }
-    throw Error(kind, "eager: " + line);
+    throw Error(kind, name + ": " + line);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kEnvUnfit, "eager: out of host memory");
+    throw Error(ErrorKind::kEnvUnfit, name + ": out of host memory");
   }
 }
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorKind::kBadInput, "eager: " + message);
+[[noreturn]] void refuse(const EagerOptions& options, const std::string& message) {
+  throw Error(ErrorKind::kBadInput, name_of(options) + (": " + message));
 }
 
 // A checksum that depends on positions and not on the order of addition: every 64-bit word is
@@ -73,6 +77,11 @@ std::vector<float> to_host(const Tensor& x) {
   const float* data = host.const_data_ptr<float>();
   return {data, data + host.numel()};
 }
+
+// Answers of a decode on the device, and their logits: [n] each.
+struct Decoded {
+  Tensor ids, best;
+};
 
 class EagerEngine final : public Engine {
  public:
@@ -98,7 +107,7 @@ class EagerEngine final : public Engine {
   // Runs `work` on this engine's device without autograd bookkeeping.
   template <typename Work>
   auto on_device(Work&& work) -> decltype(work()) {
-    return translate_errors([&] {
+    return translate_errors(name_of(options_), [&] {
       const c10::InferenceMode inference;
       const c10::DeviceGuard guard(device_);
       return work();
@@ -109,6 +118,9 @@ class EagerEngine final : public Engine {
   Tensor upload_ids(const std::vector<int64_t>& ids) const;
   std::vector<int32_t> collect(const Tensor& ids, const Tensor& best) const;
   void synchronize() const;
+  Decoded decode_eagerly(int n, const Tensor& inputs, bool forced, float* logits_out);
+  Decoded decode_statically(int n, const Tensor& inputs, bool forced, float* logits_out);
+  void keep_logits(const Tensor& logits, int step, float* logits_out) const;
   uint64_t kv_checksum(int rows) const;
 
   EagerOptions options_;
@@ -119,6 +131,7 @@ class EagerEngine final : public Engine {
   at::ScalarType dtype_;         // type of weights and KV cache
   at::ScalarType logits_dtype_;  // type of the logits that the argmax reads
   std::unique_ptr<EagerModel> model_;
+  std::unique_ptr<StaticStep> static_step_;  // with EagerOptions::graph
 
   int32_t pending_ = -1;
   int64_t decode_calls_ = 0;
@@ -137,11 +150,14 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
       logits_dtype_(options.head_fp32 ? at::kFloat : dtype_) {
   on_device([&] {
     model_ = std::make_unique<EagerModel>(weights, options);
+    if (options.graph)
+      static_step_ = std::make_unique<StaticStep>(model_->tensors(), options.max_context);
     synchronize();
   });
 }
 
 EagerEngine::~EagerEngine() {
+  static_step_.reset();
   model_.reset();
   if (!device_.is_cuda()) return;
   // libtorch's allocator would keep the memory, and the next engine may not use libtorch.
@@ -153,7 +169,8 @@ EagerEngine::~EagerEngine() {
 
 void EagerEngine::check_id(int32_t id, const std::string& what) const {
   if (id >= 0 && id < shape_.vocab) return;
-  refuse(what + " is " + std::to_string(id) + ", wanted 0 to " + std::to_string(shape_.vocab - 1));
+  refuse(options_,
+         what + " is " + std::to_string(id) + ", wanted 0 to " + std::to_string(shape_.vocab - 1));
 }
 
 Tensor EagerEngine::upload_ids(const std::vector<int64_t>& ids) const {
@@ -166,7 +183,8 @@ void EagerEngine::synchronize() const {
 
 EngineCapabilities EagerEngine::capabilities() const {
   EngineCapabilities c;
-  c.name = "eager";
+  c.name = name_of(options_);
+  c.poison = !options_.graph;  // rows that are masked, but read, must hold numbers
   c.device = "cpu";
   if (device_.is_cuda()) {
     c.device = "cuda:" + std::to_string(options_.gpu) + " " +
@@ -184,11 +202,11 @@ void EagerEngine::reset() {
 
 void EagerEngine::poison() {
   on_device([&] {
-    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double unwritten = unwritten_row(options_);
     const int64_t first = position(), unused = options_.max_context - first;
     for (int l = 0; l < shape_.layers; ++l) {
-      model_->k_cache(l).narrow(2, first, unused).fill_(nan);
-      model_->v_cache(l).narrow(2, first, unused).fill_(nan);
+      model_->k_cache(l).narrow(2, first, unused).fill_(unwritten);
+      model_->v_cache(l).narrow(2, first, unused).fill_(unwritten);
     }
     // Hidden states are the only output that outlives a call; the next step makes new ones.
     model_->hidden_states().clear();
@@ -197,15 +215,15 @@ void EagerEngine::poison() {
 }
 
 void EagerEngine::prefill(std::span<const int32_t> ids) {
-  if (ids.empty()) refuse("prefill: no ids");
+  if (ids.empty()) refuse(options_, "prefill: no ids");
   for (size_t i = 0; i < ids.size(); ++i) check_id(ids[i], "prefill: id " + std::to_string(i));
   std::vector<int64_t> input;
   if (pending_ >= 0) input.push_back(pending_);
   input.insert(input.end(), ids.begin(), ids.end() - 1);
   const int64_t rows = static_cast<int64_t>(input.size());
   if (position() + rows > options_.max_context) {
-    refuse("prefill: " + std::to_string(position()) + " + " + std::to_string(rows) +
-           " positions, the KV cache holds " + std::to_string(options_.max_context));
+    refuse(options_, "prefill: " + std::to_string(position()) + " + " + std::to_string(rows) +
+                         " positions, the KV cache holds " + std::to_string(options_.max_context));
   }
   activity_ = "prefill";
   on_device([&] {
@@ -230,12 +248,56 @@ std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best)
   return {host.const_data_ptr<int32_t>(), host.const_data_ptr<int32_t>() + host.numel()};
 }
 
+Decoded EagerEngine::decode_eagerly(int n, const Tensor& inputs, bool forced, float* logits_out) {
+  Tensor slots = at::full({n}, -1, ids_);
+  Tensor best = at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
+  // The truth takes forced steps in one pass: scoring 128 ids one by one costs 0.15 s on a CPU, and
+  // how fp32 sums are grouped is far below what its answers are compared with.
+  const bool one_pass = options_.fp32 && forced;
+  const Tensor all =
+      one_pass ? model_->forward(inputs.unsqueeze(0), /*keep_hidden=*/true) : Tensor();
+  for (int t = 0; t < n; ++t) {
+    const Tensor id = t == 0 || forced ? inputs.narrow(0, t, 1) : slots.narrow(0, t - 1, 1);
+    const Tensor hidden =
+        one_pass ? all.narrow(1, t, 1) : model_->forward(id.unsqueeze(0), /*keep_hidden=*/true);
+    const Tensor logits = model_->head(hidden);
+    // max() over a dimension promises the first index among equals. The id stays on the device.
+    Tensor value = best.narrow(0, t, 1), index = slots.narrow(0, t, 1);
+    at::max_out(value, index, logits, 0, /*keepdim=*/true);
+    keep_logits(logits, t, logits_out);
+  }
+  return {slots, best};
+}
+
+Decoded EagerEngine::decode_statically(int n, const Tensor& inputs, bool forced,
+                                       float* logits_out) {
+  const int first = position();
+  static_step_->set_position(first);
+  for (int t = 0; t < n; ++t) {
+    if (t == 0 || forced) static_step_->set_id(inputs.narrow(0, t, 1));
+    static_step_->run();
+    keep_logits(static_step_->logits(), t, logits_out);
+    model_->set_position(first + t + 1);
+  }
+  model_->hidden_states().clear();
+  for (const Tensor& state : static_step_->hidden())
+    model_->hidden_states().push_back(state.unsqueeze(0));
+  return {static_step_->ids().narrow(0, first, n), static_step_->best().narrow(0, first, n)};
+}
+
+void EagerEngine::keep_logits(const Tensor& logits, int step, float* logits_out) const {
+  if (logits_out == nullptr) return;
+  float* row = logits_out + static_cast<size_t>(step) * static_cast<size_t>(shape_.vocab);
+  at::from_blob(row, {shape_.vocab}, at::kFloat).copy_(logits);
+}
+
 std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* logits_out) {
-  if (n < 1) refuse("decode: n is " + std::to_string(n) + ", wanted at least 1");
-  if (pending_ < 0) refuse("decode: no pending id, call prefill() or set_pending() first");
+  if (n < 1) refuse(options_, "decode: n is " + std::to_string(n) + ", wanted at least 1");
+  if (pending_ < 0)
+    refuse(options_, "decode: no pending id, call prefill() or set_pending() first");
   if (n > options_.max_context - position()) {
-    refuse("decode: " + std::to_string(position()) + " + " + std::to_string(n) +
-           " positions, the KV cache holds " + std::to_string(options_.max_context));
+    refuse(options_, "decode: " + std::to_string(position()) + " + " + std::to_string(n) +
+                         " positions, the KV cache holds " + std::to_string(options_.max_context));
   }
   std::vector<int64_t> given = {pending_};
   for (int t = 1; forced != nullptr && t < n; ++t) {
@@ -251,31 +313,12 @@ std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* lo
     if (device_.is_cuda()) first.record();
 
     const Tensor inputs = upload_ids(given);
-    Tensor slots = at::full({n}, -1, ids_);
-    Tensor best =
-        at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
-    // The truth takes forced steps in one pass: scoring 128 ids one by one costs 0.15 s on a CPU,
-    // and how fp32 sums are grouped is far below what its answers are compared with.
-    const bool one_pass = options_.fp32 && forced != nullptr;
-    const Tensor all =
-        one_pass ? model_->forward(inputs.unsqueeze(0), /*keep_hidden=*/true) : Tensor();
-    for (int t = 0; t < n; ++t) {
-      const bool from_host = t == 0 || forced != nullptr;
-      const Tensor id = from_host ? inputs.narrow(0, t, 1) : slots.narrow(0, t - 1, 1);
-      const Tensor hidden =
-          one_pass ? all.narrow(1, t, 1) : model_->forward(id.unsqueeze(0), /*keep_hidden=*/true);
-      const Tensor logits = model_->head(hidden);
-      // max() over a dimension promises the first index among equals. The id stays on the device.
-      Tensor value = best.narrow(0, t, 1), index = slots.narrow(0, t, 1);
-      at::max_out(value, index, logits, 0, /*keepdim=*/true);
-      if (logits_out != nullptr) {
-        float* row = logits_out + static_cast<size_t>(t) * static_cast<size_t>(shape_.vocab);
-        at::from_blob(row, {shape_.vocab}, at::kFloat).copy_(logits);
-      }
-    }
+    const Decoded decoded = static_step_
+                                ? decode_statically(n, inputs, forced != nullptr, logits_out)
+                                : decode_eagerly(n, inputs, forced != nullptr, logits_out);
 
     if (device_.is_cuda()) last.record();
-    std::vector<int32_t> ids = collect(slots, best);
+    std::vector<int32_t> ids = collect(decoded.ids, decoded.best);
     synchronize();
     times_ = {};
     times_.host_ms =
@@ -321,12 +364,12 @@ Snapshot EagerEngine::save() {
 
 void EagerEngine::restore(const Snapshot& s) {
   if (s.position < 0 || s.position > position()) {
-    refuse("restore: position " + std::to_string(s.position) + ", the sequence holds " +
-           std::to_string(position()));
+    refuse(options_, "restore: position " + std::to_string(s.position) + ", the sequence holds " +
+                         std::to_string(position()));
   }
   if (s.pending != -1) check_id(s.pending, "restore: pending id");
   if (on_device([&] { return kv_checksum(s.position); }) != s.kv_checksum) {
-    throw Error(ErrorKind::kIntegrity, "eager: restore: KV rows 0 to " +
+    throw Error(ErrorKind::kIntegrity, name_of(options_) + std::string(": restore: KV rows 0 to ") +
                                            std::to_string(s.position - 1) +
                                            " were modified since save()");
   }
@@ -341,8 +384,8 @@ Progress EagerEngine::progress() const {
 
 std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
   if (layer < 0 || layer >= shape_.layers) {
-    refuse("hidden: layer is " + std::to_string(layer) + ", wanted 0 to " +
-           std::to_string(shape_.layers - 1));
+    refuse(options_, "hidden: layer is " + std::to_string(layer) + ", wanted 0 to " +
+                         std::to_string(shape_.layers - 1));
   }
   const std::vector<Tensor>& states = model_->hidden_states();
   if (states.empty()) return std::nullopt;
@@ -353,9 +396,10 @@ std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
 
 std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
   if (layer < 0 || layer >= shape_.layers || row < 0 || row >= position()) {
-    refuse("kv_row: layer " + std::to_string(layer) + ", position " + std::to_string(row) +
-           ", wanted layers below " + std::to_string(shape_.layers) + " and positions below " +
-           std::to_string(position()));
+    refuse(options_, "kv_row: layer " + std::to_string(layer) + ", position " +
+                         std::to_string(row) + ", wanted layers below " +
+                         std::to_string(shape_.layers) + " and positions below " +
+                         std::to_string(position()));
   }
   return on_device([&] {
     const Tensor both = at::cat({model_->k_cache(layer).select(2, row).flatten(),
@@ -380,19 +424,22 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options) {
   const ModelConfig& config = weights.config;
   if (options.max_context < 1 || options.max_context > config.max_positions) {
-    refuse("max_context is " + std::to_string(options.max_context) + ", wanted 1 to " +
-           std::to_string(config.max_positions) + " (max_position_embeddings)");
+    refuse(options, "max_context is " + std::to_string(options.max_context) + ", wanted 1 to " +
+                        std::to_string(config.max_positions) + " (max_position_embeddings)");
   }
   if (config.shape.head_dim % 4 != 0) {
-    refuse("head_dim is " + std::to_string(config.shape.head_dim) + ", wanted a multiple of 4");
+    refuse(options,
+           "head_dim is " + std::to_string(config.shape.head_dim) + ", wanted a multiple of 4");
   }
   pin_torch_settings();
   if (options.cuda) {
-    const int found = translate_errors([] { return static_cast<int>(at::cuda::device_count()); });
+    const int found = translate_errors(name_of(options),
+                                       [] { return static_cast<int>(at::cuda::device_count()); });
     if (options.gpu < 0 || options.gpu >= found) {
       throw Error(ErrorKind::kUnsupportedDevice,
-                  "eager: GPU " + std::to_string(options.gpu) + " asked for, libtorch finds " +
-                      std::to_string(found) + "; `mkbench doctor` says why, --device cpu runs");
+                  name_of(options) + std::string(": GPU ") + std::to_string(options.gpu) +
+                      " asked for, libtorch finds " + std::to_string(found) +
+                      "; `mkbench doctor` says why, --device cpu runs");
     }
   }
   return std::make_unique<EagerEngine>(weights, options);

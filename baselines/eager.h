@@ -16,6 +16,9 @@ struct EagerOptions {
   int gpu = 0;
   bool fp32 = false;       // the truth: weights widened to fp32, TF32 off
   bool head_fp32 = false;  // the baseline with its last matmul in fp32, the denominator of ratios
+  // Decode steps of fixed shapes (static_step.h), each a replay of a CUDA graph on a card; some
+  // operators are fused. Prefill stays eager's. Not with fp32 or head_fp32.
+  bool graph = false;
   int max_context = 4096;
   // CPU threads while the engine lives, 0 = libtorch's choice. libtorch has one number for the
   // whole process: among several engines the newest decides.

@@ -1,4 +1,4 @@
-// The maker of eager, for hosts.
+// The makers of eager and graph, for hosts.
 #include "baselines/eager.h"
 #include "references/engine_maker.h"
 
@@ -9,6 +9,7 @@ namespace {
 // than the op: on two busy cores the main job on tiny ran into its 300 s deadline with two threads
 // and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
+constexpr std::string_view kGraph = "graph";
 
 EagerOptions options_of(const ModelConfig& config, const EngineRequest& request) {
   using Precision = EngineRequest::Precision;
@@ -21,6 +22,7 @@ EagerOptions options_of(const ModelConfig& config, const EngineRequest& request)
   options.head_fp32 = request.precision == Precision::kHeadFp32;
   options.max_context = request.max_context;
   options.fault = request.fault;
+  options.graph = request.name == kGraph;
   return options;
 }
 
@@ -36,5 +38,7 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 
 extern const EngineMaker eager_maker{
     .name = "eager", .make = make, .bytes = bytes, .settings = eager_settings};
+extern const EngineMaker graph_maker{
+    .name = kGraph, .make = make, .bytes = bytes, .settings = eager_settings};
 
 }  // namespace mkbench

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
+
+#include "baselines/model_tensors.h"
 
 namespace mkbench {
 namespace {
@@ -16,14 +19,6 @@ using at::Tensor;
 
 // Alignment from which memory of the loader behaves like libtorch's own in vectorised CPU kernels.
 constexpr uintptr_t kAliasAlignment = 16;
-
-struct LayerTensors {
-  Tensor input_norm, post_attention_norm;  // [hidden]
-  Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in]
-  Tensor q_norm, k_norm;                   // [head_dim]
-  Tensor gate_proj, up_proj, down_proj;    // [out, in]
-  Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
-};
 
 // cos and sin of one forward pass, [1, 1, rows, head_dim] in the model's dtype.
 struct Rotary {
@@ -68,9 +63,22 @@ Tensor mlp(const LayerTensors& layer, const Tensor& x) {
   return apply_matrix(gate * apply_matrix(x, layer.up_proj), layer.down_proj);
 }
 
+// Copies matrices of one width below each other, and makes them parts of the copy.
+Tensor in_one_piece(std::initializer_list<Tensor*> parts) {
+  std::vector<Tensor> all;
+  for (const Tensor* part : parts) all.push_back(*part);
+  const Tensor whole = at::cat(all);
+  int64_t row = 0;
+  for (Tensor* part : parts) {
+    *part = whole.narrow(0, row, part->size(0));
+    row += part->size(0);
+  }
+  return whole;
+}
+
 }  // namespace
 
-struct EagerModel::Impl {
+struct EagerModel::Impl : ModelTensors {
   Impl(const ModelWeights& weights, const EagerOptions& options);
 
   Tensor load(const Matrix& m, bool is_vector) const;
@@ -82,13 +90,7 @@ struct EagerModel::Impl {
 
   ModelWeights weights;  // keeps aliased CPU weights alive
   EagerOptions options;
-  ModelShape shape;
-  double eps, scaling;
   at::Device device;
-  at::TensorOptions real;  // the model's dtype and device
-  Tensor embed, final_norm, lm_head;
-  Tensor inv_freq;  // fp32 [head_dim / 2]
-  std::vector<LayerTensors> layers;
   std::vector<Tensor> hidden;
   bool drops_newest_row;  // the planted kCacheLength
 };
@@ -96,13 +98,13 @@ struct EagerModel::Impl {
 EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
     : weights(w),
       options(o),
-      shape(w.config.shape),
-      eps(w.config.rms_norm_eps),
-      scaling(std::pow(shape.head_dim, -0.5)),
       device(o.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(o.gpu))
                     : at::Device(at::kCPU)),
-      real(at::TensorOptions().dtype(o.fp32 ? at::kFloat : at::kBFloat16).device(device)),
       drops_newest_row(o.fault == PlantedFault::kCacheLength) {
+  shape = w.config.shape;
+  eps = w.config.rms_norm_eps;
+  scaling = std::pow(shape.head_dim, -0.5);
+  real = at::TensorOptions().dtype(o.fp32 ? at::kFloat : at::kBFloat16).device(device);
   embed = load(w.embed_tokens, false);
   final_norm = load(w.final_norm, true);
   lm_head = w.lm_head.data == w.embed_tokens.data ? embed : load(w.lm_head, false);
@@ -141,9 +143,12 @@ LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
   layer.up_proj = load(w.up_proj, false);
   layer.down_proj = load(w.down_proj, false);
   if (options.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
-  // The cache is filled with NaN, so that a row that is read before it is written shows.
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  layer.k_cache = at::full({1, shape.kv_heads, options.max_context, shape.head_dim}, nan, real);
+  if (options.graph) {
+    layer.qkv_proj = in_one_piece({&layer.q_proj, &layer.k_proj, &layer.v_proj});
+    layer.gate_up_proj = in_one_piece({&layer.gate_proj, &layer.up_proj});
+  }
+  layer.k_cache = at::full({1, shape.kv_heads, options.max_context, shape.head_dim},
+                           unwritten_row(options), real);
   layer.v_cache = layer.k_cache.clone();
   return layer;
 }
@@ -231,5 +236,11 @@ const Tensor& EagerModel::v_cache(int layer) const {
 }
 
 std::vector<Tensor>& EagerModel::hidden_states() { return impl_->hidden; }
+
+const ModelTensors& EagerModel::tensors() const { return *impl_; }
+
+double unwritten_row(const EagerOptions& options) {
+  return options.graph ? 0 : std::numeric_limits<double>::quiet_NaN();
+}
 
 }  // namespace mkbench

@@ -17,6 +17,8 @@ class Tensor;
 
 namespace mkbench {
 
+struct ModelTensors;
+
 // Every method may throw libtorch's exceptions; the caller holds the InferenceMode and device
 // guards.
 class EagerModel {
@@ -40,6 +42,8 @@ class EagerModel {
   // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
   // empty before one.
   std::vector<at::Tensor>& hidden_states();
+  // The tensors of which the model consists; they stay where they are.
+  const ModelTensors& tensors() const;
 
   // KV rows written; the caller may truncate. position() and layer() are readable from any thread.
   int position() const { return position_; }
@@ -52,5 +56,9 @@ class EagerModel {
   std::unique_ptr<Impl> impl_;
   std::atomic<int> position_{0}, layer_{-1};
 };
+
+// What KV rows hold that were not written: NaN, so that reading one shows; 0 with
+// EagerOptions::graph, which masks them.
+double unwritten_row(const EagerOptions& options);
 
 }  // namespace mkbench

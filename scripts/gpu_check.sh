@@ -102,7 +102,7 @@ if begin bench "${bench[@]}"; then
   step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
     --blocks 10 --processes 2 --no-plot --out deep
-  step 240 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager --device cuda --model synthetic \
+  step 240 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
     --engine "ring,plain,$build/tests/plugins/naive_cuda.so,$root/tests/engines/hf_decoder.py" -n 16 --blocks 4 \
     --processes 2 --no-plot --out strangers
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,24 @@
 #include "references/weights.h"
 
 namespace mkbench::testing {
+
+// Where eager runs, and whether its decode steps are those of a graph (EagerOptions::graph).
+struct Lane {
+  bool cuda = false, graph = false;
+};
+inline constexpr Lane kCpu{}, kCard{.cuda = true};
+inline constexpr Lane kGraphOnCpu{.graph = true}, kGraphOnCard{.cuda = true, .graph = true};
+
+using Ids = std::vector<int32_t>;
+
+EagerOptions options_for(Lane lane);
+// A walk over the byte alphabet: neighbouring ids differ.
+Ids walk(int count, int vocab, int seed = 1);
+// A step's logits in [steps, vocab].
+std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab);
+double mean_of(std::span<const float> z);
+// Squared 2-norm of the difference of a and b, each less its mean.
+double centred_distance_squared(std::span<const float> a, std::span<const float> b);
 
 // A committed checkpoint with its HF reference.
 struct Case {
@@ -21,23 +40,26 @@ Case load_case(const std::string& model);
 
 // Compares eager, teacher-forced, with the committed answers of HF: the truth by its top logits,
 // the baseline with an fp32 head by the size of its error, the baseline by its tokens.
-void check_truth(const Case& c, bool cuda);
-void check_error_of_bf16(const Case& c, bool cuda);
-void check_tokens(const Case& c, bool cuda);
+void check_truth(const Case& c, Lane lane);
+void check_error_of_bf16(const Case& c, Lane lane);
+void check_tokens(const Case& c, Lane lane);
 
 // Each planted fault changes tokens of the strict prompts; without a fault none changes.
-void check_planted_faults(const Case& c, bool cuda);
+void check_planted_faults(const Case& c, Lane lane);
 
 // The checks below hold eager to the contract of references/engine.h: prefill equals single steps,
 // save and restore, poison, repeatability, refusals, ties, NaN.
-void check_prefill_is_stepwise(const ModelWeights& weights, bool cuda);
-void check_save_restore(const ModelWeights& weights, bool cuda);
-void check_poison(const ModelWeights& weights, bool cuda);
-void check_repeatable(const ModelWeights& weights, bool cuda);
-void check_refusals(const ModelWeights& weights, bool cuda);
-void check_lowest_of_equals(const ModelWeights& weights, bool cuda);
-void check_nan_is_no_token(const ModelWeights& weights, bool cuda);
-void check_localiser_hooks(const ModelWeights& weights, bool cuda);
-void check_times_and_counts(const ModelWeights& weights, bool cuda);
+void check_prefill_is_stepwise(const ModelWeights& weights, Lane lane);
+void check_save_restore(const ModelWeights& weights, Lane lane);
+void check_poison(const ModelWeights& weights, Lane lane);
+void check_repeatable(const ModelWeights& weights, Lane lane);
+// Of graph: steps on both sides of the end of a bucket are eager's, up to rounding, and stale rows
+// behind the sequence change nothing.
+void check_buckets(const ModelWeights& weights, Lane lane);
+void check_refusals(const ModelWeights& weights, Lane lane);
+void check_lowest_of_equals(const ModelWeights& weights, Lane lane);
+void check_nan_is_no_token(const ModelWeights& weights, Lane lane);
+void check_localiser_hooks(const ModelWeights& weights, Lane lane);
+void check_times_and_counts(const ModelWeights& weights, Lane lane);
 
 }  // namespace mkbench::testing

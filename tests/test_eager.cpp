@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "baselines/eager.h"
+#include "baselines/static_step.h"
 #include "references/base/error.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
@@ -14,34 +15,58 @@ using namespace mkbench::testing;
 
 TEST_CASE("eager equals the committed references of tiny") {
   const Case c = load_case("tiny");
-  check_truth(c, false);
-  check_error_of_bf16(c, false);
-  check_tokens(c, false);
+  check_truth(c, kCpu);
+  check_error_of_bf16(c, kCpu);
+  check_tokens(c, kCpu);
 }
 
 TEST_CASE("eager equals the committed references of tiny-untied") {
   const Case c = load_case("tiny-untied");
-  check_truth(c, false);
-  check_error_of_bf16(c, false);
-  check_tokens(c, false);
+  check_truth(c, kCpu);
+  check_error_of_bf16(c, kCpu);
+  check_tokens(c, kCpu);
 }
 
 TEST_CASE("faults planted in eager change tokens") {
-  check_planted_faults(load_case("tiny"), false);
-  check_planted_faults(load_case("tiny-untied"), false);
+  check_planted_faults(load_case("tiny"), kCpu);
+  check_planted_faults(load_case("tiny-untied"), kCpu);
 }
 
 TEST_CASE("eager meets the engine contract") {
   const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, false); }
-  SECTION("save and restore") { check_save_restore(tiny, false); }
-  SECTION("poison") { check_poison(tiny, false); }
-  SECTION("repeatable") { check_repeatable(tiny, false); }
-  SECTION("refusals") { check_refusals(tiny, false); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, false); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, false); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, false); }
-  SECTION("times and counts") { check_times_and_counts(tiny, false); }
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kCpu); }
+  SECTION("save and restore") { check_save_restore(tiny, kCpu); }
+  SECTION("poison") { check_poison(tiny, kCpu); }
+  SECTION("repeatable") { check_repeatable(tiny, kCpu); }
+  SECTION("refusals") { check_refusals(tiny, kCpu); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kCpu); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kCpu); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, kCpu); }
+  SECTION("times and counts") { check_times_and_counts(tiny, kCpu); }
+}
+
+TEST_CASE("graph's steps, run op by op, equal the committed references") {
+  for (const std::string model : {"tiny", "tiny-untied"})
+    check_tokens(load_case(model), kGraphOnCpu);
+}
+
+TEST_CASE("graph's steps, run op by op, meet the engine contract") {
+  const ModelWeights tiny = load_case("tiny").weights;
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kGraphOnCpu); }
+  SECTION("save and restore") { check_save_restore(tiny, kGraphOnCpu); }
+  SECTION("repeatable") { check_repeatable(tiny, kGraphOnCpu); }
+  SECTION("buckets") { check_buckets(tiny, kGraphOnCpu); }
+  SECTION("refusals") { check_refusals(tiny, kGraphOnCpu); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kGraphOnCpu); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kGraphOnCpu); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, kGraphOnCpu); }
+  SECTION("times and counts") { check_times_and_counts(tiny, kGraphOnCpu); }
+}
+
+TEST_CASE("a context is cut into buckets that double") {
+  CHECK(kv_buckets(100) == std::vector{100});
+  CHECK(kv_buckets(256) == std::vector{256});
+  CHECK(kv_buckets(1500) == std::vector{256, 512, 1024, 1500});
 }
 
 TEST_CASE("a weight that a file holds misaligned gives the same tokens") {

@@ -12,33 +12,53 @@ using namespace mkbench::testing;
 TEST_CASE("eager on CUDA equals the committed references of tiny") {
   NEEDS_GPU();
   const Case c = load_case("tiny");
-  check_truth(c, true);
-  check_error_of_bf16(c, true);
-  check_tokens(c, true);
-  check_planted_faults(c, true);
+  check_truth(c, kCard);
+  check_error_of_bf16(c, kCard);
+  check_tokens(c, kCard);
+  check_planted_faults(c, kCard);
 }
 
 TEST_CASE("eager on CUDA equals the committed references of tiny-untied") {
   NEEDS_GPU();
   const Case c = load_case("tiny-untied");
-  check_truth(c, true);
-  check_error_of_bf16(c, true);
-  check_tokens(c, true);
-  check_planted_faults(c, true);
+  check_truth(c, kCard);
+  check_error_of_bf16(c, kCard);
+  check_tokens(c, kCard);
+  check_planted_faults(c, kCard);
 }
 
 TEST_CASE("eager on CUDA meets the engine contract") {
   NEEDS_GPU();
   const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, true); }
-  SECTION("save and restore") { check_save_restore(tiny, true); }
-  SECTION("poison") { check_poison(tiny, true); }
-  SECTION("repeatable") { check_repeatable(tiny, true); }
-  SECTION("refusals") { check_refusals(tiny, true); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, true); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, true); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, true); }
-  SECTION("times and counts") { check_times_and_counts(tiny, true); }
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kCard); }
+  SECTION("save and restore") { check_save_restore(tiny, kCard); }
+  SECTION("poison") { check_poison(tiny, kCard); }
+  SECTION("repeatable") { check_repeatable(tiny, kCard); }
+  SECTION("refusals") { check_refusals(tiny, kCard); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kCard); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kCard); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, kCard); }
+  SECTION("times and counts") { check_times_and_counts(tiny, kCard); }
+}
+
+TEST_CASE("graph on CUDA equals the committed references") {
+  NEEDS_GPU();
+  for (const std::string model : {"tiny", "tiny-untied"})
+    check_tokens(load_case(model), kGraphOnCard);
+}
+
+TEST_CASE("graph on CUDA meets the engine contract") {
+  NEEDS_GPU();
+  const ModelWeights tiny = load_case("tiny").weights;
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kGraphOnCard); }
+  SECTION("save and restore") { check_save_restore(tiny, kGraphOnCard); }
+  SECTION("repeatable") { check_repeatable(tiny, kGraphOnCard); }
+  SECTION("buckets") { check_buckets(tiny, kGraphOnCard); }
+  SECTION("refusals") { check_refusals(tiny, kGraphOnCard); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kGraphOnCard); }
+  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kGraphOnCard); }
+  SECTION("localiser hooks") { check_localiser_hooks(tiny, kGraphOnCard); }
+  SECTION("times and counts") { check_times_and_counts(tiny, kGraphOnCard); }
 }
 
 TEST_CASE("the settings promise the architectures that libtorch was built for") {

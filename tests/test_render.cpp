@@ -190,6 +190,41 @@ TEST_CASE("each candidate shows the speed-up that is its own") {
   CHECK_THAT(render_markdown(r), ContainsText("| 11.23x [") && ContainsText("| 1.996x ["));
 }
 
+TEST_CASE("with several baselines the speed-up is that over the fastest one that passed") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  r.cases[0].engines.push_back(testing::example_engine("graph", "baseline", 4.5, 10, 16));
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r), ContainsText("| speed-up over the fastest baseline [") &&
+                                     ContainsText("5.614x [") && !ContainsText("| 11.23x"));
+  r.cases[0].engines.back().verdict = Verdict::kFailToken;
+  aggregate(r.cases[0], 0.95, 1, false);
+  CHECK_THAT(render_markdown(r), ContainsText("11.23x"));
+}
+
+TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  CaseReport& c = r.cases[0];
+  CHECK(ledger_notes(c).empty());  // launches were not traced
+  c.engines[0].ms_per_tok->mean = 16.8;
+  c.engines[0].launch_trace = LaunchTrace{.tokens = 16, .kernels = 16 * 1810, .busy_ms = 40};
+  c.engines[1].ms_per_tok->mean = 0.3;
+  REQUIRE(ledger_notes(c).size() == 1);
+  CHECK(
+      ledger_notes(c)[0] ==
+      "from eager (16.80 ms/tok) to megakernel (plain) (0.3000): the card is idle between eager's "
+      "launches for 14.30, the rest is 2.200 ms/tok");
+  c.engines.push_back(testing::example_engine("graph", "baseline", 2.4, 10, 16));
+  c.engines[2].ms_per_tok = c.engines[0].ms_per_tok;
+  c.engines[2].ms_per_tok->mean = 2.4;
+  c.engines[2].launch_trace = LaunchTrace{.tokens = 16, .graph_launches = 16, .busy_ms = 38};
+  CHECK_THAT(ledger_notes(c)[0],
+             ContainsText("launches for 14.30, graph saves 14.40, the rest is 2.100 ms/tok"));
+  c.engines[0].launch_trace->problem = "CUPTI: not permitted";
+  CHECK(ledger_notes(c).empty());
+}
+
 TEST_CASE("Markdown says why a passing engine has no times, and that a run was cut short") {
   Report r = testing::example_report();
   r.cases.resize(1);

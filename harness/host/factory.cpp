@@ -67,8 +67,8 @@ std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
     throw Error(
         ErrorKind::kUnsupportedDevice,
         request.name + (request.cuda ? " runs on a CPU and --device is cuda; use --device cpu"
-                                     : " is a CUDA kernel and --device is cpu; host-twin is "
-                                       "its twin on a CPU"));
+                                     : " needs a GPU and --device is cpu, where host-twin runs the "
+                                       "kernels' schedule"));
   }
   return with_fault_around(maker.make(with_planted_fault(weights, request.fault), request),
                            request.fault);

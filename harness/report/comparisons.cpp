@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "harness/report/aggregate_card.h"
 
@@ -137,6 +138,25 @@ std::vector<ComparisonReport> compare_engines(const CaseReport& c, double confid
     }
   }
   return result;
+}
+
+const ComparisonReport* headline_ratio(const CaseReport& c, const EngineReport& e) {
+  if (e.role == "baseline") return nullptr;
+  std::optional<double> fastest;
+  const ComparisonReport* headline = nullptr;
+  for (const ComparisonReport& ratio : c.comparisons) {
+    const auto baseline =
+        std::find_if(c.engines.begin(), c.engines.end(),
+                     [&](const EngineReport& b) { return b.name == ratio.baseline; });
+    if (ratio.candidate != e.name || baseline == c.engines.end() || baseline->role != "baseline")
+      continue;
+    const auto& time = baseline->ms_per_tok;
+    if (headline == nullptr || (time && time->mean < fastest.value_or(time->mean + 1))) {
+      headline = &ratio;
+      if (time) fastest = time->mean;
+    }
+  }
+  return headline;
 }
 
 }  // namespace mkbench

@@ -18,4 +18,8 @@ std::vector<PairedBlocks> paired_blocks(const std::vector<Sample>& baseline,
 std::vector<ComparisonReport> compare_engines(const CaseReport& c, double confidence, uint64_t seed,
                                               bool random_order, const SpeedMargin& margin);
 
+// The ratio that an engine's row shows: to the fastest baseline that has times, or where none has, the
+// first one, which says why there is no ratio. Null for baselines, and where nothing is compared.
+const ComparisonReport* headline_ratio(const CaseReport& c, const EngineReport& e);
+
 }  // namespace mkbench

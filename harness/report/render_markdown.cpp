@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/comparisons.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
@@ -24,16 +25,13 @@ std::string padded(const std::string& text, size_t width, bool right) {
 
 std::string number_text(const Number& n) { return n.value ? digits(*n.value) : "-"; }
 
-// Speed-up of a candidate over the first baseline of the case that it was compared with.
+// Speed-up of a candidate over the fastest baseline of the case.
 std::string speedup_text(const CaseReport& c, const EngineReport& e) {
   if (e.role == "baseline") return "baseline";
-  for (const ComparisonReport& comparison : c.comparisons) {
-    if (comparison.candidate != e.name) continue;
-    if (!comparison.speedup.value) return "-";
-    return fmt::format("{}x{}{}", digits(*comparison.speedup.value), interval_text(comparison.ci),
-                       comparison.label.empty() ? "" : " (" + comparison.label + ")");
-  }
-  return "-";
+  const ComparisonReport* ratio = headline_ratio(c, e);
+  if (ratio == nullptr || !ratio->speedup.value) return "-";
+  return fmt::format("{}x{}{}", digits(*ratio->speedup.value), interval_text(ratio->ci),
+                     ratio->label.empty() ? "" : " (" + ratio->label + ")");
 }
 
 double confidence_of(const CaseReport& c) {
@@ -47,12 +45,20 @@ bool same_group(const CaseReport& a, const CaseReport& b) {
   return a.model == b.model && a.n_gen == b.n_gen && (a.n_prompt > 0) == (b.n_prompt > 0);
 }
 
+std::string speedup_header(const Group& group) {
+  const bool several = std::any_of(group.begin(), group.end(), [](const CaseReport* c) {
+    return std::count_if(c->engines.begin(), c->engines.end(),
+                         [](const EngineReport& e) { return e.role == "baseline" && e.timed; }) > 1;
+  });
+  return fmt::format("speed-up{} [{:g} % CI]", several ? " over the fastest baseline" : "",
+                     100 * confidence_of(*group.front()));
+}
+
 // The table of prefill tests. Rate and speed-up are those of prefill and first token together: an
 // engine may put its prefill off until it is asked for a token.
 std::string prefill_table(const Group& group) {
-  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   MarkdownTable table({"test", "engine", "tok/s", "TTFT ms, median", "prefill alone",
-                       fmt::format("speed-up [{} CI]", percent), "verdict"},
+                       speedup_header(group), "verdict"},
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
@@ -106,10 +112,10 @@ std::string engine_table(const Group& group) {
   if (is_parity_case(*group.front())) return render_checks_table(engines_of(group));
   if (group.front()->n_prompt > 0) return prefill_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
-  MarkdownTable table({"depth", "engine", "tok/s", fmt::format("ms/tok, mean [{} CI]", percent),
-                       fmt::format("speed-up [{} CI]", percent),
-                       fmt::format("share of the ceiling [{} CI]", percent), "verdict"},
-                      {true, false, true, true, true, true, false});
+  MarkdownTable table(
+      {"depth", "engine", "tok/s", fmt::format("ms/tok, mean [{} CI]", percent),
+       speedup_header(group), fmt::format("share of the ceiling [{} CI]", percent), "verdict"},
+      {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
       if (!e.timed && times_allowed(e.verdict)) continue;  // a note explains the absence
@@ -261,6 +267,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     }
   }
   for (std::string& note : timing_notes(c)) notes.push_back(std::move(note));
+  for (std::string& note : ledger_notes(c)) notes.push_back(std::move(note));
   for (const ComparisonReport& comparison : c.comparisons) {
     if (on_cpu || is_parity_case(c) || comparison.speedup.value ||
         comparison.speedup.reason.empty())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "harness/report/comparisons.h"
 #include "harness/report/render.h"
 
 namespace mkbench {
@@ -20,15 +21,8 @@ json of_interval(const EngineReport& e, double Interval::*member) {
   return e.ms_per_tok && e.ms_per_tok->ci ? json((*e.ms_per_tok->ci).*member) : json(nullptr);
 }
 
-const ComparisonReport* first_comparison(const CaseReport& c, const EngineReport& e) {
-  const auto found =
-      std::find_if(c.comparisons.begin(), c.comparisons.end(),
-                   [&e](const ComparisonReport& r) { return r.candidate == e.name; });
-  return found == c.comparisons.end() ? nullptr : &*found;
-}
-
 json of_speedup(const CaseReport& c, const EngineReport& e, double Interval::*end) {
-  const ComparisonReport* r = first_comparison(c, e);
+  const ComparisonReport* r = headline_ratio(c, e);
   if (r == nullptr || !r->speedup.value) return nullptr;
   if (end == nullptr) return *r->speedup.value;
   return r->ci ? json((*r->ci).*end) : json(nullptr);
@@ -76,7 +70,7 @@ const std::vector<Column>& columns() {
       {"speedup_ci_high", true, [](R, C c, E e) { return of_speedup(c, e, &Interval::high); }},
       {"speedup_verdict", false,
        [](R, C c, E e) {
-         const ComparisonReport* r = first_comparison(c, e);
+         const ComparisonReport* r = headline_ratio(c, e);
          return r != nullptr && r->speedup.value ? json(r->verdict) : json(nullptr);
        }},
       {"share", true, [](R, C, E e) { return number_or_null(e.share); }},
