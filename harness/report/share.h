@@ -16,8 +16,9 @@ void fill_ceiling(CaseReport& c, double confidence);
 // share is null, with the reason.
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
 
-// Why the times of these samples are impossible: their upper 99.9 % limit (of samples too few for
-// one: the slowest) lies under bound.least_ms. Empty where they are not.
+// Why the times of these samples are impossible: their upper 99.9 % limit, or the slowest of at least
+// 10 samples (of samples too few for a limit: of all), lies under bound.least_ms. Empty where they are
+// not.
 std::string impossible_reason(const std::vector<Sample>& samples, const MemoryBound& bound);
 
 }  // namespace mkbench
