@@ -239,8 +239,8 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; with an A/A half-width of {} this is not owed, up to {} it is",
-                             missed, percent(half_width_for(slow)), percent(most_half_width(slow)));
+      row.open = fmt::format("{}; the A/A half-width is {}, and up to {} the row is owed", missed,
+                             percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
     }
