@@ -111,6 +111,27 @@ TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
 }
 
+TEST_CASE("a quantised engine reads fewer bytes: no bound, no share, no rank beside the others") {
+  CaseReport c = testing::example_case(0);
+  for (Sample& s : c.engines[1].samples) s.times.host_ms *= 0.25;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kImpossible);
+  c.engines[1].parity.emplace().precision = "lossy";
+  const CaseReport lossy = aggregated(c);
+  const EngineReport& e = lossy.engines[1];
+  CHECK(e.verdict == Verdict::kPass);
+  CHECK(e.ms_per_tok);
+  CHECK_FALSE(e.share.value);
+  CHECK_THAT(e.share.reason, ContainsText("fewer bytes"));
+  const ComparisonReport& beside = lossy.comparisons.at(0);
+  CHECK(*beside.speedup.value > 10);
+  CHECK(beside.verdict == "INCONCLUSIVE");
+  CHECK(beside.label == "lossy");
+  CHECK_THAT(beside.verdict_reason, ContainsText("megakernel is quantised"));
+  // Two of them are compared.
+  c.engines[0].parity.emplace().precision = "lossy";
+  CHECK(aggregated(c).comparisons.at(0).verdict == "FASTER");
+}
+
 TEST_CASE("without a ceiling the share is null with the reason") {
   CaseReport c = testing::example_case(0);
   c.ceiling = {};

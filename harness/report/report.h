@@ -253,7 +253,9 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field("verdict_reason", &C::verdict_reason,
           "why it is INCONCLUSIVE whatever the interval says; else empty");
   v.field("label", &C::label,
-          "'no late id' where one of them takes none, and whose blocks were dropped; else empty");
+          "'no late id' where one of them takes none, 'lossy' where one of them is quantised, and "
+          "whose "
+          "blocks were dropped; else empty");
   v.field("caveat", &C::caveat, "what the ratio does not say; else empty");
 }
 

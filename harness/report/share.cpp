@@ -34,6 +34,11 @@ void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence
     e.share = {std::nullopt, ceiling.reason};
     return;
   }
+  if (is_lossy(e)) {
+    e.share = {std::nullopt,
+               e.name + " is quantised (class lossy), and may read fewer bytes than the ceiling"};
+    return;
+  }
   const PairedSpeedup share =
       paired_speedup(paired_blocks(ceiling.samples, e.samples), confidence, seed);
   if (share.blocks == 0) {
@@ -45,9 +50,9 @@ void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence
   if (share.ci && share.ci->low > 1) e.share_note = kCeilingNotFound;
 }
 
-std::string impossible_reason(const std::vector<Sample>& samples, const MemoryBound& bound) {
-  if (samples.empty() || !(bound.least_ms > 0)) return {};
-  const Summary times = summarize_processes(times_by_process(samples), kUpperLimit);
+std::string impossible_reason(const EngineReport& e, const MemoryBound& bound) {
+  if (e.samples.empty() || is_lossy(e) || !(bound.least_ms > 0)) return {};
+  const Summary times = summarize_processes(times_by_process(e.samples), kUpperLimit);
   const bool slowest = !times.ci || (times.count >= kManySamples && times.max < times.ci->high);
   const double upper = slowest ? times.max : times.ci->high;
   if (upper >= bound.least_ms) return {};
