@@ -190,6 +190,7 @@ TEST_CASE("over 20 % dropped blocks make every comparison of the engine INCONCLU
     CHECK(c.comparisons[0].candidate == "kernel");
     CHECK(c.comparisons[0].verdict == (bad == 3 ? "INCONCLUSIVE" : "FASTER"));
     CHECK(c.comparisons[0].label == (bad == 3 ? "23 % of kernel's blocks dropped" : ""));
+    CHECK(c.comparisons[0].verdict_reason == c.comparisons[0].label);  // not the margin
     CHECK(c.comparisons[0].speedup.value);
     CHECK(c.comparisons[1].verdict == "FASTER");
     CHECK((c.comparisons[2].baseline == "kernel" && c.comparisons[2].candidate == "other"));

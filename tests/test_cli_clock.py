@@ -39,7 +39,7 @@ class Clock(CliTest):
 
     def test_runs_read_it(self):
         bare, said = self.run_mkbench(1)
-        self.assertEqual(bare["calibration"]["clock"], {"margin": 0.01, "reason": "no calibration of this machine"})
+        self.assertEqual(bare["calibration"]["clock"], {"margin": 0.01, "source": "no calibration of this machine"})
         self.assertNotIn("calibration", said)
 
         self.write(bare)

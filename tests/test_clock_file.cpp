@@ -100,7 +100,8 @@ TEST_CASE("the margin is that of the number of processes, or 1 %") {
   const FoundClock none = find_clock({"other", "", ""});
   CHECK(clock_margin(none, 5).value() == 0.01);
   CHECK(clock_report(none, 5)["margin"] == 0.01);
-  CHECK(clock_report(none, 5)["reason"] == none.reason);
+  CHECK(clock_report(none, 5)["source"] == none.reason);
+  CHECK(!clock_report(none, 5).contains("reason"));
 }
 
 TEST_CASE("a file that does not fit is not used, and the reason names it") {
@@ -112,6 +113,11 @@ TEST_CASE("a file that does not fit is not used, and the reason names it") {
     CHECK_THAT(found.reason, ContainsText(part));
     CHECK_THAT(found.reason, ContainsText(clock_path(machine).string()));
     CHECK_THAT(found.reason, ContainsText("(not used)"));
+    // Each ratio of the report names the source; the file and its defect stand there once.
+    const nlohmann::json report = clock_report(found, 5);
+    CHECK(report["source"] == "this machine's calibration is not used");
+    CHECK(report["reason"] == found.reason);
+    CHECK(recorded_margin({{"clock", report}}).source == report["source"]);
   };
   write_clock(calibration());
   refused({kCard.device, kCard.uuid, "590.1"}, "machine.driver: found '580.65.06', wanted '590.1'");

@@ -271,7 +271,7 @@ TEST_CASE(
       render_markdown(r),
       ContainsText("- 10 blocks in one process: the intervals do not hold") &&
           ContainsText(": INCONCLUSIVE (one process gives no verdict; --processes takes more)\n") &&
-          ContainsText("- eager: neighbouring blocks correlate (lag-1 0.") &&
+          ContainsText("- eager: neighbouring blocks correlate (lag-1 1.00), for which its") &&
           ContainsText("times as wide; its times change by +0.9") &&
           ContainsText("- megakernel (plain): not settled after a warm-up of 10 s in 1 of 1 "
                        "processes (between its last two windows the time changed by +0.7 %, "

@@ -74,13 +74,14 @@ TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of
   for (const Card& card : {Card{3352, 50'000'000, 340.7}, Card{4917, 60'000'000, 230.2}}) {
     for (const bool prefill : {false, true}) {
       INFO(card.pin_gb_per_s << prefill);
-      const auto verdict_at = [&](double factor, int blocks, double wobble) {
+      const auto verdict_at = [&](double factor, int blocks, double wobble, int processes = 5) {
         CaseReport c = testing::example_case(0, blocks, 1);
         if (prefill) c.n_prompt = 64;
         c.memory = memory_bound(kQwen3_0_6B, 0, 1, c.n_prompt, card.pin_gb_per_s, card.l2_bytes);
         for (size_t b = 0; b < c.engines[1].samples.size(); ++b) {
           Sample& s = c.engines[1].samples[b];
           if (prefill) s.tokens = 64;
+          s.process %= processes;
           const double noise = s.process % 2 == 0 ? wobble : -wobble;
           s.times.host_ms = 1e-3 * card.least_us * factor * (1 + noise);
         }
@@ -90,11 +91,17 @@ TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of
       const EngineReport fast = verdict_at(0.98, 10, 0.001);
       CHECK(fast.verdict == Verdict::kImpossible);
       check_withheld(fast);
-      CHECK_THAT(fast.reasons.at(0), ContainsText("faster than the memory's pins") &&
-                                         ContainsText("upper 99.9 % limit of 10 samples"));
+      CHECK_THAT(fast.reasons.at(0),
+                 ContainsText("faster than the memory's pins") && ContainsText("of 10 samples"));
       // Noise that leaves the limit above the bound proves nothing.
       CHECK(verdict_at(0.98, 10, 0.05).verdict == Verdict::kPass);
       CHECK(verdict_at(0.98, 1, 0).verdict == Verdict::kImpossible);
+      // The limit of two processes is 318 standard errors away: ten samples under the bound say more.
+      const EngineReport two = verdict_at(0.98, 10, 0.001, 2);
+      CHECK(two.verdict == Verdict::kImpossible);
+      CHECK_THAT(two.reasons.at(0), ContainsText("the slowest of 10 samples"));
+      CHECK(verdict_at(0.98, 8, 0.001, 2).verdict == Verdict::kPass);
+      CHECK(verdict_at(0.98, 10, 0.03, 2).verdict == Verdict::kPass);
     }
   }
   // What the ceiling reached decides nothing, nor does a bound that is not known.
@@ -102,6 +109,27 @@ TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of
   c.memory.least_ms = 0;
   for (Sample& s : c.engines[1].samples) s.times.host_ms *= 1e-3;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kPass);
+}
+
+TEST_CASE("a quantised engine reads fewer bytes: no bound, no share, no rank beside the others") {
+  CaseReport c = testing::example_case(0);
+  for (Sample& s : c.engines[1].samples) s.times.host_ms *= 0.25;
+  CHECK(aggregated(c).engines[1].verdict == Verdict::kImpossible);
+  c.engines[1].parity.emplace().precision = "lossy";
+  const CaseReport lossy = aggregated(c);
+  const EngineReport& e = lossy.engines[1];
+  CHECK(e.verdict == Verdict::kPass);
+  CHECK(e.ms_per_tok);
+  CHECK_FALSE(e.share.value);
+  CHECK_THAT(e.share.reason, ContainsText("fewer bytes"));
+  const ComparisonReport& beside = lossy.comparisons.at(0);
+  CHECK(*beside.speedup.value > 10);
+  CHECK(beside.verdict == "INCONCLUSIVE");
+  CHECK(beside.label == "lossy");
+  CHECK_THAT(beside.verdict_reason, ContainsText("megakernel is quantised"));
+  // Two of them are compared.
+  c.engines[0].parity.emplace().precision = "lossy";
+  CHECK(aggregated(c).comparisons.at(0).verdict == "FASTER");
 }
 
 TEST_CASE("without a ceiling the share is null with the reason") {

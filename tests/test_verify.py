@@ -53,7 +53,7 @@ EDITS = [
     ("cases[0].comparisons[0].confidence", None), ("cases[0].comparisons[0].blocks", None),
     ("cases[0].comparisons[0].baseline", None), ("cases[0].comparisons[0].design", None),
     ("cases[0].comparisons[0].processes", None), ("cases[0].comparisons[0].margin", None),
-    ("calibration.clock.margin", None), ("calibration.clock.reason", "cases[0].comparisons[0].margin_source"),
+    ("calibration.clock.margin", None), ("calibration.clock.source", "cases[0].comparisons[0].margin_source"),
     # verdicts
     ("verdict.exit_code", None), ("verdict.interrupted", "verdict.status"),
     # parity

@@ -58,12 +58,7 @@ class CaseFlow {
     if (job_.whole_parity) return;
     if (timed_engines().empty()) return;
     make_timed_engines();
-    std::map<int, TimedTruth> truths;
-    const TruthOf truth_of = [&](int process) -> const TimedTruth& {
-      const auto [found, is_new] = truths.try_emplace(process);
-      if (is_new) found->second = find_timed_truth(job_, weights_, process);
-      return found->second;
-    };
+    const TruthOf truth_of = truth_by_process(job_, weights_);
     const TimedTruth& truth = truth_of(0);
     tell_check(truth, {});
     if (timed_engines().empty()) return;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
 
 #include "harness/judge/findings.h"
 #include "references/base/error.h"
@@ -65,6 +67,15 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
       truth.late_ids.push_back(id);
   }
   return truth;
+}
+
+TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights) {
+  const auto truths = std::make_shared<std::map<int, TimedTruth>>();
+  return [&job, &weights, truths](int process) -> const TimedTruth& {
+    const auto [found, is_new] = truths->try_emplace(process);
+    if (is_new) found->second = find_timed_truth(job, weights, process);
+    return found->second;
+  };
 }
 
 std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape) {

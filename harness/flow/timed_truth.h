@@ -36,8 +36,9 @@ struct TimedTruth {
 // which the truth has to prefill, are those of all processes.
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
 
-// The truth of each process.
+// The truth of each process, found when it is first asked for. `job` and `weights` outlive it.
 using TruthOf = std::function<const TimedTruth&(int process)>;
+TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights);
 
 // The timed prompt: --ids, else ids drawn from the prompt's seed (printable bytes where the
 // vocabulary is byte-level).

@@ -143,16 +143,21 @@ CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
 
 WholeRatio whole_ratio(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                        const char* library, double wanted) {
-  std::vector<PairedBlocks> pairs;
-  for (const RecordedRound& round : rounds_with(rounds, library))
-    pairs.push_back({round.at(kSoundCopies[0]), round.at(library)});
-  const PairedSpeedup found = compare(pairs, kWholeConfidence);
+  const PairedSpeedup found = compare(pairs_with_sound(rounds, library), kWholeConfidence);
   WholeRatio whole{library, wanted, 1 / found.speedup, std::nullopt};
   if (found.ci) whole.ci = Interval{1 / found.ci->high, 1 / found.ci->low};
   return whole;
 }
 
 }  // namespace
+
+std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rounds,
+                                           const char* library) {
+  std::vector<PairedBlocks> pairs;
+  for (const RecordedRound& round : rounds_with(rounds, library))
+    pairs.push_back({round.at(kSoundCopies[0]), round.at(library)});
+  return pairs;
+}
 
 int most_by_chance(int n, double p) {
   double term = std::pow(1 - p, n), sum = term;

@@ -27,10 +27,11 @@ using RecordedRound = std::map<std::string, std::vector<double>>;
 inline constexpr char kSoundCopies[2][12] = {"sound", "sound_copy"};
 struct SlowLibrary {
   const char* name;
+  const char* row;  // its row in the table of `selftest --timing`
   double share;
 };
 inline constexpr SlowLibrary kSlowLibraries[] = {
-    {"slow_1", 0.01}, {"slow_2", 0.02}, {"slow_5", 0.05}};
+    {"slow_1", "S1", 0.01}, {"slow_2", "S2", 0.02}, {"slow_5", "S5", 0.05}};
 
 // How often a comparison of so many processes sees an engine that is slower by `share`.
 struct Power {
@@ -124,6 +125,10 @@ inline constexpr double kShareTolerance = 0.0005;
 
 // The comparison that reports make.
 PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence);
+
+// The first copy beside `library`, in all rounds that hold it.
+std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rounds,
+                                           const char* library);
 
 // The smallest k with P(X <= k) >= kAcceptance for X of Binomial(n, p).
 int most_by_chance(int n, double p);

@@ -42,8 +42,8 @@ void describe_fields(V& v, Tag<Summary>) {
   v.field("processes", &Summary::processes, "processes that the blocks were taken in");
   v.field("mean", &Summary::mean, "mean of the processes' means; with one process, of its blocks");
   v.field("ci", &Summary::ci,
-          "t interval of the mean over processes; with one process over its blocks, inflated; null "
-          "below 2 values");
+          "t interval of the mean over processes; with one process over its blocks, inflated and "
+          "with count / inflation - 1 degrees of freedom (at least 3); null below 2 values");
   v.field("median", &Summary::median, "median over blocks");
   v.field("min", &Summary::min, "smallest block");
   v.field("max", &Summary::max, "largest block");
@@ -51,10 +51,11 @@ void describe_fields(V& v, Tag<Summary>) {
   v.field("process_rel_sd", &Summary::process_rel_sd,
           "standard deviation of the processes' means over the mean; null with one process");
   v.field("lag1", &Summary::lag1,
-          "correlation of neighbouring blocks of a process; null below 4 blocks a process");
+          "correlation of neighbouring blocks of a process, its bias in short series removed; null "
+          "below 4 blocks a process");
   v.field("inflation", &Summary::inflation,
           "what the variance was multiplied by: (1 + lag1) / (1 - lag1) for one process with lag1 "
-          "above 0.2, else 1");
+          "above 0.2 (counted as 0.9 at the most), else 1");
   v.field("slope", &Summary::slope, "trend: change a block, as a share of the mean");
   v.field("slope_p", &Summary::slope_p,
           "probability of a slope so steep among independent blocks, two-sided");

@@ -19,7 +19,7 @@ using ByProcess = std::vector<std::vector<double>>;
 
 // How values move from block to block inside the processes.
 struct Drift {
-  // Correlation of neighbouring blocks; absent where no process has kMinBlocksForDrift blocks, or
+  // Correlation of neighbouring blocks, its bias in short series removed; absent where no process has kMinBlocksForDrift blocks, or
   // where all values are equal.
   std::optional<double> lag1;
   // Change a block, as a share of the mean, common to all processes; and the two-sided probability
@@ -37,8 +37,8 @@ inline constexpr double kMostLag1 = 0.2;
 double variance_inflation(const Drift& drift);
 
 // Mean of the processes' means. Its interval is the t interval of those means; with one process that
-// of its blocks, with the variance inflated as variance_inflation() says. Empty processes are left
-// out. Absent interval: as in summarize().
+// of its blocks, with the variance inflated as variance_inflation() says, and with the degrees of
+// freedom of as many fewer values. Empty processes are left out. Absent interval: as in summarize().
 Summary summarize_processes(const ByProcess& processes, double confidence);
 
 // ms/token of two engines in the blocks of one process that hold both.

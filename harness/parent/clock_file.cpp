@@ -119,7 +119,8 @@ FoundClock find_clock(const ClockMachine& machine) {
 }
 
 SpeedMargin clock_margin(const FoundClock& found, int processes) {
-  if (!found.calibration) return {0, found.reason};
+  if (!found.calibration)
+    return {0, found.damaged ? "this machine's calibration is not used" : found.reason};
   return {row_of_processes(*found.calibration, processes)->half_width,
           fmt::format("A/A of {} processes, {}", found.calibration->processes,
                       found.calibration->date)};
@@ -127,7 +128,11 @@ SpeedMargin clock_margin(const FoundClock& found, int processes) {
 
 nlohmann::json clock_report(const FoundClock& found, int processes) {
   const SpeedMargin margin = clock_margin(found, processes);
-  if (!found.calibration) return {{"margin", margin.value()}, {"reason", found.reason}};
+  if (!found.calibration) {
+    nlohmann::json without = {{"margin", margin.value()}, {"source", margin.source}};
+    if (found.damaged) without["reason"] = found.reason;
+    return without;
+  }
   const ClockCalibration& c = *found.calibration;
   const CalibrationRow& row = *row_of_processes(c, processes);
   return {{"margin", margin.value()},   {"half_width", row.half_width},
@@ -141,13 +146,10 @@ SpeedMargin recorded_margin(const nlohmann::json& calibration) {
   SpeedMargin margin;
   if (!calibration.is_object() || !calibration.contains("clock")) return margin;
   const nlohmann::json& clock = calibration["clock"];
-  const auto text = [&](const char* name) {
-    const bool is_text = clock.is_object() && clock.contains(name) && clock[name].is_string();
-    return is_text ? clock[name].get<std::string>() : std::string();
-  };
-  const std::string reason = text("reason");
-  margin.source = reason.empty() ? text("source") : reason;
-  if (clock.is_object() && clock.contains("half_width") && clock["half_width"].is_number())
+  if (!clock.is_object()) return margin;
+  if (clock.contains("source") && clock["source"].is_string())
+    margin.source = clock["source"].get<std::string>();
+  if (clock.contains("half_width") && clock["half_width"].is_number())
     margin.half_width = clock["half_width"].get<double>();
   return margin;
 }

@@ -72,7 +72,8 @@ FoundClock find_clock(const ClockMachine& machine);
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
 // `calibration.clock` of a report: half_width, margin and source of such comparisons, the power of
-// their row, and what was measured when; without a calibration margin and reason.
+// their row, and what was measured when; without a calibration margin and source, and the reason why a
+// file is not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
 // The margin that such a `calibration` of a report stands for; of one without `clock`, that of no

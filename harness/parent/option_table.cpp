@@ -175,8 +175,7 @@ const std::vector<Flag>& flag_table() {
        kMeasureFlags, false, [](O& o, S t) { o.ids = parse_ids(t); }},
       {"processes", 0, "P", "",
        "fresh processes in which every timed engine is opened; the blocks are spread over them [5; "
-       "1 "
-       "on cpu and with --in-process; a turn each with --resident one]",
+       "1 on cpu and with --in-process; a turn each with --resident one]",
        kMeasureFlags, false, [](O& o, S t) { o.processes = parse_int("processes", t, 1); }},
       {"blocks", 0, "N", "",
        "paired blocks, over all processes [3 s of samples of each engine on a GPU; 10 on cpu and "
@@ -240,8 +239,7 @@ const std::vector<Flag>& flag_table() {
        }},
       {"telemetry", 0, "on|off|alternate", "on",
        "read clocks, power and throttle reasons of the card while an engine is timed; alternate = "
-       "in "
-       "every other block, to see what the reading costs",
+       "in every other block, to see what the reading costs",
        kMeasureFlags, false,
        [](O& o, S t) {
          o.telemetry = parse_choice<TelemetryMode>("telemetry", t,

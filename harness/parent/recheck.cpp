@@ -309,12 +309,7 @@ void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob&
   ModelWeights weights;
   weights.lagset = c.lagset;
   weights.config.shape = shape;
-  std::map<int, TimedTruth> truths;
-  const auto truth_of = [&](int process) -> const TimedTruth& {
-    const auto [found, is_new] = truths.try_emplace(process);
-    if (is_new) found->second = find_timed_truth(job, weights, process);
-    return found->second;
-  };
+  const TruthOf truth_of = truth_by_process(job, weights);
   const TimedTruth& truth = truth_of(0);
   d.same(path + ".ids_sha256", c.ids_sha256,
          sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)));

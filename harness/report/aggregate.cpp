@@ -140,7 +140,7 @@ void fill_times(EngineReport& e, double confidence) {
 
 // Takes the times away where none can be so short.
 void check_memory_bound(EngineReport& e, const MemoryBound& bound) {
-  const std::string reason = impossible_reason(e.samples, bound);
+  const std::string reason = impossible_reason(e, bound);
   if (reason.empty()) return;
   fail(e, Verdict::kImpossible, reason);
   withhold(e, reason);

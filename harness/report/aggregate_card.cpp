@@ -101,8 +101,10 @@ void label_dropped_blocks(const EngineReport& baseline, const EngineReport& cand
   for (const EngineReport* e : {&baseline, &candidate}) {
     if (e->card.share <= kMostDropped) continue;
     c.verdict = "INCONCLUSIVE";
-    c.label += fmt::format("{}{:.0f} % of {}'s blocks dropped", c.label.empty() ? "" : "; ",
-                           100 * e->card.share, e->name);
+    const std::string dropped =
+        fmt::format("{:.0f} % of {}'s blocks dropped", 100 * e->card.share, e->name);
+    for (std::string* text : {&c.label, &c.verdict_reason})
+      *text += (text->empty() ? "" : "; ") + dropped;
   }
 }
 

@@ -34,6 +34,14 @@ void label_early_ids(const EngineReport& baseline, const EngineReport& candidate
   }
 }
 
+void label_lossy(const EngineReport& baseline, const EngineReport& candidate, ComparisonReport& c) {
+  if (is_lossy(baseline) == is_lossy(candidate)) return;
+  c.label = "lossy";
+  c.verdict = "INCONCLUSIVE";
+  c.verdict_reason = (is_lossy(candidate) ? candidate : baseline).name +
+                     " is quantised (class lossy), and not ranked beside an engine that is not";
+}
+
 void judge_speedup(const PairedSpeedup& s, ComparisonReport& c) {
   if (s.processes < 2) {
     c.verdict_reason = "one process gives no verdict; --processes takes more";
@@ -85,11 +93,16 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   c.bca_ci = s.bca_ci;
   judge_speedup(s, c);
   label_early_ids(baseline, candidate, c);
+  label_lossy(baseline, candidate, c);
   label_dropped_blocks(baseline, candidate, c);
   return c;
 }
 
 }  // namespace
+
+bool is_lossy(const EngineReport& e) {
+  return e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy);
+}
 
 ByProcess times_by_process(const std::vector<Sample>& samples) {
   ByProcess times;

@@ -7,6 +7,10 @@
 
 namespace mkbench {
 
+// Whether the engine has claimed the class lossy: it may read fewer bytes than the weights have, and is
+// not ranked beside engines that read all of them.
+bool is_lossy(const EngineReport& e);
+
 // Valid samples' ms/token by process, in the order of their blocks.
 ByProcess times_by_process(const std::vector<Sample>& samples);
 // ms/token of the blocks that both engines have, by process.

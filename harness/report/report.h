@@ -253,7 +253,9 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field("verdict_reason", &C::verdict_reason,
           "why it is INCONCLUSIVE whatever the interval says; else empty");
   v.field("label", &C::label,
-          "'no late id' where one of them takes none; it is never the faster one then");
+          "'no late id' where one of them takes none, 'lossy' where one of them is quantised, and "
+          "whose "
+          "blocks were dropped; else empty");
   v.field("caveat", &C::caveat, "what the ratio does not say; else empty");
 }
 
@@ -330,7 +332,7 @@ struct Report {
                                                    // build type, seed, options
   nlohmann::json environment =
       nlohmann::json::object();  // device, GPU, driver, runtime, libtorch, CPU
-  nlohmann::json calibration;    // pin_gb_per_s of the card; null on cpu
+  nlohmann::json calibration;    // margin of comparisons (clock), pin_gb_per_s of the card
   std::vector<CaseReport> cases;
   Verdict verdict = Verdict::kPass;
   int exit_code = 0;
@@ -343,8 +345,10 @@ template <typename V>
 void describe_fields(V& v, Tag<Report>) {
   v.field("meta", &Report::meta, "command line, times, tool version, source state, seed");
   v.field("env", &Report::environment, "device, driver, libraries, processor");
-  v.field("calibration", &Report::calibration,
-          "pin_gb_per_s: 2 x memory clock x bus width of the card; null on cpu");
+  v.field(
+      "calibration", &Report::calibration,
+      "clock: margin of comparisons and where it comes from; pin_gb_per_s of a card: 2 x memory "
+      "clock x bus width");
   v.field("cases", &Report::cases, "one entry for each model and depth");
   v.group("verdict", "of the whole run", [](auto& g) {
     g.field("status", &Report::verdict, "worst of all cases");

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "harness/report/report.h"
 
@@ -16,8 +15,9 @@ void fill_ceiling(CaseReport& c, double confidence);
 // share is null, with the reason.
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
 
-// Why the times of these samples are impossible: their upper 99.9 % limit (of samples too few for
-// one: the slowest) lies under bound.least_ms. Empty where they are not.
-std::string impossible_reason(const std::vector<Sample>& samples, const MemoryBound& bound);
+// Why the times of an engine are impossible: their upper 99.9 % limit, or the slowest of at least
+// 10 samples (of samples too few for a limit: of all), lies under bound.least_ms. Empty where they are
+// not, and for a lossy engine, whose bytes are not known.
+std::string impossible_reason(const EngineReport& e, const MemoryBound& bound);
 
 }  // namespace mkbench

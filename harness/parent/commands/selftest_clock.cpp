@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <iterator>
 
 #include "harness/device/host_machine.h"
 #include "harness/flow/interrupt.h"
@@ -24,6 +24,7 @@ namespace {
 constexpr double kConfidence = 0.95;
 constexpr uint64_t kSeed = 1;
 constexpr char kFolder[] = "slowed";
+constexpr char kCopiesRow[] = "A/A";
 
 // How much is recorded: rounds in steps, until the slow-downs are told apart or the most is reached.
 struct ClockForm {
@@ -138,11 +139,7 @@ class ClockLane {
   }
 
   PairedSpeedup whole_ratio(const char* library) const {
-    std::vector<PairedBlocks> pairs;
-    for (const RecordedRound& round : rounds_) {
-      if (round.contains(library)) pairs.push_back({round.at(kSoundCopies[0]), round.at(library)});
-    }
-    return compare_processes(pairs, kConfidence);
+    return compare_processes(pairs_with_sound(rounds_, library), kConfidence);
   }
 
   // Half the width of the A/A interval over all rounds.
@@ -205,7 +202,7 @@ class ClockLane {
     accepted_ = problems.empty();
     const PairedSpeedup found = whole_ratio(kSoundCopies[1]);
     const std::string verdict = speed_verdict(*found.ci, margin());
-    print({.id = "A/A",
+    print({.id = kCopiesRow,
            .what = "two copies of one library",
            .found = fmt::format("{}, {:.4f} [{:.4f}, {:.4f}]", verdict, 1 / found.speedup,
                                 1 / found.ci->high, 1 / found.ci->low),
@@ -214,12 +211,10 @@ class ClockLane {
   }
 
   void tell_slow(const SlowLibrary& slow) {
-    static const std::map<std::string_view, std::string_view> ids = {
-        {"slow_1", "S1"}, {"slow_2", "S2"}, {"slow_5", "S5"}};
     const std::string what = fmt::format("takes {} longer", percent(slow.share));
     const PairedSpeedup found = whole_ratio(slow.name);
     const std::string verdict = whole_verdict(slow);
-    Row row{.id = ids.at(slow.name),
+    Row row{.id = slow.row,
             .what = what,
             .found = fmt::format("{}, {:.4f} [{:.4f}, {:.4f}]", verdict, 1 / found.speedup,
                                  1 / found.ci->high, 1 / found.ci->low),
@@ -239,8 +234,8 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; with an A/A half-width of {} this is not owed, up to {} it is",
-                             missed, percent(half_width_for(slow)), percent(most_half_width(slow)));
+      row.open = fmt::format("{}; the A/A half-width is {}, and up to {} the row is owed", missed,
+                             percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
     }
@@ -292,7 +287,7 @@ class ClockLane {
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
       live_problem_ = fmt::format("alpha {:g} allows {}", 1 - kConfidence, most);
     accepted_ = accepted_ && live_problem_.empty();
-    print({.id = "A/A",
+    print({.id = kCopiesRow,
            .what = "two copies, end to end",
            .found = fmt::format("{} runs, {} miss 1, {} FASTER or SLOWER", live_,
                                 live_excluding_one_, live_wrong_),
@@ -347,7 +342,9 @@ class ClockLane {
 bool has_clock_rows(const Options& options) {
   return options.rows.empty() ||
          std::any_of(options.rows.begin(), options.rows.end(), [](const std::string& row) {
-           return row == "A/A" || row == "S1" || row == "S2" || row == "S5";
+           const auto is_row = [&](const SlowLibrary& slow) { return row == slow.row; };
+           return row == kCopiesRow ||
+                  std::any_of(std::begin(kSlowLibraries), std::end(kSlowLibraries), is_row);
          });
 }
 
