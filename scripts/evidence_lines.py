@@ -59,8 +59,9 @@ MEMORISED_STEPS = 1500
 KERNELS = ("ring", "plain")
 # Engines of one run, by resolved name, each with the most launches of an untimed decode (None: one launch cannot
 # do, and there are at least MANY_LAUNCHES a token).
-# graph replays one a token, and copies ids around it.
-STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None, "hf@hf_decoder.py": None}
+# graph and triton replay one a token, and copy ids around it.
+STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None,
+             "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16}
 MANY_LAUNCHES = 100
 MAX_CROSSING_US = 100.0  # of a call to an engine in Python
 

@@ -94,6 +94,7 @@ mkbench_python_test(test_slow_engines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_e
 mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)
 mkbench_python_test(test_python_engines CLASSES SLOW Misbehaviours TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
