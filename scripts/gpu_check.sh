@@ -99,12 +99,13 @@ if begin bench "${bench[@]}"; then
   step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
     --blocks 10 --processes 2 --no-plot --out full
-  step 180 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
+  step 260 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
     --blocks 10 --processes 2 --no-plot --out deep
-  step 240 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
+  # Two processes would give an interval of 12.7 deviations.
+  step 360 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
     --engine "ring,plain,$build/tests/plugins/naive_cuda.so,$root/tests/engines/hf_decoder.py,$root/tests/engines/triton_decoder.py" \
-    -n 16 --blocks 4 --processes 2 --no-plot --out strangers
+    -n 16 --blocks 6 --processes 3 --no-plot --out strangers
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi

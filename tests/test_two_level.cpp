@@ -244,6 +244,9 @@ TEST_CASE("the verdict of a ratio lies beyond the margin, within it, or is none"
                                          {0.991, 1.009, 0.005, "INCONCLUSIVE"},
                                          {1.002, 1.004, 0.005, "SAME"},
                                          {0.9902, 1.009, 0.01, "SAME"},
+                                         {0.985, 1.019, 0.1, "SAME"},
+                                         {1.065, 1.09, 0.1, "INCONCLUSIVE"},
+                                         {0.979, 1.001, 0.1, "INCONCLUSIVE"},
                                          {0.9900, 1.009, 0.01, "INCONCLUSIVE"},
                                          {0.9, 1.1, 0.01, "INCONCLUSIVE"}}) {
     INFO(row.low << " " << row.high << " " << row.margin);

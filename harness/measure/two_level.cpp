@@ -184,10 +184,10 @@ double SpeedMargin::value() const {
 }
 
 std::string speed_verdict(const Interval& speedup, double margin) {
-  const double low = 1 / (1 + margin), high = 1 + margin;
-  if (speedup.low > high) return "FASTER";
-  if (speedup.high < low) return "SLOWER";
-  return speedup.low >= low && speedup.high <= high ? "SAME" : "INCONCLUSIVE";
+  if (speedup.low > 1 + margin) return "FASTER";
+  if (speedup.high < 1 / (1 + margin)) return "SLOWER";
+  const double same = std::min(margin, kMostSame);
+  return speedup.low >= 1 / (1 + same) && speedup.high <= 1 + same ? "SAME" : "INCONCLUSIVE";
 }
 
 }  // namespace mkbench

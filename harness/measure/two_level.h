@@ -70,9 +70,12 @@ struct SpeedMargin {
   double value() const;
 };
 
+// No interval that reaches further from 1 is "SAME", however large the margin of a noisy machine is.
+inline constexpr double kMostSame = 0.02;
+
 // "FASTER" or "SLOWER" where the whole interval lies beyond the margin, "SAME" where all of it lies
-// within, else "INCONCLUSIVE". The margin means the same whichever engine is the baseline: [1 / (1 +
-// margin), 1 + margin].
+// within the margin and kMostSame, else "INCONCLUSIVE". The margin means the same whichever engine is
+// the baseline: [1 / (1 + margin), 1 + margin].
 std::string speed_verdict(const Interval& speedup, double margin);
 
 }  // namespace mkbench

@@ -34,6 +34,15 @@ std::string with_commas(int64_t n);
 std::string digits(double v);
 // " [0.8512, 0.8530]"; empty without an interval.
 std::string interval_text(const std::optional<Interval>& ci);
+// Cases that differ only in depth, or only in the length of a prefill, share a table.
+using CaseGroup = std::vector<const CaseReport*>;
+// A case of `mkbench parity` has no clock.
+bool is_parity_case(const CaseReport& c);
+// Times, speed-up, share and verdict of each engine; of prefill tests their times; of parity cases
+// the counts of their checks.
+std::string engine_table(const CaseGroup& group);
+// The table of ablations (--profile); empty where no engine has any.
+std::string profile_table(const CaseGroup& group);
 // What the lines below a table say of its times: replication, every ratio with its verdict, drift,
 // engines that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "harness/report/comparisons.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
@@ -12,123 +11,11 @@
 namespace mkbench {
 namespace {
 
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
-}
-
-std::string padded(const std::string& text, size_t width, bool right) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
-  return right ? space + text : text + space;
-}
-
-std::string number_text(const Number& n) { return n.value ? digits(*n.value) : "-"; }
-
-// Speed-up of a candidate over the fastest baseline of the case.
-std::string speedup_text(const CaseReport& c, const EngineReport& e) {
-  if (e.role == "baseline") return "baseline";
-  const ComparisonReport* ratio = headline_ratio(c, e);
-  if (ratio == nullptr || !ratio->speedup.value) return "-";
-  return fmt::format("{}x{}{}", digits(*ratio->speedup.value), interval_text(ratio->ci),
-                     ratio->label.empty() ? "" : " (" + ratio->label + ")");
-}
-
-double confidence_of(const CaseReport& c) {
-  return c.comparisons.empty() ? 0.95 : c.comparisons.front().confidence;
-}
-
-// Cases that differ only in depth, or only in the length of a prefill, share a table.
-using Group = std::vector<const CaseReport*>;
-
 bool same_group(const CaseReport& a, const CaseReport& b) {
   return a.model == b.model && a.n_gen == b.n_gen && (a.n_prompt > 0) == (b.n_prompt > 0);
 }
 
-std::string speedup_header(const Group& group) {
-  const bool several = std::any_of(group.begin(), group.end(), [](const CaseReport* c) {
-    return std::count_if(c->engines.begin(), c->engines.end(),
-                         [](const EngineReport& e) { return e.role == "baseline" && e.timed; }) > 1;
-  });
-  return fmt::format("speed-up{} [{:g} % CI]", several ? " over the fastest baseline" : "",
-                     100 * confidence_of(*group.front()));
-}
-
-// The table of prefill tests. Rate and speed-up are those of prefill and first token together: an
-// engine may put its prefill off until it is asked for a token.
-std::string prefill_table(const Group& group) {
-  MarkdownTable table({"test", "engine", "tok/s", "TTFT ms, median", "prefill alone",
-                       speedup_header(group), "verdict"},
-                      {true, false, true, true, true, true, false});
-  for (const CaseReport* c : group) {
-    for (const EngineReport& e : c->engines) {
-      if (!e.timed && times_allowed(e.verdict)) continue;
-      table.add({fmt::format("pp{}", c->n_prompt), engine_label(e), number_text(e.tok_per_s),
-                 number_text(e.ttft_ms), number_text(e.prefill_ms), speedup_text(*c, e),
-                 std::string(verdict_name(e.verdict))});
-    }
-  }
-  return table.str();
-}
-
-std::string microseconds(const Number& n) {
-  return n.value ? fmt::format("{:.1f}", *n.value) : "-";
-}
-
-// The table of ablations (--profile); empty where no engine has any.
-std::string profile_table(const Group& group) {
-  MarkdownTable table(
-      {"depth", "engine", "us/tok", "without waits", "of the ceiling", "without loads", "binds"},
-      {true, false, true, true, true, true, false});
-  bool any = false;
-  for (const CaseReport* c : group) {
-    for (const EngineReport& e : c->engines) {
-      if (!e.profile) continue;
-      any = true;
-      const ProfileReport& p = *e.profile;
-      table.add({with_commas(c->depth), engine_label(e), microseconds(p.full_us),
-                 microseconds(p.no_waits_us), percent_text(p.no_waits_fraction),
-                 microseconds(p.no_loads_us), p.binds.empty() ? "-" : p.binds});
-    }
-  }
-  if (!any) return {};
-  return "\nAblations (diagnostics, no samples): medians of runs in which no block waits for "
-         "another, and in which nothing is read.\n\n" +
-         table.str();
-}
-
-// A case of `mkbench parity` has no clock.
-bool is_parity_case(const CaseReport& c) { return c.n_gen == 0 && c.n_prompt == 0; }
-
-std::vector<const EngineReport*> engines_of(const Group& group) {
-  std::vector<const EngineReport*> engines;
-  for (const CaseReport* c : group) {
-    for (const EngineReport& e : c->engines) engines.push_back(&e);
-  }
-  return engines;
-}
-
-std::string engine_table(const Group& group) {
-  if (is_parity_case(*group.front())) return render_checks_table(engines_of(group));
-  if (group.front()->n_prompt > 0) return prefill_table(group);
-  const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
-  MarkdownTable table(
-      {"depth", "engine", "tok/s", fmt::format("ms/tok, mean [{} CI]", percent),
-       speedup_header(group), fmt::format("share of the ceiling [{} CI]", percent), "verdict"},
-      {true, false, true, true, true, true, false});
-  for (const CaseReport* c : group) {
-    for (const EngineReport& e : c->engines) {
-      if (!e.timed && times_allowed(e.verdict)) continue;  // a note explains the absence
-      const std::string ms =
-          e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
-      table.add({with_commas(c->depth), engine_label(e), number_text(e.tok_per_s), ms,
-                 speedup_text(*c, e), share_text(e), std::string(verdict_name(e.verdict))});
-    }
-  }
-  return table.str();
-}
-
-std::string receipts_line(const Group& group) {
+std::string receipts_line(const CaseGroup& group) {
   int64_t checked = 0, wrong = 0;
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
@@ -295,7 +182,7 @@ std::string case_label(const CaseReport& c) {
 
 // A note that all cases of the group have is printed once; any other note is printed with its
 // depth.
-std::string notes_text(const Group& group, bool on_cpu) {
+std::string notes_text(const CaseGroup& group, bool on_cpu) {
   std::vector<std::vector<std::string>> notes;
   for (const CaseReport* c : group) notes.push_back(notes_of(*c, on_cpu));
   const auto holds = [](const std::vector<std::string>& list, const std::string& note) {
@@ -314,7 +201,7 @@ std::string notes_text(const Group& group, bool on_cpu) {
   return fmt::format("{}", fmt::join(lines, ""));
 }
 
-std::string group_text(const Group& group, bool on_cpu, const RenderStyle& style) {
+std::string group_text(const CaseGroup& group, bool on_cpu, const RenderStyle& style) {
   const CaseReport& first = *group.front();
   std::string title = one_line(first.model.empty() ? first.name : first.model);
   if (first.n_gen > 0) title += fmt::format(", {} tokens", with_commas(first.n_gen));
@@ -378,36 +265,6 @@ std::string footer_text(const Report& report) {
 
 }  // namespace
 
-void MarkdownTable::add(std::vector<std::string> cells) {
-  for (std::string& cell : cells) {
-    for (size_t bar = cell.find('|'); bar != std::string::npos; bar = cell.find('|', bar + 2)) {
-      cell.insert(bar, "\\");
-    }
-  }
-  rows_.push_back(std::move(cells));
-}
-
-std::string MarkdownTable::str() const {
-  std::vector<size_t> widths(right_.size(), 3);
-  for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  }
-  std::string text;
-  for (size_t r = 0; r < rows_.size(); ++r) {
-    for (size_t i = 0; i < widths.size(); ++i) {
-      text += (i == 0 ? "| " : " ") + padded(rows_[r][i], widths[i], right_[i]) + " |";
-    }
-    text += "\n";
-    if (r != 0) continue;
-    for (size_t i = 0; i < widths.size(); ++i) {
-      const std::string rule(widths[i] + 1, '-');
-      text += (i == 0 ? "|" : "") + (right_[i] ? rule + ":" : ":" + rule) + "|";
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 std::string render_markdown(const Report& report, const RenderStyle& style) {
   std::string text = header_text(report);
   if (is_cpu_report(report)) {
@@ -421,12 +278,12 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
                                : "Why is said above.");
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
-  std::vector<Group> groups;
+  std::vector<CaseGroup> groups;
   for (const CaseReport& c : report.cases) {
     if (groups.empty() || !same_group(*groups.back().front(), c)) groups.emplace_back();
     groups.back().push_back(&c);
   }
-  for (const Group& group : groups) text += group_text(group, is_cpu_report(report), style);
+  for (const CaseGroup& group : groups) text += group_text(group, is_cpu_report(report), style);
   return text + footer_text(report);
 }
 
