@@ -4,9 +4,8 @@ Text of a report stands in data and in domains of scales alone, never in an expr
 Colours are CSS variables of scripts/page/report.css, so that a chart follows the light or dark scheme of its page.
 """
 
+import math
 import statistics
-
-from plot_report import number
 
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
@@ -15,7 +14,7 @@ PREFERRED = {"eager": 0, "graph": 1, "compiled": 2, "plain": 3, "megakernel": 3,
 CEILING = "ceiling"
 VERDICTS = {"FASTER": ("--faster", "triangle-right"), "SLOWER": ("--slower", "triangle-left"),
             "SAME": ("--ink-2", "square"), "INCONCLUSIVE": ("--ink-2", "circle")}
-ROW = 44  # pixels of a row that has its text above its bar
+ROW = 40  # pixels of a row that has its text above its bar
 
 
 class Palette:
@@ -54,7 +53,22 @@ class Palette:
 
 # The page's legend sets `picked`: the other engines fade.
 PICKED = [{"name": "picked", "value": None}]
-FADE = {"condition": {"test": "picked !== null && datum.engine !== picked", "value": 0.12}, "value": 1}
+MANY = 60  # blocks, from which marks of samples overlap
+
+
+def fade(opacity: float = 1) -> dict:
+    return {"condition": {"test": "picked !== null && datum.engine !== picked", "value": 0.06}, "value": opacity}
+
+
+# Ticks as whole numbers or decimals, never with an exponent.
+TICKS = "format(datum.value, ',.6~r')"
+SIGNED_TICKS = "format(datum.value, '+,.6~r')"
+
+
+def digits(value: float) -> str:
+    """Four significant digits without an exponent."""
+    places = 3 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(places, 0), 9)}f}"
 
 
 def table(rows: list) -> dict:
@@ -89,27 +103,27 @@ def is_log(points: list) -> bool:
     return value_scale(points)["type"] == "log"
 
 
-def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dict, form: str, rule_at=None) -> dict:
+def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dict, rule_at=None) -> dict:
     """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text."""
-    y_axis = {"format": form} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
+    y_axis = {"labelExpr": TICKS} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
     y = {"field": "value", "type": "quantitative", "title": y_title, "scale": scale, "axis": y_axis}
     layers = []
     if rule_at is not None:
         layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
                        "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
     x = depth_axis(sorted({p["x"] for p in points}), x_title)
-    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": FADE}
+    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
     layers += [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": both | {
             "strokeDash": {"field": "kind", "type": "nominal", "legend": None,
                            "scale": {"domain": ["engine", "ceiling"], "range": [[1, 0], [5, 3]]}}}},
         {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": both | {
             "y": {"field": "low", "type": "quantitative", "scale": scale, "title": y_title}, "y2": {"field": "high"}}},
-        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": both | {
+        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}, "encoding": both | {
             "shape": palette.engine_shape(),
             "tooltip": [tip("engine", "engine"), tip("x", x_title, ",d"), tip("text", y_title)]}},
     ]
-    return {"params": PICKED, "data": {"values": table(points)}, "height": 260, "width": "container", "layer": layers}
+    return {"params": PICKED, "data": {"values": table(points)}, "height": 260, "layer": layers}
 
 
 def log_ticks(points: list) -> list:
@@ -129,23 +143,23 @@ def row_axis(field: str, rows: list) -> dict:
             "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
 
 
-def bars(points: list, palette: Palette, x_title: str, form: str, rule_at=None) -> dict:
+def bars(points: list, palette: Palette, x_title: str, rule_at=None) -> dict:
     """A bar an engine from zero, its name and value above it. points: as for lines(), and label."""
     most = max([p["high"] for p in points] + ([rule_at] if rule_at is not None else []))
     x = {"field": "value", "type": "quantitative", "title": x_title, "scale": {"domain": [0, most * 1.02], "nice": False},
-         "axis": {"format": form, "tickCount": 5}}
+         "axis": {"labelExpr": TICKS, "tickCount": 5}}
     layers = [
         {"mark": {"type": "bar", "height": 13, "yOffset": 7}, "encoding": {
-            "x": x, "color": palette.engine_colour(), "opacity": FADE,
+            "x": x, "color": palette.engine_colour(), "opacity": fade(),
             "tooltip": [tip("engine", "engine"), tip("text", x_title)]}},
         {"mark": {"type": "rule", "strokeWidth": 2, "yOffset": 7, "y2Offset": 7, "stroke": "var(--ink)"}, "encoding": {
-            "x": {"field": "low", "type": "quantitative", "title": x_title}, "x2": {"field": "high"}, "opacity": FADE}},
+            "x": {"field": "low", "type": "quantitative", "title": x_title}, "x2": {"field": "high"}, "opacity": fade()}},
         row_text(),
     ]
     if rule_at is not None:
         layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
                        "strokeDash": [5, 3]}, "encoding": {"x": {"field": "at", "type": "quantitative"}, "y": None}})
-    return {"params": PICKED, "data": {"values": table(points)}, "height": {"step": ROW}, "width": "container",
+    return {"params": PICKED, "data": {"values": table(points)}, "height": ROW * len(points), "width": "container",
             "encoding": {"y": row_axis("engine", points)}, "layer": layers}
 
 
@@ -157,13 +171,13 @@ def ratios(rows: list, margin: float) -> dict:
     ticks = {"tickCount": 6} if high < 2.5 * low else {"values": log_ticks(rows + [{"low": 1, "high": 1}])}
     x = {"field": "value", "type": "quantitative", "title": "time of the second over time of the first (log scale)",
          "scale": {"type": "log", "domain": [low / 1.03, high * 1.03], "nice": False},
-         "axis": {"format": "~g"} | ticks}
+         "axis": {"labelExpr": TICKS} | ticks}
     colour = {"field": "verdict", "type": "nominal", "legend": None,
               "scale": {"domain": list(VERDICTS), "range": [f"var({c})" for c, _ in VERDICTS.values()]}}
     shape = {"field": "verdict", "type": "nominal", "legend": None,
              "scale": {"domain": list(VERDICTS), "range": [s for _, s in VERDICTS.values()]}}
     y = row_axis("key", rows)
-    return {"data": {"values": table(rows)}, "height": {"step": ROW}, "width": "container", "layer": [
+    return {"data": {"values": table(rows)}, "height": ROW * len(rows), "layer": [
         {"data": {"values": [{"from": 1 - margin, "to": 1 + margin}]},
          "mark": {"type": "rect", "fill": "var(--band)"},
          "encoding": {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}},
@@ -191,25 +205,25 @@ def distribution(data: str, samples: list, palette: Palette) -> dict:
     for engine in dict.fromkeys(s["engine"] for s in samples):
         offs = [s["off"] for s in samples if s["engine"] == engine and not s["dropped"]]
         low, _, high = statistics.quantiles(offs, n=4, method="inclusive") if len(offs) > 3 else (None, None, None)
-        half = f", middle half {low:+.2f} to {high:+.2f} %" if len(offs) > 3 else ""
         boxes.append({"engine": engine, "low": low, "high": high,
-                      "label": f"{engine}: {len(offs)} samples, {min(offs):+.2f} to {max(offs):+.2f} %{half}"})
+                      "label": f"{engine}: {len(offs)} samples, {min(offs):+.2f} to {max(offs):+.2f} %"})
     y = row_axis("engine", boxes)
     x = {"field": "off", "type": "quantitative", "title": "per cent from the engine's own median",
-         "scale": {"nice": True, "zero": True}, "axis": {"tickCount": 6, "format": "+~g"}}
+         "scale": {"nice": True, "zero": True}, "axis": {"tickCount": 6, "labelExpr": SIGNED_TICKS}}
     colour = palette.engine_colour()
-    return {"params": PICKED, "height": {"step": ROW}, "width": "container", "layer": [
+    return {"params": PICKED, "height": ROW * len(boxes), "layer": [
         {"data": {"values": table([b for b in boxes if b["low"] is not None])},
          "mark": {"type": "bar", "height": 18, "yOffset": 8, "y2Offset": 8, "opacity": 0.3},
          "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}},
         {"data": {"name": data}, "transform": [{"filter": "datum.dropped === ''"}],
-         "mark": {"type": "tick", "thickness": 2, "bandSize": 16, "yOffset": 8},
-         "encoding": {"y": y, "x": x, "color": colour, "opacity": FADE, "tooltip": SAMPLE_TIPS}},
+         "mark": {"type": "tick", "thickness": 2, "size": 16, "yOffset": 8},
+         "encoding": {"y": y, "x": x, "color": colour, "tooltip": SAMPLE_TIPS,
+                      "opacity": fade(0.4 if len(samples) > MANY * len(boxes) else 1)}},
         row_text({"y": y}) | {"data": {"values": table(boxes)}},
     ]}
 
 
-def series(data: str, samples: list, palette: Palette, field: str, y_title: str, form: str) -> dict:
+def series(data: str, samples: list, palette: Palette, field: str, y_title: str) -> dict:
     """One value of each sample in the order of the blocks. Lines end where a process ends; a cross is a sample that
     was left out."""
     starts = {}
@@ -220,28 +234,29 @@ def series(data: str, samples: list, palette: Palette, field: str, y_title: str,
     x = {"field": "block", "type": "quantitative", "title": "block (dotted: a new process begins)",
          "scale": {"zero": False, "nice": False, "padding": 10},
          "axis": {"grid": False, "format": "d", "tickMinStep": 1, "tickCount": min(blocks, 12)}}
-    axis = {"tickCount": 5, "format": form, "minExtent": 46}
+    axis = {"tickCount": 5, "labelExpr": SIGNED_TICKS if field == "off" else TICKS, "minExtent": 46}
     y = {"field": field, "type": "quantitative", "title": y_title, "scale": {"zero": False, "nice": True}, "axis": axis}
-    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": FADE}
+    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
     read = f"datum.{field} !== null"
     layers = [
         {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
-         "mark": {"type": "line", "strokeWidth": 1.3},
+         "mark": {"type": "line", "strokeWidth": 1.3 if blocks <= MANY else 0.7},
          "encoding": both | {"detail": {"field": "process", "type": "nominal"}}},
         {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
-         "mark": {"type": "point", "filled": True, "size": 45 if blocks <= 40 else 16, "opacity": 1},
+         "mark": {"type": "point", "filled": True, "size": 45 if blocks <= MANY else 8, "opacity": 1},
          "encoding": both | {"shape": palette.engine_shape(), "tooltip": SAMPLE_TIPS}},
-        {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped !== ''"}],
-         "mark": {"type": "text", "text": "\u00d7", "fontSize": 17, "fontWeight": "bold"},
-         "encoding": both | {"tooltip": SAMPLE_TIPS}},
     ]
+    if any(s["dropped"] and s[field] is not None for s in samples):
+        layers.append({"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped !== ''"}],
+                       "mark": {"type": "text", "text": "\u00d7", "fontSize": 17, "fontWeight": "bold"},
+                       "encoding": both | {"tooltip": SAMPLE_TIPS}})
     if starts:
         layers.insert(0, {"data": {"values": [{"at": at - 0.5} for at in starts.values()]},
                           "mark": {"type": "rule", "strokeDash": [1, 3], "stroke": "var(--ink-2)"},
                           "encoding": {"x": {"field": "at", "type": "quantitative"}}})
-    return {"params": PICKED, "height": 200, "width": "container", "layer": layers}
+    return {"params": PICKED, "height": 200, "layer": layers}
 
 
 def with_interval(value: float, low, high, unit: str = "") -> str:
-    """The value and, where there is one, its interval: 0.801 [0.799, 0.803] ms."""
-    return number(value) + (f" [{number(low)}, {number(high)}]" if low is not None else "") + unit
+    """The value and, where there is one, its interval: 9.726x [9.712, 9.740]."""
+    return digits(value) + unit + (f" [{digits(low)}, {digits(high)}]" if low is not None else "")

@@ -4,9 +4,10 @@ import math
 import statistics
 
 import page_charts as charts
-from plot_report import card_of, label_of, number
+from plot_report import card_of, label_of
 
 ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
+RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
 GOOD = ("PASS", "PASS_LIVE")
 
 
@@ -121,7 +122,7 @@ def result_rows(case: dict, x: int) -> list:
                                             (100 * low, 100 * high) if low is not None else (None, None))
             for field in ("ttft", "prefill"):
                 if engine.get(f"{field}_ms") is not None:
-                    row[field] = number(engine[f"{field}_ms"])
+                    row[field] = charts.digits(engine[f"{field}_ms"])
         comparison = comparison_of(case, engine)
         if comparison and engine["role"] != "baseline":
             row["speedup"] = charts.with_interval(comparison["speedup"], *ends(comparison["ci"]), "x")
@@ -201,15 +202,14 @@ def sample_charts(page: Page, case: dict) -> list:
                    "engines share one axis: each stands around its own median.",
                    charts.distribution(name, rows, page.palette)),
         page.chart("Samples in the order taken", "A drift or a step here is a machine that was not at rest. A cross is "
-                   "a sample of a block that was dropped and run again.",
-                   charts.series(name, rows, page.palette, "off", "% from its median", "+~g")),
+                   "a block that was dropped and run again.",
+                   charts.series(name, rows, page.palette, "off", "% from its median")),
     ]
-    for field, title, unit, form in (("clock", "SM clock during the samples", "GHz", ".3~f"),
-                                     ("power", "Power during the samples", "W", "~g")):
+    for field, title, unit in (("clock", "SM clock during the samples", "GHz"), ("power", "Power during the samples", "W")):
         if any(row[field] is not None for row in rows):
             note = "By the driver where the card was read, else as the kernel saw it." if field == "clock" else \
                 "Mean of the driver's readings during each sample."
-            made.append(page.chart(title, note, charts.series(name, rows, page.palette, field, unit, form)))
+            made.append(page.chart(title, note, charts.series(name, rows, page.palette, field, unit)))
     return made
 
 
@@ -235,20 +235,21 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
     made, points = [], measures(case, x)["ms"]
     if points and not single:
         points.sort(key=lambda p: -p["value"])
-        made.append(page.chart("Ladder: milliseconds per token", "Every engine of this case, slowest first; the line on "
-                               "a bar is its interval.", charts.bars(points, page.palette, "ms per token", "~g")))
+        unit = "ms per prompt id" if case["axes"]["n_prompt"] > 0 else "ms per token"
+        made.append(page.chart("Ladder of the engines", "Every engine of this case, slowest first; the line on a bar is "
+                               "its interval.", charts.bars(points, page.palette, unit)))
     rows = ratio_rows(case)
     drawn = [{k: r[k] for k in ("key", "label", "value", "low", "high", "verdict", "text")} for r in rows
              if r["value"] is not None]
     if drawn:
         margin = max(r["margin"] for r in rows)
+        outside = f"outside the shaded margin of {100 * margin:.3g} %" if margin else "on one side of 1"
         made.append(page.chart("Paired ratios", "Right of 1 the first of the pair is faster. FASTER and SLOWER need the "
-                               f"whole interval outside the shaded margin of {100 * margin:.3g} %.",
-                               charts.ratios(drawn, margin)))
+                               f"whole interval {outside}.", charts.ratios(drawn, margin), len(drawn) > RATIOS_BESIDE))
     ceiling = case.get("ceiling") or {}
     return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
             "reasons": case["reasons"], "interrupted": case.get("interrupted", False), "ratios": rows,
-            "charts": made + sample_charts(page, case), "parity": parity_of(case), "text": case["generated_text"],
+            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case), "text": case["generated_text"],
             "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
                            "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
                            "engines": {label_of(e): engine_facts(e) for e in case["engines"]}})}
@@ -282,24 +283,25 @@ def group_view(page: Page, cases: list, prefill: bool) -> dict:
             points[kind] += found
     first, xs = cases[0], sorted({p["x"] for p in points["ms"]})
     x_title = "prompt ids" if prefill else "KV rows before the first timed token"
+    thing = "prompt id" if prefill else "token"
     made, single = [], len(at) == 1
-    for kind, title, unit, hint, form in (
-            ("rate", "Tokens per second", "tokens per second", "Higher is better.", ",~g"),
-            ("ms", "Milliseconds per token", "ms per token", "Lower is better.", "~g"),
+    for kind, title, unit, hint in (
+            ("rate", f"{thing}s per second".capitalize(), f"{thing}s per second", "Higher is better."),
+            ("ms", f"Milliseconds per {thing}", f"ms per {thing}", "Lower is better."),
             ("share", "Share of the ceiling", "% of the ceiling's rate",
-             "100 % is an engine that only reads what a step must read, timed in the same blocks.", "~g")):
+             "100 % is an engine that only reads what a step must read, timed in the same blocks.")):
         found, rule = points[kind], 100 if kind == "share" else None
         if not found:
             continue
         if len(xs) == 1:
             found.sort(key=lambda p: p["value"], reverse=kind == "ms")
-            made.append(page.chart(title, hint, charts.bars(found, page.palette, unit, form, rule)))
+            made.append(page.chart(title, hint, charts.bars(found, page.palette, unit, rule)))
             continue
         scale = {"domain": [0, max(105, *(p["high"] for p in found))], "type": "linear", "nice": False} \
             if kind == "share" else charts.value_scale(found)
         unit += ", log scale" if scale["type"] == "log" else ""
         made.append(page.chart(f"{title} against {'prompt length' if prefill else 'depth'}", hint,
-                               charts.lines(found, page.palette, x_title, unit, scale, form, rule)))
+                               charts.lines(found, page.palette, x_title, unit, scale, rule)))
     reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report knows none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
     rows = [row for x, case in at for row in result_rows(case, x)]
@@ -315,16 +317,16 @@ def run_view(page: Page, report: dict, source: str) -> dict:
     meta, verdict, groups = report["meta"], report["verdict"], {}
     for case in report["cases"]:
         labels = labels_of(case)
-        for engine in case["engines"]:
+        for engine in timed(case):
             page.palette.add(labels[engine["name"]], engine["resolved_name"], engine["name"])
         axes = case["axes"]
         groups.setdefault((case["model"]["name"], axes["n_gen"], axes["n_prompt"] > 0), []).append(case)
     sha = str(meta.get("git_sha", ""))[:10]
+    build = f"mkbench {meta.get('version', '?')}" + (f" ({sha}{', changed' if meta.get('dirty') else ''})" if sha else "")
     return {
         "source": source, "status": verdict["status"], "kind": kind_of(verdict["status"]),
         "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
-        "device": card_of(report), "on_cpu": card_of(report) == "cpu", "finished": str(meta.get("finished", "")),
-        "build": f"mkbench {meta.get('version', '?')}" + (f" ({sha}{', changed' if meta.get('dirty') else ''})" if sha else ""),
+        "device": card_of(report), "on_cpu": card_of(report) == "cpu", "made_by": ", ".join(part for part in (build, str(meta.get("finished", ""))) if part),
         "command": " ".join(str(word) for word in meta.get("argv", [])), "warnings": meta.get("warnings", []),
         "groups": [group_view(page, cases, key[2]) for key, cases in groups.items()],
         "environment": flat({"env": report["env"], "calibration": report["calibration"],

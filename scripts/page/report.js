@@ -14,6 +14,7 @@
   };
   const objects = ({columns, rows}) => rows.map((row) => Object.fromEntries(columns.map((name, i) => [name, row[i]])));
   const data = Object.fromEntries(Object.entries(page.data).map(([name, table]) => [name, objects(table)]));
+  const size = {width: "container", autosize: {type: "fit-x", contains: "padding"}};
   const views = [];
 
   // Specifications hold tables with the names of their columns once.
@@ -42,7 +43,7 @@
       const at = document.getElementById(chart.id);
       try {
         const picks = Boolean(chart.spec.params);
-        const made = await vegaEmbed(at, unpack(chart.spec), {mode: "vega-lite", renderer: "svg", actions: false, config});
+        const made = await vegaEmbed(at, {...size, ...unpack(chart.spec)}, {mode: "vega-lite", renderer: "svg", actions: false, config});
         if (picks) views.push(made.view);
       } catch (error) {
         at.textContent = "This chart could not be drawn: " + error.message;
