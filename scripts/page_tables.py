@@ -4,7 +4,7 @@ import math
 import statistics
 
 import page_charts as charts
-from plot_report import card_of, label_of
+from plot_report import card_of, label_of, labels_of
 
 ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
 RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
@@ -40,17 +40,6 @@ def finite(value):
     if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
         raise ValueError(f"a number of {value!r}")
     return value
-
-
-def short_label(engine: dict) -> str:
-    """As plots name it, but an engine from a file without its folders."""
-    return engine["resolved_name"] if "/" in engine["name"] and engine["resolved_name"] else label_of(engine)
-
-
-def labels_of(case: dict) -> dict:
-    """A label for each engine by its name; whole where two short ones are equal."""
-    short = [short_label(e) for e in case["engines"]]
-    return {e["name"]: label if short.count(label) == 1 else label_of(e) for e, label in zip(case["engines"], short)}
 
 
 def ends(interval) -> tuple:
