@@ -24,6 +24,10 @@ PARTS = pathlib.Path(__file__).resolve().parent / "page"
 VEGA_LITE = "6.4"
 
 
+class BadScript(Exception):
+    """The page's scripts could not be had; the message says why."""
+
+
 def cache_folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "mkbench"
 
@@ -53,7 +57,10 @@ def vega() -> str:
         pass
     import vl_convert
 
-    script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+    try:
+        script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+    except (RuntimeError, ValueError) as error:
+        raise BadScript("vl_convert: " + " ".join(str(error).split())[:200]) from None
     if kept is not None:
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -74,20 +81,34 @@ def safe_json(value) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def render(reports: list, names: list) -> str:
+def template():
+    import jinja2
+
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PARTS), autoescape=True, trim_blocks=True,
+                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    return environment.get_template("report.html.j2")
+
+
+def fill(draw, reports: list, names: list, scripts: list) -> str:
+    """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
     import jinja2
 
     page = page_tables.Page()
     runs = [page_tables.run_view(page, report, name) for report, name in zip(reports, names)]
-    libraries = [vega(), (PARTS / "report.js").read_text(encoding="utf-8")]
-    if any("</script" in script.lower() for script in libraries):
-        raise RuntimeError("a script of the page would end its own element")
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PARTS), autoescape=True, trim_blocks=True,
-                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    return environment.get_template("report.html.j2").render(
-        runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=libraries,
-        script_sources=" ".join(source_of(script) for script in libraries), legend=page.palette.legend(),
-        charts=safe_json({"charts": page.charts, "data": page.data}))
+    try:
+        return draw.render(
+            runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
+            script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
+            charts=safe_json({"charts": page.charts, "data": page.data}))
+    except jinja2.UndefinedError as error:
+        raise KeyError(str(error)) from None
+
+
+def scripts_of_page() -> list:
+    scripts = [vega(), (PARTS / "report.js").read_text(encoding="utf-8")]
+    if any("</script" in script.lower() for script in scripts):
+        raise BadScript("a script of the page would end its own element")
+    return scripts
 
 
 def main() -> int:
@@ -95,15 +116,21 @@ def main() -> int:
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE.html")
     arguments = parser.parse_args()
+    names = [str(path) for path in arguments.reports]
     try:
         reports = [load_report(path) for path in arguments.reports]
-        text = render(reports, [str(path) for path in arguments.reports])
+        draw, scripts = template(), scripts_of_page()
     except BadReport as error:
         print(f"report_page: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
         print(f"report_page: no {error.name}: {error}", file=sys.stderr)
         return 1
+    except BadScript as error:
+        print(f"report_page: {error}", file=sys.stderr)
+        return 1
+    try:
+        text = fill(draw, reports, names, scripts)
     except INCOMPLETE as error:
         return refuse_incomplete(arguments.reports, error)
     try:
@@ -117,4 +144,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
