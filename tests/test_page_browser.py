@@ -142,8 +142,9 @@ class Looked(Pages):
         path = self.page(self.example("gpu"))
         bare = self.folder / "bare.html"
         bare.write_text("<script>document.documentElement.dataset.charts = 'drawn'</script>")
-        self.look(path).evaluate(load, f"http://127.0.0.1:{server.server_port}/page")
-        self.look(bare).evaluate(load, f"http://127.0.0.1:{server.server_port}/bare")
+        address = "{}:{}".format(*server.server_address)
+        self.look(path).evaluate(load, f"http://{address}/page")
+        self.look(bare).evaluate(load, f"http://{address}/bare")
         self.assertEqual(asked, ["/bare"])
 
 
