@@ -30,7 +30,7 @@ STYLES = {
     "host-twin": ("#0072B2", "o"),
 }
 OTHER_STYLES = [("#56B4E9", "P"), ("#CC79A7", "X"), ("#F0E442", "h"), ("#000000", "d")]
-INCHES_A_LETTER = 0.085  # of the text of legends and ticks, on the safe side
+INCHES_A_LETTER = 0.09  # of the text of legends and ticks, on the safe side
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 
 
@@ -283,7 +283,7 @@ def tilted(figure) -> bool:
 
 def legend_columns(labels: list) -> int:
     """As many as fit beside each other into a figure's width."""
-    room, mark = 10.6, 0.75
+    room, mark = 10.5, 0.75
     if sum(mark + len(label) * INCHES_A_LETTER for label in labels) <= room:
         return len(labels)
     return max(1, int(room / (mark + max(map(len, labels)) * INCHES_A_LETTER)))

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 EXAMPLE = os.environ.get("MKBENCH_REPORT_EXAMPLE", "")
-PLANTED = '</script><script>window.planted = 1</script>"><img src="//planted.invalid/x" onerror="window.planted = 1">'
+PLANTED = '</script x></script><script>window.planted = 1</script>"><img src="//planted.invalid/x" onerror="window.planted = 1">'
 VOID = {"meta", "br", "img", "link", "input", "hr", "path", "circle"}
 
 

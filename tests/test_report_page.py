@@ -238,11 +238,12 @@ class Hostile(Pages):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
             self.assertIn(wanted, done.stderr)
             self.assertIn("bad-0.json", done.stderr)
-        report = self.example("gpu")
-        report["cases"][0]["engines"][0]["tok_per_s"] = float("nan")
-        done = self.make(report, name="nan")
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertFalse((self.folder / "nan.html").exists())
+        for part, field in (("engines", "tok_per_s"), ("comparisons", "margin")):
+            report = self.example("gpu")
+            report["cases"][0][part][0][field] = float("nan")
+            done = self.make(report, name="nan")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), (field, done.stderr))
+            self.assertFalse((self.folder / "nan.html").exists())
 
     def test_a_page_that_cannot_be_written(self):
         (self.folder / "file").write_text("")
