@@ -30,7 +30,7 @@ STYLES = {
     "host-twin": ("#0072B2", "o"),
 }
 OTHER_STYLES = [("#56B4E9", "P"), ("#CC79A7", "X"), ("#F0E442", "h"), ("#000000", "d")]
-INCHES_A_LETTER = 0.09  # of the text of legends and ticks, on the safe side
+INCHES_A_LETTER = 0.09  # of the names below bars, on the safe side
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 
 
@@ -281,12 +281,15 @@ def tilted(figure) -> bool:
     return len(figure.depths()) == 1 and longest * len(figure.lines) * INCHES_A_LETTER > 4.5
 
 
-def legend_columns(labels: list) -> int:
-    """As many as fit beside each other into a figure's width."""
-    room, mark = 10.5, 0.75
-    if sum(mark + len(label) * INCHES_A_LETTER for label in labels) <= room:
-        return len(labels)
-    return max(1, int(room / (mark + max(map(len, labels)) * INCHES_A_LETTER)))
+def add_legend(canvas, handles, labels) -> int:
+    """Puts the legend above the panels, in as many columns as fit. Returns its rows."""
+    for columns in range(len(labels), 0, -1):
+        legend = canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=columns,
+                               frameon=False, fontsize=9.5, columnspacing=1.6)
+        if columns == 1 or legend.get_window_extent().x1 < canvas.bbox.x1:
+            break
+        legend.remove()
+    return math.ceil(len(labels) / columns)
 
 
 def draw_bars(axis, figure, panel):
@@ -353,13 +356,10 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     handles, labels = axes[0].get_legend_handles_labels()
     if figure.floors and not bars:  # matplotlib lists plots before error bars; this puts the ceiling last
         handles, labels = handles[1:] + handles[:1], labels[1:] + labels[:1]
-    columns = legend_columns(labels) if handles else 1
-    if handles:
-        canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=columns,
-                      frameon=False, fontsize=9.5, columnspacing=1.6)
+    rows = add_legend(canvas, handles, labels) if handles else 0
     wrapped = [line for note in notes for line in textwrap.wrap(note, 165)]
     canvas.text(0.02, 0.018, "\n".join(wrapped), fontsize=8, color=FAINT, va="bottom")
-    top = 0.745 - 0.045 * (math.ceil(len(labels) / columns) - 1) if handles else 0.79
+    top = 0.745 - 0.045 * (rows - 1) if rows else 0.79
     bottom = (0.22 if tilted(figure) else 0.135) + 0.03 * len(wrapped)
     canvas.subplots_adjust(left=0.06, right=0.985, top=top, bottom=bottom, wspace=0.15)
     parts = [figure.model, "" if figure.card == "cpu" else figure.card, "prefill" if figure.prefill else f"n{figure.tokens}"]

@@ -257,6 +257,7 @@ class Plots(Files):
                 plt.close(canvas)
 
     def check_inside(self, canvas, figure):
+        canvas.canvas.draw()  # the file was drawn at another resolution
         renderer = canvas.canvas.get_renderer()
         whole = canvas.bbox
         for text in [t for legend in canvas.legends for t in legend.get_texts()]:
