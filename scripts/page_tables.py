@@ -17,6 +17,7 @@ class Page:
     def __init__(self):
         self.palette = charts.Palette()
         self.charts, self.data = [], {}
+        self.has_ceiling = False
 
     def chart(self, title: str, note: str, spec: dict, wide: bool = False) -> dict:
         name = f"chart-{len(self.charts)}"
@@ -306,6 +307,7 @@ def run_view(page: Page, report: dict, source: str) -> dict:
     meta, verdict, groups = report["meta"], report["verdict"], {}
     for case in report["cases"]:
         labels = labels_of(case)
+        page.has_ceiling |= bool((case.get("ceiling") or {}).get("ms_per_tok"))
         for engine in timed(case):
             page.palette.add(labels[engine["name"]], engine["resolved_name"], engine["name"])
         axes = case["axes"]

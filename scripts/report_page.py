@@ -99,6 +99,7 @@ def fill(draw, reports: list, names: list, scripts: list) -> str:
         return draw.render(
             runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
             script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
+            has_ceiling=page.has_ceiling,
             charts=safe_json({"charts": page.charts, "data": page.data}))
     except jinja2.UndefinedError as error:
         raise KeyError(str(error)) from None
