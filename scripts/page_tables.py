@@ -114,7 +114,7 @@ def result_rows(case: dict, x: int) -> list:
                 if engine.get(f"{field}_ms") is not None:
                     row[field] = charts.digits(engine[f"{field}_ms"])
         comparison = comparison_of(case, engine)
-        if comparison and engine["role"] != "baseline":
+        if comparison and engine["ms_per_tok"] is not None and engine["role"] != "baseline":
             row["speedup"] = charts.with_interval(comparison["speedup"], *ends(comparison["ci"]), "x")
             row["speedup_verdict"] = comparison["verdict"]
         rows.append(row)
