@@ -31,7 +31,7 @@ COPIED = {"tiny-report.json": "tiny/report.json", "gpu-tests.xml": "gpu-tests.xm
 
 
 def check_cpu(folder: pathlib.Path) -> Lines:
-    """Lines of the main command on a CPU: both tiny checkpoints, times of both engines, report and plots."""
+    """Lines of the main command on a CPU: both tiny checkpoints, times of both engines, report, plots and page."""
     lines = Lines()
     report = load_report(folder / "report.json")
     lines.add("verdict", report["verdict"]["exit_code"] == 0, report["verdict"]["status"])
@@ -47,6 +47,9 @@ def check_cpu(folder: pathlib.Path) -> Lines:
         plots = list((folder / "plots").glob(f"*.{suffix}"))
         lines.add(f"plots as {suffix}", bool(plots) and all(p.stat().st_size > 1000 for p in plots),
                   ", ".join(sorted(p.name for p in plots)) or "none")
+    page = folder / "report.html"
+    size = page.stat().st_size if page.exists() else 0
+    lines.add("page, with its library inside", size > 500_000, f"{size:,} bytes")
     return lines
 
 

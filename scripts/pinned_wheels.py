@@ -8,18 +8,31 @@ import sys
 
 from tracked_files import ROOT
 
+STAMP = ".complete"
+
+
+def requirements_of(name: str) -> pathlib.Path:
+    return ROOT / "scripts" / "requirements" / f"{name}.txt"
+
+
+def folder_of(name: str) -> pathlib.Path:
+    """Where the wheels of scripts/requirements/<name>.txt lie once they are installed."""
+    pins = hashlib.sha256(requirements_of(name).read_bytes()).hexdigest()[:12]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return cache / "mkbench" / f"{name}-{pins}"
+
+
+def is_installed(name: str) -> bool:
+    return (folder_of(name) / STAMP).exists()
+
 
 def installed(name: str, what: str) -> pathlib.Path:
     """The folder in the cache that holds the wheels of scripts/requirements/<name>.txt; installs them if needed."""
-    requirements = ROOT / "scripts" / "requirements" / f"{name}.txt"
-    pins = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    folder = cache / "mkbench" / f"{name}-{pins}"
-    stamp = folder / ".complete"
-    if not stamp.exists():
+    folder = folder_of(name)
+    if not is_installed(name):
         print(f"installing {what} in {folder}", flush=True)
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "--upgrade", "--target", str(folder), "--requirement", str(requirements)], check=True)
-        stamp.touch()
+             "--upgrade", "--target", str(folder), "--requirement", str(requirements_of(name))], check=True)
+        (folder / STAMP).touch()
     return folder

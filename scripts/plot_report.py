@@ -30,6 +30,7 @@ STYLES = {
     "host-twin": ("#0072B2", "o"),
 }
 OTHER_STYLES = [("#56B4E9", "P"), ("#CC79A7", "X"), ("#F0E442", "h"), ("#000000", "d")]
+INCHES_A_LETTER = 0.09  # of the names below bars, on the safe side
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 
 
@@ -77,6 +78,17 @@ def speedup_of(case: dict, engine: dict):
 def label_of(engine: dict) -> str:
     name, resolved = engine["name"], engine["resolved_name"]
     return name if resolved in ("", name) else f"{name} ({resolved})"
+
+
+def short_label(engine: dict) -> str:
+    """As label_of(), but an engine from a file without the file's folders."""
+    return engine["resolved_name"] if "/" in engine["name"] and engine["resolved_name"] else label_of(engine)
+
+
+def labels_of(case: dict) -> dict:
+    """A label for each engine by its name; whole where two short ones are equal."""
+    short = [short_label(e) for e in case["engines"]]
+    return {e["name"]: label if short.count(label) == 1 else label_of(e) for e, label in zip(case["engines"], short)}
 
 
 class Point:
@@ -127,8 +139,9 @@ def collect(reports: list) -> list:
 
 
 def add_case(figure: Figure, case: dict, x: int) -> None:
+    labels = labels_of(case)
     for engine in case["engines"]:
-        label = label_of(engine)
+        label = labels[engine["name"]]
         if not engine.get("timed", True):  # a baseline that only judged parity
             continue
         if engine["ms_per_tok"] is None:
@@ -215,14 +228,16 @@ def dress(axis, title, hint, log):
     axis.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
 
 
-def all_values(figure, pick, of_floor):
-    values = [pick(p) for points in figure.lines.values() for p in points]
-    return values + [of_floor(f) for f in figure.floors.values()]
+def all_values(figure, pick, pick_ci, of_floor):
+    """Every value that a panel shows, ends of intervals too: the axis must hold them."""
+    points = [p for line in figure.lines.values() for p in line]
+    ends = [end for p in points for end in pick_ci(p) or ()]
+    return [pick(p) for p in points] + ends + [of_floor(f) for f in figure.floors.values()]
 
 
 def draw_lines(axis, figure, panel):
     title, hint, pick, pick_ci, of_floor = panel
-    values = all_values(figure, pick, of_floor)
+    values = all_values(figure, pick, pick_ci, of_floor)
     log = max(values) > 8 * min(values)
     depths = figure.depths()
     # Depths that span octaves get a logarithmic axis, whose linear start holds depth 0.
@@ -233,7 +248,7 @@ def draw_lines(axis, figure, panel):
         axis.set_yscale("log")
         axis.set_ylim(min(values) / 1.5, max(values) * 1.6)
     else:
-        axis.set_ylim(0, max(values) * 1.15)
+        axis.set_ylim(0, max(values) * 1.2)
     for label, points in figure.lines.items():
         points.sort(key=lambda p: p.x)
         colour, marker = style_of(figure, label)
@@ -260,9 +275,26 @@ def draw_lines(axis, figure, panel):
     dress(axis, title, hint + (", log scale" if log else ""), log)
 
 
+def tilted(figure) -> bool:
+    """Whether the names below the bars would run into each other."""
+    longest = max(len(part) for label in figure.lines for part in label.split(" ("))
+    return len(figure.depths()) == 1 and longest * len(figure.lines) * INCHES_A_LETTER > 4.5
+
+
+def add_legend(canvas, handles, labels) -> int:
+    """Puts the legend above the panels, in as many columns as fit. Returns its rows."""
+    for columns in range(len(labels), 0, -1):
+        legend = canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=columns,
+                               frameon=False, fontsize=9.5, columnspacing=1.6)
+        if columns == 1 or legend.get_window_extent().x1 < canvas.bbox.x1:
+            break
+        legend.remove()
+    return math.ceil(len(labels) / columns)
+
+
 def draw_bars(axis, figure, panel):
     title, hint, pick, pick_ci, of_floor = panel
-    values = all_values(figure, pick, of_floor)
+    values = all_values(figure, pick, pick_ci, of_floor)
     axis.set_ylim(0, max(values) * 1.25)
     labels = list(figure.lines)
     for i, label in enumerate(labels):
@@ -279,7 +311,10 @@ def draw_bars(axis, figure, panel):
         axis.axhline(of_floor(floor_ms), color=INK, linestyle=(0, (5, 3)), linewidth=1.4, zorder=4,
                      label=f"ceiling: {number(1000 / floor_ms)} tok/s, {number(floor_ms)} ms "
                            f"({rates_text(figure)})")
-    axis.set_xticks(range(len(labels)), [label.replace(" (", "\n(") for label in labels], fontsize=10)
+    broken = [label.replace(" (", "\n(") for label in labels]
+    tilt = tilted(figure)
+    axis.set_xticks(range(len(labels)), labels if tilt else broken, fontsize=8.5 if tilt else 10,
+                    rotation=20 if tilt else 0, ha="right" if tilt else "center")
     axis.set_xlim(-0.6, len(labels) - 0.4)
     dress(axis, title, hint, False)
 
@@ -321,12 +356,12 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     handles, labels = axes[0].get_legend_handles_labels()
     if figure.floors and not bars:  # matplotlib lists plots before error bars; this puts the ceiling last
         handles, labels = handles[1:] + handles[:1], labels[1:] + labels[:1]
-    if handles:
-        canvas.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.012, 0.885), ncols=len(labels),
-                      frameon=False, fontsize=9.5, columnspacing=1.6)
+    rows = add_legend(canvas, handles, labels) if handles else 0
     wrapped = [line for note in notes for line in textwrap.wrap(note, 165)]
     canvas.text(0.02, 0.018, "\n".join(wrapped), fontsize=8, color=FAINT, va="bottom")
-    canvas.subplots_adjust(left=0.06, right=0.985, top=0.745 if handles else 0.79, bottom=0.135 + 0.03 * len(wrapped), wspace=0.15)
+    top = 0.745 - 0.045 * (rows - 1) if rows else 0.79
+    bottom = (0.22 if tilted(figure) else 0.135) + 0.03 * len(wrapped)
+    canvas.subplots_adjust(left=0.06, right=0.985, top=top, bottom=bottom, wspace=0.15)
     parts = [figure.model, "" if figure.card == "cpu" else figure.card, "prefill" if figure.prefill else f"n{figure.tokens}"]
     stem = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(p for p in parts if p)).strip("-.")
     written = []

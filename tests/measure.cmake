@@ -13,3 +13,7 @@ add_executable(report_example report_example.cpp)
 target_link_libraries(report_example PRIVATE mkbench_report)
 mkbench_python_test(test_report_files TIMEOUT 240 ENVIRONMENT
   "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")
+mkbench_python_test(test_report_page TIMEOUT 240 ENVIRONMENT
+  "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")
+mkbench_python_test(test_page_browser TIMEOUT 240 ENVIRONMENT
+  "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")

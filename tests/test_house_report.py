@@ -25,6 +25,7 @@ class Cpu(Folder):
         self.put("report.json", self.report)
         for name in ("tok_per_s.svg", "tok_per_s.png"):
             self.put(f"plots/{name}", "x" * 2000)
+        self.put("report.html", "x" * 600_000)
 
     def failed(self):
         return check_report.check_cpu(self.out).failed()
@@ -48,6 +49,8 @@ class Cpu(Folder):
         self.put("report.json", self.report)
         (self.out / "plots" / "tok_per_s.png").unlink()
         self.assertEqual(self.failed(), ["plots as png"])
+        (self.out / "report.html").unlink()
+        self.assertEqual(self.failed(), ["plots as png", "page, with its library inside"])
 
     def test_parity(self):
         for change in ({"strict_matched": 63}, {"strict_steps": 0, "strict_matched": 0},

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -228,6 +229,55 @@ class Plots(Files):
         self.names(self.put(changed))
         drawn = plot_report.collect([changed])[0]
         self.assertEqual((list(drawn.lines), drawn.withheld), (["megakernel (plain)"], []))
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
+    def test_labels_and_intervals_stay_inside(self):
+        """Two blocks have wide intervals; eight engines from files have long names and a legend of several rows."""
+        import matplotlib
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+
+        two = copy.deepcopy(self.report)
+        for case in two["cases"]:
+            for engine in case["engines"]:
+                mean = engine["ms_per_tok"]["mean"]
+                engine["ms_per_tok"].update(ci={"low": 0.1 * mean, "high": 1.9 * mean}, count=2)
+                engine.update(tok_per_s_ci_low=1000 / (1.9 * mean), tok_per_s_ci_high=1000 / (0.1 * mean))
+        many = copy.deepcopy(two)
+        for case in many["cases"]:
+            case["engines"] += [{**case["engines"][1], "name": f"/some/where/a_long_decoder_{i}.so",
+                                 "resolved_name": f"its name@a_long_decoder_{i}.so"} for i in range(6)]
+        for report in (two, many):
+            for cases in (report["cases"], report["cases"][:1]):
+                figure, = plot_report.collect([{**report, "cases": cases}])
+                with unittest.mock.patch.object(plt, "close"):
+                    plot_report.draw(figure, self.folder, plt)
+                canvas = plt.gcf()
+                self.check_inside(canvas, figure)
+                plt.close(canvas)
+
+    def check_inside(self, canvas, figure):
+        canvas.canvas.draw()  # the file was drawn at another resolution
+        renderer = canvas.canvas.get_renderer()
+        whole = canvas.bbox
+        for text in [t for legend in canvas.legends for t in legend.get_texts()]:
+            self.assertLess(text.get_window_extent(renderer).x1, whole.x1, text.get_text())
+        for axis, panel in zip(canvas.axes, plot_report.PANELS):
+            low, high = axis.get_ylim()
+            for point in (p for line in figure.lines.values() for p in line):
+                ends = panel[3](point)
+                self.assertTrue(low < ends[0] and ends[1] < high, (ends, low, high))
+            box, under = axis.get_window_extent(renderer), []
+            for text in axis.texts:
+                place = text.get_window_extent(renderer)
+                self.assertLessEqual(place.y1, box.y1 + 1, text.get_text())
+                self.assertLess(place.x1, whole.x1, text.get_text())
+            for tick in axis.get_xticklabels():
+                under.append(tick.get_window_extent(renderer))
+                self.assertGreater(under[-1].x0, whole.x0, tick.get_text())
+            if axis.get_xticklabels()[0].get_rotation() == 0:
+                for left, right in zip(under, under[1:]):
+                    self.assertLess(left.x1, right.x0)
 
     def test_malformed_values_never_trace_back(self):
         """Every value that is read on the way to the figures, replaced by values that it cannot have."""

@@ -230,7 +230,9 @@ const std::vector<Flag>& flag_table() {
        false, [](O& o, S t) { o.out = t; }},
       {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,
        [](O& o, S t) { o.junit = t; }},
-      {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kMeasureFlags, false,
+      {"plot", 0, "", "on",
+       "draw plots and write report.html (a Python with matplotlib and vl-convert does)",
+       kMeasureFlags, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
       {"nvtx", 0, "off|block", "block", "NVTX ranges in the domain mkbench", kMeasureFlags, false,
        [](O& o, S t) {

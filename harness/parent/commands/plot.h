@@ -1,4 +1,4 @@
-// Plots are drawn by a script, with the Python that set-up chose.
+// Plots and the page are made by scripts, with the Python that set-up chose.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,11 @@
 
 namespace mkbench {
 
-// Runs scripts/plot_report.py over report files, into folder `out`. Returns its exit status, or -1
-// with `problem` set when it could not be started.
-int draw_plots(const std::vector<std::filesystem::path>& reports, const std::filesystem::path& out,
-               std::string& problem);
+// The page of a report, one HTML file.
+inline constexpr char kPageName[] = "report.html";
+
+// Draws what can be seen of `folder`/report.json into the folder: its page and, where asked for, the
+// plots. Returns a warning for each that could not be made.
+std::vector<std::string> picture_report(const std::filesystem::path& folder, bool plots);
 
 }  // namespace mkbench

@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPlotS = 3;  // to draw the plots, in a Python that is started for them
+constexpr double kPlotS = 3;  // for plots and page, each in a Python that is started for it
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -332,7 +332,7 @@ class Run {
     name_failed_steps(report_, folder_);
     const std::string unread = print_results();
     const std::string unwritten = try_to_write_files();
-    if (unwritten.empty() && options_.plot && !report_.interrupted && has_times()) plot();
+    if (unwritten.empty()) picture();
     if (!options_.quiet && !outlook_.cases().empty()) say(outlook_.result());
     if (report_.exit_code != 0) {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
@@ -353,12 +353,12 @@ class Run {
     return lost && report_.exit_code == 0 ? exit_code(Verdict::kRuntimeError) : report_.exit_code;
   }
 
-  void plot() {
-    std::string problem;
-    const int status = draw_plots({folder_ / "report.json"}, folder_ / "plots", problem);
-    if (status == 0) return;
-    say("warning: no plots: " +
-        (problem.empty() ? fmt::format("the plotting script ended with {}", status) : problem));
+  void picture() {
+    std::error_code ignored;
+    fs::remove(folder_ / kPageName, ignored);  // the page of an interrupted run that was resumed
+    if (!plots_come()) return;
+    const bool plots = !report_.interrupted && has_times();
+    for (const std::string& warning : picture_report(folder_, plots)) say("warning: " + warning);
   }
 
   // Returns why a file could not be written, or an empty string.

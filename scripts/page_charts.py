@@ -1,0 +1,262 @@
+"""Charts of a report's page, as Vega-Lite specifications.
+
+Text of a report stands in data and in domains of scales alone, never in an expression: Vega compiles expressions.
+Colours are CSS variables of scripts/page/report.css, so that a chart follows the light or dark scheme of its page.
+"""
+
+import math
+import statistics
+
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
+SLOTS = 8  # colours --c0 to --c7
+# The slots that engines take if they are free: these are the colours of the plots.
+PREFERRED = {"eager": 0, "graph": 1, "compiled": 2, "plain": 3, "megakernel": 3, "host-twin": 3, "ring": 4}
+CEILING = "ceiling"
+VERDICTS = {"FASTER": ("--faster", "triangle-right"), "SLOWER": ("--slower", "triangle-left"),
+            "SAME": ("--ink-2", "square"), "INCONCLUSIVE": ("--ink-2", "circle")}
+ROW = 40  # pixels of a row that has its text above its bar
+
+
+class Palette:
+    """Colour and shape of every engine of a page. The ceiling has the colour of the text."""
+
+    def __init__(self):
+        self.slots = {}
+
+    def add(self, label: str, *names: str) -> None:
+        if label in self.slots:
+            return
+        wanted = [PREFERRED[name] for name in names if name in PREFERRED]
+        free = [slot for slot in range(SLOTS) if slot not in self.slots.values()]
+        others = [slot for slot in free if slot not in PREFERRED.values()] + free
+        taken = [slot for slot in wanted if slot in free] + others
+        self.slots[label] = taken[0] if taken else len(self.slots) % SLOTS
+
+    def domain(self) -> list:
+        return [*self.slots, CEILING]
+
+    def colours(self) -> dict:
+        return {"domain": self.domain(), "range": [f"var(--c{slot})" for slot in self.slots.values()] + ["var(--ink)"]}
+
+    def shapes(self) -> dict:
+        return {"domain": self.domain(), "range": [SHAPES[slot] for slot in self.slots.values()] + ["stroke"]}
+
+    def legend(self) -> list:
+        return [{"engine": e, "slot": slot, "shape": SHAPES[slot]} for e, slot in self.slots.items()]
+
+    def engine_colour(self) -> dict:
+        return {"field": "engine", "type": "nominal", "scale": self.colours(), "legend": None}
+
+    def engine_shape(self) -> dict:
+        return {"field": "engine", "type": "nominal", "scale": self.shapes(), "legend": None}
+
+
+# The page's legend sets `picked`: the other engines fade.
+PICKED = [{"name": "picked", "value": None}]
+MANY = 60  # blocks, from which marks of samples overlap
+
+
+def fade(opacity: float = 1) -> dict:
+    return {"condition": {"test": "picked !== null && datum.engine !== picked", "value": 0.06}, "value": opacity}
+
+
+# Ticks as whole numbers or decimals, never with an exponent.
+TICKS = "format(datum.value, ',.6~r')"
+SIGNED_TICKS = "format(datum.value, '+,.6~r')"
+
+
+def digits(value: float) -> str:
+    """Four significant digits without an exponent."""
+    places = 3 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(places, 0), 9)}f}"
+
+
+def table(rows: list) -> dict:
+    """Rows of equal keys, with the keys once; report.js makes objects of them."""
+    columns = list(rows[0]) if rows else []
+    return {"columns": columns, "rows": [[row[c] for c in columns] for row in rows]}
+
+
+def tip(field: str, title: str, form: str = "") -> dict:
+    return {"field": field, "title": title} | ({"type": "quantitative", "format": form} if form else {"type": "nominal"})
+
+
+def depth_axis(xs: list, title: str) -> dict:
+    """Depths that span octaves get a logarithmic axis, whose linear start holds depth 0."""
+    scale = {"type": "linear", "zero": False, "nice": False, "padding": 16}
+    nonzero = [x for x in xs if x > 0]
+    if len(xs) > 3 and max(nonzero) >= 16 * min(nonzero):
+        scale |= {"type": "symlog", "constant": min(nonzero)}
+    return {"field": "x", "type": "quantitative", "title": title, "scale": scale,
+            "axis": {"values": xs, "labelOverlap": "greedy", "labelSeparation": 6, "grid": False, "format": ",d"}}
+
+
+def value_scale(points: list) -> dict:
+    """Logarithmic where the values span more than a factor of 8, else from zero."""
+    values = [p["value"] for p in points]
+    if max(values) > 8 * min(values):
+        return {"type": "log", "nice": False, "padding": 14}
+    return {"type": "linear", "zero": True, "nice": True}
+
+
+def is_log(points: list) -> bool:
+    return value_scale(points)["type"] == "log"
+
+
+def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dict, rule_at=None) -> dict:
+    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text."""
+    y_axis = {"labelExpr": TICKS} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
+    y = {"field": "value", "type": "quantitative", "title": y_title, "scale": scale, "axis": y_axis}
+    layers = []
+    if rule_at is not None:
+        layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
+                       "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
+    x = depth_axis(sorted({p["x"] for p in points}), x_title)
+    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
+    layers += [
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": both | {
+            "strokeDash": {"field": "kind", "type": "nominal", "legend": None,
+                           "scale": {"domain": ["engine", "ceiling"], "range": [[1, 0], [5, 3]]}}}},
+        {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": both | {
+            "y": {"field": "low", "type": "quantitative", "scale": scale, "title": y_title}, "y2": {"field": "high"}}},
+        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}, "encoding": both | {
+            "shape": palette.engine_shape(),
+            "tooltip": [tip("engine", "engine"), tip("x", x_title, ",d"), tip("text", y_title)]}},
+    ]
+    return {"params": PICKED, "data": {"values": table(points)}, "height": 260, "layer": layers}
+
+
+def log_ticks(points: list) -> list:
+    low, high = min(p["low"] for p in points), max(p["high"] for p in points)
+    ticks = [m * 10.0**e for e in range(-6, 7) for m in (1, 2, 5)]
+    return [t for t in ticks if low / 1.5 <= t <= high * 1.5]
+
+
+def row_text(extra=None) -> dict:
+    return {"mark": {"type": "text", "align": "left", "baseline": "middle", "dy": -11, "fontSize": 12,
+                     "limit": {"expr": "width"}, "fill": "var(--ink)"},
+            "encoding": {"x": {"value": 0}, "text": {"field": "label", "type": "nominal"}} | (extra or {})}
+
+
+def row_axis(field: str, rows: list) -> dict:
+    return {"field": field, "type": "nominal", "axis": None, "sort": list(dict.fromkeys(r[field] for r in rows)),
+            "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
+
+
+def bars(points: list, palette: Palette, x_title: str, rule_at=None) -> dict:
+    """A bar an engine from zero, its name and value above it. points: as for lines(), and label."""
+    most = max([p["high"] for p in points] + ([rule_at] if rule_at is not None else []))
+    x = {"field": "value", "type": "quantitative", "title": x_title, "scale": {"domain": [0, most * 1.02], "nice": False},
+         "axis": {"labelExpr": TICKS, "tickCount": 5}}
+    layers = [
+        {"mark": {"type": "bar", "height": 13, "yOffset": 7}, "encoding": {
+            "x": x, "color": palette.engine_colour(), "opacity": fade(),
+            "tooltip": [tip("engine", "engine"), tip("text", x_title)]}},
+        {"mark": {"type": "rule", "strokeWidth": 2, "yOffset": 7, "y2Offset": 7, "stroke": "var(--ink)"}, "encoding": {
+            "x": {"field": "low", "type": "quantitative", "title": x_title}, "x2": {"field": "high"}, "opacity": fade()}},
+        row_text(),
+    ]
+    if rule_at is not None:
+        layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
+                       "strokeDash": [5, 3]}, "encoding": {"x": {"field": "at", "type": "quantitative"}, "y": None}})
+    return {"params": PICKED, "data": {"values": table(points)}, "height": ROW * len(points), "width": "container",
+            "encoding": {"y": row_axis("engine", points)}, "layer": layers}
+
+
+def ratios(rows: list, margin: float) -> dict:
+    """Every paired ratio with its interval on a logarithmic axis; the band is the margin around 1. rows: key, label,
+    value, low, high, verdict, text."""
+    low, high = min([r["low"] for r in rows] + [1 - 2 * margin]), max([r["high"] for r in rows] + [1 + 2 * margin])
+    # Close to 1 ticks of 1, 2, 5 are too few.
+    ticks = {"tickCount": 6} if high < 2.5 * low else {"values": log_ticks(rows + [{"low": 1, "high": 1}])}
+    x = {"field": "value", "type": "quantitative", "title": "time of the second over time of the first (log scale)",
+         "scale": {"type": "log", "domain": [low / 1.03, high * 1.03], "nice": False},
+         "axis": {"labelExpr": TICKS} | ticks}
+    colour = {"field": "verdict", "type": "nominal", "legend": None,
+              "scale": {"domain": list(VERDICTS), "range": [f"var({c})" for c, _ in VERDICTS.values()]}}
+    shape = {"field": "verdict", "type": "nominal", "legend": None,
+             "scale": {"domain": list(VERDICTS), "range": [s for _, s in VERDICTS.values()]}}
+    y = row_axis("key", rows)
+    return {"data": {"values": table(rows)}, "height": ROW * len(rows), "layer": [
+        {"data": {"values": [{"from": 1 - margin, "to": 1 + margin}]},
+         "mark": {"type": "rect", "fill": "var(--band)"},
+         "encoding": {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}},
+        {"data": {"values": [{"at": 1}]}, "mark": {"type": "rule", "stroke": "var(--ink-2)"},
+         "encoding": {"x": {"field": "at", "type": "quantitative"}}},
+        {"mark": {"type": "rule", "strokeWidth": 3, "yOffset": 8, "y2Offset": 8},
+         "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "yOffset": 8},
+         "encoding": {"y": y, "x": x, "color": colour, "shape": shape,
+                      "tooltip": [tip("key", "pair"), tip("text", "ratio"), tip("verdict", "verdict")]}},
+        row_text({"y": y}),
+    ]}
+
+
+SAMPLE_TIPS = [tip("engine", "engine"), tip("block", "block", "d"), tip("process", "process", "d"),
+               tip("ms", "ms per token", ".6~g"), tip("off", "from its median, %", "+.3f"),
+               tip("clock", "SM clock, GHz", ".3f"), tip("power", "power, W", ".0f"),
+               tip("temperature", "temperature, C", ".0f"), tip("dropped", "left out for")]
+
+
+def distribution(data: str, samples: list, palette: Palette) -> dict:
+    """Every sample as a tick on one axis for all engines: per cent from the engine's own median. The box holds the
+    middle half."""
+    boxes = []
+    for engine in dict.fromkeys(s["engine"] for s in samples):
+        offs = [s["off"] for s in samples if s["engine"] == engine and not s["dropped"]]
+        low, _, high = statistics.quantiles(offs, n=4, method="inclusive") if len(offs) > 3 else (None, None, None)
+        boxes.append({"engine": engine, "low": low, "high": high,
+                      "label": f"{engine}: {len(offs)} samples, {min(offs):+.2f} to {max(offs):+.2f} %"})
+    y = row_axis("engine", boxes)
+    x = {"field": "off", "type": "quantitative", "title": "per cent from the engine's own median",
+         "scale": {"nice": True, "zero": True}, "axis": {"tickCount": 6, "labelExpr": SIGNED_TICKS}}
+    colour = palette.engine_colour()
+    return {"params": PICKED, "height": ROW * len(boxes), "layer": [
+        {"data": {"values": table([b for b in boxes if b["low"] is not None])},
+         "mark": {"type": "bar", "height": 18, "yOffset": 8, "y2Offset": 8, "opacity": 0.3},
+         "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}},
+        {"data": {"name": data}, "transform": [{"filter": "datum.dropped === ''"}],
+         "mark": {"type": "tick", "thickness": 2, "size": 16, "yOffset": 8},
+         "encoding": {"y": y, "x": x, "color": colour, "tooltip": SAMPLE_TIPS,
+                      "opacity": fade(0.4 if len(samples) > MANY * len(boxes) else 1)}},
+        row_text({"y": y}) | {"data": {"values": table(boxes)}},
+    ]}
+
+
+def series(data: str, samples: list, palette: Palette, field: str, y_title: str) -> dict:
+    """One value of each sample in the order of the blocks. Lines end where a process ends; a cross is a sample that
+    was left out."""
+    starts = {}
+    for sample in samples:
+        if sample["process"] > 0:
+            starts[sample["process"]] = min(sample["block"], starts.get(sample["process"], sample["block"]))
+    blocks = len({s["block"] for s in samples})
+    x = {"field": "block", "type": "quantitative", "title": "block (dotted: a new process begins)",
+         "scale": {"zero": False, "nice": False, "padding": 10},
+         "axis": {"grid": False, "format": "d", "tickMinStep": 1, "tickCount": min(blocks, 12)}}
+    axis = {"tickCount": 5, "labelExpr": SIGNED_TICKS if field == "off" else TICKS, "minExtent": 46}
+    y = {"field": field, "type": "quantitative", "title": y_title, "scale": {"zero": False, "nice": True}, "axis": axis}
+    both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
+    read = f"datum.{field} !== null"
+    layers = [
+        {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
+         "mark": {"type": "line", "strokeWidth": 1.3 if blocks <= MANY else 0.7},
+         "encoding": both | {"detail": {"field": "process", "type": "nominal"}}},
+        {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
+         "mark": {"type": "point", "filled": True, "size": 45 if blocks <= MANY else 8, "opacity": 1},
+         "encoding": both | {"shape": palette.engine_shape(), "tooltip": SAMPLE_TIPS}},
+    ]
+    if any(s["dropped"] and s[field] is not None for s in samples):
+        layers.append({"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped !== ''"}],
+                       "mark": {"type": "text", "text": "\u00d7", "fontSize": 17, "fontWeight": "bold"},
+                       "encoding": both | {"tooltip": SAMPLE_TIPS}})
+    if starts:
+        layers.insert(0, {"data": {"values": [{"at": at - 0.5} for at in starts.values()]},
+                          "mark": {"type": "rule", "strokeDash": [1, 3], "stroke": "var(--ink-2)"},
+                          "encoding": {"x": {"field": "at", "type": "quantitative"}}})
+    return {"params": PICKED, "height": 200, "layer": layers}
+
+
+def with_interval(value: float, low, high, unit: str = "") -> str:
+    """The value and, where there is one, its interval: 9.726x [9.712, 9.740]."""
+    return digits(value) + unit + (f" [{digits(low)}, {digits(high)}]" if low is not None else "")

@@ -1,0 +1,325 @@
+"""What a report's page shows, as plain values for its template: tables, texts, and the charts by name."""
+
+import math
+import statistics
+
+import page_charts as charts
+from plot_report import card_of, label_of, labels_of
+
+ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
+RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
+GOOD = ("PASS", "PASS_LIVE")
+
+
+class Page:
+    """Collects charts and the samples that they share while the runs are laid out."""
+
+    def __init__(self):
+        self.palette = charts.Palette()
+        self.charts, self.data = [], {}
+        self.has_ceiling = False
+
+    def chart(self, title: str, note: str, spec: dict, wide: bool = False) -> dict:
+        name = f"chart-{len(self.charts)}"
+        self.charts.append({"id": name, "spec": spec})
+        return {"id": name, "title": title, "note": note, "wide": wide}
+
+    def add_samples(self, rows: list) -> str:
+        name = f"samples-{len(self.data)}"
+        self.data[name] = charts.table(rows)
+        return name
+
+
+def kind_of(verdict: str) -> str:
+    """The class of a verdict in the style sheet."""
+    return "good" if verdict in GOOD else "open" if verdict in ("SKIPPED", "INCOMPLETE", "INTERRUPTED", "INCONCLUSIVE",
+                                                                "NOT_JUDGED") else "bad"
+
+
+def finite(value):
+    """The number, or None; anything else is no number that a report holds."""
+    if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
+        raise ValueError(f"a number of {value!r}")
+    return value
+
+
+def ends(interval) -> tuple:
+    return (finite(interval["low"]), finite(interval["high"])) if interval else (None, None)
+
+
+def point(x: int, label: str, kind: str, value: float, interval: tuple, text: str) -> dict:
+    low, high = interval if interval[0] is not None else (value, value)
+    return {"engine": label, "kind": kind, "x": x, "value": finite(value), "low": low, "high": high, "text": text,
+            "label": f"{label}: {text}"}
+
+
+def timed(case: dict) -> list:
+    return [e for e in case["engines"] if e["ms_per_tok"] is not None]
+
+
+def comparison_of(case: dict, engine: dict):
+    """With the first baseline, as the terminal's table has it."""
+    return next((c for c in case["comparisons"] if c["candidate"] == engine["name"] and c["speedup"] is not None), None)
+
+
+def measures(case: dict, x: int) -> dict:
+    """Points of the three kinds of figures: rate, ms, share. The ceiling is a point of the first two."""
+    found, labels = {"rate": [], "ms": [], "share": []}, labels_of(case)
+    for engine in timed(case):
+        label, ms = labels[engine["name"]], ends(engine["ms_per_tok"]["ci"])
+        rate = (engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"])
+        mean = engine["ms_per_tok"]["mean"]
+        found["rate"].append(point(x, label, "engine", engine["tok_per_s"], rate,
+                                   charts.with_interval(engine["tok_per_s"], *rate)))
+        found["ms"].append(point(x, label, "engine", mean, ms, charts.with_interval(mean, *ms)))
+        if engine.get("share") is not None:
+            low, high = ends(engine.get("share_ci"))
+            share = 100 * engine["share"]
+            interval = (100 * low, 100 * high) if low is not None else (None, None)
+            found["share"].append(point(x, label, "engine", share, interval, percent_text(share, interval)))
+    ceiling = (case.get("ceiling") or {}).get("ms_per_tok")
+    if ceiling:
+        low, high = ends(ceiling["ci"])
+        mean = ceiling["mean"]
+        found["ms"].append(point(x, charts.CEILING, "ceiling", mean, (low, high), charts.with_interval(mean, low, high)))
+        rate = (1000 / high, 1000 / low) if low is not None else (None, None)
+        found["rate"].append(point(x, charts.CEILING, "ceiling", 1000 / mean, rate,
+                                   charts.with_interval(1000 / mean, *rate)))
+    return found
+
+
+def percent_text(value: float, interval: tuple) -> str:
+    return f"{value:.1f}" + (f" [{interval[0]:.1f}, {interval[1]:.1f}]" if interval[0] is not None else "") + " %"
+
+
+def result_rows(case: dict, x: int) -> list:
+    """Rows of the table: texts alone."""
+    rows, labels = [], labels_of(case)
+    for engine in case["engines"]:
+        if not engine.get("timed", True) and engine["verdict"] in GOOD:  # it judged, and nothing else
+            continue
+        row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
+               "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
+               "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
+               "parity": parity_text(engine), "why": withheld(engine)}
+        if engine["ms_per_tok"] is not None:
+            rate = (engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"])
+            row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate),
+                    "ms": charts.with_interval(engine["ms_per_tok"]["mean"], *ends(engine["ms_per_tok"]["ci"]))}
+            if engine.get("share") is not None:
+                low, high = ends(engine.get("share_ci"))
+                row["share"] = percent_text(100 * engine["share"],
+                                            (100 * low, 100 * high) if low is not None else (None, None))
+            for field in ("ttft", "prefill"):
+                if engine.get(f"{field}_ms") is not None:
+                    row[field] = charts.digits(engine[f"{field}_ms"])
+        comparison = comparison_of(case, engine)
+        if comparison and engine["ms_per_tok"] is not None and engine["role"] != "baseline":
+            row["speedup"] = charts.with_interval(comparison["speedup"], *ends(comparison["ci"]), "x")
+            row["speedup_verdict"] = comparison["verdict"]
+        rows.append(row)
+    return rows
+
+
+def withheld(engine: dict) -> str:
+    """Why an engine has no times; empty where it has."""
+    if engine["ms_per_tok"] is not None or not engine.get("timed", True) and engine["verdict"] in GOOD:
+        return ""
+    return "; ".join(dict.fromkeys(t for t in (*engine["reasons"], engine["times_withheld"]) if t)) or "no reason is given"
+
+
+def parity_text(engine: dict) -> str:
+    parity = engine["parity"]
+    if not parity:
+        return "not judged"
+    return f"{parity['strict_matched']:,} of {parity['strict_steps']:,}"
+
+
+def parity_of(case: dict) -> list:
+    """What was judged of each engine, with the rows of its table that are shown."""
+    found, labels = [], labels_of(case)
+    for engine in case["engines"]:
+        parity = engine["parity"]
+        if not parity:
+            continue
+        rows = [row for i, row in enumerate(parity["rows"]) if i < ROWS_SHOWN or row["match"] != "EXACT"]
+        checks = [{"name": c["name"], "status": c["status"].replace("_", " "), "detail": c["detail"],
+                   "value": "" if c["value"] is None else number_text(c["value"]),
+                   "limit": "" if c["limit"] is None else number_text(c["limit"])} for c in parity["checks"]]
+        counts = f"{parity['exact']:,} exact, {parity['ties']:,} ties, {parity['drifts']:,} drifts, {parity['wrong']:,} wrong"
+        found.append({"engine": labels[engine["name"]], "verdict": parity["verdict"], "kind": kind_of(parity["verdict"]),
+                      "reason": parity["reason"], "judged_in": parity.get("judged_in", ""), "counts": counts,
+                      "strict": parity_text(engine), "localised": parity.get("localised", ""),
+                      "prompt": parity.get("text_prompt", ""), "text": parity.get("text", ""),
+                      "checks": checks, "rows": rows, "all": len(parity["rows"])})
+    return found
+
+
+def number_text(value: float) -> str:
+    return f"{finite(value):,.4g}"
+
+
+def samples_of(case: dict) -> list:
+    """Samples of all engines whose times are shown, dropped ones too, and of the ceiling."""
+    rows, labels = [], labels_of(case)
+    takers = [(labels[e["name"]], e["samples"] + e.get("dropped_samples", [])) for e in timed(case)]
+    ceiling = case.get("ceiling") or {}
+    if ceiling.get("ms_per_tok"):
+        takers.append((charts.CEILING, ceiling["samples"]))
+    for label, samples in takers:
+        rates = [s["times"]["host_ms"] / s["tokens"] for s in samples if s["valid"] and not s.get("dropped_for")]
+        if not rates:
+            continue
+        middle = statistics.median(rates)
+        for s in samples:
+            ms, card, times = s["times"]["host_ms"] / s["tokens"], s.get("card") or {}, s["times"]
+            mhz = finite(card.get("sm_clock_mhz"))
+            rows.append({"engine": label, "process": s.get("process", 0), "block": s["block"], "ms": finite(round(ms, 6)),
+                         "off": round(100 * (ms / middle - 1), 4),
+                         "clock": round(mhz / 1000, 4) if mhz else round(times.get("sm_ghz") or 0, 4) or None,
+                         "power": finite(card.get("power_w")), "temperature": finite(card.get("temperature_c")),
+                         "dropped": s.get("dropped_for") or ("" if s["valid"] else s["invalid_reason"])})
+    return rows
+
+
+def sample_charts(page: Page, case: dict) -> list:
+    rows = samples_of(case)
+    if not rows:
+        return []
+    name = page.add_samples(rows)
+    made = [
+        page.chart("Distribution of the samples", "A tick is a block's sample, the box the middle half of them. All "
+                   "engines share one axis: each stands around its own median.",
+                   charts.distribution(name, rows, page.palette)),
+        page.chart("Samples in the order taken", "A drift or a step here is a machine that was not at rest. A cross is "
+                   "a block that was dropped and run again.",
+                   charts.series(name, rows, page.palette, "off", "% from its median")),
+    ]
+    for field, title, unit in (("clock", "SM clock during the samples", "GHz"), ("power", "Power during the samples", "W")):
+        if any(row[field] is not None for row in rows):
+            note = "By the driver where the card was read, else as the kernel saw it." if field == "clock" else \
+                "Mean of the driver's readings during each sample."
+            made.append(page.chart(title, note, charts.series(name, rows, page.palette, field, unit)))
+    return made
+
+
+def ratio_rows(case: dict) -> list:
+    labels, rows = labels_of(case), []
+    for c in case["comparisons"]:
+        pair = f"{labels.get(c['candidate'], c['candidate'])} over {labels.get(c['baseline'], c['baseline'])}"
+        row = {"key": pair, "value": finite(c["speedup"]), "verdict": c["verdict"], "blocks": c["blocks"],
+               "margin": c.get("margin", 0), "label": "", "text": "-", "low": None, "high": None,
+               "remark": "; ".join(t for t in (c.get("label"), c.get("verdict_reason"), c.get("caveat"),
+                                               c.get("speedup_reason")) if t)}
+        if row["value"] is not None:
+            low, high = ends(c["ci"])
+            text = charts.with_interval(row["value"], low, high, "x")
+            row |= {"low": row["value"] if low is None else low, "high": row["value"] if high is None else high,
+                    "text": text, "label": f"{pair}: {text} {c['verdict']}"}
+        rows.append(row)
+    return rows
+
+
+def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
+    """single: the bars of the group are those of this case already."""
+    made, points = [], measures(case, x)["ms"]
+    if points and not single:
+        points.sort(key=lambda p: -p["value"])
+        unit = "ms per prompt id" if case["axes"]["n_prompt"] > 0 else "ms per token"
+        made.append(page.chart("Ladder of the engines", "Every engine of this case, slowest first; the line on a bar is "
+                               "its interval.", charts.bars(points, page.palette, unit)))
+    rows = ratio_rows(case)
+    drawn = [{k: r[k] for k in ("key", "label", "value", "low", "high", "verdict", "text")} for r in rows
+             if r["value"] is not None]
+    if drawn:
+        margin = max(r["margin"] for r in rows)
+        outside = f"outside the shaded margin of {100 * margin:.3g} %" if margin else "on one side of 1"
+        made.append(page.chart("Paired ratios", "Right of 1 the first of the pair is faster. FASTER and SLOWER need the "
+                               f"whole interval {outside}.", charts.ratios(drawn, margin), len(drawn) > RATIOS_BESIDE))
+    ceiling = case.get("ceiling") or {}
+    return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
+            "reasons": case["reasons"], "interrupted": case.get("interrupted", False), "ratios": rows,
+            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case), "text": case["generated_text"],
+            "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
+                           "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
+                           "engines": {label_of(e): engine_facts(e) for e in case["engines"]}})}
+
+
+def engine_facts(engine: dict) -> dict:
+    facts = {name: engine.get(name) for name in ("role", "device", "settings", "launches", "receipts_checked",
+                                                 "receipts_wrong", "throttle_reasons", "card_reason", "card")}
+    trace = engine.get("launch_trace")
+    return facts | ({"launch_trace": {k: v for k, v in trace.items() if not isinstance(v, list)}} if trace else {})
+
+
+def flat(value, path: str = "") -> list:
+    """Rows (path, text) of all leaves of a JSON value; nulls and empty texts are left out."""
+    if isinstance(value, dict):
+        return [row for key, inner in value.items() for row in flat(inner, f"{path}.{key}" if path else key)]
+    if value is None or value == "" or value == []:
+        return []
+    if isinstance(value, list):
+        return [(path, ", ".join(str(v) for v in value))]
+    return [(path, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))]
+
+
+def group_view(page: Page, cases: list, prefill: bool) -> dict:
+    """Cases that differ in depth alone, or in the length of a prefill alone."""
+    axis = "n_prompt" if prefill else "depth"
+    at = [(case["axes"][axis], case) for case in cases]
+    points = {"rate": [], "ms": [], "share": []}
+    for x, case in at:
+        for kind, found in measures(case, x).items():
+            points[kind] += found
+    first, xs = cases[0], sorted({p["x"] for p in points["ms"]})
+    x_title = "prompt ids" if prefill else "KV rows before the first timed token"
+    thing = "prompt id" if prefill else "token"
+    made, single = [], len(at) == 1
+    for kind, title, unit, hint in (
+            ("rate", f"{thing}s per second".capitalize(), f"{thing}s per second", "Higher is better."),
+            ("ms", f"Milliseconds per {thing}", f"ms per {thing}", "Lower is better."),
+            ("share", "Share of the ceiling", "% of the ceiling's rate",
+             "100 % is an engine that only reads what a step must read, timed in the same blocks.")):
+        found, rule = points[kind], 100 if kind == "share" else None
+        if not found:
+            continue
+        if len(xs) == 1:
+            found.sort(key=lambda p: p["value"], reverse=kind == "ms")
+            made.append(page.chart(title, hint, charts.bars(found, page.palette, unit, rule)))
+            continue
+        scale = {"domain": [0, max(105, *(p["high"] for p in found))], "type": "linear", "nice": False} \
+            if kind == "share" else charts.value_scale(found)
+        unit += ", log scale" if scale["type"] == "log" else ""
+        made.append(page.chart(f"{title} against {'prompt length' if prefill else 'depth'}", hint,
+                               charts.lines(found, page.palette, x_title, unit, scale, rule)))
+    reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report knows none") for c in cases)
+    no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
+    rows = [row for x, case in at for row in result_rows(case, x)]
+    tokens = first["axes"]["n_gen"]
+    what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block"
+    return {"title": f"{first['model']['name']}: {what}", "axis": "prompt" if prefill else "depth", "prefill": prefill,
+            "rows": rows, "charts": made, "no_share": no_share, "has_share": bool(points["share"]),
+            "cases": [case_view(page, case, x, single) for x, case in at]}
+
+
+def run_view(page: Page, report: dict, source: str) -> dict:
+    """All of one report."""
+    meta, verdict, groups = report["meta"], report["verdict"], {}
+    for case in report["cases"]:
+        labels = labels_of(case)
+        page.has_ceiling |= bool((case.get("ceiling") or {}).get("ms_per_tok"))
+        for engine in timed(case):
+            page.palette.add(labels[engine["name"]], engine["resolved_name"], engine["name"])
+        axes = case["axes"]
+        groups.setdefault((case["model"]["name"], axes["n_gen"], axes["n_prompt"] > 0), []).append(case)
+    sha = str(meta.get("git_sha", ""))[:10]
+    build = f"mkbench {meta.get('version', '?')}" + (f" ({sha}{', changed' if meta.get('dirty') else ''})" if sha else "")
+    return {
+        "source": source, "status": verdict["status"], "kind": kind_of(verdict["status"]),
+        "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
+        "device": card_of(report), "on_cpu": card_of(report) == "cpu", "made_by": ", ".join(part for part in (build, str(meta.get("finished", ""))) if part),
+        "command": " ".join(str(word) for word in meta.get("argv", [])), "warnings": meta.get("warnings", []),
+        "groups": [group_view(page, cases, key[2]) for key, cases in groups.items()],
+        "environment": flat({"env": report["env"], "calibration": report["calibration"],
+                             "meta": {k: v for k, v in meta.items() if k not in ("warnings", "options", "runs")}}),
+    }

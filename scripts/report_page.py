@@ -1,0 +1,151 @@
+"""The page of mkbench reports: one HTML file that holds everything it shows and opens without a network.
+
+  report_page.py REPORT.json [REPORT.json ...] --out FILE.html
+
+Charts are Vega-Lite specifications, drawn by the Vega that vl-convert-python packs, which stands in the page. A policy
+in the page forbids every request, and every script but its two.
+
+Exit status: 0 written, 1 a module is missing or the file cannot be written, 2 a report that cannot be read.
+"""
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import page_tables
+from plot_report import INCOMPLETE, BadReport, load_report, refuse_incomplete
+
+PARTS = pathlib.Path(__file__).resolve().parent / "page"
+VEGA_LITE = "6.4"
+
+
+class BadScript(Exception):
+    """The page's scripts could not be had; the message says why."""
+
+
+def cache_folder() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "mkbench"
+
+
+def put(path: pathlib.Path, text: str) -> None:
+    """Writes a whole file or none."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as file:
+        try:
+            file.write(text)
+            file.close()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def vega() -> str:
+    """Vega, Vega-Lite and vega-embed as one script. To pack them takes 2 s, so the cache keeps it for each version."""
+    import importlib.metadata
+
+    kept = None
+    try:
+        kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}-{VEGA_LITE}.js"
+        return kept.read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError):  # not kept yet; RuntimeError: no home folder
+        pass
+    import vl_convert
+
+    try:
+        script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+    except (RuntimeError, ValueError) as error:
+        raise BadScript("vl_convert: " + " ".join(str(error).split())[:200]) from None
+    if kept is not None:
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            put(kept, script)
+        except OSError:
+            pass
+    return script
+
+
+def source_of(script: str) -> str:
+    """A script as a policy names it."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
+
+
+def safe_json(value) -> str:
+    """JSON that a script element can hold: no text in it ends the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def template():
+    import jinja2
+
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PARTS), autoescape=True, trim_blocks=True,
+                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    return environment.get_template("report.html.j2")
+
+
+def fill(draw, reports: list, names: list, scripts: list) -> str:
+    """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
+    import jinja2
+
+    page = page_tables.Page()
+    runs = [page_tables.run_view(page, report, name) for report, name in zip(reports, names)]
+    try:
+        return draw.render(
+            runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
+            script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
+            has_ceiling=page.has_ceiling,
+            charts=safe_json({"charts": page.charts, "data": page.data}))
+    except jinja2.UndefinedError as error:
+        raise KeyError(str(error)) from None
+
+
+def scripts_of_page() -> list:
+    scripts = [vega(), (PARTS / "report.js").read_text(encoding="utf-8")]
+    if any("</script" in script.lower() for script in scripts):
+        raise BadScript("a script of the page would end its own element")
+    return scripts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE.html")
+    arguments = parser.parse_args()
+    names = [str(path) for path in arguments.reports]
+    try:
+        reports = [load_report(path) for path in arguments.reports]
+        draw, scripts = template(), scripts_of_page()
+    except BadReport as error:
+        print(f"report_page: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(f"report_page: no {error.name}: {error}", file=sys.stderr)
+        return 1
+    except BadScript as error:
+        print(f"report_page: {error}", file=sys.stderr)
+        return 1
+    try:
+        text = fill(draw, reports, names, scripts)
+    except INCOMPLETE as error:
+        return refuse_incomplete(arguments.reports, error)
+    try:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        put(arguments.out, text)
+    except OSError as error:
+        print(f"report_page: {arguments.out}: {error.strerror}", file=sys.stderr)
+        return 1
+    print(arguments.out)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
