@@ -58,8 +58,11 @@ def timed(case: dict) -> list:
 
 
 def comparison_of(case: dict, engine: dict):
-    """With the first baseline, as the terminal's table has it."""
-    return next((c for c in case["comparisons"] if c["candidate"] == engine["name"] and c["speedup"] is not None), None)
+    """With the fastest baseline that has times, as the terminal's table has it."""
+    times = {e["name"]: finite(e["ms_per_tok"]["mean"]) or math.inf for e in timed(case) if e["role"] == "baseline"}
+    own = [c for c in case["comparisons"]
+           if c["candidate"] == engine["name"] and c["baseline"] in times and c["speedup"] is not None]
+    return min(own, key=lambda c: times[c["baseline"]], default=None)
 
 
 def measures(case: dict, x: int) -> dict:

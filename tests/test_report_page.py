@@ -74,6 +74,18 @@ class Structure(Pages):
         self.assertIn(f"{fastest['speedup']:.2f}x [", text)
         self.assertIn("3 of 3", text)
 
+    def test_the_speed_up_is_over_the_fastest_baseline(self):
+        case = {"engines": [{"name": n, "role": r, "ms_per_tok": ms and {"mean": ms}} for n, r, ms in (
+            ("eager", "baseline", 17.0), ("graph", "baseline", 2.4), ("late", "baseline", None), ("ring", "candidate", 0.3))],
+            "comparisons": [{"baseline": b, "candidate": "ring", "speedup": s} for b, s in (
+                ("eager", 56.7), ("graph", 8.0), ("late", None))]}
+        ring = case["engines"][3]
+        self.assertEqual(page_tables.comparison_of(case, ring)["speedup"], 8.0)
+        case["engines"][1]["ms_per_tok"] = None
+        self.assertEqual(page_tables.comparison_of(case, ring)["speedup"], 56.7)
+        case["engines"][0]["ms_per_tok"] = None
+        self.assertIsNone(page_tables.comparison_of(case, ring))
+
     def test_samples_are_all_there_once_for_each_case(self):
         report = self.example("gpu")
         data = self.read(report).data()["data"]
