@@ -229,7 +229,8 @@ const std::vector<Flag>& flag_table() {
        kJudgeFlags, false, [](O& o, S t) { o.resume = t; }},
       {"out", 0, "DIR", "", "folder of the plots [plots, beside the first report]", kPlotFlags,
        false, [](O& o, S t) { o.out = t; }},
-      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,
+      {"junit", 0, "FILE", "", "write the result as JUnit XML here too",
+       kJudgeFlags | kGateOutFlags, false,
        [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on", "draw plots (a Python with matplotlib does)", kMeasureFlags, false,
        [](O& o, S t) { o.plot = parse_switch("plot", t); }},
@@ -289,10 +290,24 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
-      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags, false,
+      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags | kAuditFlags | kGateOutFlags,
+       false,
        [](O& o, S t) {
          parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
          o.format = t;
+       }},
+      {"max-regress", 0, "X", "",
+       "gate: by what share of BASE's time HEAD may take longer [the margin of the clock's "
+       "calibration, 0.01 without one]",
+       kGateFlags, false,
+       [](O& o, S t) {
+         o.max_regress = parse_number<double>("max-regress", t, 0, 10, "a share of at least 0");
+       }},
+      {"fail-on", 0, "regression|inconclusive", "regression",
+       "gate: inconclusive = a comparison that cannot be told ends with 5, too", kGateFlags, false,
+       [](O& o, S t) {
+         o.fails_inconclusive = parse_choice<bool>(
+             "fail-on", t, {{"regression", false}, {"inconclusive", true}});
        }},
       {"strict", 0, "", "", "any problem, and any requirement that is not met, is exit code 6",
        kDoctorFlags, false, [](O& o, S t) { o.strict = parse_switch("strict", t); }},
@@ -335,11 +350,6 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.out = t; }},
       {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
        kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
-      {"output", 'o', "md|json", "md", "format of stdout", kAuditFlags, false,
-       [](O& o, S t) {
-         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
-         o.format = t;
-       }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,
