@@ -1,7 +1,7 @@
 // One sound engine that takes longer by a known share of its own time, in every decode(). The
 // library's own file name says by how much: sound, sound_copy, slow_1, slow_2, slow_5, slow_50
-// (percent); a symbolic link has its target's. All of them are copies of one file, so they differ in nothing else. `mkbench selftest --timing`
-// compares them.
+// (percent); a symbolic link has its target's. All of them are copies of one file, so they differ in
+// nothing else. `mkbench selftest --timing` compares them, but for the last.
 //
 // The including file defines, besides its sound example:
 //   int32_t decode_and_wait(share, work)   calls work(), then waits for `share` of its time
