@@ -296,6 +296,12 @@ const std::vector<Flag>& flag_table() {
          parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
          o.format = t;
        }},
+      {"baseline", 0, "NAME", "",
+       "compare the run with the report that is kept under this name, as mkbench gate does",
+       kMeasureFlags, false, [](O& o, S t) { o.baseline = t; }},
+      {"save-baseline", 0, "NAME", "",
+       "keep the report under this name where the run passes (~/.local/share/mkbench/baselines)",
+       kMeasureFlags, false, [](O& o, S t) { o.save_baseline = t; }},
       {"max-regress", 0, "X", "",
        "gate: by what share of BASE's time HEAD may take longer [the margin of the clock's "
        "calibration, 0.01 without one]",

@@ -57,8 +57,9 @@ struct Options {
   uint64_t seed = 0;
   uint64_t prompt_seed = 0;  // of the timed prompts: random where --seed is not given
   double confidence = 0;
-  std::optional<double> max_regress;  // gate: absent: the margin of the calibration
-  bool fails_inconclusive = false;    // gate: INCONCLUSIVE is exit code 5
+  std::string baseline, save_baseline;  // names; empty: none
+  std::optional<double> max_regress;    // gate: absent: the margin of the calibration
+  bool fails_inconclusive = false;      // gate: INCONCLUSIVE is exit code 5
   bool parity_table = false;
   std::string reference;  // folder; empty: the committed ones
   bool require_reference = false;

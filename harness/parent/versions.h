@@ -133,6 +133,10 @@ std::vector<std::string> version_differences(const Report& base, const Report& h
 void refuse_differences(const std::string& base, const std::string& head,
                         const std::vector<std::string>& differences);
 
+// The margin of comparisons of the two: half-widths depend on the number of processes too, so those of
+// both may differ, and the larger one counts.
+SpeedMargin version_margin(const Report& base, const Report& head);
+
 // The gate's limit for two reports with such margins. Throws Error(kBadInput) for a max_regress
 // below the margin.
 double allowed_regress(const GateLimits& limits, const SpeedMargin& margin);
