@@ -59,6 +59,9 @@ struct Options {
   double confidence = 0;
   std::string baseline, save_baseline;  // names; empty: none
   std::optional<double> max_regress;    // gate: absent: the margin of the calibration
+  bool history = false;                 // run: add the finished report to the history
+  bool plot_history = false;            // history: draw it, too
+  std::string label;                    // history add: what it calls the version
   bool fails_inconclusive = false;      // gate: INCONCLUSIVE is exit code 5
   bool parity_table = false;
   std::string reference;  // folder; empty: the committed ones
@@ -126,6 +129,7 @@ enum FlagGroup : unsigned {
   kPlotFlags = 1024,     // of `mkbench plot` alone
   kGateFlags = 2048,     // limits of two versions: `mkbench gate`, and `run --baseline`
   kGateOutFlags = 4096,  // of `mkbench gate` alone
+  kHistoryFlags = 8192,  // of `mkbench history` alone
 };
 
 struct Flag {

@@ -8,6 +8,7 @@ int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
 int verify_command(const Options& options, const Invocation& invocation);
 int gate_command(const Options& options, const Invocation& invocation);
+int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
@@ -18,6 +19,7 @@ void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
+void require_history_arguments(Options& options);
 void require_evidence_arguments(Options& options);
 void require_verify_arguments(Options& options);
 
@@ -56,6 +58,8 @@ constexpr CommandRow kRows[] = {
      require_verify_arguments, verify_command},
     {"gate", "compare an engine's times in two reports: is HEAD slower?", "BASE HEAD",
      kGateFlags | kGateOutFlags | kTalkFlags, "", require_gate_arguments, gate_command},
+    {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
+     kHistoryFlags | kTalkFlags, "", require_history_arguments, history_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},
 };
