@@ -81,8 +81,8 @@ def read_lines(name: str) -> list:
     return lines
 
 
-# Both tables have a device, a verdict and a commit: those of the engine hide those of its run.
-QUERY = """SELECT runs.*, results.*, runs.device AS machine FROM results JOIN runs ON runs.id = results.run
+# Both tables have a device and a verdict: a row finds the first column of a name, which is the engine's.
+QUERY = """SELECT results.*, runs.*, runs.device AS machine FROM results JOIN runs ON runs.id = results.run
            ORDER BY machine, uuid, case_name, engine, role, started, run"""
 
 
