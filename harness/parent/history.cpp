@@ -60,4 +60,15 @@ void add_to_history(const Report& report, const std::filesystem::path& file,
     throw Error(ErrorKind::kBadInput, fmt::format("history: {} was not added", file.string()));
 }
 
+int end_in_history(const Report& report, const std::filesystem::path& file, int status,
+                   const std::function<void(const std::string&)>& say) {
+  try {
+    add_to_history(report, file, "", false);
+    return status;
+  } catch (const Error& error) {
+    say(std::string("error: ") + error.what());
+    return status != 0 ? status : exit_code(verdict_of(error.kind()));
+  }
+}
+
 }  // namespace mkbench

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "harness/report/report.h"
@@ -19,5 +20,10 @@ std::filesystem::path history_file();
 // Throws Error(kBadInput) for a partial report, and where the history cannot be used.
 void add_to_history(const Report& report, const std::filesystem::path& file,
                     const std::string& label, bool on_stdout);
+
+// The same at the end of a run, whose exit code is `status`. An error is said; returns the run's exit
+// code, or the error's where that is 0.
+int end_in_history(const Report& report, const std::filesystem::path& file, int status,
+                   const std::function<void(const std::string&)>& say);
 
 }  // namespace mkbench

@@ -355,19 +355,10 @@ class Run {
     }
     const bool lost = !unread.empty() || !unwritten.empty();
     if (lost) return report_.exit_code != 0 ? report_.exit_code : exit_code(Verdict::kRuntimeError);
-    const int status = baselines_.conclude(report_, folder_, report_.exit_code,
-                                           [this](const std::string& text) { say(text); });
-    return options_.history && !report_.interrupted ? keep_in_history(status) : status;
-  }
-
-  int keep_in_history(int status) {
-    try {
-      add_to_history(report_, folder_ / "report.json", "", false);
-    } catch (const Error& error) {
-      say(std::string("error: ") + error.what());
-      return status != 0 ? status : exit_code(verdict_of(error.kind()));
-    }
-    return status;
+    const auto tell = [this](const std::string& text) { say(text); };
+    const int status = baselines_.conclude(report_, folder_, report_.exit_code, tell);
+    if (!options_.history || report_.interrupted) return status;
+    return end_in_history(report_, folder_ / "report.json", status, tell);
   }
 
   void plot() {
