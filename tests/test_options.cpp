@@ -230,18 +230,54 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["device"]["source"] == "environment");
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
-  const std::set<std::string> free_text = {"model", "python",    "reference", "out",
-                                           "junit", "libraries", "only",      "resume"};
+  const std::set<std::string> free_text = {"model",     "python", "reference", "out",  "junit",
+                                           "libraries", "only",   "resume",    "label"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
     std::vector<std::string> command;
-    if (flag.group == kSelftestFlags) command = {"selftest"};
-    if (flag.group == kDoctorFlags) command = {"doctor"};
-    if (flag.group == kAuditFlags) command = {"audit"};
+    if ((flag.group & kSelftestFlags) != 0) command = {"selftest"};
+    if ((flag.group & kDoctorFlags) != 0) command = {"doctor"};
+    if ((flag.group & kAuditFlags) != 0) command = {"audit"};
+    if ((flag.group & kHistoryFlags) != 0) command = {"history"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
+}
+
+TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
+  const Options gate = options_of({"gate", "a", "b", "--max-regress", "0.03", "--fail-on",
+                                   "inconclusive", "-o", "json", "--junit", "j.xml"});
+  CHECK(gate.arguments == std::vector<std::string>{"a", "b"});
+  CHECK((gate.max_regress == 0.03 && gate.fails_inconclusive));
+  CHECK((gate.format == "json" && gate.junit == "j.xml"));
+  CHECK_FALSE(options_of({"gate", "a", "b"}).max_regress);
+  CHECK_FALSE(options_of({"gate", "a", "b"}).fails_inconclusive);
+  CHECK(holds(refusal({"gate", "a"}), "gate: found 1 reports, wanted two"));
+  CHECK(holds(refusal({"gate", "a", "b", "-o", "csv"}), "'csv' is not one of md, json"));
+  CHECK(holds(refusal({"gate", "a", "b", "--max-regress", "-1"}), "a share of at least 0"));
+
+  const Options run = options_of({"--baseline", "main-1.2_x", "--save-baseline", "y", "--history",
+                                  "--max-regress", "0.1", "--fail-on", "regression"});
+  CHECK((run.baseline == "main-1.2_x" && run.save_baseline == "y" && run.history));
+  for (const char* name : {"../x", "a/b", "a b", ".x", ""})
+    CHECK_FALSE(refusal({"--save-baseline", name}).empty());
+  CHECK(holds(refusal({"--baseline", "a/b"}), "--baseline: 'a/b' is no name; wanted letters"));
+  CHECK(holds(refusal({"--baseline", std::string(101, 'x')}), "is no name"));
+  CHECK(holds(refusal({"--max-regress", "0.1"}), "--max-regress goes with --baseline"));
+  CHECK(holds(refusal({"--fail-on", "inconclusive"}), "--fail-on goes with --baseline"));
+  // A variable that is set for all of a user's gates does not end a run without one.
+  CHECK(options_of({}, {{"MKBENCH_MAX_REGRESS", "0.1"}}).max_regress == 0.1);
+
+  const Options add = options_of({"history", "add", "r", "--label", "v 1"});
+  CHECK((add.arguments == std::vector<std::string>{"add", "r"} && add.label == "v 1"));
+  CHECK_FALSE((options_of({"history"}).plot_history || options_of({}).history));
+  CHECK(options_of({"history", "--plot", "--out", "p"}).plot_history);
+  CHECK(holds(refusal({"history", "add"}), "found no report"));
+  CHECK(holds(refusal({"history", "drop"}), "found 'drop', wanted nothing, or add and reports"));
+  CHECK(holds(refusal({"history", "--label", "x"}), "--label goes with history add"));
+  CHECK(holds(refusal({"history", "add", "r", "--plot"}), "--plot goes with history alone"));
+  CHECK(options_of({"history", "add", "r"}, {{"MKBENCH_PLOT", "on"}}).command->name == "history");
 }
 
 TEST_CASE("audit's flags") {
@@ -407,8 +443,7 @@ TEST_CASE("help comes from the table and hides the flags for tests") {
     INFO(flag.name);
     // A flag of another command may have the name of one of run's.
     const bool of_run = std::any_of(flag_table().begin(), flag_table().end(), [&](const Flag& f) {
-      return f.name == flag.name && f.group != kSelftestFlags && f.group != kParityFlags &&
-             f.group != kDoctorFlags && f.group != kAuditFlags;
+      return f.name == flag.name && (f.group & command_rows().front().flags) != 0;
     });
     // The command list at the top may name flags that this command does not take.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;

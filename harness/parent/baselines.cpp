@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 #include "harness/parent/collector.h"
@@ -21,15 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 30;  // of a report, as its reader takes it
-
-bool is_name(const std::string& name) {
-  constexpr size_t kLongest = 100;
-  return !name.empty() && name.size() <= kLongest && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' ||
-                  c == '-';
-         });
-}
 
 // The names that there are, for a message.
 std::string known_names(const fs::path& folder) {
@@ -48,10 +38,6 @@ std::string called(const Options& options) { return "baseline " + options.baseli
 }  // namespace
 
 fs::path baseline_file(const std::string& flag, const std::string& name) {
-  if (!is_name(name)) {
-    bad_usage(
-        fmt::format("{}: '{}' is no name; wanted letters, digits, '.', '_' and '-'", flag, name));
-  }
   const fs::path data = user_data_dir();
   if (data.empty()) {
     throw Error(ErrorKind::kRuntime,

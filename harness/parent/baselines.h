@@ -13,9 +13,8 @@
 
 namespace mkbench {
 
-// <user_data_dir()>/baselines/NAME/report.json. `flag` begins messages. Throws Error(kBadInput) for a
-// name that is no file name of letters, digits, '.', '_' and '-', and Error(kRuntime) where neither
-// XDG_DATA_HOME nor HOME is set.
+// <user_data_dir()>/baselines/NAME/report.json. Throws Error(kRuntime), whose message begins with
+// `flag`, where neither XDG_DATA_HOME nor HOME is set.
 std::filesystem::path baseline_file(const std::string& flag, const std::string& name);
 
 // --baseline and --save-baseline of a run.

@@ -71,6 +71,18 @@ double parse_seconds(std::string_view flag, const std::string& text) {
   return parse_number<double>(flag, text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+// The name of a folder.
+std::string parse_name(std::string_view flag, const std::string& text) {
+  constexpr size_t kLongest = 100;
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  });
+  if (!plain || text.size() > kLongest || text[0] == '.')
+    bad_usage(
+        fmt::format("--{}: '{}' is no name; wanted letters, digits, '.', '_' and '-'", flag, text));
+  return text;
+}
+
 uint64_t parse_seed(const std::string& text) {
   return parse_number<uint64_t>("seed", text, 0, std::numeric_limits<uint64_t>::max(),
                                 "a whole number of at least 0");
@@ -298,10 +310,10 @@ const std::vector<Flag>& flag_table() {
        }},
       {"baseline", 0, "NAME", "",
        "compare the run with the report that is kept under this name, as mkbench gate does",
-       kMeasureFlags, false, [](O& o, S t) { o.baseline = t; }},
+       kMeasureFlags, false, [](O& o, S t) { o.baseline = parse_name("baseline", t); }},
       {"save-baseline", 0, "NAME", "",
        "keep the report under this name where the run passes (~/.local/share/mkbench/baselines)",
-       kMeasureFlags, false, [](O& o, S t) { o.save_baseline = t; }},
+       kMeasureFlags, false, [](O& o, S t) { o.save_baseline = parse_name("save-baseline", t); }},
       {"history", 0, "", "",
        "add the finished report to the history (~/.local/share/mkbench/history.sqlite)",
        kMeasureFlags, false, [](O& o, S t) { o.history = parse_switch("history", t); }},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 #include "harness/parent/python_script.h"
@@ -35,12 +37,18 @@ int show_history(const Options& options) {
 
 void require_history_arguments(Options& options) {
   const std::vector<std::string>& words = options.arguments;
+  // A variable of the environment stands for all calls, and is ignored by those that it does not fit.
+  const auto given = [&](const char* name) {
+    return std::any_of(options.values.begin(), options.values.end(), [&](const OptionValue& v) {
+      return v.name == name && v.source == "command line";
+    });
+  };
   if (!words.empty() && words.front() != kAdd)
     bad_usage(
         fmt::format("history: found '{}', wanted nothing, or add and reports", words.front()));
   if (words.size() == 1) bad_usage("history add: found no report, wanted at least one");
-  if (words.empty() && !options.label.empty()) bad_usage("--label goes with history add");
-  if (!words.empty() && options.plot_history)
+  if (words.empty() && given("label")) bad_usage("--label goes with history add");
+  if (!words.empty() && given("plot"))
     bad_usage("--plot goes with history alone, not with history add");
 }
 
