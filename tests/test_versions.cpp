@@ -12,13 +12,13 @@ using namespace mkbench;
 
 TEST_CASE("verdicts by intervals") {
   const auto intervals = [](double low, double high, double strict_low) {
-    RatioIntervals r;
+    RelativeRatio r;
     r.usual.ci = Interval{low, high};
     r.strict.ci = Interval{strict_low, high + 1};
     return r;
   };
-  const RatioIntervals slow = intervals(1.03, 1.04, 1.02), same = intervals(0.99, 1.01, 0.98),
-                       fast = intervals(0.8, 0.9, 0.7), wide = intervals(0.9, 1.1, 0.8);
+  const RelativeRatio slow = intervals(1.03, 1.04, 1.02), same = intervals(0.99, 1.01, 0.98),
+                      fast = intervals(0.8, 0.9, 0.7), wide = intervals(0.9, 1.1, 0.8);
   CHECK(regression_verdict(slow, nullptr, 0.01) == Verdict::kRegression);
   CHECK(regression_verdict(slow, nullptr, 0.02) == Verdict::kInconclusive);  // the strict one: 1.02
   CHECK(regression_verdict(slow, nullptr, 0.035) == Verdict::kInconclusive);
@@ -32,6 +32,12 @@ TEST_CASE("verdicts by intervals") {
   CHECK(regression_verdict(slow, &same, 0.01) == Verdict::kInconclusive);
   CHECK(regression_verdict(same, &slow, 0.01) == Verdict::kInconclusive);
   CHECK(regression_verdict(same, &wide, 0.01) == Verdict::kPass);
+  // A machine that became faster makes every engine pass.
+  RelativeRatio faster = wide;
+  faster.machine_faster = true;
+  CHECK(regression_verdict(fast, &faster, 0.01) == Verdict::kInconclusive);
+  faster.usual = same.usual;
+  CHECK(regression_verdict(fast, &faster, 0.01) == Verdict::kPass);
 }
 
 namespace {
@@ -142,6 +148,14 @@ TEST_CASE("the ceiling tells a change of the card") {
   CHECK(*row_of(slow, "megakernel").relative.value == Approx(1));
   CHECK(holds(row_of(slow, "megakernel").reason, "over ceiling 0.00 %"));
   CHECK(gate_of(base, card_takes(1.1), kStrict).exit_code == 5);
+
+  // Twice as fast a card hides an engine that takes a tenth more.
+  const VersionGate fast = gate_of(base, report_with([](Report& r) {
+                                     candidate_takes(0.55)(r);
+                                     scale(r.cases[0].ceiling.samples, 0.5);
+                                   }),
+                                   {.max_regress = 0.1, .fails_inconclusive = false});
+  CHECK(fast.verdict == Verdict::kInconclusive);
 
   // On a GPU eager is no such engine; on a CPU it is.
   const auto without_ceiling = [](bool cpu, double factor) {

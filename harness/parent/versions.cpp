@@ -53,7 +53,7 @@ std::string change_text(const TimeRatio& ratio) {
                      100 * (ratio.ci->high - 1));
 }
 
-std::string evidence_text(const RatioIntervals& ratio, const RatioIntervals* relative,
+std::string evidence_text(const RatioIntervals& ratio, const RelativeRatio* relative,
                           double allowed, const VersionRow& row) {
   std::string text = fmt::format("takes {}, at {:g} % {}", change_text(ratio.usual),
                                  100 * kRegressionConfidence, change_text(ratio.strict));
@@ -64,7 +64,7 @@ std::string evidence_text(const RatioIntervals& ratio, const RatioIntervals* rel
 }
 
 void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
-                 const RatioIntervals* relative, double allowed, VersionRow& row) {
+                 const RelativeRatio* relative, double allowed, VersionRow& row) {
   row.reason = doubt_of(base, head, ratio.usual);
   if (!row.reason.empty()) {
     row.verdict = Verdict::kInconclusive;
@@ -111,10 +111,15 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     row.reason = "a baseline: its time decides nothing";
     return;
   }
-  std::optional<RatioIntervals> relative;
+  std::optional<RelativeRatio> relative;
   if (!control.name.empty()) {
-    relative = ratio_intervals(times_over(base.samples, *control.base),
-                               times_over(head.samples, *control.head), gate.confidence);
+    relative = {ratio_intervals(times_over(base.samples, *control.base),
+                                times_over(head.samples, *control.head), gate.confidence)};
+    const std::optional<Interval> machine =
+        unpaired_ratio(times_by_process(*control.base), times_by_process(*control.head),
+                       gate.confidence)
+            .ci;
+    relative->machine_faster = machine && machine->high < 1;
     row.control = control.name;
     row.relative = {relative->usual.ratio, {}};
     row.relative_ci = relative->usual.ci;
@@ -217,16 +222,19 @@ RatioIntervals ratio_intervals(const ByProcess& base, const ByProcess& head, dou
           unpaired_ratio(base, head, std::max(confidence, kRegressionConfidence))};
 }
 
-Verdict regression_verdict(const RatioIntervals& ratio, const RatioIntervals* relative,
+Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* relative,
                            double allowed) {
-  if (!ratio.usual.ci) return Verdict::kInconclusive;
   const auto slower = [&](const RatioIntervals& r) {
     return r.strict.ci && r.strict.ci->low > 1 + allowed;
+  };
+  const auto passes = [&](const RatioIntervals& r) {
+    return r.usual.ci && r.usual.ci->high <= 1 + allowed;
   };
   const bool is_slower = slower(ratio);
   if (relative != nullptr && slower(*relative) != is_slower) return Verdict::kInconclusive;
   if (is_slower) return Verdict::kRegression;
-  return ratio.usual.ci->high <= 1 + allowed ? Verdict::kPass : Verdict::kInconclusive;
+  const bool hidden = relative != nullptr && relative->machine_faster && !passes(*relative);
+  return passes(ratio) && !hidden ? Verdict::kPass : Verdict::kInconclusive;
 }
 
 SpeedMargin version_margin(const Report& base, const Report& head) {

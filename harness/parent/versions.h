@@ -116,11 +116,17 @@ struct RatioIntervals {
 };
 RatioIntervals ratio_intervals(const ByProcess& base, const ByProcess& head, double confidence);
 
+// Of an engine's times over those of the control in the same processes.
+struct RelativeRatio : RatioIntervals {
+  bool machine_faster = false;  // the usual interval of the control's own ratio lies below 1
+};
+
 // PASS where the usual interval lies at or below 1 + allowed, REGRESSION where all of the strict one
-// lies above, else INCONCLUSIVE, as without intervals. Where the ratio relative to a control says
-// REGRESSION and the other does not, or the other way round, the machine may have changed:
-// INCONCLUSIVE. `relative`: null without a control.
-Verdict regression_verdict(const RatioIntervals& ratio, const RatioIntervals* relative,
+// lies above, else INCONCLUSIVE, as without intervals. The machine may have changed, and it is
+// INCONCLUSIVE too, where the relative ratio says REGRESSION and the other does not, or the other way
+// round; and where the machine became faster, if the relative ratio alone does not pass. `relative`:
+// null without a control.
+Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* relative,
                            double allowed);
 
 // Why two reports cannot be compared, each with the field and what both hold; empty where they can.
