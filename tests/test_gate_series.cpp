@@ -59,7 +59,7 @@ std::vector<size_t> counted(size_t first, size_t count) {
 }
 
 double recorded_margin_of(int processes) {
-  const Calibration calibration =
+  static const Calibration calibration =
       calibrate(testing::recorded_rounds(), compare_processes, kConfidence, 1);
   return row_of_processes(calibration, processes)->margin;
 }
@@ -147,7 +147,7 @@ TEST_CASE("a machine that became slower meanwhile is no REGRESSION") {
 TEST_CASE("2 % are found in processes that scatter as those of a card") {
   const Card card{kRingScatter};
   for (const size_t processes : {5, 8}) {
-    CHECK(gates_of_card(card, card, processes, 0, 1000).regressions == 0);
+    CHECK(gates_of_card(card, card, processes, 0, 300).regressions == 0);
     CHECK(gates_of_card(card, card, processes, 0).passes >= 45);
     CHECK(gates_of_card(card, card, processes, 0.02).regressions >= 45);
     CHECK(gates_of_card(card, card, processes, -0.02).passes == kGates);
@@ -156,5 +156,5 @@ TEST_CASE("2 % are found in processes that scatter as those of a card") {
   const Card noisy{0.01};
   CHECK(gates_of_card(noisy, noisy, 8, 0.02).regressions < 10);
   CHECK(gates_of_card(noisy, noisy, 8, 0.02).passes == 0);
-  CHECK(gates_of_card(noisy, noisy, 8, 0, 1000).regressions == 0);
+  CHECK(gates_of_card(noisy, noisy, 8, 0, 300).regressions == 0);
 }
