@@ -230,15 +230,16 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["device"]["source"] == "environment");
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
-  const std::set<std::string> free_text = {"model", "python",    "reference", "out",
-                                           "junit", "libraries", "only",      "resume"};
+  const std::set<std::string> free_text = {"model",     "python", "reference", "out",  "junit",
+                                           "libraries", "only",   "resume",    "label"};
   for (const Flag& flag : flag_table()) {
     if (free_text.count(std::string(flag.name)) != 0) continue;
     INFO(flag.env());
     std::vector<std::string> command;
-    if (flag.group == kSelftestFlags) command = {"selftest"};
-    if (flag.group == kDoctorFlags) command = {"doctor"};
-    if (flag.group == kAuditFlags) command = {"audit"};
+    if ((flag.group & kSelftestFlags) != 0) command = {"selftest"};
+    if ((flag.group & kDoctorFlags) != 0) command = {"doctor"};
+    if ((flag.group & kAuditFlags) != 0) command = {"audit"};
+    if ((flag.group & kHistoryFlags) != 0) command = {"history"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
@@ -407,8 +408,7 @@ TEST_CASE("help comes from the table and hides the flags for tests") {
     INFO(flag.name);
     // A flag of another command may have the name of one of run's.
     const bool of_run = std::any_of(flag_table().begin(), flag_table().end(), [&](const Flag& f) {
-      return f.name == flag.name && f.group != kSelftestFlags && f.group != kParityFlags &&
-             f.group != kDoctorFlags && f.group != kAuditFlags;
+      return f.name == flag.name && (f.group & command_rows().front().flags) != 0;
     });
     // The command list at the top may name flags that this command does not take.
     const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;

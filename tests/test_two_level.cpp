@@ -190,6 +190,56 @@ TEST_CASE("a process counts once, however many blocks it has") {
   CHECK(summarize_processes({}, 0.95).count == 0);
 }
 
+TEST_CASE("the ratio of two runs covers whatever their scatter and their processes") {
+  const World few{.mean = 1, .process_sd = 0.008, .block_sd = 0.002};
+  const World many{.mean = 1.02, .process_sd = 0.002, .block_sd = 0.002};
+  for (const auto& [first, second] : {std::pair(5, 5), std::pair(3, 12), std::pair(12, 3)}) {
+    for (const double confidence : {0.8, 0.95}) {
+      const double covered = share_of_runs([&, first = first, second = second](auto& random) {
+        return holds(
+            unpaired_ratio(few.run(random, first, 4), many.run(random, second, 4), confidence).ci,
+            1.02);
+      });
+      CHECK(covered > confidence - 0.02);
+      CHECK(covered < confidence + 0.035);  // degrees of freedom are rounded down
+    }
+  }
+}
+
+TEST_CASE("the ratio of two runs, worked out by hand") {
+  // ln of the means: 0 and 0.2; 0.3 and 0.5 and 0.7. Variances of their means: 0.02 / 2, 0.04 / 3.
+  const auto run = [](std::initializer_list<double> logs) {
+    ByProcess processes;
+    for (const double log : logs) processes.push_back({std::exp(log) - 0.01, std::exp(log) + 0.01});
+    return processes;
+  };
+  const TimeRatio r = unpaired_ratio(run({0, 0.2}), run({0.3, 0.5, 0.7}), 0.95);
+  CHECK((r.base_processes == 2 && r.head_processes == 3));
+  CHECK(std::log(r.ratio) == Approx(0.4));
+  // (0.01 + 0.01333)^2 / (0.01^2 / 1 + 0.01333^2 / 2) = 2.88 degrees of freedom, taken as 2.
+  REQUIRE(r.ci);
+  CHECK(std::log(r.ci->high) == Approx(0.4 + 4.30265 * std::sqrt(0.01 + 0.04 / 3)));
+  CHECK(std::log(r.ci->low) == Approx(0.4 - 4.30265 * std::sqrt(0.01 + 0.04 / 3)));
+  // Swapped sides give the inverse, ends swapped.
+  const TimeRatio swapped = unpaired_ratio(run({0.3, 0.5, 0.7}), run({0, 0.2}), 0.95);
+  CHECK(swapped.ratio == Approx(1 / r.ratio));
+  CHECK(swapped.ci->high == Approx(1 / r.ci->low));
+
+  // A process counts once, however many blocks it has, and an empty one not at all.
+  const TimeRatio uneven = unpaired_ratio({{2}, {}, {2, 2, 2}}, {{4, 4}, {4}}, 0.95);
+  CHECK((uneven.base_processes == 2 && uneven.head_processes == 2));
+  CHECK(uneven.ratio == Approx(2));
+  REQUIRE(uneven.ci);  // no scatter at all
+  CHECK((uneven.ci->low == Approx(2) && uneven.ci->high == Approx(2)));
+
+  CHECK_FALSE(unpaired_ratio({{1, 2}}, {{1}, {2}}, 0.95).ci);
+  CHECK_FALSE(unpaired_ratio({{1}, {2}}, {{1, 2}}, 0.95).ci);
+  CHECK(unpaired_ratio({{1, 3}}, {{4}}, 0.95).ratio == Approx(2));
+  CHECK(unpaired_ratio({}, {{1}}, 0.95).ratio == 0);
+  CHECK(unpaired_ratio({{1}}, {{}}, 0.95).ratio == 0);
+  CHECK_THROWS_AS(unpaired_ratio({{1}, {0, 0}}, {{1}}, 0.95), Error);
+}
+
 TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes common drift") {
   std::mt19937_64 random(11);
   std::vector<double> slow, fast;

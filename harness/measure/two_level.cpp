@@ -104,6 +104,45 @@ std::vector<double> log_ratios(const PairedBlocks& blocks) {
   return ratios;
 }
 
+// Mean of ln(process mean), and the variance of that mean; the latter absent with one process.
+struct LogMean {
+  double mean = 0;
+  std::optional<double> variance;
+  int processes = 0;
+};
+
+LogMean log_mean_of(const ByProcess& all) {
+  std::vector<double> logs;
+  for (const std::vector<double>& values : without_empty(all)) {
+    const double mean = mean_of(values);
+    if (!(mean > 0)) {
+      throw Error(ErrorKind::kRuntime, "two runs: process " + std::to_string(logs.size()) +
+                                           " has a mean time that is not positive");
+    }
+    logs.push_back(std::log(mean));
+  }
+  LogMean result;
+  result.processes = static_cast<int>(logs.size());
+  if (logs.empty()) return result;
+  result.mean = mean_of(logs);
+  if (logs.size() > 1) {
+    const double deviation = deviation_of(logs, result.mean);
+    result.variance = deviation * deviation / static_cast<double>(logs.size());
+  }
+  return result;
+}
+
+// Welch and Satterthwaite, rounded down, which widens the interval. At least 1: it lies between the
+// smaller side's and the sum of both.
+int welch_freedom(const LogMean& a, const LogMean& b) {
+  const double sum = *a.variance + *b.variance;
+  if (!(sum > 0)) return 1;
+  const auto part = [](const LogMean& side) {
+    return *side.variance * *side.variance / (side.processes - 1);
+  };
+  return std::max(1, static_cast<int>(sum * sum / (part(a) + part(b))));
+}
+
 }  // namespace
 
 Drift drift_of(const ByProcess& all) {
@@ -175,6 +214,21 @@ PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double 
   result.ci = Interval{std::exp(mean - *half), std::exp(mean + *half)};
   if (const auto bca = bca_interval(units.values, confidence, seed))
     result.bca_ci = Interval{std::exp(bca->low), std::exp(bca->high)};
+  return result;
+}
+
+TimeRatio unpaired_ratio(const ByProcess& base, const ByProcess& head, double confidence) {
+  const LogMean before = log_mean_of(base), after = log_mean_of(head);
+  TimeRatio result;
+  result.base_processes = before.processes;
+  result.head_processes = after.processes;
+  if (before.processes == 0 || after.processes == 0) return result;
+  const double change = after.mean - before.mean;
+  result.ratio = std::exp(change);
+  if (!before.variance || !after.variance) return result;
+  const double half = t_quantile(confidence, welch_freedom(before, after)) *
+                      std::sqrt(*before.variance + *after.variance);
+  result.ci = Interval{std::exp(change - half), std::exp(change + half)};
   return result;
 }
 

@@ -60,6 +60,18 @@ struct PairedSpeedup {
 PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double confidence,
                              uint64_t seed);
 
+// Times of one engine in two runs, HEAD over BASE. The runs share no blocks, so nothing is paired.
+struct TimeRatio {
+  double ratio = 0;  // exp of the difference of the means of ln(process mean)
+  // Welch's t interval of that difference: the runs may scatter differently, and may have different
+  // numbers of processes. Absent below 2 processes on a side.
+  std::optional<Interval> ci;
+  int base_processes = 0, head_processes = 0;
+};
+// ms/token by process. A side without processes gives the ratio 0. Throws Error(kRuntime) for a
+// process whose mean is not positive.
+TimeRatio unpaired_ratio(const ByProcess& base, const ByProcess& head, double confidence);
+
 // The smallest difference of two engines' times that a verdict may name on a machine.
 struct SpeedMargin {
   // How far a comparison of an engine with itself lies from 1 on this machine; 0: not calibrated.

@@ -71,6 +71,18 @@ double parse_seconds(std::string_view flag, const std::string& text) {
   return parse_number<double>(flag, text, 0.1, 1e7, "a number of seconds of at least 0.1");
 }
 
+// The name of a folder.
+std::string parse_name(std::string_view flag, const std::string& text) {
+  constexpr size_t kLongest = 100;
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  });
+  if (!plain || text.size() > kLongest || text[0] == '.')
+    bad_usage(
+        fmt::format("--{}: '{}' is no name; wanted letters, digits, '.', '_' and '-'", flag, text));
+  return text;
+}
+
 uint64_t parse_seed(const std::string& text) {
   return parse_number<uint64_t>("seed", text, 0, std::numeric_limits<uint64_t>::max(),
                                 "a whole number of at least 0");
@@ -228,7 +240,8 @@ const std::vector<Flag>& flag_table() {
        kJudgeFlags, false, [](O& o, S t) { o.resume = t; }},
       {"out", 0, "DIR", "", "folder of the plots [plots, beside the first report]", kPlotFlags,
        false, [](O& o, S t) { o.out = t; }},
-      {"junit", 0, "FILE", "", "write the report's junit.xml here too", kJudgeFlags, false,
+      {"junit", 0, "FILE", "", "write the result as JUnit XML here too",
+       kJudgeFlags | kGateOutFlags, false,
        [](O& o, S t) { o.junit = t; }},
       {"plot", 0, "", "on",
        "draw plots and write report.html (a Python with matplotlib and vl-convert does)",
@@ -289,10 +302,39 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
-      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags, false,
+      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags | kAuditFlags | kGateOutFlags,
+       false,
        [](O& o, S t) {
          parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
          o.format = t;
+       }},
+      {"baseline", 0, "NAME", "",
+       "compare the run with the report that is kept under this name, as mkbench gate does",
+       kMeasureFlags, false, [](O& o, S t) { o.baseline = parse_name("baseline", t); }},
+      {"save-baseline", 0, "NAME", "",
+       "keep the report under this name where the run passes (~/.local/share/mkbench/baselines)",
+       kMeasureFlags, false, [](O& o, S t) { o.save_baseline = parse_name("save-baseline", t); }},
+      {"history", 0, "", "",
+       "add the finished report to the history (~/.local/share/mkbench/history.sqlite)",
+       kMeasureFlags, false, [](O& o, S t) { o.history = parse_switch("history", t); }},
+      {"plot", 0, "", "", "draw the history, too (a Python with matplotlib does)", kHistoryFlags,
+       false, [](O& o, S t) { o.plot_history = parse_switch("plot", t); }},
+      {"label", 0, "TEXT", "", "with add: what to call the version [its commit]", kHistoryFlags,
+       false, [](O& o, S t) { o.label = t; }},
+      {"out", 0, "DIR", "", "folder of the plots [mkbench-history]", kHistoryFlags, false,
+       [](O& o, S t) { o.out = t; }},
+      {"max-regress", 0, "X", "",
+       "gate: by what share of BASE's time HEAD may take longer [the margin of the clock's "
+       "calibration, 0.01 without one]",
+       kGateFlags, false,
+       [](O& o, S t) {
+         o.max_regress = parse_number<double>("max-regress", t, 0, 10, "a share of at least 0");
+       }},
+      {"fail-on", 0, "regression|inconclusive", "regression",
+       "gate: inconclusive = a comparison that cannot be told ends with 5, too", kGateFlags, false,
+       [](O& o, S t) {
+         o.fails_inconclusive = parse_choice<bool>(
+             "fail-on", t, {{"regression", false}, {"inconclusive", true}});
        }},
       {"strict", 0, "", "", "any problem, and any requirement that is not met, is exit code 6",
        kDoctorFlags, false, [](O& o, S t) { o.strict = parse_switch("strict", t); }},
@@ -335,11 +377,6 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.out = t; }},
       {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
        kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
-      {"output", 'o', "md|json", "md", "format of stdout", kAuditFlags, false,
-       [](O& o, S t) {
-         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
-         o.format = t;
-       }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,

@@ -67,6 +67,12 @@ void check_together(Options& options) {
                                  [&](const OptionValue& v) { return v.name == name; });
     return at != options.values.end() && at->source != "default";
   };
+  for (const OptionValue& v : options.values) {
+    const bool limits = v.name == "max-regress" || v.name == "fail-on";
+    const bool of_run = (options.command->flags & kMeasureFlags) != 0;
+    if (limits && of_run && options.baseline.empty() && v.source == "command line")
+      bad_usage(fmt::format("--{} goes with --baseline", v.name));
+  }
   const int processes = options.processes.value_or(1);
   if (options.in_process && processes > 1)
     bad_usage(fmt::format("--in-process is one process, --processes is {}", processes));

@@ -57,6 +57,12 @@ struct Options {
   uint64_t seed = 0;
   uint64_t prompt_seed = 0;  // of the timed prompts: random where --seed is not given
   double confidence = 0;
+  std::string baseline, save_baseline;  // names; empty: none
+  std::optional<double> max_regress;    // gate: absent: the margin of the calibration
+  bool history = false;                 // run: add the finished report to the history
+  bool plot_history = false;            // history: draw it, too
+  std::string label;                    // history add: what it calls the version
+  bool fails_inconclusive = false;      // gate: INCONCLUSIVE is exit code 5
   bool parity_table = false;
   std::string reference;  // folder; empty: the committed ones
   bool require_reference = false;
@@ -116,11 +122,14 @@ enum FlagGroup : unsigned {
   kCardFlags = 8,     // which card, and for how long
   kOutFlags = 16,     // where files go
   kSelftestFlags = 32,
-  kTalkFlags = 64,     // every command has these
-  kParityFlags = 128,  // of `mkbench parity` alone
-  kDoctorFlags = 256,  // of `mkbench doctor` alone
-  kAuditFlags = 512,   // of `mkbench audit` alone
-  kPlotFlags = 1024,   // of `mkbench plot` alone
+  kTalkFlags = 64,       // every command has these
+  kParityFlags = 128,    // of `mkbench parity` alone
+  kDoctorFlags = 256,    // of `mkbench doctor` alone
+  kAuditFlags = 512,     // of `mkbench audit` alone
+  kPlotFlags = 1024,     // of `mkbench plot` alone
+  kGateFlags = 2048,     // limits of two versions: `mkbench gate`, and `run --baseline`
+  kGateOutFlags = 4096,  // of `mkbench gate` alone
+  kHistoryFlags = 8192,  // of `mkbench history` alone
 };
 
 struct Flag {
@@ -129,8 +138,8 @@ struct Flag {
   std::string_view value;         // what --help calls its value; empty for a switch
   std::string_view default_text;  // parsed like a given value; empty = none
   std::string_view help;
-  FlagGroup group;
-  bool hidden;  // for tests: works, but --help does not show it
+  unsigned group;  // bits of FlagGroup
+  bool hidden;     // for tests: works, but --help does not show it
   void (*apply)(Options&, const std::string& text);
 
   bool is_switch() const { return value.empty(); }

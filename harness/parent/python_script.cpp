@@ -1,6 +1,7 @@
 #include "harness/parent/python_script.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,20 @@ std::string python_of_scripts() {
   return given != nullptr && *given != '\0' ? given : MKBENCH_BUILD_PYTHON;
 }
 
+// A file without a name that holds `text`, open at its beginning; -1 with errno where it cannot be.
+int open_text(const std::string& text) {
+  const int file = memfd_create("mkbench-input", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t written = write(file, text.data() + at, text.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return close(file), -1;
+    at += static_cast<size_t>(written);
+  }
+  lseek(file, 0, SEEK_SET);
+  return file;
+}
+
 }  // namespace
 
 int run_script(const PythonScript& script, std::string& problem) {
@@ -31,16 +46,23 @@ int run_script(const PythonScript& script, std::string& problem) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
+  const int input = script.input.empty() ? -1 : open_text(script.input);
+  if (input < 0 && !script.input.empty()) {
+    problem = fmt::format("memfd_create: {}", std::strerror(errno));
+    return -1;
+  }
   const pid_t child = fork();
   if (child < 0) {
     problem = fmt::format("fork: {}", std::strerror(errno));
     return -1;
   }
   if (child == 0) {
+    if (input >= 0) dup2(input, STDIN_FILENO);
     if (!script.prints_result) dup2(STDERR_FILENO, STDOUT_FILENO);
     execvp(words[0], words.data());
     _exit(127);
   }
+  if (input >= 0) close(input);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);

@@ -9,6 +9,7 @@ namespace mkbench {
 struct PythonScript {
   std::string name;  // a file of scripts/
   std::vector<std::string> arguments;
+  std::string input = {};      // its standard input; empty: mkbench's
   bool prints_result = false;  // its stdout is mkbench's; else it goes to stderr with the rest
 };
 

@@ -318,4 +318,19 @@ Report read_and_recompute(const std::filesystem::path& file, Differences& differ
   return report;
 }
 
+Report read_sound_report(const std::filesystem::path& file, const std::string& asked_by) {
+  Differences differences;
+  Report report = read_and_recompute(file, differences);
+  if (differences.all().empty()) return report;
+  const Difference& first = differences.all().front();
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("{}: {}: {}: found {}, recomputed {}; mkbench verify lists all", asked_by,
+                          file.string(), first.path, first.found, first.recomputed));
+}
+
+std::filesystem::path report_file(const std::string& argument) {
+  const std::filesystem::path path = argument;
+  return std::filesystem::is_directory(path) ? path / "report.json" : path;
+}
+
 }  // namespace mkbench

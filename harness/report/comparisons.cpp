@@ -113,6 +113,21 @@ ByProcess times_by_process(const std::vector<Sample>& samples) {
   return times;
 }
 
+ByProcess times_over(const std::vector<Sample>& samples, const std::vector<Sample>& control) {
+  const auto mean_ms = [](const std::map<int, double>& blocks) {
+    std::vector<double> values;
+    for (const auto& [block, ms] : blocks) values.push_back(ms);
+    return mean_of(values);
+  };
+  ByProcess ratios;
+  const auto of_control = by_block(control);
+  for (const auto& [process, blocks] : by_block(samples)) {
+    const auto other = of_control.find(process);
+    if (other != of_control.end()) ratios.push_back({mean_ms(blocks) / mean_ms(other->second)});
+  }
+  return ratios;
+}
+
 std::vector<PairedBlocks> paired_blocks(const std::vector<Sample>& baseline,
                                         const std::vector<Sample>& candidate) {
   std::vector<PairedBlocks> pairs;

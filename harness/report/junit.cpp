@@ -16,28 +16,9 @@ namespace {
 // A CI console shows the first lines only; the parity table of the report has every step.
 constexpr int kDifferencesShown = 10;
 
-enum class Outcome { kPassed, kFailure, kError, kSkipped };
-
-struct TestCase {
-  std::string name;
-  Outcome outcome = Outcome::kPassed;
-  std::string type;     // of a failure or an error
-  std::string message;  // one line
-  std::string detail;   // more lines, or nothing
-};
-
-struct Suite {
-  std::string name;
-  std::string seconds;                                          // empty: nothing was timed
-  std::vector<std::pair<std::string, std::string>> properties;  // name, value
-  std::vector<TestCase> cases;
-
-  int count(Outcome outcome) const {
-    int n = 0;
-    for (const TestCase& c : cases) n += c.outcome == outcome ? 1 : 0;
-    return n;
-  }
-};
+using Outcome = JunitOutcome;
+using TestCase = JunitCase;
+using Suite = JunitSuite;
 
 // A wrong result is a failure of the engine; whatever kept the engine from being judged is an
 // error.
@@ -53,18 +34,6 @@ Outcome outcome_of(Verdict v) {
     default:
       return Outcome::kError;
   }
-}
-
-TestCase verdict_case(Verdict v, const std::vector<std::string>& reasons) {
-  TestCase test;
-  test.name = "verdict";
-  test.outcome = outcome_of(v);
-  test.type = verdict_name(v);
-  if (test.outcome == Outcome::kPassed) return test;
-  test.message = test.type;
-  if (!reasons.empty()) test.message += ": " + reasons.front();
-  if (reasons.size() > 1) test.detail = fmt::format("{}", fmt::join(reasons, "\n"));
-  return test;
 }
 
 // In a strict prompt every row that is not EXACT is wrong; in other sets only WRONG rows are.
@@ -153,7 +122,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   }
   if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
     suite.cases.push_back(receipts_case(e));
-  TestCase verdict = verdict_case(e.verdict, e.reasons);
+  TestCase verdict = junit_verdict("verdict", e.verdict, e.reasons);
   if (verdict.outcome == Outcome::kFailure && e.parity && !e.parity->localised.empty())
     verdict.detail += (verdict.detail.empty() ? "" : "\n") + e.parity->localised;
   suite.cases.push_back(std::move(verdict));
@@ -163,7 +132,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
 Suite verdict_suite(const std::string& name, Verdict v, const std::vector<std::string>& reasons) {
   Suite suite;
   suite.name = name;
-  suite.cases.push_back(verdict_case(v, reasons));
+  suite.cases.push_back(junit_verdict("verdict", v, reasons));
   return suite;
 }
 
@@ -257,10 +226,30 @@ std::string xml_escape(const std::string& text) {
   return out;
 }
 
-std::string render_junit(const Report& report) {
+int JunitSuite::count(JunitOutcome outcome) const {
+  return static_cast<int>(std::count_if(cases.begin(), cases.end(),
+                                        [&](const JunitCase& c) { return c.outcome == outcome; }));
+}
+
+JunitCase junit_verdict(const std::string& name, Verdict v,
+                        const std::vector<std::string>& reasons) {
+  TestCase test;
+  test.name = name;
+  test.outcome = outcome_of(v);
+  test.type = verdict_name(v);
+  if (test.outcome == Outcome::kPassed) return test;
+  test.message = test.type;
+  if (!reasons.empty()) test.message += ": " + reasons.front();
+  if (reasons.size() > 1) test.detail = fmt::format("{}", fmt::join(reasons, "\n"));
+  return test;
+}
+
+std::string render_junit(const Report& report) { return render_suites(suites_of(report)); }
+
+std::string render_suites(const std::vector<JunitSuite>& suites) {
   std::string text;
   int tests = 0, failures = 0, errors = 0, skipped = 0;
-  for (const Suite& suite : suites_of(report)) {
+  for (const Suite& suite : suites) {
     const int failed = suite.count(Outcome::kFailure), broken = suite.count(Outcome::kError);
     const int left_out = suite.count(Outcome::kSkipped), all = static_cast<int>(suite.cases.size());
     tests += all;

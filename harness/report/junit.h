@@ -3,10 +3,37 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/report/report.h"
 
 namespace mkbench {
+
+enum class JunitOutcome { kPassed, kFailure, kError, kSkipped };
+
+struct JunitCase {
+  std::string name;
+  JunitOutcome outcome = JunitOutcome::kPassed;
+  std::string type;     // of a failure or an error
+  std::string message;  // one line
+  std::string detail;   // more lines, or nothing
+};
+
+struct JunitSuite {
+  std::string name;
+  std::string seconds;                                          // empty: nothing was timed
+  std::vector<std::pair<std::string, std::string>> properties;  // name, value
+  std::vector<JunitCase> cases;
+
+  int count(JunitOutcome outcome) const;
+};
+
+// The test case of a verdict, with its first reason as the message and all as the detail.
+JunitCase junit_verdict(const std::string& name, Verdict v,
+                        const std::vector<std::string>& reasons);
+// The whole file.
+std::string render_suites(const std::vector<JunitSuite>& suites);
 
 // `text` as it may stand inside an element or a double-quoted attribute. XML 1.0 has no form for
 // most control characters, nor for bytes that are not UTF-8, so they become escapes like \x07.

@@ -5,6 +5,7 @@
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 #include "harness/parent/python_script.h"
+#include "harness/parent/recompute.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
@@ -64,8 +65,7 @@ void require_plot_arguments(Options& options) {
 int plot_command(const Options& options, const Invocation&) {
   std::vector<fs::path> reports;
   for (const std::string& argument : options.arguments) {
-    const fs::path path =
-        fs::is_directory(argument) ? fs::path(argument) / "report.json" : fs::path(argument);
+    const fs::path path = report_file(argument);
     if (!fs::is_regular_file(path)) {
       throw Error(ErrorKind::kBadInput,
                   fmt::format("mkbench plot: {}: no such report", path.string()));

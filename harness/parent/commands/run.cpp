@@ -13,10 +13,12 @@
 #include "harness/flow/interrupt.h"
 #include "harness/flow/replication.h"
 #include "harness/judge/budget.h"
+#include "harness/parent/baselines.h"
 #include "harness/parent/clock_file.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/commands/plot.h"
 #include "harness/parent/fresh_repeats.h"
+#include "harness/parent/history.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/options.h"
@@ -52,6 +54,7 @@ class Run {
         in_process_(invocation.in_process),
         hosts_(invocation.start_host, options.timeout_s),
         outlook_(hosts_, steady_seconds(), options.timeout_s),
+        baselines_(options),
         progress_(options.quiet, options.verbose) {}
 
   int execute() {
@@ -73,10 +76,11 @@ class Run {
                                 return make_services(job, hosts_).load(job.model, depth).sha256;
                               });
     }
-    start_report();
     if (plan.cuda && probe_.pin_gb_per_s > 0)
       report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
     if (!options_.whole_parity) read_clock(plan);
+    baselines_.check_plan(report_, plan.jobs);
+    start_report();
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -350,7 +354,11 @@ class Run {
                       unwritten, folder_.string()));
     }
     const bool lost = !unread.empty() || !unwritten.empty();
-    return lost && report_.exit_code == 0 ? exit_code(Verdict::kRuntimeError) : report_.exit_code;
+    if (lost) return report_.exit_code != 0 ? report_.exit_code : exit_code(Verdict::kRuntimeError);
+    const auto tell = [this](const std::string& text) { say(text); };
+    const int status = baselines_.conclude(report_, folder_, report_.exit_code, tell);
+    if (!options_.history || report_.interrupted) return status;
+    return end_in_history(report_, folder_ / "report.json", status, tell);
   }
 
   void picture() {
@@ -404,6 +412,7 @@ class Run {
   const bool in_process_;
   Hosts hosts_;
   Outlook outlook_;
+  const RunBaselines baselines_;
   ProgressDisplay progress_;
   MachineProbe probe_;
   int early_exit_ = -1;

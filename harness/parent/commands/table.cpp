@@ -7,6 +7,8 @@ int run_command(const Options& options, const Invocation& invocation);
 int doctor_command(const Options& options, const Invocation& invocation);
 int evidence_command(const Options& options, const Invocation& invocation);
 int verify_command(const Options& options, const Invocation& invocation);
+int gate_command(const Options& options, const Invocation& invocation);
+int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
@@ -16,6 +18,8 @@ int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
+void require_gate_arguments(Options& options);
+void require_history_arguments(Options& options);
 void require_evidence_arguments(Options& options);
 void require_verify_arguments(Options& options);
 
@@ -24,8 +28,8 @@ namespace {
 constexpr unsigned kJudging = kJudgeFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags;
 
 constexpr CommandRow kRows[] = {
-    {"run", "judge, measure and compare (the default)", "", kMeasureFlags | kJudging, "", nullptr,
-     run_command},
+    {"run", "judge, measure and compare (the default)", "", kMeasureFlags | kGateFlags | kJudging,
+     "", nullptr, run_command},
     {"parity", "every check of parity, and no clock", "", kParityFlags | kJudging, "",
      [](Options& o) {
        o.whole_parity = true;
@@ -34,7 +38,8 @@ constexpr CommandRow kRows[] = {
        if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
      },
      run_command},
-    {"profile", "run --profile", "", kMeasureFlags | kJudging, "profile", nullptr, run_command},
+    {"profile", "run --profile", "", kMeasureFlags | kGateFlags | kJudging, "profile", nullptr,
+     run_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
@@ -51,6 +56,10 @@ constexpr CommandRow kRows[] = {
      require_plot_arguments, plot_command},
     {"verify", "compute a report again from its samples", "REPORT", kTalkFlags, "",
      require_verify_arguments, verify_command},
+    {"gate", "compare an engine's times in two reports: is HEAD slower?", "BASE HEAD",
+     kGateFlags | kGateOutFlags | kTalkFlags, "", require_gate_arguments, gate_command},
+    {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
+     kHistoryFlags | kTalkFlags, "", require_history_arguments, history_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},
 };

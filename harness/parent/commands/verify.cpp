@@ -48,11 +48,6 @@ void same_failed_steps(const Report& report, const fs::path& folder,
   });
 }
 
-fs::path report_file(const std::string& argument) {
-  const fs::path path = argument;
-  return fs::is_directory(path) ? path / "report.json" : path;
-}
-
 }  // namespace
 
 void require_verify_arguments(Options& options) {

@@ -1,0 +1,48 @@
+// Baselines: reports that a user keeps under a name, and that later runs are held against.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/job.h"
+#include "harness/parent/options.h"
+#include "harness/parent/versions.h"
+
+namespace mkbench {
+
+// <user_data_dir()>/baselines/NAME/report.json. Throws Error(kRuntime), whose message begins with
+// `flag`, where neither XDG_DATA_HOME nor HOME is set.
+std::filesystem::path baseline_file(const std::string& flag, const std::string& name);
+
+// --baseline and --save-baseline of a run.
+class RunBaselines {
+ public:
+  // Reads the report of --baseline. Throws Error(kBadInput) where there is none of that name, and
+  // what baseline_file() and read_sound_report() throw.
+  explicit RunBaselines(const Options& options);
+
+  // Throws Error(kBadInput) where such a run could not be compared with the baseline, or where
+  // --max-regress is below the margin. `known` has meta, environment and calibration of the run.
+  void check_plan(const Report& known, const std::vector<CaseJob>& jobs) const;
+
+  // Ends a run whose files are written: compares it, prints the result and writes it into the folder
+  // (gate.json, gate.md, gate-junit.xml), and keeps the report where both passed. `status` is the
+  // run's exit code; returns the worst one. `say` prints a line for a person.
+  using Say = std::function<void(const std::string&)>;
+  int conclude(const Report& report, const std::filesystem::path& folder, int status,
+               const Say& say) const;
+
+ private:
+  VersionGate gate(const Report& report, const std::filesystem::path& folder) const;
+  void print(const VersionGate& gate) const;
+  void save(const std::filesystem::path& folder, const Say& say) const;
+
+  const Options& options_;
+  GateLimits limits_;
+  std::optional<Report> base_;
+};
+
+}  // namespace mkbench

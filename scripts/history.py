@@ -1,0 +1,164 @@
+"""Keeps results of finished runs in an SQLite file, and prints or draws them by card and commit.
+
+  history.py DATABASE add NAME      reads JSON lines, the run and then its rows; NAME: what messages call it
+  history.py DATABASE show [--plot DIR]
+
+`mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no matplotlib, 2 a file that is no
+history or no result, 3 nothing to plot.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import sqlite3
+import sys
+
+VERSION = 1  # PRAGMA user_version of the file
+RUN_COLUMNS = ("report_sha256", "added", "started", "git_sha", "label", "device", "uuid", "driver", "verdict")
+NUMBERS = (int, float, type(None))
+
+
+class BadHistory(Exception):
+    """A file that cannot be used; the message names it and says what is wrong."""
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def open_database(path: pathlib.Path, create: bool) -> sqlite3.Connection:
+    """Refuses an SQLite file of something else, and one of a later version."""
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    base = sqlite3.connect(path, timeout=30)
+    base.row_factory = sqlite3.Row
+    version = base.execute("PRAGMA user_version").fetchone()[0]
+    tables = {row["name"] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if version == VERSION and {"runs", "results"} <= tables:
+        return base
+    if version != 0 or tables:
+        raise BadHistory(f"{path}: user_version: found {version} with tables {sorted(tables)}, wanted {VERSION} of a "
+                         "history that mkbench has made")
+    columns = ", ".join(f"{name} TEXT NOT NULL" for name in RUN_COLUMNS)
+    with base:
+        base.execute("BEGIN")
+        base.execute(f"CREATE TABLE runs (id INTEGER PRIMARY KEY, {columns}, UNIQUE (report_sha256))")
+        base.execute("CREATE TABLE results (run INTEGER NOT NULL REFERENCES runs (id))")
+        base.execute(f"PRAGMA user_version = {VERSION}")
+    return base
+
+
+def add(base: sqlite3.Connection, lines: list, name: str) -> None:
+    """Adds a run once. A column that a later mkbench writes is added to the table; older rows have NULL there."""
+    run, rows = lines[0], lines[1:]
+    run["added"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with base:
+        base.execute("BEGIN IMMEDIATE")
+        if base.execute("SELECT 1 FROM runs WHERE report_sha256 = ?", (run["report_sha256"],)).fetchone():
+            print(f"{name}: is in the history already")
+            return
+        marks = ", ".join("?" * len(RUN_COLUMNS))
+        number = base.execute(f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({marks})",
+                              [run[column] for column in RUN_COLUMNS]).lastrowid
+        known = {row["name"] for row in base.execute("PRAGMA table_info(results)")}
+        for row in rows:
+            for column, value in row.items():
+                if column not in known:
+                    kind = "REAL" if isinstance(value, NUMBERS) else "TEXT"
+                    base.execute(f"ALTER TABLE results ADD COLUMN {quoted(column)} {kind}")
+                    known.add(column)
+            columns = ", ".join(quoted(column) for column in ("run", *row))
+            base.execute(f"INSERT INTO results ({columns}) VALUES ({', '.join('?' * (1 + len(row)))})",
+                         [number, *row.values()])
+    print(f"{name}: {len(rows)} results of {run['label']} on {run['device']} are in the history")
+
+
+def read_lines(name: str) -> list:
+    lines = [json.loads(line) for line in sys.stdin]
+    if len(lines) < 2:
+        raise BadHistory(f"{name}: found no engine, wanted at least one")
+    return lines
+
+
+# Both tables have a device and a verdict: a row finds the first column of a name, which is the engine's.
+QUERY = """SELECT results.*, runs.*, runs.device AS machine FROM results JOIN runs ON runs.id = results.run
+           ORDER BY machine, uuid, case_name, engine, role, started, run"""
+
+
+def read_rows(base: sqlite3.Connection) -> list:
+    if base.execute("SELECT count(*) FROM runs").fetchone()[0] == 0:
+        return []
+    rows = [dict(row) for row in base.execute(QUERY)]
+    for row in rows:
+        # Cards of one kind are told apart by the first digits of their uuid.
+        row["card"] = row["machine"] + (f", {row['uuid'][:12]}" if row["uuid"] else "")
+    return rows
+
+
+def digits(value) -> str:
+    return "-" if value is None else f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def cells_of(row: dict) -> list:
+    low, high = row["ms_per_tok_ci_low"], row["ms_per_tok_ci_high"]
+    interval = "" if low is None or high is None else f" [{digits(low)}, {digits(high)}]"
+    share = "-" if row["share"] is None else f"{100 * row['share']:.1f} %"
+    processes = "-" if row["processes"] is None else f"{row['processes']:.0f}"
+    return [row["case_name"], row["engine"].rsplit("/", 1)[-1], row["started"], row["label"],
+            digits(row["ms_per_tok_mean"]) + interval, digits(row["tok_per_s"]), share, processes, row["verdict"]]
+
+
+HEADINGS = ["case", "engine", "run", "commit", "ms/tok [CI]", "tok/s", "roofline", "processes", "verdict"]
+RIGHT = {4, 5, 6, 7}
+
+
+def table(rows: list) -> str:
+    cells = [HEADINGS] + [[c.replace("|", "\\|") for c in cells_of(row)] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADINGS))]
+    rule = "|" + "|".join("-" * (w + 1) + ":" if i in RIGHT else ":" + "-" * (w + 1)
+                          for i, w in enumerate(widths)) + "|"
+    text = ["| " + " | ".join(c.rjust(widths[i]) if i in RIGHT else c.ljust(widths[i])
+                              for i, c in enumerate(line)) + " |" for line in cells]
+    return "\n".join([text[0], rule, *text[1:]])
+
+
+def show(rows: list) -> None:
+    cards = dict.fromkeys(row["card"] for row in rows)
+    print("\n\n".join(f"## {card}\n\n" + table([row for row in rows if row["card"] == card]) for card in cards))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("database", type=pathlib.Path)
+    commands = parser.add_subparsers(dest="command", required=True)
+    adding = commands.add_parser("add")
+    adding.add_argument("name")
+    showing = commands.add_parser("show")
+    showing.add_argument("--plot", type=pathlib.Path, metavar="DIR")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "show" and not arguments.database.exists():
+            print("the history is empty; mkbench history add REPORT, or run --history, adds to it")
+            return 3 if arguments.plot else 0
+        base = open_database(arguments.database, create=arguments.command == "add")
+        if arguments.command == "add":
+            add(base, read_lines(arguments.name), arguments.name)
+            return 0
+        rows = read_rows(base)
+        show(rows)
+    except BadHistory as error:
+        print(f"history: {error}", file=sys.stderr)
+        return 2
+    except (sqlite3.Error, OSError) as error:
+        print(f"history: {arguments.database}: {error}", file=sys.stderr)
+        return 2
+    if not arguments.plot:
+        return 0
+    import plot_history
+
+    return plot_history.draw(rows, arguments.plot)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

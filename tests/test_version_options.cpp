@@ -1,0 +1,72 @@
+// Options of gate, of a run's baselines, and of the history.
+#include <map>
+
+#include "harness/parent/options.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Options options_of(const std::vector<std::string>& args, const Variables& variables = {}) {
+  const EnvironmentLookup lookup = [&](const std::string& name) -> std::optional<std::string> {
+    const auto at = variables.find(name);
+    return at == variables.end() ? std::nullopt : std::optional(at->second);
+  };
+  return parse_command_line(args, lookup, {}).options;
+}
+
+// The message of the usage error that `args` must cause; empty where they cause none.
+std::string refusal(const std::vector<std::string>& args) {
+  try {
+    options_of(args);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return error.what();
+  }
+  return "";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
+  const Options gate = options_of({"gate", "a", "b", "--max-regress", "0.03", "--fail-on",
+                                   "inconclusive", "-o", "json", "--junit", "j.xml"});
+  CHECK(gate.arguments == std::vector<std::string>{"a", "b"});
+  CHECK((gate.max_regress == 0.03 && gate.fails_inconclusive));
+  CHECK((gate.format == "json" && gate.junit == "j.xml"));
+  CHECK_FALSE(options_of({"gate", "a", "b"}).max_regress);
+  CHECK_FALSE(options_of({"gate", "a", "b"}).fails_inconclusive);
+  CHECK(holds(refusal({"gate", "a"}), "gate: found 1 reports, wanted two"));
+  CHECK(holds(refusal({"gate", "a", "b", "-o", "csv"}), "'csv' is not one of md, json"));
+  CHECK(holds(refusal({"gate", "a", "b", "--max-regress", "-1"}), "a share of at least 0"));
+
+  const Options run = options_of({"--baseline", "main-1.2_x", "--save-baseline", "y", "--history",
+                                  "--max-regress", "0.1", "--fail-on", "regression"});
+  CHECK((run.baseline == "main-1.2_x" && run.save_baseline == "y" && run.history));
+  for (const char* name : {"../x", "a/b", "a b", ".x", ""})
+    CHECK_FALSE(refusal({"--save-baseline", name}).empty());
+  CHECK(holds(refusal({"--baseline", "a/b"}), "--baseline: 'a/b' is no name; wanted letters"));
+  CHECK(holds(refusal({"--baseline", std::string(101, 'x')}), "is no name"));
+  CHECK(holds(refusal({"--max-regress", "0.1"}), "--max-regress goes with --baseline"));
+  CHECK(holds(refusal({"--fail-on", "inconclusive"}), "--fail-on goes with --baseline"));
+  // A variable that is set for all of a user's gates does not end a run without one.
+  CHECK(options_of({}, {{"MKBENCH_MAX_REGRESS", "0.1"}}).max_regress == 0.1);
+
+  const Options add = options_of({"history", "add", "r", "--label", "v 1"});
+  CHECK((add.arguments == std::vector<std::string>{"add", "r"} && add.label == "v 1"));
+  CHECK_FALSE((options_of({"history"}).plot_history || options_of({}).history));
+  CHECK(options_of({"history", "--plot", "--out", "p"}).plot_history);
+  CHECK(holds(refusal({"history", "add"}), "found no report"));
+  CHECK(holds(refusal({"history", "drop"}), "found 'drop', wanted nothing, or add and reports"));
+  CHECK(holds(refusal({"history", "--label", "x"}), "--label goes with history add"));
+  CHECK(holds(refusal({"history", "add", "r", "--plot"}), "--plot goes with history alone"));
+  CHECK(options_of({"history", "add", "r"}, {{"MKBENCH_PLOT", "on"}}).command->name == "history");
+}
