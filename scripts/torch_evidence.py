@@ -91,8 +91,8 @@ def show_environment(args):
     if args.mkbench:
         done = subprocess.run([args.mkbench, "doctor", "--gpu", str(args.gpu)], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
-        # These files are shown to others: they name no folder of a Python.
-        said = re.sub(r"/\S*/bin/(python)", r"\1", done.stdout)
+        # These files are shown to others: they name no folder of a Python, nor the one that doctor was called in.
+        said = re.sub(r"/\S*/bin/(python)", r"\1", done.stdout).replace(f" in {os.getcwd()}\n", " in .\n")
         print(f"\n== mkbench doctor\n{said}exit code {done.returncode}", flush=True)
     return 0
 

@@ -103,6 +103,7 @@ class NoCard(CliTest):
         self.assertRegex(self.read("torch_cuda_check.txt"), r"(?m)^problem: \S")
         self.assertRegex(self.read("env_info.txt"), r"(?m)^source hash, speed: [0-9a-f]{64}$")
         self.assertIn("== mkbench doctor", self.read("env_info.txt"))
+        self.assertRegex(self.read("env_info.txt"), r"disk .* free of .* in \.\n")
         readme = self.read("README.md")
         self.assertEqual(re.findall(r"(?m)^- \[x\] \*\*(.*?)\*\*", readme), ["files saved"])
         self.assertRegex(readme, r"(?m)^- class: \*\*(driver|image|wheel)\*\*$")
