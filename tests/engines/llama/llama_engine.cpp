@@ -58,45 +58,63 @@ class Log {
 
 // ------------------------------------------------------------------------------------- settings
 
-// The value of an environment variable among the names of `choices`; the first one without it.
-template <typename T>
-T choice(const char* variable, const std::vector<std::pair<std::string_view, T>>& choices) {
+using Types = std::vector<std::pair<std::string_view, ggml_type>>;  // the first one is the default
+
+constexpr const char* kWeights = "LLAMA_ENGINE_WEIGHTS";
+const Types& weight_types() {
+  static const Types types = {
+      {"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}, {"q8_0", GGML_TYPE_Q8_0}};
+  return types;
+}
+
+constexpr const char* kKv = "LLAMA_ENGINE_KV";
+const Types& kv_types() {
+  static const Types types = {
+      {"f16", GGML_TYPE_F16}, {"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}};
+  return types;
+}
+
+// The value of an environment variable; empty where it is not set.
+std::string setting(const char* variable) {
   const char* found = std::getenv(variable);
-  if (found == nullptr || *found == 0) return choices.front().second;
+  return found == nullptr ? "" : found;
+}
+
+ggml_type type_of(const char* variable, const Types& types) {
+  const std::string found = setting(variable);
+  if (found.empty()) return types.front().second;
   std::string names;
-  for (const auto& [name, value] : choices) {
-    if (name == found) return value;
+  for (const auto& [name, type] : types) {
+    if (name == found) return type;
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   throw OpenError(MKBENCH_UNFIT_MODEL,
                   std::string(variable) + ": found '" + found + "', wanted one of " + names);
 }
 
-ggml_type weight_type() {
-  return choice<ggml_type>(
-      "LLAMA_ENGINE_WEIGHTS",
-      {{"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}, {"q8_0", GGML_TYPE_Q8_0}});
-}
-
-ggml_type kv_type() {
-  return choice<ggml_type>(
-      "LLAMA_ENGINE_KV",
-      {{"f16", GGML_TYPE_F16}, {"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}});
+// "-q8_0" for a setting that is not the default, for the engine's name. Nothing for a word that is
+// none of the types: open() tells that.
+std::string suffix_of(const char* variable, const Types& types, const std::string& before) {
+  const std::string found = setting(variable);
+  for (size_t i = 1; i < types.size(); ++i) {
+    if (types[i].first == found) return before + found;
+  }
+  return "";
 }
 
 // On a GPU the CPU only looks up embeddings. On a CPU: all cores of this process.
 int thread_count(bool cuda) {
-  constexpr const char* kVariable = "LLAMA_ENGINE_THREADS";
-  const char* found = std::getenv(kVariable);
-  if (found == nullptr || *found == 0) {
+  const std::string found = setting("LLAMA_ENGINE_THREADS");
+  if (found.empty()) {
     return cuda ? 1 : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
   int threads = 0;
-  const char* end = found + std::strlen(found);
-  const auto [stop, error] = std::from_chars(found, end, threads);
+  const char* end = found.data() + found.size();
+  const auto [stop, error] = std::from_chars(found.data(), end, threads);
   if (error != std::errc() || stop != end || threads < 1 || threads > GGML_MAX_N_THREADS) {
-    throw OpenError(MKBENCH_UNFIT_ENV, std::string(kVariable) + ": found '" + found +
-                                           "', wanted 1 to " + std::to_string(GGML_MAX_N_THREADS));
+    throw OpenError(MKBENCH_UNFIT_MODEL, "LLAMA_ENGINE_THREADS: found '" + found +
+                                             "', wanted 1 to " +
+                                             std::to_string(GGML_MAX_N_THREADS));
   }
   return threads;
 }
@@ -134,7 +152,7 @@ std::unique_ptr<llama_model, Free> load_model(const mkbench_open& args) {
   const bool cuda = args.device == MKBENCH_DEVICE_CUDA;
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model.gguf";
-  write_gguf(path, args, weight_type());
+  write_gguf(path, args, type_of(kWeights, weight_types()));
   // One GPU, or none: without a list llama.cpp takes all that it finds.
   ggml_backend_dev_t devices[2] = {nullptr, nullptr};
   if (cuda) {
@@ -158,7 +176,7 @@ std::unique_ptr<llama_context, Free> make_context(llama_model* model, const mkbe
   params.n_batch = std::min(params.n_batch, params.n_ctx);
   params.n_seq_max = 1;
   params.n_threads = params.n_threads_batch = threads;
-  params.type_k = params.type_v = kv_type();
+  params.type_k = params.type_v = type_of(kKv, kv_types());
   params.op_offload = args.device == MKBENCH_DEVICE_CUDA;
   params.offload_kqv = params.op_offload;
   params.no_perf = true;
@@ -284,6 +302,9 @@ int32_t guarded(std::string& error, const Work& work) {
   } catch (const std::bad_alloc&) {
     error = "memory is short";
     return MKBENCH_UNFIT_ENV;
+  } catch (const std::filesystem::filesystem_error& e) {
+    error = std::string(e.what()) + "; TMPDIR names the folder of temporary files";
+    return MKBENCH_UNFIT_ENV;
   } catch (const std::exception& e) {
     error = e.what();
     return MKBENCH_FAILED;
@@ -319,20 +340,16 @@ int32_t go_back(mkbench_engine* e, int32_t position) {
   return guarded(e->error, [&] { e->go_back(position); });
 }
 
-// Quantised weights are another engine: another name, and the class of such engines. A word that is
-// none of the setting's is told by open().
-bool is_quantised() {
-  const char* found = std::getenv("LLAMA_ENGINE_WEIGHTS");
-  return found != nullptr && std::string_view(found) == "q8_0";
-}
-
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+  // Other types are another engine: another name, and another class where weights are quantised.
+  static const std::string weights = suffix_of(kWeights, weight_types(), "-");
+  static const std::string name = "llama.cpp" + weights + suffix_of(kKv, kv_types(), "-kv-");
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
     t.sizes = MKBENCH_ABI_SIZES;
-    t.name = is_quantised() ? "llama.cpp-q8_0" : "llama.cpp";
+    t.name = name.c_str();
     t.devices = MKBENCH_DEVICE_CPU;
 #ifdef LLAMA_ENGINE_CUDA
     t.devices |= MKBENCH_DEVICE_CUDA;
@@ -346,7 +363,7 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.last_error = last_error;
     t.progress = progress;
     // Matrix products round activations to bf16: on a CPU always, on a GPU in the prefill.
-    t.precision = is_quantised() ? MKBENCH_PRECISION_LOSSY : MKBENCH_PRECISION_BF16;
+    t.precision = weights == "-q8_0" ? MKBENCH_PRECISION_LOSSY : MKBENCH_PRECISION_BF16;
     t.set_pending = set_pending;
     t.rewind = go_back;
     return t;
