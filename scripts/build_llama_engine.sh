@@ -41,7 +41,7 @@ out="${out:-llama.so}"
 . "$root/build/${MKBENCH_PRESET:-release}/setup.env"
 . "$root/scripts/machine.sh"
 . "$root/scripts/progress.sh"
-adapter_source="$root/tests/engines/llama"
+sources=tests/engines/llama
 requirements="$root/scripts/requirements/llama.txt"
 setup_toolkit="$toolkit"
 find_cxx
@@ -85,9 +85,10 @@ fetch_source() {
 take() { cmp -s "$1" "$2" || { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }; }
 
 [ -e "$cache/source/LICENSE" ] || fetch_source
-take "$adapter_source/CMakeLists.txt" "$cache/source/CMakeLists.txt"
-for file in llama_engine.cpp gguf_file.cpp gguf_file.h; do take "$adapter_source/$file" "$cache/adapter/$file"; done
-take "$root/references/engine_abi.h" "$cache/adapter/references/engine_abi.h"
+take "$root/$sources/CMakeLists.txt" "$cache/source/CMakeLists.txt"
+for file in "$sources"/{llama_engine.cpp,gguf_file.cpp,gguf_file.h} references/engine_abi.h; do
+  take "$root/$file" "$cache/adapter/$file"
+done
 
 log="$cache/build.log"
 if [ ! -e "$cache/build/build.ninja" ]; then

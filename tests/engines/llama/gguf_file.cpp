@@ -1,4 +1,4 @@
-#include "gguf_file.h"
+#include "tests/engines/llama/gguf_file.h"
 
 #include <gguf.h>
 #ifdef LLAMA_ENGINE_CUDA

@@ -24,11 +24,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include "gguf_file.h"
 #include "references/engine_abi.h"
+#include "tests/engines/llama/gguf_file.h"
 
 namespace {
 
@@ -102,12 +101,11 @@ std::string suffix_of(const char* variable, const Types& types, const std::strin
   return "";
 }
 
-// On a GPU the CPU only looks up embeddings. On a CPU: all cores of this process.
-int thread_count(bool cuda) {
+// One without the setting: on a GPU the CPU only looks up embeddings, and the models that fit a CPU
+// are too small to share out. More threads spin while they wait for each other.
+int thread_count() {
   const std::string found = setting("LLAMA_ENGINE_THREADS");
-  if (found.empty()) {
-    return cuda ? 1 : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
+  if (found.empty()) return 1;
   int threads = 0;
   const char* end = found.data() + found.size();
   const auto [stop, error] = std::from_chars(found.data(), end, threads);
@@ -218,7 +216,7 @@ struct mkbench_engine {
         vocab(args.model->vocab),
         max_context(args.max_context),
         model(load_model(args)) {
-    const int threads = thread_count(cuda);
+    const int threads = thread_count();
     context = make_context(model.get(), args, threads);
     if (threads > 1) {
       // Without a pool ggml starts its threads for each token anew.
