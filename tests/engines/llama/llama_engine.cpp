@@ -61,8 +61,10 @@ using Types = std::vector<std::pair<std::string_view, ggml_type>>;  // the first
 
 constexpr const char* kWeights = "LLAMA_ENGINE_WEIGHTS";
 const Types& weight_types() {
-  static const Types types = {
-      {"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}, {"q8_0", GGML_TYPE_Q8_0}};
+  static const Types types = {{"bf16", GGML_TYPE_BF16},
+                              {"f32", GGML_TYPE_F32},
+                              {"q8_0", GGML_TYPE_Q8_0},
+                              {"q4_0", GGML_TYPE_Q4_0}};
   return types;
 }
 
@@ -361,7 +363,7 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.last_error = last_error;
     t.progress = progress;
     // Matrix products round activations to bf16: on a CPU always, on a GPU in the prefill.
-    t.precision = weights == "-q8_0" ? MKBENCH_PRECISION_LOSSY : MKBENCH_PRECISION_BF16;
+    t.precision = weights.starts_with("-q") ? MKBENCH_PRECISION_LOSSY : MKBENCH_PRECISION_BF16;
     t.set_pending = set_pending;
     t.rewind = go_back;
     return t;
