@@ -57,21 +57,30 @@ class Log {
 
 // ------------------------------------------------------------------------------------- settings
 
-using Types = std::vector<std::pair<std::string_view, ggml_type>>;  // the first one is the default
+template <typename T>
+using Words = std::vector<std::pair<std::string_view, T>>;  // the first one is the default
 
 constexpr const char* kWeights = "LLAMA_ENGINE_WEIGHTS";
-const Types& weight_types() {
-  static const Types types = {{"bf16", GGML_TYPE_BF16},
-                              {"f32", GGML_TYPE_F32},
-                              {"q8_0", GGML_TYPE_Q8_0},
-                              {"q4_0", GGML_TYPE_Q4_0}};
+const Words<ggml_type>& weight_types() {
+  static const Words<ggml_type> types = {{"bf16", GGML_TYPE_BF16},
+                                         {"f32", GGML_TYPE_F32},
+                                         {"q8_0", GGML_TYPE_Q8_0},
+                                         {"q4_0", GGML_TYPE_Q4_0}};
   return types;
 }
 
 constexpr const char* kKv = "LLAMA_ENGINE_KV";
-const Types& kv_types() {
-  static const Types types = {
+const Words<ggml_type>& kv_types() {
+  static const Words<ggml_type> types = {
       {"f16", GGML_TYPE_F16}, {"bf16", GGML_TYPE_BF16}, {"f32", GGML_TYPE_F32}};
+  return types;
+}
+
+constexpr const char* kFlash = "LLAMA_ENGINE_FLASH";
+const Words<llama_flash_attn_type>& flash_types() {
+  static const Words<llama_flash_attn_type> types = {{"auto", LLAMA_FLASH_ATTN_TYPE_AUTO},
+                                                     {"on", LLAMA_FLASH_ATTN_TYPE_ENABLED},
+                                                     {"off", LLAMA_FLASH_ATTN_TYPE_DISABLED}};
   return types;
 }
 
@@ -81,7 +90,8 @@ std::string setting(const char* variable) {
   return found == nullptr ? "" : found;
 }
 
-ggml_type type_of(const char* variable, const Types& types) {
+template <typename T>
+T type_of(const char* variable, const Words<T>& types) {
   const std::string found = setting(variable);
   if (found.empty()) return types.front().second;
   std::string names;
@@ -95,7 +105,8 @@ ggml_type type_of(const char* variable, const Types& types) {
 
 // "-q8_0" for a setting that is not the default, for the engine's name. Nothing for a word that is
 // none of the types: open() tells that.
-std::string suffix_of(const char* variable, const Types& types, const std::string& before) {
+template <typename T>
+std::string suffix_of(const char* variable, const Words<T>& types, const std::string& before) {
   const std::string found = setting(variable);
   for (size_t i = 1; i < types.size(); ++i) {
     if (types[i].first == found) return before + found;
@@ -180,6 +191,10 @@ std::unique_ptr<llama_context, Free> make_context(llama_model* model, const mkbe
   params.op_offload = args.device == MKBENCH_DEVICE_CUDA;
   params.offload_kqv = params.op_offload;
   params.no_perf = true;
+  params.flash_attn_type = type_of(kFlash, flash_types());
+  // ggml's flash attention on a CPU sums the values of f16 rows in f16.
+  if (!params.offload_kqv && params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO)
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
   std::unique_ptr<llama_context, Free> context(llama_init_from_model(model, params));
   if (context == nullptr) throw OpenError(MKBENCH_UNFIT_ENV, "it makes no context: " + Log::text());
   return context;
@@ -345,7 +360,8 @@ int32_t go_back(mkbench_engine* e, int32_t position) {
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
   // Other types are another engine: another name, and another class where weights are quantised.
   static const std::string weights = suffix_of(kWeights, weight_types(), "-");
-  static const std::string name = "llama.cpp" + weights + suffix_of(kKv, kv_types(), "-kv-");
+  static const std::string name = "llama.cpp" + weights + suffix_of(kKv, kv_types(), "-kv-") +
+                                  suffix_of(kFlash, flash_types(), "-flash-");
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
     t.sizes = MKBENCH_ABI_SIZES;
