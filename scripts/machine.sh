@@ -247,6 +247,15 @@ check_gpus() {
   [ -n "$gpus" ] || die "no card of this machine can run mkbench (above)" "use a newer card," "$cpu_way_out"
 }
 
+# jobs: how many compilers run at a time.
+jobs() {
+  local cores memory_gb
+  cores="$(nproc)"
+  memory_gb="$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)"
+  local by_memory=$((memory_gb / 2 > 0 ? memory_gb / 2 : 1))
+  echo "${MKBENCH_JOBS:-$((cores < by_memory ? cores : by_memory))}"
+}
+
 # All that is decided before Python: gpus, use_gpu, lane, toolkit (empty where it comes from PyPI), architectures.
 judge_machine() {
   find_gpus

@@ -193,14 +193,6 @@ configure() {
   printf '%s' "$request" > "$build/setup.request"
 }
 
-jobs() {
-  local cores memory_gb
-  cores="$(nproc)"
-  memory_gb="$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)"
-  local by_memory=$((memory_gb / 2 > 0 ? memory_gb / 2 : 1))
-  echo "${MKBENCH_JOBS:-$((cores < by_memory ? cores : by_memory))}"
-}
-
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "mkbench runs on Linux x86-64; this is $(uname -sm)"
 find_missing_packages
 if [ "$plan" = 1 ]; then
