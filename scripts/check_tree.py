@@ -1,6 +1,6 @@
 """Checks the tracked files for what must not be in them: paths of one machine, hosts that are not public
-documentation, files too long to read, and links of a page to a file or heading that is not there. Prints one line
-a finding; exit 1 if there is any.
+documentation, names of one version of Catch2, files too long to read, and links of a page to a file or heading that is
+not there. Prints one line a finding; exit 1 if there is any.
 """
 
 import pathlib
@@ -18,6 +18,9 @@ PUBLIC_HOSTS = (
     "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "purl.org", "pypi.org",
     "pytorch.org", "w3.org",
 )
+# Names of Catch2 differ between its versions; tests/support/catch2.h has those for both.
+CATCH2 = re.compile(r"\bCatc[h]::")
+CATCH2_FILES = ("tests/support/catch2.h", "tests/support/main.cpp")
 # A link of Markdown to a file of this tree, or to a heading of a page.
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
@@ -38,6 +41,8 @@ def check_text(path: str, text: str) -> list[str]:
                 found.append(f"{path}:{number}: host that is not on the list of public ones: {host}")
         if INDEX_OPTION.search(line):
             found.append(f"{path}:{number}: a package index of one's own")
+        if CATCH2.search(line) and path not in CATCH2_FILES:
+            found.append(f"{path}:{number}: a name of one version of Catch2, outside {CATCH2_FILES[0]}")
     length = text.count("\n")
     if pathlib.PurePosixPath(path).suffix in CODE_SUFFIXES and length > LONGER.get(path, MAX_LINES):
         found.append(f"{path}: {length} lines; more than {LONGER.get(path, MAX_LINES)} is too long to read")

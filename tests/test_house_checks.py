@@ -115,6 +115,7 @@ class Tree(unittest.TestCase):
             ("https:" + "//packages.internal.example/simple", "not on the list"),
             ("http:" + "//user:word@packages/simple", "not on the list"),
             ("pip install --index-" + "url x", "package index"),
+            ("CHECK_THAT(text, Catc" + 'h::Contains("x"))', "one version of Catch2"),
         ]:
             with self.subTest(text=text):
                 findings = check_tree.check_text("README.md", text)
