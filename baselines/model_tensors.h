@@ -1,8 +1,6 @@
 // The tensors of a Qwen3 model on libtorch's device: what eager_model.cpp makes, and static_step.cpp
-// reads. For .cpp files of this folder.
+// reads. For .cpp files of this folder, which include ATen before it: libtorch's headers stay in them.
 #pragma once
-
-#include <ATen/ATen.h>
 
 #include <vector>
 
