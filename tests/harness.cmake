@@ -41,7 +41,7 @@ endif()
 # The real programs.
 foreach(name test_cli test_evidence test_gate test_history test_make_checkpoint test_page_cli test_replay test_told
              test_verify)
-  mkbench_python_test(${name} CLASSES SLOW ReplayPlugins RefusedResume TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  mkbench_python_test(${name} CLASSES SLOW Baselines Made ReplayPlugins RefusedResume TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 

@@ -89,11 +89,11 @@ add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
 set(mkbench_plugin_environment
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}"
   "CUDACXX=${CMAKE_CUDA_COMPILER}")
-mkbench_python_test(test_plugins CLASSES TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_slow_engines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
-mkbench_python_test(test_cli_missing CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)
 mkbench_python_test(test_python_engines CLASSES SLOW Misbehaviours TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

@@ -11,8 +11,15 @@
 namespace mkbench {
 namespace {
 
-// Bisections that shrink any interval of doubles to neighbours: a double has 64 bits.
-constexpr int kHalvings = 200;
+// Where `is_below` changes from true to false between low and high, to the last bit of a double.
+template <typename IsBelow>
+double bisect(double low, double high, const IsBelow& is_below) {
+  for (;;) {
+    const double middle = 0.5 * (low + high);
+    if (middle == low || middle == high) return middle;
+    (is_below(middle) ? low : high) = middle;
+  }
+}
 
 // Continued fraction of the incomplete beta function, evaluated by Lentz's method. It converges in
 // far fewer than kMostTerms terms on the side of the mean that incomplete_beta() asks for.
@@ -55,14 +62,9 @@ double t_central_probability(double t, double df) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-// By bisection. Beyond 40 standard deviations erfc() is 0 in a double.
+// Beyond 40 standard deviations erfc() is 0 in a double.
 double normal_quantile(double p) {
-  double low = -40, high = 40;
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = 0.5 * (low + high);
-    (normal_cdf(middle) < p ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
+  return bisect(-40, 40, [p](double z) { return normal_cdf(z) < p; });
 }
 
 // Linear interpolation between order statistics, p in [0, 1]; `sorted` is ascending and not empty.
@@ -121,13 +123,12 @@ double t_quantile(double confidence, int degrees_of_freedom) {
     throw Error(ErrorKind::kBadInput, "degrees of freedom: found " +
                                           std::to_string(degrees_of_freedom) + ", wanted >= 1");
   }
-  double low = 0, high = 1;
-  while (t_central_probability(high, degrees_of_freedom) < confidence && high < 1e300) high *= 2;
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = 0.5 * (low + high);
-    (t_central_probability(middle, degrees_of_freedom) < confidence ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
+  const auto is_below = [&](double t) {
+    return t_central_probability(t, degrees_of_freedom) < confidence;
+  };
+  double high = 1;
+  while (is_below(high) && high < 1e300) high *= 2;
+  return bisect(0, high, is_below);
 }
 
 double t_two_sided_p(double t, int degrees_of_freedom) {
