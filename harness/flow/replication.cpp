@@ -136,7 +136,7 @@ bool BlockSchedule::narrow_enough() const {
       std::vector<PairedBlocks> pairs;
       for (size_t p = 0; p < std::min(own.size(), base.size()); ++p)
         pairs.push_back({base[p], own[p]});
-      const PairedSpeedup s = paired_speedup(pairs, job_.confidence, job_.seed);
+      const PairedSpeedup s = paired_speedup(pairs, job_.confidence, std::nullopt);
       half = relative_half(s.ci, s.speedup);
     } else {
       const Summary s = summarize_processes(own, job_.confidence);

@@ -170,8 +170,7 @@ int most_by_chance(int n, double p) {
 }
 
 PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence) {
-  constexpr uint64_t kSeed = 1;  // of the bootstrap, which nothing here reads
-  return paired_speedup(processes, confidence, kSeed);
+  return paired_speedup(processes, confidence, std::nullopt);
 }
 
 Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,

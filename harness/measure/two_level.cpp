@@ -197,7 +197,7 @@ Summary summarize_processes(const ByProcess& all, double confidence) {
 }
 
 PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double confidence,
-                             uint64_t seed) {
+                             std::optional<uint64_t> seed) {
   ByProcess all;
   for (const PairedBlocks& blocks : processes) all.push_back(log_ratios(blocks));
   const ByProcess ratios = without_empty(all);
@@ -212,7 +212,8 @@ PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double 
   const std::optional<double> half = half_width(units, confidence);
   if (!half) return result;
   result.ci = Interval{std::exp(mean - *half), std::exp(mean + *half)};
-  if (const auto bca = bca_interval(units.values, confidence, seed))
+  if (!seed) return result;
+  if (const auto bca = bca_interval(units.values, confidence, *seed))
     result.bca_ci = Interval{std::exp(bca->low), std::exp(bca->high)};
   return result;
 }

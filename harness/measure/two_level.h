@@ -52,13 +52,14 @@ struct PairedSpeedup {
   double speedup = 0;
   // t on the log ratios: of processes, or, with one process, of its blocks (at least 8), inflated.
   std::optional<Interval> ci;
-  std::optional<Interval> bca_ci;  // BCa bootstrap of the same values, a cross-check
+  std::optional<Interval>
+      bca_ci;  // BCa bootstrap of the same values, a cross-check; without a seed none
   int blocks = 0, processes = 0;
 };
-// Throws Error(kRuntime) where the two engines have different numbers of blocks in a process, and
-// for a time that is not positive.
+// seed: of the bootstrap. Throws Error(kRuntime) where the two engines have different numbers of blocks
+// in a process, and for a time that is not positive.
 PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double confidence,
-                             uint64_t seed);
+                             std::optional<uint64_t> seed);
 
 // Times of one engine in two runs, HEAD over BASE. The runs share no blocks, so nothing is paired.
 struct TimeRatio {
