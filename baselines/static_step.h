@@ -35,7 +35,7 @@ class StaticStep {
   // Answers by position: int64 [max_context], and the logits that they have, [max_context].
   const at::Tensor& ids() const;
   const at::Tensor& best() const;
-  // Of the last step: [vocab], and after each layer [1, hidden].
+  // Logits of the last step, [vocab], and its hidden states after each layer, [1, hidden] each.
   const at::Tensor& logits() const;
   const std::vector<at::Tensor>& hidden() const;
 

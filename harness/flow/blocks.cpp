@@ -164,7 +164,8 @@ class BlockRunner {
     std::vector<DecodeTimes>& times = one_token_[c.name];
     const double begin = steady_seconds();
     for (int i = 0; i < kOverheadRuns; ++i) {
-      // Of an engine that takes seconds a token, a few microseconds of overhead say nothing.
+      // An engine that takes seconds a token is not held up for 20 of them: the overhead is
+      // microseconds.
       if (i >= kLeastOverheadRuns && steady_seconds() - begin > kMostOverheadS) break;
       check_stop();
       const int32_t late = begin_run(c, {});

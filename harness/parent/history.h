@@ -21,8 +21,8 @@ std::filesystem::path history_file();
 void add_to_history(const Report& report, const std::filesystem::path& file,
                     const std::string& label, bool on_stdout);
 
-// The same at the end of a run, whose exit code is `status`. An error is said; returns the run's exit
-// code, or the error's where that is 0.
+// Adds a run that ends with the exit code `status` to the history. Throws nothing: an error goes to
+// `say`. Returns the run's exit code, or the error's where that is 0.
 int end_in_history(const Report& report, const std::filesystem::path& file, int status,
                    const std::function<void(const std::string&)>& say);
 

@@ -72,8 +72,8 @@ void recheck_seal(const nlohmann::json& as_written, Differences& differences);
 // read_report(), recompute() and recheck_seal() of a file; every message names it.
 Report read_and_recompute(const std::filesystem::path& file, Differences& differences);
 
-// The same of a report that must be as it was written. Throws Error(kIntegrity) with the first
-// difference; `asked_by` begins the message.
+// Reads a report that must be as it was written. Throws Error(kIntegrity) with the first difference
+// that recomputing it finds; `asked_by` begins the message.
 Report read_sound_report(const std::filesystem::path& file, const std::string& asked_by);
 
 // The report.json that an argument names: a file, or the folder that holds it.

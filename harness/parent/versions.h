@@ -42,7 +42,7 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // The same of its time over the control's in the same processes. The control is an engine that a
+  // The ratio and interval of its time over the control's, by process. The control is an engine that a
   // change of the machine hits alike: the ceiling, on a CPU the first baseline. Empty: there is none.
   std::string control;
   Number relative;
