@@ -164,9 +164,7 @@ Rotary EagerModel::Impl::rotary(int64_t first, int64_t rows) const {
 // tensor is undefined for a single row, which attends to all rows that it is given.
 Tensor EagerModel::Impl::causal_mask(int64_t first, int64_t rows) const {
   if (rows == 1) return {};
-  const double lowest = options.fp32 ? double{std::numeric_limits<float>::lowest()}
-                                     : double{std::numeric_limits<c10::BFloat16>::lowest()};
-  const Tensor blocked = at::full({rows, first + rows}, lowest, real);
+  const Tensor blocked = at::full({rows, first + rows}, masked_score(), real);
   const Tensor mask = blocked.triu(drops_newest_row ? first : first + 1);
   if (drops_newest_row && first == 0) mask.select(0, 0).select(0, 0).zero_();
   return mask.view({1, 1, rows, first + rows});

@@ -2,6 +2,7 @@
 // reads. For .cpp files of this folder, which include ATen before it: libtorch's headers stay in them.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "references/config.h"
@@ -27,6 +28,12 @@ struct ModelTensors {
   at::Tensor embed, final_norm, lm_head;
   at::Tensor inv_freq;  // fp32 [head_dim / 2]
   std::vector<LayerTensors> layers;
+
+  // What is added to the score of a row that must not be seen: the lowest finite value of the dtype.
+  double masked_score() const {
+    return real.dtype() == at::kFloat ? double{std::numeric_limits<float>::lowest()}
+                                      : double{std::numeric_limits<c10::BFloat16>::lowest()};
+  }
 };
 
 }  // namespace mkbench

@@ -7,7 +7,6 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "baselines/model_tensors.h"
@@ -67,11 +66,18 @@ struct StaticStep::Impl {
     std::unique_ptr<at::cuda::CUDAGraph> graph;  // null on a CPU
   };
 
+  // What the attention of every layer of a step sees: KV rows, of which the mask [rows] hides those
+  // that are not there, and the rotation of its position, [1, head_dim] each.
+  struct View {
+    int rows;
+    Tensor cos, sin, mask;
+  };
+
   void make_tables(int max_context);
   void capture(Bucket& bucket);
   void issue(Bucket& bucket);
-  Tensor attention(const LayerTensors& layer, const Tensor& norms, const Tensor& x, int rows,
-                   const Tensor& mask) const;
+  Tensor attention(const LayerTensors& layer, const Tensor& norms, const Tensor& x,
+                   const View& view) const;
   Bucket& bucket_of(int position);
 
   const ModelTensors& model;
@@ -79,7 +85,6 @@ struct StaticStep::Impl {
   Tensor places;                   // int64 [max_context], 0 to max_context - 1
   std::vector<Tensor> head_norms;  // of each layer [heads + kv_heads, head_dim]
   Tensor id, position;             // int64 [1]
-  Tensor cos, sin;                 // [1, head_dim] of the step that is being issued
   Tensor ids, best;                // [max_context]
   std::vector<Bucket> buckets;
   Bucket* last = nullptr;
@@ -140,20 +145,17 @@ void StaticStep::Impl::capture(Bucket& bucket) {
 void StaticStep::Impl::issue(Bucket& bucket) {
   const UnsortedCopies unsorted;
   const ModelShape& s = model.shape;
-  cos = cos_table.index_select(0, position);
-  sin = sin_table.index_select(0, position);
-  const double lowest = model.real.dtype() == at::kFloat
-                            ? double{std::numeric_limits<float>::lowest()}
-                            : double{std::numeric_limits<c10::BFloat16>::lowest()};
   const Tensor there = places.narrow(0, 0, bucket.rows) <= position;
-  const Tensor mask = at::where(there, at::zeros({}, model.real), at::full({}, lowest, model.real))
-                          .view({1, 1, bucket.rows});
+  const Tensor lowest = at::full({}, model.masked_score(), model.real);
+  const View view{.rows = bucket.rows,
+                  .cos = cos_table.index_select(0, position),
+                  .sin = sin_table.index_select(0, position),
+                  .mask = at::where(there, at::zeros({}, model.real), lowest)};
   Tensor h = at::embedding(model.embed, id);
   bucket.hidden.clear();
   for (size_t l = 0; l < model.layers.size(); ++l) {
     const LayerTensors& layer = model.layers[l];
-    h = h +
-        attention(layer, head_norms[l], norm(h, layer.input_norm, model.eps), bucket.rows, mask);
+    h = h + attention(layer, head_norms[l], norm(h, layer.input_norm, model.eps), view);
     const Tensor both = times(norm(h, layer.post_attention_norm, model.eps), layer.gate_up_proj);
     const Tensor gated = at::silu(both.narrow(1, 0, s.intermediate)) *
                          both.narrow(1, s.intermediate, s.intermediate);
@@ -172,19 +174,19 @@ void StaticStep::Impl::issue(Bucket& bucket) {
 // x [1, hidden] after the input norm -> [1, hidden] for the residual add. Query heads that share a
 // K and V head are rows of one product.
 Tensor StaticStep::Impl::attention(const LayerTensors& layer, const Tensor& norms, const Tensor& x,
-                                   int rows, const Tensor& mask) const {
+                                   const View& view) const {
   const ModelShape& s = model.shape;
   const int64_t heads = s.heads, kv_heads = s.kv_heads, dim = s.head_dim;
   const Tensor qkv = times(x, layer.qkv_proj).view({heads + 2 * kv_heads, dim});
   const Tensor qk = at::rms_norm(qkv.narrow(0, 0, heads + kv_heads), {dim}, {}, model.eps) * norms;
-  const Tensor rotated = rotate(qk, cos, sin);
+  const Tensor rotated = rotate(qk, view.cos, view.sin);
   Tensor k_cache = layer.k_cache.select(0, 0), v_cache = layer.v_cache.select(0, 0);
   k_cache.index_copy_(1, position, rotated.narrow(0, heads, kv_heads).unsqueeze(1));
   v_cache.index_copy_(1, position, qkv.narrow(0, heads + kv_heads, kv_heads).unsqueeze(1));
   const Tensor query = rotated.narrow(0, 0, heads).view({kv_heads, heads / kv_heads, dim});
-  const Tensor scores = at::bmm(query, k_cache.narrow(1, 0, rows).transpose(1, 2));
-  const Tensor probabilities = at::softmax(at::add(mask, scores, model.scaling), -1);
-  const Tensor mixed = at::bmm(probabilities, v_cache.narrow(1, 0, rows));
+  const Tensor scores = at::bmm(query, k_cache.narrow(1, 0, view.rows).transpose(1, 2));
+  const Tensor probabilities = at::softmax(at::add(view.mask, scores, model.scaling), -1);
+  const Tensor mixed = at::bmm(probabilities, v_cache.narrow(1, 0, view.rows));
   return times(mixed.view({1, heads * dim}), layer.o_proj);
 }
 

@@ -1,7 +1,6 @@
 """Draws a history: ms/token of every engine of a case, run after run, a figure for each card and case."""
 
 import pathlib
-import re
 import sys
 
 import plot_report
@@ -59,15 +58,9 @@ def draw(rows: list, out: pathlib.Path) -> int:
     if not figures:
         print("history: nothing to plot: no engine has times", file=sys.stderr)
         return 3
-    try:
-        import matplotlib
-    except ImportError as error:
-        print(f"history: no matplotlib: {error}", file=sys.stderr)
+    plt = plot_report.load_pyplot("history")
+    if plt is None:
         return 1
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"font.family": "DejaVu Sans", "svg.hashsalt": "mkbench", "svg.fonttype": "path"})
-    import matplotlib.pyplot as plt
-
     out.mkdir(parents=True, exist_ok=True)
     for (card, case), lines in figures.items():
         canvas, axis = plt.subplots(figsize=(9, 5.2), facecolor="white")
@@ -77,10 +70,6 @@ def draw(rows: list, out: pathlib.Path) -> int:
                     va="center")
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1.07), ncols=len(lines), frameon=False, fontsize=9.5)
         canvas.subplots_adjust(left=0.09, right=0.98, top=0.74, bottom=0.2)
-        stem = "history-" + re.sub(r"[^A-Za-z0-9._]+", "-", f"{case}-{card}").strip("-.")
-        for suffix in ("svg", "png"):
-            path = out / f"{stem}.{suffix}"
-            canvas.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else {"Software": None})
+        for path in plot_report.save(canvas, f"history-{case}-{card}", out, plt):
             print(path)
-        plt.close(canvas)
     return 0

@@ -363,7 +363,12 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
     bottom = (0.22 if tilted(figure) else 0.135) + 0.03 * len(wrapped)
     canvas.subplots_adjust(left=0.06, right=0.985, top=top, bottom=bottom, wspace=0.15)
     parts = [figure.model, "" if figure.card == "cpu" else figure.card, "prefill" if figure.prefill else f"n{figure.tokens}"]
-    stem = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(p for p in parts if p)).strip("-.")
+    return save(canvas, "-".join(p for p in parts if p), out, plt)
+
+
+def save(canvas, name: str, out: pathlib.Path, plt) -> list:
+    """Writes the figure as SVG and PNG into `out`, under `name` less what a file's name should not have."""
+    stem = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")
     written = []
     for suffix in ("svg", "png"):
         path = out / f"{stem}.{suffix}"
@@ -372,6 +377,21 @@ def draw(figure: Figure, out: pathlib.Path, plt) -> list:
         written.append(path)
     plt.close(canvas)
     return written
+
+
+def load_pyplot(program: str):
+    """matplotlib.pyplot without a screen, which draws equal bytes from equal data; None where it is missing, which one
+    line that begins with `program` says."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        print(f"{program}: no matplotlib: {error}", file=sys.stderr)
+        return None
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"font.family": "DejaVu Sans", "svg.hashsalt": "mkbench", "svg.fonttype": "path"})
+    import matplotlib.pyplot as plt
+
+    return plt
 
 
 def refuse_incomplete(paths: list, error: Exception) -> int:
@@ -399,15 +419,9 @@ def main() -> int:
     if not figures:
         print("plot_report: nothing to plot: no engine of these reports has times", file=sys.stderr)
         return 3
-    try:
-        import matplotlib
-    except ImportError as error:
-        print(f"plot_report: no matplotlib: {error}", file=sys.stderr)
+    plt = load_pyplot("plot_report")
+    if plt is None:
         return 1
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"font.family": "DejaVu Sans", "svg.hashsalt": "mkbench", "svg.fonttype": "path"})
-    import matplotlib.pyplot as plt
-
     arguments.out.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         try:

@@ -79,133 +79,6 @@ int wrong_strict_tokens(Engine& engine, const GreedyReference& reference) {
   return wrong;
 }
 
-}  // namespace
-
-EagerOptions options_for(Lane lane) {
-  EagerOptions options;
-  options.cuda = lane.cuda;
-  options.graph = lane.graph;
-  options.max_context = 1024;
-  options.threads = 1;  // as in the capture of the references, and quicker for small matrices
-  return options;
-}
-
-Ids walk(int count, int vocab, int seed) {
-  Ids ids;
-  for (int i = 0; i < count; ++i) ids.push_back((seed * 31 + i * i * 7 + i * 3) % vocab);
-  return ids;
-}
-
-std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab) {
-  return {logits.data() + step * static_cast<size_t>(vocab), static_cast<size_t>(vocab)};
-}
-
-double mean_of(std::span<const float> z) {
-  double sum = 0;
-  for (const float x : z) sum += x;
-  return sum / static_cast<double>(z.size());
-}
-
-double centred_distance_squared(std::span<const float> a, std::span<const float> b) {
-  const double shift = mean_of(a) - mean_of(b);
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double d = double{a[i]} - double{b[i]} - shift;
-    sum += d * d;
-  }
-  return sum;
-}
-
-Case load_case(const std::string& model) {
-  Case c;
-  c.weights = load_model(resolve_model(model), 0);
-  const auto found = find_references(data_dir(), model);
-  REQUIRE(found.size() == 1);
-  c.reference = read_reference(found[0]);
-  REQUIRE(c.reference.weights_sha256 == c.weights.sha256);
-  return c;
-}
-
-void check_truth(const Case& c, Lane lane) {
-  EagerOptions options = options_for(lane);
-  options.fp32 = true;
-  const auto engine = make_eager(c.weights, options);
-  const int vocab = c.weights.config.shape.vocab;
-  double worst = 0;
-  for (const ReferencePrompt& prompt : c.reference.prompts) {
-    const Forced run = run_forced(*engine, prompt, vocab);
-    for (size_t t = 0; t < prompt.steps.size(); ++t) {
-      const ReferenceStep& step = prompt.steps[t];
-      const auto z = row(run.logits, t, vocab);
-      for (size_t i = 0; i < step.top_ids.size(); ++i) {
-        const double got = z[static_cast<size_t>(step.top_ids[i])];
-        worst = std::max(worst, std::abs(got - double{step.top_logits[i]}));
-      }
-      if (step.margin > 2 * kTruthTolerance) CHECK(run.tokens[t] == step.token);
-      CHECK(std::abs(mean_of(z) - step.mean) < kTruthTolerance);
-    }
-  }
-  CAPTURE(worst);
-  CHECK(worst < kTruthTolerance);
-}
-
-void check_error_of_bf16(const Case& c, Lane lane) {
-  EagerOptions options = options_for(lane);
-  options.fp32 = true;
-  const auto truth = make_eager(c.weights, options);
-  options.fp32 = false;
-  options.head_fp32 = true;
-  const auto rounded = make_eager(c.weights, options);
-  const int vocab = c.weights.config.shape.vocab;
-  double ours = 0, theirs = 0;
-  for (const ReferencePrompt& prompt : c.reference.prompts) {
-    const Forced t = run_forced(*truth, prompt, vocab), b = run_forced(*rounded, prompt, vocab);
-    for (size_t s = 0; s < prompt.steps.size(); ++s) {
-      ours += centred_distance_squared(row(b.logits, s, vocab), row(t.logits, s, vocab));
-      theirs += std::pow(prompt.steps[s].baseline_error_norm, 2);
-    }
-  }
-  const double r_rms = std::sqrt(ours / theirs);
-  CAPTURE(r_rms);
-  CHECK(r_rms <= 1.25);
-  // A ratio far below 1 would mean that eager does not round where HF does.
-  CHECK(r_rms >= 0.75);
-}
-
-void check_tokens(const Case& c, Lane lane) {
-  const auto engine = make_eager(c.weights, options_for(lane));
-  const int vocab = c.weights.config.shape.vocab;
-  int flips = 0, decided = 0;
-  for (const ReferencePrompt& prompt : c.reference.prompts) {
-    const Forced run = run_forced(*engine, prompt, vocab);
-    for (size_t t = 0; t < prompt.steps.size(); ++t) {
-      const ReferenceStep& step = prompt.steps[t];
-      CAPTURE(prompt.name, t, step.margin);
-      // Self-consistency has no tolerance.
-      CHECK(run.tokens[t] == argmax_lowest(row(run.logits, t, vocab)));
-      flips += run.tokens[t] != step.token;
-      if (!step.decided) continue;
-      ++decided;
-      CHECK(run.tokens[t] == step.token);
-    }
-  }
-  CHECK(decided > 0);
-  const double expected = c.reference.baseline_flips;
-  CHECK(flips <= expected + 3 * std::sqrt(std::max(1.0, expected)));
-  CHECK(wrong_strict_tokens(*engine, c.reference) == 0);
-}
-
-void check_planted_faults(const Case& c, Lane lane) {
-  for (const PlantedFault fault :
-       {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
-    EagerOptions options = options_for(lane);
-    options.fault = fault;
-    const auto engine = make_eager(c.weights, options);
-    CAPTURE(static_cast<int>(fault));
-    CHECK(wrong_strict_tokens(*engine, c.reference) > 0);
-  }
-}
-
 void check_prefill_is_stepwise(const ModelWeights& weights, Lane lane) {
   const ModelShape& shape = weights.config.shape;
   for (const bool fp32 : {true, false}) {
@@ -430,6 +303,147 @@ void check_times_and_counts(const ModelWeights& weights, Lane lane) {
   CHECK(times.host_ms > 0);
   CHECK((times.event_ms > 0) == lane.cuda);
   CHECK(times.event_ms <= times.host_ms * 1.01 + 0.02);
+}
+
+}  // namespace
+
+EagerOptions options_for(Lane lane) {
+  EagerOptions options;
+  options.cuda = lane.cuda;
+  options.graph = lane.graph;
+  options.max_context = 1024;
+  options.threads = 1;  // as in the capture of the references, and quicker for small matrices
+  return options;
+}
+
+Ids walk(int count, int vocab, int seed) {
+  Ids ids;
+  for (int i = 0; i < count; ++i) ids.push_back((seed * 31 + i * i * 7 + i * 3) % vocab);
+  return ids;
+}
+
+std::span<const float> row(const std::vector<float>& logits, size_t step, int vocab) {
+  return {logits.data() + step * static_cast<size_t>(vocab), static_cast<size_t>(vocab)};
+}
+
+double mean_of(std::span<const float> z) {
+  double sum = 0;
+  for (const float x : z) sum += x;
+  return sum / static_cast<double>(z.size());
+}
+
+double centred_distance_squared(std::span<const float> a, std::span<const float> b) {
+  const double shift = mean_of(a) - mean_of(b);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = double{a[i]} - double{b[i]} - shift;
+    sum += d * d;
+  }
+  return sum;
+}
+
+Case load_case(const std::string& model) {
+  Case c;
+  c.weights = load_model(resolve_model(model), 0);
+  const auto found = find_references(data_dir(), model);
+  REQUIRE(found.size() == 1);
+  c.reference = read_reference(found[0]);
+  REQUIRE(c.reference.weights_sha256 == c.weights.sha256);
+  return c;
+}
+
+void check_truth(const Case& c, Lane lane) {
+  EagerOptions options = options_for(lane);
+  options.fp32 = true;
+  const auto engine = make_eager(c.weights, options);
+  const int vocab = c.weights.config.shape.vocab;
+  double worst = 0;
+  for (const ReferencePrompt& prompt : c.reference.prompts) {
+    const Forced run = run_forced(*engine, prompt, vocab);
+    for (size_t t = 0; t < prompt.steps.size(); ++t) {
+      const ReferenceStep& step = prompt.steps[t];
+      const auto z = row(run.logits, t, vocab);
+      for (size_t i = 0; i < step.top_ids.size(); ++i) {
+        const double got = z[static_cast<size_t>(step.top_ids[i])];
+        worst = std::max(worst, std::abs(got - double{step.top_logits[i]}));
+      }
+      if (step.margin > 2 * kTruthTolerance) CHECK(run.tokens[t] == step.token);
+      CHECK(std::abs(mean_of(z) - step.mean) < kTruthTolerance);
+    }
+  }
+  CAPTURE(worst);
+  CHECK(worst < kTruthTolerance);
+}
+
+void check_error_of_bf16(const Case& c, Lane lane) {
+  EagerOptions options = options_for(lane);
+  options.fp32 = true;
+  const auto truth = make_eager(c.weights, options);
+  options.fp32 = false;
+  options.head_fp32 = true;
+  const auto rounded = make_eager(c.weights, options);
+  const int vocab = c.weights.config.shape.vocab;
+  double ours = 0, theirs = 0;
+  for (const ReferencePrompt& prompt : c.reference.prompts) {
+    const Forced t = run_forced(*truth, prompt, vocab), b = run_forced(*rounded, prompt, vocab);
+    for (size_t s = 0; s < prompt.steps.size(); ++s) {
+      ours += centred_distance_squared(row(b.logits, s, vocab), row(t.logits, s, vocab));
+      theirs += std::pow(prompt.steps[s].baseline_error_norm, 2);
+    }
+  }
+  const double r_rms = std::sqrt(ours / theirs);
+  CAPTURE(r_rms);
+  CHECK(r_rms <= 1.25);
+  // A ratio far below 1 would mean that eager does not round where HF does.
+  CHECK(r_rms >= 0.75);
+}
+
+void check_tokens(const Case& c, Lane lane) {
+  const auto engine = make_eager(c.weights, options_for(lane));
+  const int vocab = c.weights.config.shape.vocab;
+  int flips = 0, decided = 0;
+  for (const ReferencePrompt& prompt : c.reference.prompts) {
+    const Forced run = run_forced(*engine, prompt, vocab);
+    for (size_t t = 0; t < prompt.steps.size(); ++t) {
+      const ReferenceStep& step = prompt.steps[t];
+      CAPTURE(prompt.name, t, step.margin);
+      // Self-consistency has no tolerance.
+      CHECK(run.tokens[t] == argmax_lowest(row(run.logits, t, vocab)));
+      flips += run.tokens[t] != step.token;
+      if (!step.decided) continue;
+      ++decided;
+      CHECK(run.tokens[t] == step.token);
+    }
+  }
+  CHECK(decided > 0);
+  const double expected = c.reference.baseline_flips;
+  CHECK(flips <= expected + 3 * std::sqrt(std::max(1.0, expected)));
+  CHECK(wrong_strict_tokens(*engine, c.reference) == 0);
+}
+
+void check_planted_faults(const Case& c, Lane lane) {
+  for (const PlantedFault fault :
+       {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
+    EagerOptions options = options_for(lane);
+    options.fault = fault;
+    const auto engine = make_eager(c.weights, options);
+    CAPTURE(static_cast<int>(fault));
+    CHECK(wrong_strict_tokens(*engine, c.reference) > 0);
+  }
+}
+
+void check_contract(const ModelWeights& weights, Lane lane) {
+  SECTION("prefill equals single steps") { check_prefill_is_stepwise(weights, lane); }
+  SECTION("save and restore") { check_save_restore(weights, lane); }
+  SECTION("repeatable") { check_repeatable(weights, lane); }
+  SECTION("refusals") { check_refusals(weights, lane); }
+  SECTION("lowest index among equals") { check_lowest_of_equals(weights, lane); }
+  SECTION("NaN is no token") { check_nan_is_no_token(weights, lane); }
+  SECTION("localiser hooks") { check_localiser_hooks(weights, lane); }
+  SECTION("times and counts") { check_times_and_counts(weights, lane); }
+  SECTION(lane.graph ? "buckets" : "poison") {
+    (lane.graph ? check_buckets : check_poison)(weights, lane);
+  }
 }
 
 }  // namespace mkbench::testing

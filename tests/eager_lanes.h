@@ -47,19 +47,13 @@ void check_tokens(const Case& c, Lane lane);
 // Each planted fault changes tokens of the strict prompts; without a fault none changes.
 void check_planted_faults(const Case& c, Lane lane);
 
-// The checks below hold eager to the contract of references/engine.h: prefill equals single steps,
-// save and restore, poison, repeatability, refusals, ties, NaN.
-void check_prefill_is_stepwise(const ModelWeights& weights, Lane lane);
-void check_save_restore(const ModelWeights& weights, Lane lane);
-void check_poison(const ModelWeights& weights, Lane lane);
-void check_repeatable(const ModelWeights& weights, Lane lane);
-// Of graph: steps on both sides of the end of a bucket are eager's, up to rounding, and stale rows
-// behind the sequence change nothing.
+// Sections of a test case that hold eager to the contract of references/engine.h: prefill equals single
+// steps, save and restore, poison, repeatability, refusals, ties, NaN. Of graph, which has no poison:
+// steps on both sides of the end of a bucket too.
+void check_contract(const ModelWeights& weights, Lane lane);
+
+// Of graph: its logits are as near to the truth as eager's, across buckets, and stale rows behind the
+// sequence change nothing.
 void check_buckets(const ModelWeights& weights, Lane lane);
-void check_refusals(const ModelWeights& weights, Lane lane);
-void check_lowest_of_equals(const ModelWeights& weights, Lane lane);
-void check_nan_is_no_token(const ModelWeights& weights, Lane lane);
-void check_localiser_hooks(const ModelWeights& weights, Lane lane);
-void check_times_and_counts(const ModelWeights& weights, Lane lane);
 
 }  // namespace mkbench::testing

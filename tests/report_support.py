@@ -1,5 +1,6 @@
 """Small good reports as mkbench writes them; tests of the scripts change them until a line fails."""
 
+import copy
 import json
 import pathlib
 import tempfile
@@ -110,6 +111,25 @@ def timing_runs(depths, tokens):
 def prefill(length, judged_in):
     engines = [engine(n, 0.01, tokens=length, judged_in=judged_in) for n in ("eager", "ring", "plain")]
     return case("synthetic", 0, "closed form", engines, n_prompt=length, tokens=0)
+
+
+def spoiled(value):
+    """Copies of a report, each with one value replaced by one that it cannot have. Of a list the first item stands for
+    all."""
+    def places(inner, path=()):
+        yield path
+        children = inner.items() if isinstance(inner, dict) else enumerate(inner[:1]) if isinstance(inner, list) else ()
+        for key, child in children:
+            yield from places(child, path + (key,))
+
+    for path in list(places(value))[1:]:
+        for bad in (None, "text", -1, [], {}, [None]):
+            changed = copy.deepcopy(value)
+            at = changed
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = bad
+            yield changed
 
 
 class Folder(unittest.TestCase):

@@ -32,18 +32,7 @@ TEST_CASE("faults planted in eager change tokens") {
   check_planted_faults(load_case("tiny-untied"), kCpu);
 }
 
-TEST_CASE("eager meets the engine contract") {
-  const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kCpu); }
-  SECTION("save and restore") { check_save_restore(tiny, kCpu); }
-  SECTION("poison") { check_poison(tiny, kCpu); }
-  SECTION("repeatable") { check_repeatable(tiny, kCpu); }
-  SECTION("refusals") { check_refusals(tiny, kCpu); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kCpu); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kCpu); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, kCpu); }
-  SECTION("times and counts") { check_times_and_counts(tiny, kCpu); }
-}
+TEST_CASE("eager meets the engine contract") { check_contract(load_case("tiny").weights, kCpu); }
 
 TEST_CASE("graph's steps, run op by op, equal the committed references") {
   for (const std::string model : {"tiny", "tiny-untied"})
@@ -51,16 +40,7 @@ TEST_CASE("graph's steps, run op by op, equal the committed references") {
 }
 
 TEST_CASE("graph's steps, run op by op, meet the engine contract") {
-  const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kGraphOnCpu); }
-  SECTION("save and restore") { check_save_restore(tiny, kGraphOnCpu); }
-  SECTION("repeatable") { check_repeatable(tiny, kGraphOnCpu); }
-  SECTION("buckets") { check_buckets(tiny, kGraphOnCpu); }
-  SECTION("refusals") { check_refusals(tiny, kGraphOnCpu); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kGraphOnCpu); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kGraphOnCpu); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, kGraphOnCpu); }
-  SECTION("times and counts") { check_times_and_counts(tiny, kGraphOnCpu); }
+  check_contract(load_case("tiny").weights, kGraphOnCpu);
 }
 
 TEST_CASE("a context is cut into buckets that double") {

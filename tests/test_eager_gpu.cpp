@@ -29,16 +29,7 @@ TEST_CASE("eager on CUDA equals the committed references of tiny-untied") {
 
 TEST_CASE("eager on CUDA meets the engine contract") {
   NEEDS_GPU();
-  const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kCard); }
-  SECTION("save and restore") { check_save_restore(tiny, kCard); }
-  SECTION("poison") { check_poison(tiny, kCard); }
-  SECTION("repeatable") { check_repeatable(tiny, kCard); }
-  SECTION("refusals") { check_refusals(tiny, kCard); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kCard); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kCard); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, kCard); }
-  SECTION("times and counts") { check_times_and_counts(tiny, kCard); }
+  check_contract(load_case("tiny").weights, kCard);
 }
 
 TEST_CASE("graph on CUDA equals the committed references") {
@@ -49,16 +40,7 @@ TEST_CASE("graph on CUDA equals the committed references") {
 
 TEST_CASE("graph on CUDA meets the engine contract") {
   NEEDS_GPU();
-  const ModelWeights tiny = load_case("tiny").weights;
-  SECTION("prefill equals single steps") { check_prefill_is_stepwise(tiny, kGraphOnCard); }
-  SECTION("save and restore") { check_save_restore(tiny, kGraphOnCard); }
-  SECTION("repeatable") { check_repeatable(tiny, kGraphOnCard); }
-  SECTION("buckets") { check_buckets(tiny, kGraphOnCard); }
-  SECTION("refusals") { check_refusals(tiny, kGraphOnCard); }
-  SECTION("lowest index among equals") { check_lowest_of_equals(tiny, kGraphOnCard); }
-  SECTION("NaN is no token") { check_nan_is_no_token(tiny, kGraphOnCard); }
-  SECTION("localiser hooks") { check_localiser_hooks(tiny, kGraphOnCard); }
-  SECTION("times and counts") { check_times_and_counts(tiny, kGraphOnCard); }
+  check_contract(load_case("tiny").weights, kGraphOnCard);
 }
 
 TEST_CASE("the settings promise the architectures that libtorch was built for") {

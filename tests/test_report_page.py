@@ -9,6 +9,7 @@ import re
 import resource
 
 from page_support import PLANTED, Pages, main, plant
+from report_support import spoiled
 
 import page_tables
 import plot_report
@@ -214,13 +215,6 @@ class Hostile(Pages):
 
     def test_malformed_values_never_trace_back(self):
         """Every value of a report, replaced by values that it cannot have."""
-        def places(value, path=()):
-            yield path
-            children = value.items() if isinstance(value, dict) else enumerate(value[:1]) \
-                if isinstance(value, list) else ()
-            for key, child in children:
-                yield from places(child, path + (key,))
-
         good = self.example("gpu")
         good["cases"] = good["cases"][:1]
         for engine in good["cases"][0]["engines"]:
@@ -228,18 +222,12 @@ class Hostile(Pages):
         good["cases"][0]["ceiling"]["samples"] = good["cases"][0]["ceiling"]["samples"][:2]
         draw = report_page.template()
         tried = refused = 0
-        for path in list(places(good))[1:]:
-            for bad in (None, "text", -1, [], {}, [None]):
-                changed = copy.deepcopy(good)
-                at = changed
-                for key in path[:-1]:
-                    at = at[key]
-                at[path[-1]] = bad
-                tried += 1
-                try:
-                    report_page.fill(draw, [changed], ["report.json"], ["", ""])
-                except report_page.INCOMPLETE:
-                    refused += 1
+        for changed in spoiled(good):
+            tried += 1
+            try:
+                report_page.fill(draw, [changed], ["report.json"], ["", ""])
+            except report_page.INCOMPLETE:
+                refused += 1
         self.assertGreater(tried, 1500)
         self.assertGreater(refused, 300)
 
