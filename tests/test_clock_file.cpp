@@ -117,7 +117,7 @@ TEST_CASE("a file that does not fit is not used, and the reason names it") {
     const nlohmann::json report = clock_report(found, 5);
     CHECK(report["source"] == "this machine's calibration is not used");
     CHECK(report["reason"] == found.reason);
-    CHECK(recorded_margin({{"clock", report}}).source == report["source"]);
+    CHECK(recorded_margin({{"clock", report}}).source == report["source"].get<std::string>());
   };
   write_clock(calibration());
   refused({kCard.device, kCard.uuid, "590.1"}, "machine.driver: found '580.65.06', wanted '590.1'");
