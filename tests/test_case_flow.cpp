@@ -277,6 +277,7 @@ TEST_CASE("Ctrl-C ends the case after the running sample and keeps what was meas
   CHECK(bench.interrupted);
   CHECK(bench.samples_seen == 3);
   CHECK(engine_of(c, "eager").samples.size() + engine_of(c, "kernel").samples.size() == 3);
+  CHECK_FALSE(c.generated_text.empty());
   CHECK(std::holds_alternative<CaseInterrupted>(bench.messages.back()));
 }
 

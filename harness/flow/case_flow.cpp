@@ -16,7 +16,6 @@
 #include "harness/flow/profile.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
-#include "harness/flow/text.h"
 #include "harness/flow/timed_scoring.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/trials.h"
@@ -60,7 +59,8 @@ class CaseFlow {
     make_timed_engines();
     const TruthOf truth_of = truth_by_process(job_, weights_);
     const TimedTruth& truth = truth_of(0);
-    tell_check(truth, {});
+    sink_.send(TimedCheckChosen{
+        truth.check(), sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t))});
     if (timed_engines().empty()) return;
     const auto open = [this](Contestant& c) { make_engine(c); };
     std::vector<TimedRun> runs = run_blocks(job_, services_, truth_of, weights_.config.shape.vocab,
@@ -69,7 +69,6 @@ class CaseFlow {
     if (job_.profile && !job_.one_at_a_time)
       run_profile(job_, services_, living_candidates(), watch_, sink_);
     trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
-    if (!runs.empty()) tell_check(truth, runs.front().sample.ids);
     // The truth needs room, and the timed engines have no more work.
     close_engines([](const Contestant&) { return true; });
     const std::vector<WrongRun> wrong =
@@ -309,14 +308,6 @@ class CaseFlow {
   }
   std::vector<Contestant*> timed_engines() {
     return living([](const Contestant& c) { return c.timed(); });
-  }
-
-  // `generated`: ids of a timed run, empty before the first.
-  void tell_check(const TimedTruth& truth, const std::vector<int32_t>& generated) {
-    sink_.send(TimedCheckChosen{
-        .timed_check = truth.check(),
-        .ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)),
-        .generated_text = sequence_text(weights_.config.shape, generated)});
   }
 
   const CaseJob& job_;

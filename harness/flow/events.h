@@ -40,7 +40,7 @@ struct ReferencesFound {
 
 // What the timed ids are compared with.
 struct TimedCheckChosen {
-  std::string timed_check, ids_sha256, generated_text;
+  std::string timed_check, ids_sha256;
 };
 
 struct EngineMade {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "harness/engines/registry.h"
+#include "harness/flow/text.h"
 
 namespace mkbench {
 
@@ -67,7 +68,6 @@ struct CaseCollector::Taker {
   void operator()(const TimedCheckChosen& m) const {
     c.report_.timed_check = m.timed_check;
     c.report_.ids_sha256 = m.ids_sha256;
-    c.report_.generated_text = m.generated_text;
   }
   void operator()(const EngineMade& m) const {
     if (m.engine == kCeilingName) static_cast<EngineFacts&>(c.report_.ceiling) = m.facts;
@@ -102,6 +102,8 @@ struct CaseCollector::Taker {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->launches = m.launches;
+    if (c.report_.generated_text.empty() && c.shape_)
+      c.report_.generated_text = sequence_text(*c.shape_, m.sample.ids);
     std::vector<std::string>& known = e->throttle_reasons;
     const std::string limits = m.sample.card ? m.sample.card->limits : "";
     if (!limits.empty() && std::find(known.begin(), known.end(), limits) == known.end())
