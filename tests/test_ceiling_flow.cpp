@@ -82,6 +82,29 @@ TEST_CASE("the ceiling is timed in every block of the others, and is not judged"
     CHECK(request.depth == (request.name == kCeilingName ? 4 : 0));
 }
 
+TEST_CASE("the ceiling searches in its first process, and the others take what it has found") {
+  Bench bench = with_ceiling();
+  bench.job.processes = 3;
+  bench.job.blocks = bench.job.max_blocks = 6;
+  std::vector<std::string> patterns;
+  const auto make = bench.services.make_engine;
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    if (request.name == kCeilingName) patterns.push_back(request.pattern);
+    CHECK((request.name == kCeilingName || request.pattern.empty()));
+    return make(request, weights);
+  };
+  const auto facts = bench.services.facts;
+  bench.services.facts = [&](const Engine& engine) {
+    EngineFacts known = facts(engine);
+    if (known.resolved_name == kCeilingName) known.settings = "plain loads of 16 bytes";
+    return known;
+  };
+  const CaseReport c = bench.run();
+  CHECK(patterns ==
+        std::vector<std::string>{"", "plain loads of 16 bytes", "plain loads of 16 bytes"});
+  CHECK(c.ceiling.settings == "plain loads of 16 bytes");
+}
+
 TEST_CASE("the end of the ceiling costs nobody anything") {
   struct End {
     const char* what;

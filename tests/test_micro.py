@@ -17,7 +17,7 @@ RING_CONTEXTS = ("0", "512", "4096")
 ABLATIONS = ("", "/no_waits", "/no_loads")
 NAMES = {
     "read/plain",
-    *(f"read/bulk/{pattern}/gap:{gap}" for pattern, gap in itertools.product(PATTERNS, (0, 700))),
+    *(f"read/bulk/{pattern}/gap_ns:{gap}" for pattern, gap in itertools.product(PATTERNS, (0, 400))),
     *(f"phase/{phase}" for phase in PHASES),
     *(f"ring/layers/context:{context}{ablation}"
       for context, ablation in itertools.product(RING_CONTEXTS, ABLATIONS)),

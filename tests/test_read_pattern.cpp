@@ -41,19 +41,19 @@ struct Card {
     const bool ring = p.way == Way::kRing;
     const double kib = p.plan.ring_bytes() / 1024.0, best = ring ? 16.0 * ring_copies : bulk_kib;
     const double copies = 1'192'099'840.0 / ((ring ? 128 : 132) * p.plan.copy_bytes);
-    const double cycles = (ring ? ring_us : bulk_us) * 1.02 * 1e3 * 1.9 / copies;
-    const double share = p.plan.gap_cycles / cycles;
+    const double ps = (ring ? ring_us : bulk_us) * 1.02 * 1e6 / copies;
+    const double share = p.plan.gap_ps / ps;
     // A gap gains up to 2 %, and one that is longer than a copy's time costs what it is too long.
     const double gain = 0.02 * std::exp(-std::pow((share - best_share) / 0.15, 2));
     return (ring ? ring_us : bulk_us) * (1.02 - gain + 0.01 * std::abs(std::log2(kib / best))) *
            std::max(1.0, share);
   }
-  PatternTime time(const ReadPattern& p, int steps) {
+  double time(const ReadPattern& p, int steps) {
     asked.push_back(p);
     const double unit = static_cast<double>(splitmix64(++draws) >> 11) * 0x1p-52 - 1;
     const double ms = 1e-3 * steps * true_us(p) * (1 + noise * unit);
     spent_ms += ms;
-    return {ms, p.way == Way::kPlain ? 0 : 1.9};
+    return ms;
   }
   FoundPattern search() {
     return find_pattern(space(),
@@ -117,19 +117,36 @@ TEST_CASE("only patterns that the card can read are tried, and what fails is lef
     return broken.time(p, steps);
   });
   CHECK(found.pattern.way == Way::kBulk);
-  const TimePattern none = [](const ReadPattern&, int) -> PatternTime {
+  const TimePattern none = [](const ReadPattern&, int) -> double {
     throw Error(ErrorKind::kCuda, "the card is lost");
   };
   CHECK_THROWS_WITH(find_pattern(broken.space(), none), "the card is lost");
+}
+
+TEST_CASE("a pattern's text reads back, whatever follows it, and nothing else does") {
+  for (const ReadPattern& p : {ReadPattern{}, ReadPattern{Way::kBulk, {3, 16 * 1024, 352'500}},
+                               ReadPattern{Way::kBulk, {12, 4 * 1024, 0}},
+                               ReadPattern{Way::kRing, {10, 16 * 1024, 684'007}}}) {
+    INFO(pattern_text(p));
+    CHECK(read_pattern_text(pattern_text(p)) == p);
+    CHECK(read_pattern_text(pattern_text(p) + ", the best of 56") == p);
+  }
+  for (const char* text : {"", "plain loads", "bulk copies", "bulk copies, 3 x 16 KiB in flight",
+                           "bulk copies, 3 x 16 KiB in flight, 700 cycles apart",
+                           "bulk copies, 3 x 16 KiB in flight, 0.5 ns apart",
+                           "2 x 16 KiB in flight, 0.000 ns apart"}) {
+    INFO(text);
+    CHECK_FALSE(read_pattern_text(text));
+  }
 }
 
 TEST_CASE("the finalists are timed by long samples, in turns") {
   Card card;
   std::vector<std::pair<ReadPattern, double>> long_samples;
   find_pattern(card.space(), [&](const ReadPattern& p, int steps) {
-    const PatternTime t = card.time(p, steps);
-    if (t.ms >= kLongSampleMs) long_samples.emplace_back(p, t.ms);
-    return t;
+    const double ms = card.time(p, steps);
+    if (ms >= kLongSampleMs) long_samples.emplace_back(p, ms);
+    return ms;
   });
   REQUIRE(long_samples.size() == 25);
   for (size_t i = 5; i < long_samples.size(); ++i)

@@ -10,6 +10,48 @@
 
 namespace mkbench {
 
+// Holds one thread to a schedule of copies, so that a late one delays no later one. The gap is a
+// time and not a number of cycles: memory has a clock of its own, and that of the multiprocessors
+// moves by some per cent with the power that is drawn. %globaltimer is slow to read and moves in
+// steps, so clock64() is what is waited for, and it is measured again and again.
+class CopySchedule {
+ public:
+  __device__ explicit CopySchedule(uint32_t gap_ps)
+      : gap_ps_(gap_ps), next_(clock64()), from_cycles_(next_), from_ns_(global_ns()) {}
+
+  // Waits until the next copy is due. The first kShortestWindow copies are not held back.
+  __device__ __forceinline__ void wait() {
+    if (gap_ps_ == 0) return;
+    long long now = clock64();
+    if (--left_ == 0) measure(now);
+    if (now - next_ > gap_cycles_) next_ = now;
+    while (now < next_) now = clock64();
+    next_ += gap_cycles_;
+  }
+
+ private:
+  static constexpr int kShortestWindow = 16, kLongestWindow = 1024;  // copies
+  static constexpr float kMostGhz = 8;  // the timer may have moved by less than a window's time
+
+  __device__ void measure(long long now) {
+    const uint64_t now_ns = global_ns();
+    window_ = min(2 * window_, kLongestWindow);
+    left_ = window_;
+    const float cycles = static_cast<float>(now - from_cycles_);
+    const float ns = static_cast<float>(now_ns - from_ns_);
+    if (cycles > kMostGhz * ns) return;  // the next window holds this one too
+    gap_cycles_ = __float2int_rn(1e-3f * static_cast<float>(gap_ps_) * cycles / ns);
+    from_cycles_ = now;
+    from_ns_ = now_ns;
+  }
+
+  const uint32_t gap_ps_;
+  int window_ = kShortestWindow, left_ = kShortestWindow;
+  int gap_cycles_ = 0;  // not known before the first window's end
+  long long next_, from_cycles_;
+  uint64_t from_ns_;
+};
+
 // Streams all chunks of `walk`, which are plan.copy_bytes long. Called by one thread; `ring` holds
 // plan.ring_bytes(), `full` plan.stages barriers. False when a copy never arrives.
 __device__ __forceinline__ bool stream_bulk(const char* buffer, StepWalk walk, BulkPlan plan,
@@ -17,14 +59,11 @@ __device__ __forceinline__ bool stream_bulk(const char* buffer, StepWalk walk, B
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t in_flight = 0, issue_slot = 0, wait_slot = 0, parity = 0;
-  long long next_issue = clock64();  // by a schedule, so that a late copy delays no later one
+  CopySchedule schedule(plan.gap_ps);
   for (;;) {
     // Keeps `stages` copies in flight, evenly paced: an even stream is read fastest.
     while (in_flight < plan.stages && !walk.done()) {
-      if (clock64() - next_issue > plan.gap_cycles) next_issue = clock64();
-      while (clock64() < next_issue) {
-      }
-      next_issue += plan.gap_cycles;
+      schedule.wait();
       barrier_expect_bytes(&full[issue_slot], plan.copy_bytes);
       bulk_copy_to_shared(ring + issue_slot * plan.copy_bytes,
                           buffer + uint64_t{walk.chunk()} * plan.copy_bytes, plan.copy_bytes,

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/device/step_reader.h"
@@ -58,7 +60,7 @@ class CeilingEngine final : public Engine {
               .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
               .ring_blocks = ring::kBlocks,
               .step_bytes = step_bytes(request.depth)};
-    search();
+    request_.pattern.empty() ? search() : take(request_.pattern);
   }
 
   EngineCapabilities capabilities() const override {
@@ -72,9 +74,7 @@ class CeilingEngine final : public Engine {
             .poison = false,
             .rewind = true};
   }
-  std::string settings() const override {
-    return pattern_text(found_.pattern) + ", the best of " + std::to_string(found_.tried);
-  }
+  std::string settings() const override { return settings_; }
 
   // The KV rows are there from the beginning, so only the place in the sequence changes.
   void reset() override { position_ = 0; }
@@ -97,7 +97,7 @@ class CeilingEngine final : public Engine {
     }
     const auto begin = std::chrono::steady_clock::now();
     times_ = {};
-    times_.event_ms = launch(found_.pattern, n).ms;
+    times_.event_ms = launch(pattern_, n);
     times_.host_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     ++launches_;
@@ -114,7 +114,7 @@ class CeilingEngine final : public Engine {
   // Copies the ring's times only when asked for, so that decode()'s clock does not include it.
   DecodeTimes last_times() const override {
     DecodeTimes times = times_;
-    if (times.host_ms > 0 && found_.pattern.way == ReadPattern::Way::kRing && ring_)
+    if (times.host_ms > 0 && pattern_.way == ReadPattern::Way::kRing && ring_)
       times.event_ms = ring_->last_times().event_ms;
     return times;
   }
@@ -123,10 +123,12 @@ class CeilingEngine final : public Engine {
   // Finds the pattern anew.
   void search() {
     go_to(request_.depth);
-    found_ = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {
+    const FoundPattern found = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {
       return time_steps(pattern, steps);
     });
-    choose(found_.pattern);
+    settings_ = pattern_text(found.pattern) + ", the best of " + std::to_string(found.tried);
+    pattern_ = found.pattern;
+    choose(pattern_);
     go_to(request_.depth);
   }
 
@@ -186,7 +188,21 @@ class CeilingEngine final : public Engine {
     return *ring_;
   }
 
-  PatternTime launch(const ReadPattern& pattern, int steps) {
+  // What settings() of another engine said: its pattern.
+  void take(const std::string& settings) {
+    const std::optional<ReadPattern> known = read_pattern_text(settings);
+    if (!known) {
+      throw Error(ErrorKind::kBadInput,
+                  kPrefix + ": pattern: found '" + settings + "', wanted what settings() says");
+    }
+    settings_ = settings;
+    pattern_ = *known;
+    choose(pattern_);
+    go_to(request_.depth);
+  }
+
+  // Milliseconds; 0 for the ring, which keeps its times.
+  double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(
           pattern, memory_.get(),
@@ -208,31 +224,37 @@ class CeilingEngine final : public Engine {
     // A logit that is not a number ends a launch, and a run without waits computes anything.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
       throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
-    return {};  // the ring keeps its times
+    return 0;
   }
 
   void choose(const ReadPattern& pattern) {
     if (pattern.way != ReadPattern::Way::kRing) return;
+    if (pattern.plan.gap_ps > 0 && ring_ghz_ <= 0) {
+      ReadPattern at_once = pattern;
+      at_once.plan.gap_ps = 0;
+      time_steps(at_once, 1);
+    }
     RingOptions options;
     options.pace = {static_cast<int>(pattern.plan.stages),
-                    static_cast<int>(pattern.plan.gap_cycles)};
+                    static_cast<int>(std::lround(1e-3 * pattern.plan.gap_ps * ring_ghz_))};
     options.ablation = RingAblation::kNoWaits;
     retune_ring(ring_stream(), options);
   }
 
   // Sums launches from the same depth on until there are so many steps.
-  PatternTime time_steps(const ReadPattern& pattern, int steps) {
+  double time_steps(const ReadPattern& pattern, int steps) {
     choose(pattern);
     const int most = std::clamp(request_.max_context - request_.depth, 1, kMostSearchSteps);
-    PatternTime sum;
+    double sum = 0;
     for (int done = 0; done < steps;) {
       const int now = std::min(most, steps - done);
       go_to(request_.depth);
-      const PatternTime one = launch(pattern, now);
-      const DecodeTimes of_ring =
-          pattern.way == ReadPattern::Way::kRing ? ring_stream().last_times() : DecodeTimes{};
-      sum.ms += one.ms + of_ring.event_ms;
-      sum.sm_ghz = one.sm_ghz + of_ring.sm_ghz;
+      sum += launch(pattern, now);
+      if (pattern.way == ReadPattern::Way::kRing) {
+        const DecodeTimes times = ring_stream().last_times();
+        sum += times.event_ms;
+        ring_ghz_ = times.sm_ghz;
+      }
       done += now;
     }
     return sum;
@@ -246,7 +268,9 @@ class CeilingEngine final : public Engine {
   std::unique_ptr<Engine> ring_;  // null where it cannot run
   Snapshot ring_start_;
   PatternSpace space_;
-  FoundPattern found_;
+  double ring_ghz_ = 0;  // in the ring's last launch, whose gaps are cycles; 0: none yet
+  ReadPattern pattern_;
+  std::string settings_;
   int position_ = 0;
   int64_t launches_ = 0;
   DecodeTimes times_;

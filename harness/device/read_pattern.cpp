@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "references/base/error.h"
@@ -24,6 +25,11 @@ constexpr size_t kPacedShapes = 3;  // of each way
 constexpr size_t kRefined = 2, kFinalists = 5;
 constexpr int kShortSamples = 3, kLongRounds = 5;
 constexpr double kShortSampleMs = 3;
+constexpr double kShortestGapPs = 1e3, kLongestGapPs = 5e8;
+
+// What each way's text begins with.
+constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
+                           kRingText = "the ring's copies without waits, ";
 
 double middle_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -33,7 +39,7 @@ double middle_of(std::vector<double> values) {
 
 struct Tried {
   ReadPattern pattern;
-  double ms_per_step = 0, sm_ghz = 0;
+  double ms_per_step = 0;
 };
 
 class Search {
@@ -63,43 +69,37 @@ class Search {
     if (std::any_of(tried_.begin(), tried_.end(), known)) return;
     try {
       // The first sample warms up and says how many steps make a sample.
-      const PatternTime first = time_(pattern, 1);
-      const int steps = steps_for(kShortSampleMs, first.ms);
+      const int steps = steps_for(kShortSampleMs, time_(pattern, 1));
       std::vector<double> ms;
-      double sm_ghz = 0;
-      for (int i = 0; i < kShortSamples; ++i) {
-        const PatternTime sample = time_(pattern, steps);
-        ms.push_back(sample.ms / steps);
-        sm_ghz = sample.sm_ghz;
-      }
-      tried_.push_back({pattern, middle_of(ms), sm_ghz});
+      for (int i = 0; i < kShortSamples; ++i) ms.push_back(time_(pattern, steps) / steps);
+      tried_.push_back({pattern, middle_of(ms)});
     } catch (const Error& error) {
       error_ = error;
     }
   }
 
-  // Cycles that a block has for one copy in the time of `t`.
-  double cycles_a_copy(const Tried& t) const {
+  // Picoseconds that a block has for one copy in the time of `t`.
+  double ps_a_copy(const Tried& t) const {
     const double blocks = t.pattern.way == Way::kRing ? space_.ring_blocks : space_.bulk_blocks;
     const double copies =
         static_cast<double>(space_.step_bytes) / (blocks * t.pattern.plan.copy_bytes);
-    return t.ms_per_step * 1e6 * t.sm_ghz / copies;
+    return t.ms_per_step * 1e9 / copies;
   }
 
   void try_gap(const Tried& shape, double share) {
-    const double cycles = share * cycles_a_copy(shape);
-    if (!(cycles >= 1) || cycles > 1 << 20) return;
+    const double gap_ps = share * ps_a_copy(shape);
+    if (!(gap_ps >= kShortestGapPs) || gap_ps > kLongestGapPs) return;
     ReadPattern pattern = shape.pattern;
-    pattern.plan.gap_cycles = static_cast<uint32_t>(std::lround(cycles));
+    pattern.plan.gap_ps = static_cast<uint32_t>(std::lround(gap_ps));
     try_pattern(pattern);
   }
 
   // Gaps a little shorter and longer, and one copy more or less in flight.
   void refine(const Tried& one) {
     if (one.pattern.way == Way::kPlain) return;
-    const double gap = one.pattern.plan.gap_cycles, cycles = cycles_a_copy(one);
+    const double gap = one.pattern.plan.gap_ps, copy = ps_a_copy(one);
     for (const double finer : kFinerShares) {
-      if (gap > 0) try_gap(one, gap / cycles + finer);
+      if (gap > 0) try_gap(one, gap / copy + finer);
     }
     for (const int more : {-1, 1}) {
       ReadPattern pattern = one.pattern;
@@ -131,7 +131,7 @@ class Search {
       for (size_t i = 0; i < finalists.size(); ++i) {
         const int steps = steps_for(kLongSampleMs, finalists[i].ms_per_step);
         try {
-          ms[i].push_back(time_(finalists[i].pattern, steps).ms / steps);
+          ms[i].push_back(time_(finalists[i].pattern, steps) / steps);
         } catch (const Error& error) {
           error_ = error;
           ms[i].push_back(HUGE_VAL);
@@ -157,14 +157,31 @@ class Search {
 }  // namespace
 
 std::string pattern_text(const BulkPlan& plan) {
-  return fmt::format("{} x {} KiB in flight, {} cycles apart", plan.stages, plan.copy_bytes / 1024,
-                     plan.gap_cycles);
+  return fmt::format("{} x {} KiB in flight, {:.3f} ns apart", plan.stages, plan.copy_bytes / 1024,
+                     1e-3 * plan.gap_ps);
 }
 
 std::string pattern_text(const ReadPattern& pattern) {
-  if (pattern.way == Way::kPlain) return "plain loads of 16 bytes";
-  return (pattern.way == Way::kBulk ? "bulk copies, " : "the ring's copies without waits, ") +
+  if (pattern.way == Way::kPlain) return std::string(kPlainText);
+  return std::string(pattern.way == Way::kBulk ? kBulkText : kRingText) +
          pattern_text(pattern.plan);
+}
+
+std::optional<ReadPattern> read_pattern_text(std::string_view text) {
+  if (text.substr(0, kPlainText.size()) == kPlainText) return ReadPattern{};
+  for (const Way way : {Way::kBulk, Way::kRing}) {
+    const std::string_view begin = way == Way::kBulk ? kBulkText : kRingText;
+    if (text.substr(0, begin.size()) != begin) continue;
+    const std::string plan(text.substr(begin.size()));
+    unsigned stages = 0, kib = 0, ns = 0, ps = 0;
+    if (std::sscanf(plan.c_str(), "%u x %u KiB in flight, %u.%3u ns apart", &stages, &kib, &ns,
+                    &ps) != 4) {
+      return std::nullopt;
+    }
+    const ReadPattern found{way, {stages, kib * 1024, ns * 1000 + ps}};
+    if (plan.substr(0, pattern_text(found.plan).size()) == pattern_text(found.plan)) return found;
+  }
+  return std::nullopt;
 }
 
 int steps_for(double ms, double ms_per_step) {

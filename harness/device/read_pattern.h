@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mkbench {
@@ -13,7 +15,7 @@ namespace mkbench {
 struct BulkPlan {
   uint32_t stages;      // copies in flight, 1 .. kMostStages
   uint32_t copy_bytes;  // a multiple of 16 that divides 16 KiB
-  uint32_t gap_cycles;  // from one copy to the next, by a schedule; 0 = at once
+  uint32_t gap_ps;      // picoseconds from one copy to the next, by a schedule; 0 = at once
 
   static constexpr uint32_t kMostStages = 12;
   static constexpr uint32_t kMostRingBytes = 96 * 1024;  // within every card's limit from sm_90 on
@@ -33,10 +35,12 @@ struct ReadPattern {
   constexpr bool operator==(const ReadPattern&) const = default;
 };
 
-// "3 x 16 KiB in flight, 700 cycles apart".
+// "3 x 16 KiB in flight, 352.500 ns apart".
 std::string pattern_text(const BulkPlan& plan);
-// "bulk copies, 3 x 16 KiB in flight, 700 cycles apart".
+// "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart".
 std::string pattern_text(const ReadPattern& pattern);
+// The pattern whose text `text` begins with; empty where there is none.
+std::optional<ReadPattern> read_pattern_text(std::string_view text);
 
 // What a card can do.
 struct PatternSpace {
@@ -46,12 +50,8 @@ struct PatternSpace {
   uint64_t step_bytes = 0;  // that a step reads
 };
 
-// One sample: how long it took, and the clock of the multiprocessors in it (0 where not taken).
-struct PatternTime {
-  double ms = 0, sm_ghz = 0;
-};
-// Times so many steps in a pattern.
-using TimePattern = std::function<PatternTime(const ReadPattern&, int steps)>;
+// Milliseconds of so many steps in a pattern.
+using TimePattern = std::function<double(const ReadPattern&, int steps)>;
 
 struct FoundPattern {
   ReadPattern pattern;

@@ -52,27 +52,14 @@ __global__ void __launch_bounds__(kPlainThreads)
   if (sum == 0x9e3779b9u) *sink = sum;
 }
 
-// What a launch of bulk copies leaves behind.
-struct BulkOutcome {
-  int fault;                      // 1 + block, where a copy never arrived
-  unsigned long long cycles, ns;  // of block 0
-};
-
 __global__ void __launch_bounds__(32)
-    read_bulk(const char* buffer, StepBytes bytes, BulkPlan plan, BulkOutcome* outcome) {
+    read_bulk(const char* buffer, StepBytes bytes, BulkPlan plan, int* fault) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char ring[];
   __shared__ __align__(8) uint64_t full[BulkPlan::kMostStages];
   if (threadIdx.x != 0) return;
-  const long long start = clock64();
-  const uint64_t start_ns = global_ns();
   const StepWalk walk(bytes, plan.copy_bytes, blockIdx.x, gridDim.x);
-  if (!stream_bulk(buffer, walk, plan, ring, full)) {
-    outcome->fault = 1 + static_cast<int>(blockIdx.x);
-  }
-  if (blockIdx.x != 0) return;
-  outcome->cycles = static_cast<unsigned long long>(clock64() - start);
-  outcome->ns = global_ns() - start_ns;
+  if (!stream_bulk(buffer, walk, plan, ring, full)) *fault = 1 + static_cast<int>(blockIdx.x);
 #endif
 }
 
@@ -88,8 +75,9 @@ void fill_with_bits(void* memory, int64_t bytes) {
 struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
-  DeviceBuffer<uint32_t> sink{1};    // where the plain kernel's sum would go
-  MappedValue<BulkOutcome> outcome;  // no copy has to be waited for
+  DeviceBuffer<uint32_t> sink{1};  // where the plain kernel's sum would go
+  // 1 + a block to which a copy never came. Mapped: no copy has to be waited for.
+  MappedValue<int> fault;
   Event first, last;
 };
 
@@ -106,7 +94,7 @@ StepReader::StepReader(int gpu) {
   s.plain_blocks = blocks_per_sm * s.multiprocessors;
   MKBENCH_CUDA(cudaFuncSetAttribute(read_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(BulkPlan::kMostRingBytes)));
-  *s.outcome.host() = {};
+  *s.fault.host() = 0;
 }
 
 StepReader::~StepReader() = default;
@@ -115,8 +103,7 @@ bool StepReader::has_bulk_copy() const { return state_->compute_major >= 9; }
 
 int StepReader::blocks() const { return state_->multiprocessors; }
 
-PatternTime StepReader::read(const ReadPattern& pattern, const void* memory,
-                             const StepBytes& bytes) {
+double StepReader::read(const ReadPattern& pattern, const void* memory, const StepBytes& bytes) {
   State& s = *state_;
   const bool bulk = pattern.way == ReadPattern::Way::kBulk;
   const BulkPlan& plan = pattern.plan;
@@ -130,7 +117,7 @@ PatternTime StepReader::read(const ReadPattern& pattern, const void* memory,
   s.first.record();
   if (bulk) {
     read_bulk<<<s.multiprocessors, 32, plan.ring_bytes()>>>(static_cast<const char*>(memory), bytes,
-                                                            plan, s.outcome.device());
+                                                            plan, s.fault.device());
   } else {
     read_plain<<<s.plain_blocks, kPlainThreads>>>(static_cast<const uint4*>(memory), bytes,
                                                   s.sink.get());
@@ -138,17 +125,12 @@ PatternTime StepReader::read(const ReadPattern& pattern, const void* memory,
   MKBENCH_CUDA(cudaGetLastError());
   s.last.record();
   MKBENCH_CUDA(cudaDeviceSynchronize());
-  PatternTime time{s.last.ms_since(s.first), 0};
-  if (!bulk) return time;
-  const BulkOutcome outcome = *s.outcome.host();
-  *s.outcome.host() = {};
-  if (outcome.fault != 0) {
+  if (const int fault = *s.fault.host(); fault != 0) {
+    *s.fault.host() = 0;
     throw Error(ErrorKind::kHang, "read bandwidth: a bulk copy of block " +
-                                      std::to_string(outcome.fault - 1) + " never arrived");
+                                      std::to_string(fault - 1) + " never arrived");
   }
-  if (outcome.ns > 0)
-    time.sm_ghz = static_cast<double>(outcome.cycles) / static_cast<double>(outcome.ns);
-  return time;
+  return s.last.ms_since(s.first);
 }
 
 struct ReadProbe::State {
@@ -186,7 +168,7 @@ bool ReadProbe::has_bulk_copy() const { return state_->reader.has_bulk_copy(); }
 int64_t ReadProbe::bytes_per_launch() const { return static_cast<int64_t>(state_->bytes.all()); }
 
 double ReadProbe::ms(const ReadPattern& pattern) {
-  return state_->reader.read(pattern, state_->buffer.get(), state_->bytes).ms;
+  return state_->reader.read(pattern, state_->buffer.get(), state_->bytes);
 }
 
 }  // namespace mkbench

@@ -172,9 +172,11 @@ class CaseFlow {
     c.engine = services_.make_engine({.name = c.name,
                                       .max_context = context_,
                                       .depth = c.ceiling ? first_depth(job_) : 0,
+                                      .pattern = c.ceiling ? ceiling_pattern_ : "",
                                       .fault = fault_of(job_, c.name)},
                                      weights_);
     EngineFacts facts = services_.facts(*c.engine);
+    if (c.ceiling) ceiling_pattern_ = facts.settings;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
   }
@@ -317,7 +319,8 @@ class CaseFlow {
   std::string loaded_;  // the model that weights_ are of
   std::vector<Contestant> contestants_;
   Contestant ceiling_{{.name = kCeilingName, .asked = kCeilingName, .ceiling = true}};
-  std::string no_ceiling_;  // why there is none; empty where it is timed
+  std::string ceiling_pattern_;  // of the first process of the ceiling, for the others
+  std::string no_ceiling_;       // why there is none; empty where it is timed
   int context_ = 0;
   ProgressWatch watch_;  // last member: its thread ends before the engines are destroyed
 };

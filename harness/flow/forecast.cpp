@@ -170,11 +170,11 @@ TimedSteps timed_steps(const CaseJob& job, int blocks) {
   return steps;
 }
 
-// An estimate: the ceiling searches for its pattern whenever it opens, and its samples are short.
+// An estimate: the ceiling searches for its pattern when it first opens, and its samples are short.
 double ceiling_seconds(const CaseJob& job, int blocks) {
-  constexpr double kOpenS = 5, kSampleS = 0.1;
+  constexpr double kSearchS = 4, kOpenS = 1.5, kSampleS = 0.1;
   if (!job.no_ceiling.empty()) return 0;
-  return kOpenS * process_count(job) + kSampleS * blocks;
+  return kSearchS + kOpenS * process_count(job) + kSampleS * blocks;
 }
 
 // Whether the run takes hardly more steps than a measurement does.

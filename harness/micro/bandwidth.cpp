@@ -12,7 +12,7 @@ struct Pattern {
 };
 // From 32 to 96 KiB in flight a multiprocessor, in copies of three sizes.
 constexpr Pattern kPatterns[] = {{2, 16}, {3, 16}, {4, 16}, {6, 16}, {4, 8}, {12, 4}};
-constexpr uint32_t kGapCycles[] = {0, 700};
+constexpr uint32_t kGapsNs[] = {0, 400};
 
 // One iteration is one launch that reads probe.bytes_per_launch(); sample() runs it and returns
 // milliseconds.
@@ -35,11 +35,11 @@ void add_bandwidth(Bench& bench) {
     run_samples(state, probe, [&] { return probe.ms({}); });
   });
   for (const Pattern& pattern : kPatterns) {
-    for (const uint32_t gap_cycles : kGapCycles) {
-      const BulkPlan plan{pattern.stages, pattern.kib * 1024, gap_cycles};
+    for (const uint32_t gap_ns : kGapsNs) {
+      const BulkPlan plan{pattern.stages, pattern.kib * 1024, 1000 * gap_ns};
       const std::string name = "read/bulk/" + std::to_string(pattern.stages) + "x" +
                                std::to_string(pattern.kib) +
-                               "KiB/gap:" + std::to_string(gap_cycles);
+                               "KiB/gap_ns:" + std::to_string(gap_ns);
       bench.add(name, [&bench, plan](benchmark::State& state) {
         ReadProbe& probe = bench.probe();
         if (!probe.has_bulk_copy())

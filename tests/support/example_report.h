@@ -102,7 +102,7 @@ inline CeilingReport example_ceiling(double ms_per_token, int blocks, int tokens
   CeilingReport ceiling;
   ceiling.resolved_name = "ceiling";
   ceiling.device = "cuda:0 Example GPU";
-  ceiling.settings = "bulk copies, 3 x 16 KiB in flight, 700 cycles apart, the best of 40";
+  ceiling.settings = "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart, the best of 40";
   for (int b = 0; b < blocks; ++b) {
     Sample s;
     s.engine = "ceiling";
