@@ -39,7 +39,7 @@ if(TARGET test_host_programs)
 endif()
 
 # The real programs.
-foreach(name test_cli test_evidence test_gate test_history test_make_checkpoint test_page_cli test_replay test_told
+foreach(name test_cli test_compare test_evidence test_gate test_history test_make_checkpoint test_page_cli test_replay test_told
              test_verify)
   mkbench_python_test(${name} CLASSES SLOW Baselines Made ReplayPlugins RefusedResume TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")

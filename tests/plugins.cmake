@@ -62,12 +62,6 @@ foreach(what context thread spinning)
   mkbench_plugin_example(left_${what} left_behind.cu LEFT_${word})
 endforeach()
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
-# Our own kernels as libraries.
-foreach(kernel plain ring)
-  string(TOUPPER ${kernel} word)
-  mkbench_plugin_example(${kernel}_behind_abi megakernel_behind_abi.cpp BEHIND_${word})
-  target_link_libraries(${kernel}_behind_abi PRIVATE mkbench_plain mkbench_ring CUDA::cudart)
-endforeach()
 get_property(mkbench_plugin_examples GLOBAL PROPERTY mkbench_plugin_examples)
 
 mkbench_test(test_plugin_engine LABEL host LIBS mkbench_plugin SOURCES test_plugin_engine.cpp)

@@ -10,7 +10,7 @@ import unittest
 
 from cli_support import CliTest
 
-PLUGINS = pathlib.Path(os.environ["PLUGINS"])
+ENGINES = pathlib.Path(os.environ["BINARY_UNDER_TEST"]).parent.parent / "engines"
 NO_GPU = "no usable GPU"
 
 
@@ -19,7 +19,7 @@ class OnTheGpu(CliTest):
         copies = []
         for name in ("a", "b"):
             copies.append(self.folder / f"{name}.so")
-            shutil.copy(PLUGINS / "plain_behind_abi.so", copies[-1])
+            shutil.copy(ENGINES / "plain.so", copies[-1])
         result = self.mkbench("--compare", "eager", "--engine", ",".join(map(str, copies)), "--device", "cuda",
                               "--model", "synthetic", "-n", "64", "--blocks", "10", "--no-plot", "--out", str(self.out))
         if result.returncode == 6 and NO_GPU in result.stderr:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "harness/parent/builds.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/recompute.h"
@@ -60,6 +61,7 @@ RunBaselines::RunBaselines(const Options& options)
 }
 
 void RunBaselines::check_plan(const Report& known, const std::vector<CaseJob>& jobs) const {
+  if (!options_.builds.empty()) allowed_regress(limits_, recorded_margin(known.calibration));
   if (!base_) return;
   Report planned;
   planned.meta = {{"options", options_to_json(options_)}};
@@ -74,9 +76,12 @@ void RunBaselines::check_plan(const Report& known, const std::vector<CaseJob>& j
   allowed_regress(limits_, version_margin(*base_, planned));
 }
 
-VersionGate RunBaselines::gate(const Report& report, const fs::path& folder) const {
+std::optional<VersionGate> RunBaselines::gate(const Report& report, const fs::path& folder) const {
+  if (!base_ && options_.builds.empty()) return std::nullopt;
   const std::string head = (folder / "report.json").string();
-  const VersionGate result = gate_versions(*base_, called(options_), report, head, limits_);
+  const VersionGate result =
+      base_ ? gate_versions(*base_, called(options_), report, head, limits_)
+            : gate_builds(report, options_.builds[0], options_.builds[1], limits_);
   print(result);
   write_text(folder / "gate.md", render_gate(result));
   write_text(folder / "gate.json", dump_readable(gate_json(result)) + "\n");
@@ -113,14 +118,13 @@ int RunBaselines::conclude(const Report& report, const fs::path& folder, int sta
                           ? fmt::format("the run is {}", verdict_name(report.verdict))
                           : "";
   try {
-    if (base_) {
-      const VersionGate found = gate(report, folder);
-      if (found.exit_code != 0) verdicts.push_back(found.verdict);
-      if (found.verdict != Verdict::kPass)
-        unfit = fmt::format("the gate is {}", verdict_name(found.verdict));
-      if (found.verdict != Verdict::kPass && !found.reasons.empty())
-        say(fmt::format("gate: {} (exit code {}): {}", verdict_name(found.verdict), found.exit_code,
-                        found.reasons.front()));
+    if (const std::optional<VersionGate> found = gate(report, folder)) {
+      if (found->exit_code != 0) verdicts.push_back(found->verdict);
+      if (found->verdict != Verdict::kPass)
+        unfit = fmt::format("the gate is {}", verdict_name(found->verdict));
+      if (found->verdict != Verdict::kPass && !found->reasons.empty())
+        say(fmt::format("gate: {} (exit code {}): {}", verdict_name(found->verdict),
+                        found->exit_code, found->reasons.front()));
     }
     if (!options_.save_baseline.empty()) {
       if (unfit.empty()) {

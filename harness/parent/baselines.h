@@ -1,4 +1,5 @@
-// Baselines: reports that a user keeps under a name, and that later runs are held against.
+// What a run is held against when it has ended: a report that a user keeps under a name, or, of two
+// builds that it has timed, the first one.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +18,7 @@ namespace mkbench {
 // `flag`, where neither XDG_DATA_HOME nor HOME is set.
 std::filesystem::path baseline_file(const std::string& flag, const std::string& name);
 
-// --baseline and --save-baseline of a run.
+// --baseline and --save-baseline of a run, and the builds of `mkbench compare`.
 class RunBaselines {
  public:
   // Reads the report of --baseline. Throws Error(kBadInput) where there is none of that name, and
@@ -25,7 +26,7 @@ class RunBaselines {
   explicit RunBaselines(const Options& options);
 
   // Throws Error(kBadInput) where such a run could not be compared with the baseline, or where
-  // --max-regress is below the margin. `known` has meta, environment and calibration of the run.
+  // --max-regress is below the margin; not where the run compares nothing. `known` has meta, environment and calibration of the run.
   void check_plan(const Report& known, const std::vector<CaseJob>& jobs) const;
 
   // Ends a run whose files are written: compares it, prints the result and writes it into the folder
@@ -36,7 +37,8 @@ class RunBaselines {
                const Say& say) const;
 
  private:
-  VersionGate gate(const Report& report, const std::filesystem::path& folder) const;
+  // Empty where the run compares nothing.
+  std::optional<VersionGate> gate(const Report& report, const std::filesystem::path& folder) const;
   void print(const VersionGate& gate) const;
   void save(const std::filesystem::path& folder, const Say& say) const;
 

@@ -70,7 +70,8 @@ void check_together(Options& options) {
   for (const OptionValue& v : options.values) {
     const bool limits = v.name == "max-regress" || v.name == "fail-on";
     const bool of_run = (options.command->flags & kMeasureFlags) != 0;
-    if (limits && of_run && options.baseline.empty() && v.source == "command line")
+    const bool compares = !options.baseline.empty() || !options.builds.empty();
+    if (limits && of_run && !compares && v.source == "command line")
       bad_usage(fmt::format("--{} goes with --baseline", v.name));
   }
   const int processes = options.processes.value_or(1);
@@ -221,8 +222,8 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
     if (!flag.hidden || given) options.values.push_back(value);
   }
   options.arguments = cli.arguments;
-  check_together(options);
   if (command.prepare != nullptr) command.prepare(options);
+  check_together(options);
   for (const std::string& name : environment_names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = nearest_word(name, known);

@@ -58,6 +58,7 @@ struct Options {
   uint64_t prompt_seed = 0;  // of the timed prompts: random where --seed is not given
   double confidence = 0;
   std::string baseline, save_baseline;  // names; empty: none
+  std::vector<std::string> builds;      // compare: BASE and HEAD, build folders or engines' files
   std::optional<double> max_regress;    // gate: absent: the margin of the calibration
   bool history = false;                 // run: add the finished report to the history
   bool plot_history = false;            // history: draw it, too

@@ -9,6 +9,7 @@
 #include "harness/engines/registry.h"
 #include "harness/flow/replication.h"
 #include "harness/measure/sample.h"
+#include "harness/parent/builds.h"
 #include "references/base/error.h"
 #include "references/config.h"
 #include "references/model_row.h"
@@ -71,6 +72,18 @@ void choose_yardsticks(const Options& options, CaseJob& job) {
   }
 }
 
+// The two files of every engine that `mkbench compare` times.
+std::vector<std::string> engines_of_builds(const Options& options,
+                                           const std::vector<std::string>& engines, bool ring) {
+  if (is_file_engine(options.builds[0])) return options.builds;
+  std::vector<std::string> files;
+  for (const std::string& name : engines) {
+    for (const std::string& build : options.builds)
+      files.push_back(exported_engine(build, resolve_engine(name, ring)));
+  }
+  return files;
+}
+
 // Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
 // model, else plain.
 void choose_candidates(const Options& options, const MachineProbe& probe, RunPlan& plan,
@@ -78,6 +91,8 @@ void choose_candidates(const Options& options, const MachineProbe& probe, RunPla
   std::vector<std::string> engines = options.engines;
   if (engines.empty()) engines = {default_engine(plan.cuda)};
   const std::string obstacle = ring_obstacle_of(probe, job.model);
+  if (!options.builds.empty())
+    engines = engines_of_builds(options, engines, plan.cuda && obstacle.empty());
   for (const std::string& name : engines) {
     if (is_file_engine(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());

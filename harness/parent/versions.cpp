@@ -63,46 +63,9 @@ std::string evidence_text(const RatioIntervals& ratio, const RelativeRatio* rela
   return text;
 }
 
-void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
-                 const RelativeRatio* relative, double allowed, VersionRow& row) {
-  row.reason = doubt_of(base, head, ratio.usual);
-  if (!row.reason.empty()) {
-    row.verdict = Verdict::kInconclusive;
-    return;
-  }
-  row.verdict = regression_verdict(ratio, relative, allowed);
-  if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, allowed, row);
-  if (row.verdict == Verdict::kPass && takes_late_ids(base) && !takes_late_ids(head)) {
-    row.verdict = Verdict::kInconclusive;
-    row.reason = "HEAD knows its last input id before the clock begins, BASE does not";
-  }
-  if (base.resolved_name != head.resolved_name) {
-    row.reason += fmt::format("{}BASE ran {}, HEAD {}", row.reason.empty() ? "" : "; ",
-                              base.resolved_name, head.resolved_name);
-  }
-}
-
-void set_ratio(const TimeRatio& ratio, VersionRow& row) {
-  row.ratio = {ratio.ratio, {}};
-  row.ci = ratio.ci;
-  row.base_processes = ratio.base_processes;
-  row.head_processes = ratio.head_processes;
-}
-
 void compare_times(const EngineReport& base, const EngineReport& head, const Control& control,
                    const VersionGate& gate, VersionRow& row) {
-  row.ratio.reason = row.relative.reason = "one of both has no time";
-  if (!times_allowed(head.verdict)) {
-    row.verdict = head.verdict;
-    row.reason = first_reason(head.reasons);
-    return;
-  }
-  for (const EngineReport* e : {&base, &head}) {
-    if (e->ms_per_tok) continue;
-    row.verdict = gates(base) ? Verdict::kInconclusive : Verdict::kSkipped;
-    row.reason = fmt::format("{} has no time: {}", e == &base ? "BASE" : "HEAD", e->times_withheld);
-    return;
-  }
+  if (!both_have_times(base, head, row)) return;
   const RatioIntervals ratio = ratio_intervals(times_by_process(base.samples),
                                                times_by_process(head.samples), gate.confidence);
   set_ratio(ratio.usual, row);
@@ -139,19 +102,6 @@ void add_ceiling_row(const CaseReport& base, const Control& control, VersionGate
   set_ratio(unpaired_ratio(before, after, gate.confidence), row);
   row.relative.reason = row.reason = "tells a change of the machine; its time decides nothing";
   gate.rows.push_back(std::move(row));
-}
-
-VersionRow row_for(const CaseReport& c, const EngineReport& e) {
-  VersionRow row;
-  row.case_name = c.name;
-  row.engine = e.name;
-  row.role = e.role;
-  return row;
-}
-
-std::optional<double> mean_ms(const EngineReport& e) {
-  if (!e.ms_per_tok) return std::nullopt;
-  return e.ms_per_tok->mean;
 }
 
 void add_rows(const CaseReport& base, const CaseReport& head, bool cuda, VersionGate& gate) {
@@ -192,12 +142,26 @@ void add_new_rows(const Report& base, const CaseReport& head, VersionGate& gate)
   }
 }
 
+}  // namespace
+
+VersionRow row_for(const CaseReport& c, const EngineReport& e) {
+  VersionRow row;
+  row.case_name = c.name;
+  row.engine = e.name;
+  row.role = e.role;
+  return row;
+}
+
+std::optional<double> mean_ms(const EngineReport& e) {
+  if (!e.ms_per_tok) return std::nullopt;
+  return e.ms_per_tok->mean;
+}
+
 VersionSide side_of(const Report& report, const std::string& name) {
   return {name, json_text(report.meta, {"git_sha"}), json_text(report.meta, {"started"}),
           report.verdict};
 }
 
-// A row that is INCONCLUSIVE hides none that has failed, INCOMPLETE included.
 void conclude_gate(VersionGate& gate) {
   std::vector<Verdict> verdicts;
   bool inconclusive = false;
@@ -215,7 +179,59 @@ void conclude_gate(VersionGate& gate) {
   gate.exit_code = gate.fails_inconclusive ? exit_code(gate.verdict) : 0;
 }
 
-}  // namespace
+void set_ratio(const TimeRatio& ratio, VersionRow& row) {
+  row.ratio = {ratio.ratio, {}};
+  row.ci = ratio.ci;
+  row.base_processes = ratio.base_processes;
+  row.head_processes = ratio.head_processes;
+}
+
+bool both_have_times(const EngineReport& base, const EngineReport& head, VersionRow& row) {
+  row.ratio.reason = row.relative.reason = "one of both has no time";
+  if (!times_allowed(head.verdict)) {
+    row.verdict = head.verdict;
+    row.reason = first_reason(head.reasons);
+    return false;
+  }
+  for (const EngineReport* e : {&base, &head}) {
+    if (e->ms_per_tok) continue;
+    row.verdict = gates(base) ? Verdict::kInconclusive : Verdict::kSkipped;
+    row.reason = fmt::format("{} has no time: {}", e == &base ? "BASE" : "HEAD", e->times_withheld);
+    return false;
+  }
+  row.ratio.reason.clear();
+  return true;
+}
+
+void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
+                 const RelativeRatio* relative, double allowed, VersionRow& row) {
+  row.reason = doubt_of(base, head, ratio.usual);
+  if (!row.reason.empty()) {
+    row.verdict = Verdict::kInconclusive;
+    return;
+  }
+  row.verdict = regression_verdict(ratio, relative, allowed);
+  if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, allowed, row);
+  if (row.verdict == Verdict::kPass && takes_late_ids(base) && !takes_late_ids(head)) {
+    row.verdict = Verdict::kInconclusive;
+    row.reason = "HEAD knows its last input id before the clock begins, BASE does not";
+  }
+  const bool one_name = base.name == head.name;  // else they are two files
+  if (one_name && base.resolved_name != head.resolved_name) {
+    row.reason += fmt::format("{}BASE ran {}, HEAD {}", row.reason.empty() ? "" : "; ",
+                              base.resolved_name, head.resolved_name);
+  }
+}
+
+void begin_gate(const Report& report, const SpeedMargin& margin, const GateLimits& limits,
+                VersionGate& gate) {
+  gate.machine = clock_machine(report.environment, !is_cpu_report(report));
+  gate.confidence = confidence_of(report);
+  gate.margin = margin.value();
+  gate.margin_source = margin.source;
+  gate.allowed = allowed_regress(limits, margin);
+  gate.fails_inconclusive = limits.fails_inconclusive;
+}
 
 RatioIntervals ratio_intervals(const ByProcess& base, const ByProcess& head, double confidence) {
   return {unpaired_ratio(base, head, confidence),
@@ -260,13 +276,7 @@ VersionGate gate_versions(const Report& base, const std::string& base_name, cons
   VersionGate gate;
   gate.base = side_of(base, base_name);
   gate.head = side_of(head, head_name);
-  gate.machine = clock_machine(base.environment, !is_cpu_report(base));
-  gate.confidence = confidence_of(base);
-  const SpeedMargin margin = version_margin(base, head);
-  gate.margin = margin.value();
-  gate.margin_source = margin.source;
-  gate.allowed = allowed_regress(limits, margin);
-  gate.fails_inconclusive = limits.fails_inconclusive;
+  begin_gate(base, version_margin(base, head), limits, gate);
   const bool cuda = !is_cpu_report(base);
   for (const CaseReport& c : base.cases) add_rows(c, *case_like(c, head), cuda, gate);
   for (const CaseReport& c : head.cases) add_new_rows(base, c, gate);

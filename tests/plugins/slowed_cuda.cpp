@@ -1,7 +1,7 @@
 // The plain megakernel as a library, slowed down by a share of its time on the card (slowed.h).
 // naive_cuda.cu does not serve here: its launches differ by several percent between processes.
 #define mkbench_engine_table sound_engine_table
-#include "tests/plugins/megakernel_behind_abi.cpp"
+#include "kernels/exported/library.cpp"
 #undef mkbench_engine_table
 
 namespace slowed {

@@ -19,6 +19,7 @@ void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
+void require_compare_arguments(Options& options);
 void require_history_arguments(Options& options);
 void require_evidence_arguments(Options& options);
 void require_verify_arguments(Options& options);
@@ -58,6 +59,8 @@ constexpr CommandRow kRows[] = {
      require_verify_arguments, verify_command},
     {"gate", "compare an engine's times in two reports: is HEAD slower?", "BASE HEAD",
      kGateFlags | kGateOutFlags | kTalkFlags, "", require_gate_arguments, gate_command},
+    {"compare", "time two builds in one run: is the second one slower?", "BASE HEAD",
+     kMeasureFlags | kGateFlags | kJudging, "", require_compare_arguments, run_command},
     {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
      kHistoryFlags | kTalkFlags, "", require_history_arguments, history_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
