@@ -33,7 +33,7 @@ struct ClockForm {
   int live;       // A/A runs end to end
 };
 // A round holds two processes of the sound engine.
-constexpr ClockForm kShort = {10, 30, 30, 0};
+constexpr ClockForm kShort = {10, 15, 15, 0};
 constexpr ClockForm kWhole = {30, 60, 100, 10};
 constexpr int kRoundsOfStep = 5;
 // Processes of each copy in an A/A run end to end, and blocks of each process.
