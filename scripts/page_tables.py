@@ -4,7 +4,7 @@ import math
 import statistics
 
 import page_charts as charts
-from plot_report import card_of, label_of, labels_of
+from plot_report import card_of, is_lossy, label_of, labels_of
 
 ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
 RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
@@ -104,7 +104,7 @@ def result_rows(case: dict, x: int) -> list:
         row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
                "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
                "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
-               "parity": parity_text(engine), "why": withheld(engine)}
+               "parity": parity_text(engine), "why": withheld(engine), "lossy": is_lossy(engine)}
         if engine["ms_per_tok"] is not None:
             rate = (engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"])
             row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate),
@@ -117,7 +117,8 @@ def result_rows(case: dict, x: int) -> list:
                 if engine.get(f"{field}_ms") is not None:
                     row[field] = charts.digits(engine[f"{field}_ms"])
         comparison = comparison_of(case, engine)
-        if comparison and engine["ms_per_tok"] is not None and engine["role"] != "baseline":
+        ranked = engine["role"] != "baseline" and not is_lossy(engine)
+        if comparison and engine["ms_per_tok"] is not None and ranked:
             row["speedup"] = charts.with_interval(comparison["speedup"], *ends(comparison["ci"]), "x")
             row["speedup_verdict"] = comparison["verdict"]
         rows.append(row)
@@ -297,7 +298,7 @@ def group_view(page: Page, cases: list, prefill: bool) -> dict:
                                charts.lines(found, page.palette, x_title, unit, scale, rule)))
     reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report knows none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
-    rows = [row for x, case in at for row in result_rows(case, x)]
+    rows = sorted((row for x, case in at for row in result_rows(case, x)), key=lambda row: row["lossy"])
     tokens = first["axes"]["n_gen"]
     what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block"
     return {"title": f"{first['model']['name']}: {what}", "axis": "prompt" if prefill else "depth", "prefill": prefill,

@@ -85,10 +85,16 @@ def short_label(engine: dict) -> str:
     return engine["resolved_name"] if "/" in engine["name"] and engine["resolved_name"] else label_of(engine)
 
 
+def is_lossy(engine: dict) -> bool:
+    """Whether the engine is quantised: it is shown apart from the others, and never ranked with them."""
+    return (engine.get("parity") or {}).get("precision") == "lossy"
+
+
 def labels_of(case: dict) -> dict:
-    """A label for each engine by its name; whole where two short ones are equal."""
+    """A label for each engine by its name; whole where two short ones are equal, and marked where it is quantised."""
     short = [short_label(e) for e in case["engines"]]
-    return {e["name"]: label if short.count(label) == 1 else label_of(e) for e, label in zip(case["engines"], short)}
+    return {e["name"]: (label if short.count(label) == 1 else label_of(e)) + (" (lossy)" if is_lossy(e) else "")
+            for e, label in zip(case["engines"], short)}
 
 
 class Point:

@@ -57,6 +57,24 @@ class Structure(Pages):
             titles = re.findall(r'"title": "([^"]+)"', json.dumps(chart["spec"]))
             self.assertTrue(titles, chart["id"])
 
+    def test_a_quantised_engine_stands_apart(self):
+        report = self.example("gpu")
+        self.assertNotIn("Quantised", self.read(report).text())
+        name = plot_report.label_of(report["cases"][0]["engines"][1])
+        for case in report["cases"]:
+            case["engines"][1]["parity"] = {**(case["engines"][1]["parity"] or case["engines"][0]["parity"]),
+                                            "precision": "lossy"}
+        reader = self.read(report)
+        text = reader.text()
+        self.assertEqual(text.count("Quantised engines (class lossy)"), 1)
+        rows = text[text.index("Quantised engines"):text.index("No share of the ceiling")
+                    if "No share of the ceiling" in text else None]
+        self.assertIn(f"{name} (lossy)", rows)
+        case = report["cases"][0]
+        engine = next(e for e in page_tables.result_rows(case, 0) if e["lossy"])
+        self.assertEqual((engine["speedup"], "speedup_verdict" in engine), ("-", False))
+        self.assertTrue(any(p["engine"] == f"{name} (lossy)" for p in points_of(reader, '"tokens per second')))
+
     def test_figures_are_those_of_the_report(self):
         report = self.example("gpu")
         reader = self.read(report)

@@ -1,4 +1,5 @@
 // What the ceiling says of an engine: its share, and times that the memory's pins forbid.
+#include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "references/model_row.h"
 #include "tests/support/aggregated.h"
@@ -127,6 +128,18 @@ TEST_CASE("a quantised engine reads fewer bytes: no bound, no share, no rank bes
   CHECK(beside.verdict == "INCONCLUSIVE");
   CHECK(beside.label == "lossy");
   CHECK_THAT(beside.verdict_reason, ContainsText("megakernel is quantised"));
+  // Its row is in a table of its own, without a ratio to the others.
+  CaseReport shown = lossy;
+  shown.engines[1].parity->checks = {
+      {.check = Check::kKl, .status = CheckStatus::kPassed, .value = 0.64, .limit = 1.5}};
+  shown.engines[1].parity->strict_matched = shown.engines[1].parity->strict_steps = 88;
+  const std::string table = engine_table({&shown});
+  const size_t apart = table.find("\nQuantised engines (class lossy)");
+  REQUIRE(apart != std::string::npos);
+  CHECK(table.find("megakernel") > apart);
+  CHECK_THAT(table.substr(apart), ContainsText("88 of 88 | 0.64 of 1.5 | PASS"));
+  CHECK(table.substr(apart).find('x') == std::string::npos);
+  CHECK(table.find("eager") < apart);
   // Two of them are compared.
   c.engines[0].parity.emplace().precision = "lossy";
   CHECK(aggregated(c).comparisons.at(0).verdict == "FASTER");

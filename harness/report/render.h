@@ -39,7 +39,7 @@ using CaseGroup = std::vector<const CaseReport*>;
 // A case of `mkbench parity` has no clock.
 bool is_parity_case(const CaseReport& c);
 // Times, speed-up, share and verdict of each engine; of prefill tests their times; of parity cases
-// the counts of their checks.
+// the counts of their checks. Engines of class lossy have a table of their own below the others'.
 std::string engine_table(const CaseGroup& group);
 // The table of ablations (--profile); empty where no engine has any.
 std::string profile_table(const CaseGroup& group);

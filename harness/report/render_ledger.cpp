@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "harness/report/comparisons.h"
 #include "harness/report/render.h"
 
 namespace mkbench {
@@ -38,7 +39,8 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
   const double works = start->launch_trace->busy_ms / start->launch_trace->tokens;
   std::vector<std::string> notes;
   for (const EngineReport& e : c.engines) {
-    if (e.role != "candidate" || &e == graph || !e.ms_per_tok || e.ms_per_tok->mean >= from)
+    if (e.role != "candidate" || &e == graph || !e.ms_per_tok || e.ms_per_tok->mean >= from ||
+        is_lossy(e))
       continue;
     const double to = e.ms_per_tok->mean;
     std::string text =

@@ -44,6 +44,49 @@ std::string speedup_header(const CaseGroup& group) {
                      100 * confidence_of(*group.front()));
 }
 
+// Whether a row of these tables shows the engine: one that only judges has none.
+bool has_row(const EngineReport& e) { return e.timed || !times_allowed(e.verdict); }
+
+// "0.64 of 1.5", or "-".
+std::string divergence_text(const EngineReport& e) {
+  if (!e.parity) return "-";
+  for (const CheckResult& r : e.parity->checks) {
+    if (r.check == Check::kKl && r.value && r.limit)
+      return fmt::format("{:.2f} of {:g}", *r.value, *r.limit);
+  }
+  return "-";
+}
+
+// Quantised engines read fewer bytes and are held to less, so they stand apart, with what they were
+// judged by. Empty where there are none.
+std::string lossy_table(const CaseGroup& group) {
+  const bool prefill = group.front()->n_prompt > 0;
+  MarkdownTable table(
+      {prefill ? "test" : "depth", "engine", "tok/s", prefill ? "TTFT ms, median" : "ms/tok, mean",
+       "strict tokens", "R_KL", "verdict"},
+      {true, false, true, true, true, true, false});
+  bool any = false;
+  for (const CaseReport* c : group) {
+    for (const EngineReport& e : c->engines) {
+      if (!is_lossy(e) || !has_row(e)) continue;
+      any = true;
+      const std::string ms =
+          prefill
+              ? number_text(e.ttft_ms)
+              : (e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-");
+      table.add({prefill ? fmt::format("pp{}", c->n_prompt) : with_commas(c->depth),
+                 engine_label(e), number_text(e.tok_per_s), ms,
+                 fmt::format("{} of {}", e.parity->strict_matched, e.parity->strict_steps),
+                 divergence_text(e), std::string(verdict_name(e.verdict))});
+    }
+  }
+  if (!any) return {};
+  return "\nQuantised engines (class lossy), judged by tokens and divergence, and ranked with none "
+         "of "
+         "the others:\n\n" +
+         table.str();
+}
+
 // The table of prefill tests. Rate and speed-up are those of prefill and first token together: an
 // engine may put its prefill off until it is asked for a token.
 std::string prefill_table(const CaseGroup& group) {
@@ -52,7 +95,7 @@ std::string prefill_table(const CaseGroup& group) {
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (!e.timed && times_allowed(e.verdict)) continue;
+      if (is_lossy(e) || !has_row(e)) continue;
       table.add({fmt::format("pp{}", c->n_prompt), engine_label(e), number_text(e.tok_per_s),
                  number_text(e.ttft_ms), number_text(e.prefill_ms), speedup_text(*c, e),
                  std::string(verdict_name(e.verdict))});
@@ -100,7 +143,7 @@ std::string profile_table(const CaseGroup& group) {
 
 std::string engine_table(const CaseGroup& group) {
   if (is_parity_case(*group.front())) return render_checks_table(engines_of(group));
-  if (group.front()->n_prompt > 0) return prefill_table(group);
+  if (group.front()->n_prompt > 0) return prefill_table(group) + lossy_table(group);
   const std::string percent = fmt::format("{:g} %", 100 * confidence_of(*group.front()));
   std::vector<std::string> headings = {"depth", "engine", "tok/s",
                                        fmt::format("ms/tok, mean [{} CI]", percent),
@@ -117,7 +160,7 @@ std::string engine_table(const CaseGroup& group) {
   MarkdownTable table(std::move(headings), std::move(right));
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (!e.timed && times_allowed(e.verdict)) continue;  // a note explains the absence
+      if (is_lossy(e) || !has_row(e)) continue;  // a note explains the absence
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
       std::vector<std::string> cells = {with_commas(c->depth), engine_label(e),
@@ -127,7 +170,7 @@ std::string engine_table(const CaseGroup& group) {
       table.add(std::move(cells));
     }
   }
-  return table.str();
+  return table.str() + lossy_table(group);
 }
 
 void MarkdownTable::add(std::vector<std::string> cells) {
