@@ -61,7 +61,7 @@ KERNELS = ("ring", "plain")
 # do, and there are at least MANY_LAUNCHES a token).
 # graph and triton replay one a token, and copy ids around it.
 STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None,
-             "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16}
+             "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16, "extension@extension_decoder.py": None}
 MANY_LAUNCHES = 100
 MAX_CROSSING_US = 100.0  # of a call to an engine in Python
 

@@ -106,9 +106,10 @@ if begin bench "${bench[@]}"; then
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
     --blocks 10 --processes 2 --no-plot --out deep
   # Two processes would give an interval of 12.7 deviations.
-  step 360 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
-    --engine "ring,plain,$build/tests/plugins/naive_cuda.so,$root/tests/engines/hf_decoder.py,$root/tests/engines/triton_decoder.py" \
-    -n 16 --blocks 6 --processes 3 --no-plot --out strangers
+  strangers="$build/tests/plugins/naive_cuda.so"
+  for name in hf triton extension; do strangers="$strangers,$root/tests/engines/${name}_decoder.py"; done
+  step 480 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
+    --engine "ring,plain,$strangers" -n 16 --blocks 6 --processes 3 --no-plot --out strangers
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi

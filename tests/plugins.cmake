@@ -89,6 +89,7 @@ mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONM
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)
+mkbench_python_test(test_extension_decoder CLASSES SLOW ExtensionDecoder TIMEOUT 300)
 mkbench_python_test(test_python_engines CLASSES SLOW Misbehaviours TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "harness/parent/builds.h"
 #include "harness/parent/versions.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
@@ -340,6 +341,75 @@ TEST_CASE("the second engine of a name is compared with the second") {
   CHECK(*row_of(gate, "megakernel", 0).ratio.value == Approx(1));
   CHECK(*row_of(gate, "megakernel", 1).ratio.value == Approx(1.1));
   CHECK(gate.verdict == Verdict::kRegression);
+}
+
+TEST_CASE("two builds in one run: paired ratios by the engines' names") {
+  // Two engines of each build in the first case, of which HEAD's ring takes `factor` of BASE's time.
+  const auto builds = [](
+                          double factor,
+                          const std::function<void(Report&)>& change = [](Report&) {}) {
+    return report_with([&](Report& r) {
+      r.cases.resize(1);
+      EngineReport one = r.cases[0].engines[1];
+      r.cases[0].engines.resize(1);
+      for (const char* name : {"old/engines/ring.so", "new/engines/ring.so", "old/engines/plain.so",
+                               "new/engines/plain.so", "other/engines/ring.so"}) {
+        one.name = name;
+        one.resolved_name = "ring";
+        for (Sample& s : one.samples) s.engine = name;
+        r.cases[0].engines.push_back(one);
+      }
+      scale(r.cases[0].engines[2].samples, factor);
+      change(r);
+    });
+  };
+  const auto gate_of_builds = [](const Report& r, const GateLimits& limits = {}) {
+    return gate_builds(r, "old", "new", limits);
+  };
+  const VersionGate same = gate_of_builds(builds(1));
+  CHECK((same.verdict == Verdict::kPass && same.exit_code == 0));
+  REQUIRE(same.rows.size() == 2);  // eager and the third build have no partner
+  CHECK(same.rows[1].engine == "plain");
+  CHECK(same.rows[0].base_processes == 5);
+  CHECK(same.rows[0].relative.reason == "both were timed in the same blocks");
+
+  const VersionGate slower = gate_of_builds(builds(1.1));
+  CHECK((slower.verdict == Verdict::kRegression && slower.exit_code == 4));
+  const VersionRow& row = row_of(slower, "ring");
+  CHECK(*row.ratio.value == Approx(1.1));
+  REQUIRE(row.ci);
+  CHECK(row.ci->low <= *row.ratio.value);
+  CHECK(row.ci->high >= *row.ratio.value);
+  CHECK(row_of(slower, "plain").verdict == Verdict::kPass);
+  CHECK(gate_of_builds(builds(0.9)).verdict == Verdict::kPass);
+  CHECK(gate_of_builds(builds(1.1), {.max_regress = 0.2, .fails_inconclusive = false}).verdict ==
+        Verdict::kPass);
+  CHECK_THROWS_AS(gate_of_builds(builds(1), {.max_regress = 0.001, .fails_inconclusive = false}),
+                  Error);
+
+  // One process has an interval of its blocks, which says nothing of another process.
+  const VersionGate one = gate_of_builds(builds(1.1, [](Report& r) {
+    for (EngineReport& e : r.cases[0].engines) {
+      for (Sample& s : e.samples) s.process = 0;
+    }
+  }));
+  CHECK(one.verdict == Verdict::kInconclusive);
+  CHECK(holds(row_of(one, "ring").reason, "one process gives no interval"));
+  CHECK_FALSE(row_of(one, "ring").ci);
+
+  const VersionGate wrong = gate_of_builds(builds(0.5, [](Report& r) {
+    r.cases[0].engines[2].verdict = Verdict::kFailToken;
+    r.cases[0].engines[2].reasons = {"because"};
+  }));
+  CHECK((wrong.verdict == Verdict::kFailToken && wrong.exit_code == 3));
+  CHECK(row_of(wrong, "ring").reason == "because");
+
+  // Two files.
+  const VersionGate files =
+      gate_builds(builds(1.1), "old/engines/ring.so", "new/engines/ring.so", {});
+  REQUIRE(files.rows.size() == 1);
+  CHECK(files.rows[0].engine == "new/engines/ring.so");
+  CHECK(files.verdict == Verdict::kRegression);
 }
 
 TEST_CASE("the result as Markdown, JSON and JUnit") {
