@@ -111,7 +111,8 @@ TEST_CASE("every pattern reads all of a buffer, and one that does not fit is ref
   CHECK(plain_ms > 0);
   using Way = ReadPattern::Way;
   // A pattern may be slower than plain loads; one that is much faster did not read it all.
-  for (const BulkPlan plan : {BulkPlan{12, 4096, 0}, BulkPlan{4, 8192, 400'000}, BulkPlan{6, 16384, 0}})
+  for (const BulkPlan plan :
+       {BulkPlan{12, 4096, 0}, BulkPlan{4, 8192, 400'000}, BulkPlan{6, 16384, 0}})
     CHECK(probe.ms({Way::kBulk, plan}) > 0.8 * plain_ms);
   for (const BulkPlan plan :
        {BulkPlan{0, 4096, 0}, BulkPlan{13, 4096, 0}, BulkPlan{7, 16384, 0}, BulkPlan{3, 5000, 0}}) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "references/base/error.h"
@@ -30,6 +30,19 @@ constexpr double kShortestGapPs = 1e3, kLongestGapPs = 5e8;
 // What each way's text begins with.
 constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
                            kRingText = "the ring's copies without waits, ";
+
+// These take what they name off the front of `text`; false where it does not begin so.
+bool take(std::string_view& text, std::string_view part) {
+  if (text.substr(0, part.size()) != part) return false;
+  text.remove_prefix(part.size());
+  return true;
+}
+bool take(std::string_view& text, uint32_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return true;
+}
 
 double middle_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -170,16 +183,15 @@ std::string pattern_text(const ReadPattern& pattern) {
 std::optional<ReadPattern> read_pattern_text(std::string_view text) {
   if (text.substr(0, kPlainText.size()) == kPlainText) return ReadPattern{};
   for (const Way way : {Way::kBulk, Way::kRing}) {
-    const std::string_view begin = way == Way::kBulk ? kBulkText : kRingText;
-    if (text.substr(0, begin.size()) != begin) continue;
-    const std::string plan(text.substr(begin.size()));
-    unsigned stages = 0, kib = 0, ns = 0, ps = 0;
-    if (std::sscanf(plan.c_str(), "%u x %u KiB in flight, %u.%3u ns apart", &stages, &kib, &ns,
-                    &ps) != 4) {
-      return std::nullopt;
-    }
+    std::string_view rest = text;
+    uint32_t stages = 0, kib = 0, ns = 0, ps = 0;
+    if (!take(rest, way == Way::kBulk ? kBulkText : kRingText)) continue;
+    if (!take(rest, stages) || !take(rest, " x ") || !take(rest, kib) ||
+        !take(rest, " KiB in flight, ") || !take(rest, ns) || !take(rest, ".") || !take(rest, ps))
+      continue;
     const ReadPattern found{way, {stages, kib * 1024, ns * 1000 + ps}};
-    if (plan.substr(0, pattern_text(found.plan).size()) == pattern_text(found.plan)) return found;
+    const std::string whole = pattern_text(found);
+    if (text.substr(0, whole.size()) == whole) return found;
   }
   return std::nullopt;
 }

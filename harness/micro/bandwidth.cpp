@@ -38,8 +38,7 @@ void add_bandwidth(Bench& bench) {
     for (const uint32_t gap_ns : kGapsNs) {
       const BulkPlan plan{pattern.stages, pattern.kib * 1024, 1000 * gap_ns};
       const std::string name = "read/bulk/" + std::to_string(pattern.stages) + "x" +
-                               std::to_string(pattern.kib) +
-                               "KiB/gap_ns:" + std::to_string(gap_ns);
+                               std::to_string(pattern.kib) + "KiB/gap_ns:" + std::to_string(gap_ns);
       bench.add(name, [&bench, plan](benchmark::State& state) {
         ReadProbe& probe = bench.probe();
         if (!probe.has_bulk_copy())
