@@ -5,13 +5,15 @@
 # selftest.txt. Exit 0 only if every step passed, else the exit code of the first one that failed (the README has the
 # table). No network is needed where torch, the toolkit and the Debian packages are installed.
 # GPU_GATE_BUDGET_S: longest time of all steps together; steps that do not fit fail.
+# GPU_GATE_BASE: another checkout of mkbench, which is built too; its kernels are timed beside these in one run, and a
+# slower one here ends with REGRESSION.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 [ $# = 1 ] || { echo "usage: scripts/gpu_gate.sh OUT" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out="$(cd "$1" && pwd -P)"
 cd "$out" || exit 1  # reports then name folders relative to it
-rm -rf parity bench parity.xml bench.xml selftest.txt env_info.txt gpu_gate.log
+rm -rf parity bench against-base parity.xml bench.xml selftest.txt env_info.txt gpu_gate.log
 log="$out/gpu_gate.log"
 begun=$SECONDS
 budget_s="${GPU_GATE_BUDGET_S:-3000}"
@@ -23,7 +25,7 @@ export MKBENCH_DEVICE=cuda
 summarise() {
   local report
   [ -n "${GITHUB_STEP_SUMMARY:-}" ] || return 0
-  for report in parity/report.md bench/report.md; do
+  for report in parity/report.md bench/report.md against-base/gate.md; do
     [ ! -f "$report" ] || cat "$report" >> "$GITHUB_STEP_SUMMARY"
   done
   [ ! -f selftest.txt ] || tail -n 1 selftest.txt >> "$GITHUB_STEP_SUMMARY"
@@ -58,4 +60,13 @@ step 600 "fault corpus" bash -c 'set -o pipefail; "$mkbench" selftest --faults |
 # Two processes are the least that gives a verdict.
 step 600 "benchmark" "$mkbench" --compare eager --engine megakernel --model synthetic --n-depth 0,512,4032 --n-gen 32 \
   --blocks 10 --processes 2 --out bench --junit bench.xml
+if [ -n "${GPU_GATE_BASE:-}" ] && step 2400 "build of the base" "$GPU_GATE_BASE/scripts/setup.sh" mkbench; then
+  base="$GPU_GATE_BASE/build/release"
+  if [ -d "$base/engines" ]; then
+    step 600 "against the base" "$mkbench" compare "$base" "$build" --model synthetic --n-depth 0,4032 --n-gen 64 \
+      --processes 8 --out against-base
+  else
+    note "== against the base: not run, the base is older than mkbench compare and exports no engines"
+  fi
+fi
 finish

@@ -18,9 +18,10 @@ import check_workflows  # noqa: E402
 MKBENCH = '''#!/bin/sh
 echo "ran: $* with device $MKBENCH_DEVICE from ${PWD##*/}" >> "$RAN"
 command="$1"
-case "$1" in parity | selftest | doctor) ;; *) command=bench ;; esac
+case "$1" in parity | selftest | doctor | compare) ;; *) command=bench ;; esac
 case "$command" in
   doctor) echo "ok  Python  /some/where/bin/python3.12" ;;
+  compare) mkdir -p against-base; echo "the gate" > against-base/gate.md ;;
   parity | bench) mkdir -p "$command"; echo "report of $command" > "$command/report.md" ;;
   selftest) echo "a row"; echo "faults seen 1 of 1" ;;
 esac
@@ -85,6 +86,24 @@ class GpuGate(unittest.TestCase):
         self.assertEqual((self.out / "selftest.txt").read_text(), "a row\nfaults seen 1 of 1\n")
         self.assertEqual(summary.read_text(),
                          "report of parity\nreport of bench\nfaults seen 1 of 1\nGPU GATE PASSED\n")
+
+    def test_beside_a_base(self):
+        summary, base = self.folder / "summary.md", self.folder / "base"
+        (base / "scripts").mkdir(parents=True)
+        (base / "scripts" / "setup.sh").write_text("#!/bin/sh\necho built the base: $*\n")
+        (base / "scripts" / "setup.sh").chmod(0o755)
+        done = self.gate(str(self.out), GPU_GATE_BASE=str(base))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("built the base: mkbench\n", self.log())
+        self.assertIn("against the base: not run, the base is older than mkbench compare", self.log())
+
+        (base / "build" / "release" / "engines").mkdir(parents=True)
+        done = self.gate(str(self.out), GPU_GATE_BASE=str(base), FAIL="compare=4", GITHUB_STEP_SUMMARY=str(summary))
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn("== against the base: FAILED (4)", self.log())
+        last = (self.folder / "ran").read_text().splitlines()[-1]
+        self.assertIn(f"ran: compare {base}/build/release {self.tree}/build/release --model synthetic", last)
+        self.assertIn("report of bench\nthe gate\n", summary.read_text())
 
     def test_the_first_failure_is_the_exit_code_and_all_steps_run(self):
         done = self.gate(str(self.out), FAIL="parity=3 selftest=1 bench=8")
