@@ -60,7 +60,11 @@ class CeilingEngine final : public Engine {
               .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
               .ring_blocks = ring::kBlocks,
               .step_bytes = step_bytes(request.depth)};
-    request_.pattern.empty() ? search() : take(request_.pattern);
+    if (request_.pattern.empty()) {
+      search();
+    } else {
+      take(request_.pattern);
+    }
   }
 
   EngineCapabilities capabilities() const override {

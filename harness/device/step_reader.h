@@ -28,8 +28,9 @@ class StepReader {
   bool has_bulk_copy() const;  // sm_90 and later
   int blocks() const;          // that issue bulk copies: one a multiprocessor
   // Starts and waits for one launch that reads `bytes` of `memory`, which is a multiple of 16 bytes
-  // and padded() long. Milliseconds by CUDA events around the launch. On the default stream. Throws Error(kBadInput) for a plan out of its limits, for bulk
-  // copies on a card without them and for Way::kRing, Error(kHang) when a copy never arrives.
+  // and padded() long. Milliseconds by CUDA events around the launch. On the default stream. Throws
+  // Error(kBadInput) for a plan out of its limits, for bulk copies on a card without them and for
+  // Way::kRing, Error(kHang) when a copy never arrives.
   double read(const ReadPattern& pattern, const void* memory, const StepBytes& bytes);
 
  private:
