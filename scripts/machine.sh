@@ -76,6 +76,16 @@ find_base_python() {
   return 1
 }
 
+# Whether the system's package python3-venv may give one: there is no Python at all, or the system's own, of a version
+# that fits, lacks venv. A Python of the user's is not ours to complete.
+python_package_helps() {
+  local found
+  found="$(command -v python3 || true)"
+  [ -n "$found" ] || return 0
+  [ "$found" = /usr/bin/python3 ] &&
+    at_least "$(python3 -c 'import platform; print(platform.python_version())')" 3.11
+}
+
 # machine_python, torch_facts, cmake, ninja: a python3 on PATH that already has the lane's torch, with
 # CMake and ninja (a machine image made for GPU work). Returns 1 where there is none.
 find_machine_python() {

@@ -157,8 +157,7 @@ choose_python_and_toolkit() {
     return 0
   fi
   if [ ! -e "$venv/.mkbench-complete" ] && ! find_base_python; then
-    [ "$(command -v python3)" != /usr/bin/python3 ] || ! at_least "$(python_version)" 3.11 ||
-      install_packages python3-venv
+    ! python_package_helps || install_packages python3-venv
     find_base_python || die "no Python from 3.11 to 3.14 that can make a virtual environment" \
       "found: ${rejected_pythons:-none}" "apt-get install python3-venv (Debian 12, Ubuntu 24.04)"
   fi
@@ -171,8 +170,6 @@ choose_python_and_toolkit() {
         "set MKBENCH_VENV to another folder, or remove that one"
   toolkit="${toolkit:-$(torch_fact site)/nvidia/cu13}"
 }
-
-python_version() { python3 -c 'import platform; print(platform.python_version())'; }
 
 configure() {
   local arguments=(--preset "$preset" "-DCMAKE_MAKE_PROGRAM=$ninja" "-DMKBENCH_PYTHON=$python"

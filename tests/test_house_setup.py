@@ -303,6 +303,17 @@ class Progress(FakeMachine):
         self.assertEqual(self.call(script)[1], "[" + "#" * 12 + " " * 12 + "]")
 
 
+class BasePython(FakeMachine):
+    HELPS = 'python_package_helps && echo yes || echo no'
+
+    def test_a_system_without_any_gets_one(self):
+        self.assertEqual(self.call('PATH="$HOME/bin"; ' + self.HELPS)[1], "yes")
+
+    def test_one_of_the_users_own_is_left_alone(self):
+        self.program("python3", "echo 3.12.1")
+        self.assertEqual(self.call(self.HELPS)[1], "no")
+
+
 class Setup(FakeMachine):
     def test_plan_changes_nothing(self):
         done = subprocess.run(
