@@ -2,8 +2,10 @@
 // (--benchmark_filter, --benchmark_min_time, --benchmark_out). Times are measured on the GPU.
 #include <benchmark/benchmark.h>
 
+#include <charconv>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "harness/micro/bench.h"
 
@@ -11,7 +13,27 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;  // the exit codes of mkbench itself
 
+// The first --benchmark_min_time that is no number, alone or with "s" (seconds) or "x" (iterations)
+// behind it: Google Benchmark 1.8 aborts at such a one. Null where there is none.
+const char* wrong_min_time(int argc, char** argv) {
+  constexpr std::string_view kFlag = "--benchmark_min_time=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.substr(0, kFlag.size()) != kFlag) continue;
+    std::string_view value = argument.substr(kFlag.size());
+    if (value.ends_with('s') || value.ends_with('x')) value.remove_suffix(1);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size() || !(number > 0)) return argv[i];
+  }
+  return nullptr;
+}
+
 int run(int argc, char** argv) {
+  if (const char* wrong = wrong_min_time(argc, argv)) {
+    std::fprintf(stderr, "mkbench_micro: error: %s: wanted a number above 0\n", wrong);
+    return kUsage;
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kUsage;
   mkbench::micro::Bench bench;
