@@ -22,7 +22,8 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   int depth = 0;        // of the ceiling: KV rows before the first timed step
-  // Of the ceiling: settings() of the one that searched, whose pattern it takes. Empty: it searches.
+  // Only the ceiling reads this: the read pattern to use, as settings() of a ceiling names it. Empty:
+  // the engine searches for the quickest one.
   std::string pattern = {};
   PlantedFault fault = PlantedFault::kNone;
   // The parent fills these in from its job.

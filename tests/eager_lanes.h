@@ -47,13 +47,13 @@ void check_tokens(const Case& c, Lane lane);
 // Each planted fault changes tokens of the strict prompts; without a fault none changes.
 void check_planted_faults(const Case& c, Lane lane);
 
-// Sections of a test case that hold eager to the contract of references/engine.h: prefill equals single
-// steps, save and restore, poison, repeatability, refusals, ties, NaN. Of graph, which has no poison:
-// steps on both sides of the end of a bucket too.
+// Holds the lane's engine to the contract of references/engine.h, a section for each point: prefill
+// equals single steps, save and restore, repeatability, refusals, ties, NaN, hooks, times; then poison,
+// or with `graph`, which has none, check_buckets().
 void check_contract(const ModelWeights& weights, Lane lane);
 
-// Of graph: its logits are as near to the truth as eager's, across buckets, and stale rows behind the
-// sequence change nothing.
+// For lanes with `graph` only. On both sides of a bucket's end the logits are as near to the truth as
+// those of eager, and KV rows that an earlier sequence has left behind this one change nothing.
 void check_buckets(const ModelWeights& weights, Lane lane);
 
 }  // namespace mkbench::testing

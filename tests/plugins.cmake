@@ -71,8 +71,10 @@ add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_versions LABEL host LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_versions PRIVATE
-  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
-add_dependencies(test_plugin_versions ${mkbench_plugin_examples})
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins"
+  MKBENCH_ENGINES="${PROJECT_BINARY_DIR}/engines")
+get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
+add_dependencies(test_plugin_versions ${mkbench_plugin_examples} ${mkbench_exported_engines})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/engines/registry.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/timeline.h"
 #include "tests/support/catch2.h"
@@ -85,6 +86,40 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK(naive.deterministic);
   CHECK(naive.rewind);
   CHECK_FALSE(naive.snapshots);
+}
+
+TEST_CASE("our exported engines claim what the registry says of them, and refuse by name",
+          "[plugin]") {
+  for (const std::string name : {"host-twin", "plain", "ring"}) {
+    CAPTURE(name);
+    const mkbench_engine_abi table = load_plugin(std::string(MKBENCH_ENGINES) + "/" + name + ".so");
+    const EngineRow* row = find_engine(name);
+    REQUIRE(row != nullptr);
+    CHECK(table.name == name);
+    CHECK(static_cast<int32_t>(row->precision) == table.precision);
+    CHECK((table.devices == MKBENCH_DEVICE_CUDA) == row->cuda);
+    CHECK((table.devices == MKBENCH_DEVICE_CPU) == row->cpu);
+    // A model without tensors.
+    const mkbench_model model{.hidden = 64,
+                              .intermediate = 128,
+                              .layers = 1,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .head_dim = 16,
+                              .vocab = 128,
+                              .tied = 1,
+                              .rope_theta = 1e6,
+                              .rms_norm_eps = 1e-6};
+    mkbench_open args{};
+    args.model = &model;
+    args.device = static_cast<int32_t>(table.devices);
+    args.max_context = 8;
+    args.batch = 1;
+    mkbench_engine* engine = nullptr;
+    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
+    CHECK(std::string(table.last_error(nullptr)) ==
+          "open: found no tensor model.embed_tokens.weight");
+  }
 }
 
 TEST_CASE("a late id replaces the pending one", "[plugin]") {

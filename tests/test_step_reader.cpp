@@ -58,6 +58,12 @@ TEST_CASE("the ceiling repeats, and lies under the pin rate") {
   };
   const double first = rate();
   const std::string pattern = ceiling->settings();
+  // Another ceiling takes the pattern, and one that is none is refused.
+  EngineRequest known = request;
+  known.pattern = pattern;
+  CHECK(make_ceiling(weights, known)->settings() == pattern);
+  known.pattern = "as before";
+  CHECK_THROWS_AS(make_ceiling(weights, known), Error);
   search_again(*ceiling);
   const double again = rate();
   CAPTURE(first, again, pattern, ceiling->settings());

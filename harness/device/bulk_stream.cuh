@@ -31,7 +31,8 @@ class CopySchedule {
 
  private:
   static constexpr int kShortestWindow = 16, kLongestWindow = 1024;  // copies
-  static constexpr float kMostGhz = 8;  // the timer may have moved by less than a window's time
+  // No SM has such a clock: where it is found, the timer has not made its next step yet.
+  static constexpr float kMostGhz = 8;
 
   __device__ void measure(long long now) {
     const uint64_t now_ns = global_ns();

@@ -192,7 +192,7 @@ class CeilingEngine final : public Engine {
     return *ring_;
   }
 
-  // What settings() of another engine said: its pattern.
+  // Uses the pattern that settings() of another ceiling names.
   void take(const std::string& settings) {
     const std::optional<ReadPattern> known = read_pattern_text(settings);
     if (!known) {
@@ -205,7 +205,7 @@ class CeilingEngine final : public Engine {
     go_to(request_.depth);
   }
 
-  // Milliseconds; 0 for the ring, which keeps its times.
+  // Milliseconds of the launch; 0 for the ring's, whose last_times() has them.
   double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(
@@ -272,7 +272,7 @@ class CeilingEngine final : public Engine {
   std::unique_ptr<Engine> ring_;  // null where it cannot run
   Snapshot ring_start_;
   PatternSpace space_;
-  double ring_ghz_ = 0;  // in the ring's last launch, whose gaps are cycles; 0: none yet
+  double ring_ghz_ = 0;  // SM clock of the ring's last launch, which paces by cycles; 0 before it
   ReadPattern pattern_;
   std::string settings_;
   int position_ = 0;

@@ -35,8 +35,7 @@ RatioIntervals paired_intervals(const EngineReport& base, const EngineReport& he
   return found;
 }
 
-// The engine of HEAD that stands against one of BASE, by the names that were asked for; empty for an
-// engine that is not BASE's.
+// The name of HEAD's engine that is compared with BASE's `engine`; empty where `engine` is not BASE's.
 std::string partner_of(const std::string& engine, const std::string& base,
                        const std::string& head) {
   if (is_file_engine(base)) return engine == base ? head : "";
@@ -93,8 +92,9 @@ VersionGate gate_builds(const Report& report, const std::string& base, const std
   VersionGate gate;
   gate.base = side_of(report, base);
   gate.head = side_of(report, head);
-  gate.base.git_sha = gate.head.git_sha =
-      "";  // the report's is that of the mkbench that timed them
+  // The report's commit is that of the mkbench that timed them.
+  gate.base.git_sha.clear();
+  gate.head.git_sha.clear();
   const SpeedMargin margin = recorded_margin(report.calibration);
   begin_gate(report, margin, limits, gate);
   for (const CaseReport& c : report.cases) add_pairs(c, base, head, gate);

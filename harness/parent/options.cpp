@@ -62,11 +62,6 @@ const CommandRow& take_command(std::vector<std::string>& args) {
 
 // Checks that concern several flags.
 void check_together(Options& options) {
-  const auto given = [&](std::string_view name) {
-    const auto at = std::find_if(options.values.begin(), options.values.end(),
-                                 [&](const OptionValue& v) { return v.name == name; });
-    return at != options.values.end() && at->source != "default";
-  };
   for (const OptionValue& v : options.values) {
     const bool limits = v.name == "max-regress" || v.name == "fail-on";
     const bool of_run = (options.command->flags & kMeasureFlags) != 0;
@@ -81,7 +76,7 @@ void check_together(Options& options) {
   if (processes > blocks)
     bad_usage(fmt::format("--blocks {} is below --processes {}", blocks, processes));
   if (options.max_blocks < blocks) {
-    if (given("max-blocks"))
+    if (was_given(options, "max-blocks"))
       bad_usage(fmt::format("--max-blocks {} is below --blocks {}", options.max_blocks, blocks));
     options.max_blocks = blocks;
   }
@@ -91,14 +86,14 @@ void check_together(Options& options) {
     bad_usage(fmt::format("--in-process: {} is an engine in Python and has a process of its own",
                           *python));
   }
-  if (!options.ids.empty() && given("n-depth")) {
+  if (!options.ids.empty() && was_given(options, "n-depth")) {
     bad_usage("--ids and --n-depth exclude each other: the depth is the number of ids less one");
   }
-  if (!options.ids.empty() && given("n-prompt"))
+  if (!options.ids.empty() && was_given(options, "n-prompt"))
     bad_usage("--ids and --n-prompt exclude each other");
   if (!options.resume.empty()) {
     if (options.dry_run) bad_usage("--resume and --dry-run exclude each other");
-    if (given("only")) bad_usage("--resume and --only exclude each other");
+    if (was_given(options, "only")) bad_usage("--resume and --only exclude each other");
   }
 }
 
@@ -161,6 +156,12 @@ void build_app(CliApp& cli, const CommandRow& command) {
 }
 
 }  // namespace
+
+bool was_given(const Options& options, std::string_view flag) {
+  const auto at = std::find_if(options.values.begin(), options.values.end(),
+                               [&](const OptionValue& v) { return v.name == flag; });
+  return at != options.values.end() && at->source != "default";
+}
 
 ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
                                      const EnvironmentLookup& lookup,

@@ -101,6 +101,9 @@ struct Options {
   std::vector<std::string> warnings;  // about the environment, for stderr
 };
 
+// Whether the flag was given, on the command line or by the environment.
+bool was_given(const Options& options, std::string_view flag);
+
 // What a command line that ends without a run (--help, --version) prints.
 struct EarlyExit {
   int exit_code = 0;

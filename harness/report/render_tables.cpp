@@ -57,8 +57,8 @@ std::string divergence_text(const EngineReport& e) {
   return "-";
 }
 
-// Quantised engines read fewer bytes and are held to less, so they stand apart, with what they were
-// judged by. Empty where there are none.
+// The table of quantised engines, which read fewer bytes than the others and are held to less, with
+// what they were judged by. Empty where there are none.
 std::string lossy_table(const CaseGroup& group) {
   const bool prefill = group.front()->n_prompt > 0;
   MarkdownTable table(

@@ -29,7 +29,8 @@ struct Shape {
   double eps;
 };
 
-// Of one layer; qkv and gate_up are several matrices in one, rows behind rows.
+// The weights and the KV cache of one layer. qkv holds the rows of q_proj, then those of k_proj, then
+// those of v_proj; gate_up those of gate_proj, then those of up_proj.
 struct Layer {
   Tensor input_norm, qkv, q_norm, k_norm, out, post_norm, gate_up, down;
   Tensor k_cache, v_cache;  // bf16 [kv_heads, max_context, dim]

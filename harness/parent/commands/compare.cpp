@@ -15,13 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool was_given(const Options& options, const std::string& flag) {
-  for (const OptionValue& value : options.values) {
-    if (value.name == flag) return value.source != "default";
-  }
-  return false;
-}
-
 // A folder with a slash behind it is the same folder.
 std::string without_slash(const std::string& path) {
   const std::string normal = fs::path(path).lexically_normal().string();
@@ -37,8 +30,8 @@ void refuse_flags(const Options& options) {
 
 }  // namespace
 
-// The run that compares takes the options of any other; it needs processes for an interval, and its
-// yardstick is BASE.
+// The command is a run of two candidates: BASE takes the place of a yardstick, and the default is as many
+// processes as an interval needs, on a CPU too.
 void require_compare_arguments(Options& options) {
   if (options.arguments.size() != 2) {
     bad_usage(
