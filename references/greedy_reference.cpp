@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "references/base/base64.h"
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
 #include "references/base/sha256.h"
@@ -95,6 +96,16 @@ class Node {
     std::vector<float> out;
     for (size_t i = 0; i < size(); ++i) out.push_back(static_cast<float>(at(i).number()));
     return out;
+  }
+  // A list, or its values in base64.
+  std::vector<float> packed_floats() const {
+    if (!value_.is_string()) return floats();
+    const std::optional<std::vector<float>> found = floats_from_base64(text());
+    if (!found) fail("must be a list, or base64 of little-endian fp32 values");
+    for (const float x : *found) {
+      if (!std::isfinite(x)) fail("holds a value that is not finite");
+    }
+    return *found;
   }
   std::vector<int32_t> ids(int vocab) const {
     std::vector<int32_t> out;
@@ -198,7 +209,7 @@ struct StepReader {
     step.margin = node.at("margin").from_zero();
     step.max_abs = node.at("max_abs").from_zero();
     step.decided = node.at("decided").flag();
-    step.sketch = node.at("sketch").floats();
+    step.sketch = node.at("sketch").packed_floats();
     if (step.sketch.size() != static_cast<size_t>(projections)) {
       node.at("sketch").fail(
           fmt::format("has {} entries, wanted {}", step.sketch.size(), projections));

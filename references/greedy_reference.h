@@ -87,7 +87,7 @@ std::vector<std::filesystem::path> list_references(const std::filesystem::path& 
 // The distance between bf16 neighbours at |x|: 8 significant bits, so 2^(e - 7) from 2^e on.
 double bf16_step(double x);
 
-inline constexpr int kMaxProjections = 64;  // each is one bit of a cached word of signs
+inline constexpr int kMaxProjections = 4096;
 // Sign of entry `id` of a projection: -1 where bit 0 of splitmix64(seed xor (projection << 32) xor
 // id) is set.
 float sketch_sign(uint64_t seed, int projection, int32_t id);

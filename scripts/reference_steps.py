@@ -1,12 +1,14 @@
 """The figures of a reference: what one step records, and what D and the sets of prompts follow from."""
 
+import base64
+
 import numpy as np
 import torch
 
 import checkpoint_format
 import qwen3_hf as hf
 
-TOP, PROJECTIONS, SKETCH_SEED = 32, 32, 20240229
+TOP, PROJECTIONS, SKETCH_SEED = 32, 512, 20240229
 LARGEST_D = 0.5
 
 
@@ -15,11 +17,22 @@ def raw(values):
     return [float(f"{x:.9g}") for x in np.asarray(values.cpu(), np.float32).tolist()]
 
 
+def packed(values):
+    """fp32 values as base64 of their little-endian bytes: a quarter of their decimal text."""
+    return base64.b64encode(np.asarray(values.cpu(), "<f4").tobytes()).decode("ascii")
+
+
 def sketch_signs(vocab):
-    """The +-1 vectors, [projections, vocab]: -1 where bit 0 of splitmix64(seed ^ (p << 32) ^ id) is set."""
+    """The +-1 vectors as int8, [projections, vocab]: -1 where bit 0 of splitmix64(seed ^ (p << 32) ^ id) is set."""
     ids = np.arange(vocab, dtype=np.uint64)
-    rows = [checkpoint_format.splitmix64(np.uint64(SKETCH_SEED ^ (p << 32)) ^ ids) & np.uint64(1) for p in range(PROJECTIONS)]
-    return torch.from_numpy(1.0 - 2.0 * np.stack(rows).astype(np.float64))
+    rows = [(checkpoint_format.splitmix64(np.uint64(SKETCH_SEED ^ (p << 32)) ^ ids) & np.uint64(1)).astype(np.int8)
+            for p in range(PROJECTIONS)]
+    return torch.from_numpy(np.int8(1) - np.int8(2) * np.stack(rows))
+
+
+def sketch(signs, centred):
+    """The projections of fp64 `centred` [vocab], a few at a time: as fp64 the signs of a large vocabulary take 620 MB."""
+    return torch.cat([some.double() @ centred for some in signs.split(32)])
 
 
 def kl_over_top(truth, other, ids):
@@ -62,7 +75,7 @@ def measure(position, truth, base, exact, signs):
             "kl": max(0.0, kl_over_top(t, e, ids)),
             "pairwise": float(hf.pairwise_error(truth[None], exact[None], TOP)[0]),
         },
-        "sketch": raw(signs @ centred),
+        "sketch": packed(sketch(signs, centred)),
     }
 
 

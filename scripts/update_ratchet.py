@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the R_rms of a passing report into reports/ratchet.json, the values that no later kernel may exceed by 10 %.
+"""Writes the ratios of a passing report into reports/ratchet.json, the values that no later kernel may exceed by far.
 
     scripts/update_ratchet.py REPORT.json [--ratchet FILE] [--reason TEXT]
 
 Only candidates whose parity is PASS against a committed reference are taken. A value is never raised without --reason,
-which then stands in the entry; a lower value replaces a higher one. Exit code 2 for a report that gives no value.
+which then stands in the entry; a lower value replaces a higher one. A report of `mkbench parity` also gives the hash of
+the logits of two short prompts, and other bits than the committed ones need a reason too. Exit code 2 for a report that
+gives no value.
 """
 import argparse
 import json
@@ -14,6 +16,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "mkbench.ratchet"
 KEY = ("engine", "card", "model", "lagset", "reference_sha256")
+RATIOS = ("r_rms", "r_step", "r_inf", "r_kl")
+BITS = "repeats_sha256"
 
 
 class Refused(Exception):
@@ -21,7 +25,7 @@ class Refused(Exception):
 
 
 def measured(report):
-    """{key: R_rms} of a report's candidates; Refused where one of them has not passed."""
+    """{key: values of an entry} of a report's candidates; Refused where one of them has not passed."""
     if not isinstance(report, dict) or report.get("schema", {}).get("id") != "mkbench.report":
         raise Refused("not a report.json of mkbench")
     found = {}
@@ -32,39 +36,47 @@ def measured(report):
             parity, who = engine["parity"], f"{engine['resolved_name']} in case '{case['name']}'"
             if parity is None or engine["verdict"] != "PASS" or parity["verdict"] != "PASS":
                 raise Refused(f"{who}: verdict {engine['verdict']}, wanted PASS")
-            if parity["r_rms"] is None or not parity["reference_sha256"]:
-                raise Refused(f"{who}: no R_rms against a committed reference")
+            checks = {check["name"]: check["value"] for check in parity["checks"]}
+            if any(checks.get(name) is None for name in RATIOS) or not parity["reference_sha256"]:
+                raise Refused(f"{who}: no ratios against a committed reference")
             # Parity is judged on the lag set `short`, whichever set is timed.
             synthetic = case["model"]["name"].startswith("synthetic")
             name = "synthetic" if synthetic else pathlib.PurePath(case["model"]["name"].rstrip("/")).name
             card = engine["device"].split(" ", 1)[-1]
-            # Published ids, which give no R_rms, come last.
+            # Published ids, which give no ratios, come last.
             reference = parity["reference_sha256"].split(", ")[0]
             key = (engine["resolved_name"], card, name, "short" if synthetic else "", reference)
-            found[key] = max(found.get(key, 0), round(parity["r_rms"], 4))
+            values = found.setdefault(key, {})
+            for ratio in RATIOS:
+                values[ratio] = max(values.get(ratio, 0), round(checks[ratio], 4))
+            if parity.get(BITS):
+                values[BITS] = parity[BITS]
     if not found:
         raise Refused("no candidate was judged")
     return found
 
 
 def updated(ratchet, values, reason):
-    """The ratchet with `values` in it, and a line for each change; Refused for a raise without a reason."""
+    """The ratchet with `values` in it, and a line for each change; Refused for a raise, or other bits, without a
+    reason."""
     entries = {tuple(e[k] for k in KEY): dict(e) for e in ratchet["entries"]}
     lines = []
-    for key, value in sorted(values.items()):
+    for key, new in sorted(values.items()):
         who = " ".join(part for part in key[:4] if part)
-        if not value > 0:
-            raise Refused(f"{who}: R_rms {value}, wanted over 0")
-        old = entries.get(key)
-        if old and value > old["r_rms"] and not reason:
-            raise Refused(f"{who}: {value} is over the committed {old['r_rms']}; --reason says why it may be")
-        if old and value == old["r_rms"]:
+        if not all(new[ratio] > 0 for ratio in RATIOS):
+            raise Refused(f"{who}: {', '.join(f'{r} {new[r]}' for r in RATIOS)}, wanted over 0")
+        old = entries.get(key, {})
+        changed = [name for name, value in new.items() if old.get(name) != value]
+        worse = [name for name in changed if name in old and (name == BITS or new[name] > old[name])]
+        if worse and not reason:
+            raise Refused(f"{who}: {', '.join(f'{n} {new[n]} against the committed {old[n]}' for n in worse)}; --reason says "
+                          "why it may be")
+        if not changed:
             continue
-        entry = dict(zip(KEY, key), r_rms=value)
-        if old and value > old["r_rms"]:
-            entry["reason"] = reason
-        entries[key] = entry
-        lines.append(f"{who}: {old['r_rms'] if old else 'new'} -> {value}")
+        entries[key] = {**dict(zip(KEY, key)), **{n: old[n] for n in (BITS, "reason") if n in old}, **new}
+        if worse:
+            entries[key]["reason"] = reason
+        lines.append(f"{who}: " + ", ".join(f"{n} {old.get(n, 'new')} -> {new[n]}" for n in changed))
     return {"schema": SCHEMA, "entries": [entries[k] for k in sorted(entries)]}, lines
 
 

@@ -270,7 +270,7 @@ TEST_CASE(
 TEST_CASE("the ratchet is looked up by engine, card, model and reference") {
   Bench bench = parity_bench();
   std::vector<RatchetKey> asked;
-  bench.services.ratchet = [&](const RatchetKey& key) -> std::optional<double> {
+  bench.services.ratchet = [&](const RatchetKey& key) -> std::optional<Ratchet> {
     asked.push_back(key);
     return std::nullopt;
   };

@@ -223,6 +223,13 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
   if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 
+// That of the reference whose prompts are repeated.
+void Gate::set_first_ratchet(const Engine& engine, ParityOptions& options) const {
+  const auto first = std::find_if(references_.all.begin(), references_.all.end(),
+                                  [](const GreedyReference& r) { return !r.token_only; });
+  if (first != references_.all.end()) set_ratchet(engine, *first, options);
+}
+
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
   sink_.send(ParityJudged{engine, report});
 }
@@ -281,11 +288,12 @@ bool Gate::pass_judge(Contestant& contestant) {
 // an error (a hang, a crash) is told beside the verdict of an engine that has failed already.
 void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
                         ParityReport& report) {
-  const ParityOptions options = options_for(*contestant.engine, contestant.name);
+  ParityOptions options = options_for(*contestant.engine, contestant.name);
   try {
     judge(*contestant.engine, contestant.name, options, &budget, report);
     if (job_.whole_parity && job_.only_prompt.empty()) {
       send_parity(contestant.name, report);
+      set_first_ratchet(*contestant.engine, options);
       trials.run(*contestant.engine, contestant.name,
                  repeated_prompts(job_, weights_.config.shape, references_.all), options, report);
     }

@@ -67,6 +67,7 @@ class Gate {
   void judge(Engine& engine, const std::string& name, ParityOptions options,
              const TimeBudget* budget, ParityReport& report);
   ParityReport judge_baseline(Engine& engine, const std::string& name);
+  void set_first_ratchet(const Engine& engine, ParityOptions& options) const;
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;
   void add_live_reference(Engine& judge);

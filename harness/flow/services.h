@@ -52,8 +52,8 @@ struct FlowServices {
   // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
   // ablations, or an empty string.
   std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
-  // The R_rms that reports/ratchet.json commits; empty where that file has no such entry.
-  std::function<std::optional<double>(const RatchetKey&)> ratchet;
+  // What reports/ratchet.json commits; empty where that file has no such entry.
+  std::function<std::optional<Ratchet>(const RatchetKey&)> ratchet;
   // Bytes of the job's device that make_engine() would take for this request.
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   // Bytes of the job's device that the process of an engine takes besides the engine: libraries and

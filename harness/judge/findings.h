@@ -98,6 +98,10 @@ std::string describe_row(const ParityRow& row);
 // Counts rows by verdict and finds the first divergence.
 void tally_rows(ParityReport& report);
 
+// Notes whether the logits of the repeated prompts have the bits that are committed. Other bits fail
+// nothing: they ask for a reason in the ratchet's entry.
+void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings);
+
 // Judges the four ratios and the ratchet. Throws Error(kInvalidReference) where the reference's
 // baseline has no error at all.
 void judge_ratios(const RatioSums& sums, const GreedyReference& reference,

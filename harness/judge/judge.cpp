@@ -8,6 +8,7 @@
 
 #include "harness/judge/budget.h"
 #include "harness/judge/findings.h"
+#include "harness/judge/flips.h"
 #include "harness/judge/states.h"
 
 namespace mkbench {
@@ -285,10 +286,7 @@ class Judge {
     findings.rule_out(Check::kDecided, "the reference has no decided step");
     findings.rule_out(Check::kNearTie, "the reference has no near tie");
     judge_strict(report, findings);
-    // Three standard deviations of a Poisson count over what the baseline flips itself.
-    const double flips = reference_.baseline_flips;
-    report.flips_allowed =
-        static_cast<int>(std::floor(flips + 3 * std::sqrt(std::max(1.0, flips))));
+    report.flips_allowed = most_flips(reference_, options_.logits_bf16);
     findings.measured(Check::kFlips, report.flips, report.flips_allowed);
     if (report.flips > report.flips_allowed) {
       findings.fail(

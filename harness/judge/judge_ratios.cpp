@@ -17,24 +17,30 @@ void judge_ratio(Check check, const char* name, double value, double limit,
                 fmt::format("{} {:.3g} > {:.3g}{}", name, value, limit, where));
 }
 
-void judge_ratchet(double rms, const ParityOptions& options, Findings& findings) {
+void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& findings) {
   if (!options.ratchet || options.limits.rms <= 0) {
     findings.rule_out(Check::kRatchet,
                       options.ratchet_key
                           ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +
-                                ratchet_entry(*options.ratchet_key, rms)
+                                ratchet_entry(*options.ratchet_key, found)
                           : "for candidates on committed references alone");
     return;
   }
-  const double limit = kRatchetFactor * *options.ratchet;
-  findings.measured(Check::kRatchet, rms, limit);
-  if (rms <= limit) return;
-  findings.fail(Check::kRatchet, Verdict::kFailFidelity,
-                fmt::format("ratchet: R_rms {:.4g} > {:.4g}, {:g} x the committed {:.4g}", rms,
-                            limit, kRatchetFactor, *options.ratchet));
+  findings.measured(Check::kRatchet, found.rms, kRatchetFactor * options.ratchet->rms);
+  const std::string over = over_ratchet(found, *options.ratchet);
+  if (!over.empty()) findings.fail(Check::kRatchet, Verdict::kFailFidelity, "ratchet: " + over);
 }
 
 }  // namespace
+
+void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings) {
+  if (committed.repeats_sha256.empty() || repeats_sha256.empty()) return;
+  findings.note(Check::kRatchet,
+                committed.repeats_sha256 == repeats_sha256
+                    ? "logits: the committed bits"
+                    : "logits: other bits than reports/ratchet.json has; "
+                      "scripts/update_ratchet.py --reason says why they may be");
+}
 
 void rule_out_ratios(const std::string& why, Findings& findings) {
   for (const Check check : {Check::kRms, Check::kStep, Check::kInf, Check::kKl, Check::kRatchet}) {
@@ -71,7 +77,7 @@ void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
       findings);
   judge_ratio(Check::kInf, "R_inf", found->inf, limits.inf, "", findings);
   judge_ratio(Check::kKl, "R_KL", found->kl, limits.kl, "", findings);
-  judge_ratchet(found->rms, options, findings);
+  judge_ratchet(*found, options, findings);
 }
 
 }  // namespace mkbench

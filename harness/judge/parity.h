@@ -18,9 +18,6 @@
 
 namespace mkbench {
 
-// The ratchet lets R_rms grow by this factor over its committed value.
-inline constexpr double kRatchetFactor = 1.10;
-
 struct ParityOptions {
   int vocab = 0;   // width of the engine's logits; needed where engine and reference have logits
   int layers = 0;  // of the model; 0: no hidden state and no KV row is looked at
@@ -29,7 +26,7 @@ struct ParityOptions {
   PrecisionClass precision = PrecisionClass::kBf16;
   RatioLimits limits = limits_of(PrecisionClass::kBf16);
   std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
-  std::optional<double> ratchet = {};          // R_rms that is committed under that key
+  std::optional<Ratchet> ratchet = {};         // what is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
   bool logits_bf16 = false;
   // One prompt of the reference is judged: no ratio is, because the limits are those of whole prompt
@@ -89,9 +86,10 @@ ReferencePrompt capture_path(
     const std::vector<int32_t>& ids, int steps,
     const std::function<bool()>& go_on = [] { return true; });
 // Seed and number of projections of the sketches in a captured path; the seed is "mkbench1" in
-// ASCII.
+// ASCII. A committed reference has 512. Here every step of a long walk is projected three times, and
+// 512 would take a minute of a model with 151,936 ids.
 inline constexpr uint64_t kLiveSketchSeed = 0x6d6b62656e636831;
-inline constexpr int kLiveProjections = 32;
+inline constexpr int kLiveProjections = 128;
 
 // A reference in memory for weights without a committed one: the path of `truth` (fp32), on which
 // `baseline` and `head_fp32` are teacher-forced. Throws Error(kInvalidReference) when the largest

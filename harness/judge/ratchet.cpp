@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -40,6 +41,27 @@ std::string text_of(const json& entry, const char* field, size_t index,
   return entry[field].get<std::string>();
 }
 
+std::optional<double> ratio_of(const json& entry, const char* field, size_t index,
+                               const std::filesystem::path& file) {
+  if (!entry.contains(field)) return std::nullopt;
+  if (!entry[field].is_number() || !(entry[field].get<double>() > 0))
+    refuse(file, fmt::format("entries[{}].{}: wanted a number over 0", index, field));
+  return entry[field].get<double>();
+}
+
+Ratchet values_of(const json& entry, size_t index, const std::filesystem::path& file) {
+  const std::optional<double> rms = ratio_of(entry, "r_rms", index, file);
+  if (!rms) refuse(file, fmt::format("entries[{}].r_rms: wanted a number over 0", index));
+  Ratchet values{.rms = *rms,
+                 .step = ratio_of(entry, "r_step", index, file),
+                 .inf = ratio_of(entry, "r_inf", index, file),
+                 .kl = ratio_of(entry, "r_kl", index, file),
+                 .repeats_sha256 = ""};
+  if (entry.contains("repeats_sha256"))
+    values.repeats_sha256 = text_of(entry, "repeats_sha256", index, file);
+  return values;
+}
+
 }  // namespace
 
 std::string card_of(const std::string& device) {
@@ -47,10 +69,25 @@ std::string card_of(const std::string& device) {
   return blank == std::string::npos ? device : device.substr(blank + 1);
 }
 
-std::optional<double> find_ratchet(const std::filesystem::path& file, const RatchetKey& key) {
+std::string over_ratchet(const Ratios& found, const Ratchet& committed) {
+  std::string all;
+  const auto judge = [&](const char* name, double value, std::optional<double> reached,
+                         double factor, double least) {
+    if (!reached || value <= std::max(factor * *reached, *reached + least)) return;
+    all += fmt::format("{}{} {:.4g} > {:.4g}, {:g} x the committed {:.4g}", all.empty() ? "" : ", ",
+                       name, value, factor * *reached, factor, *reached);
+  };
+  judge("R_rms", found.rms, committed.rms, kRatchetFactor, 0);
+  judge("R_step", found.step, committed.step, kRatchetFactorOfLargest, 0);
+  judge("R_inf", found.inf, committed.inf, kRatchetFactorOfLargest, 0);
+  judge("R_KL", found.kl, committed.kl, kRatchetFactorOfKl, kRatchetLeastKl);
+  return all;
+}
+
+std::optional<Ratchet> find_ratchet(const std::filesystem::path& file, const RatchetKey& key) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   const json all = read_file(file);
-  std::optional<double> found;
+  std::optional<Ratchet> found;
   for (size_t i = 0; i < all["entries"].size(); ++i) {
     const json& entry = all["entries"][i];
     const bool same = text_of(entry, "engine", i, file) == key.engine &&
@@ -58,17 +95,14 @@ std::optional<double> find_ratchet(const std::filesystem::path& file, const Ratc
                       text_of(entry, "model", i, file) == key.model &&
                       text_of(entry, "lagset", i, file) == key.lagset &&
                       text_of(entry, "reference_sha256", i, file) == key.reference_sha256;
-    if (!entry.contains("r_rms") || !entry["r_rms"].is_number() ||
-        !(entry["r_rms"].get<double>() > 0)) {
-      refuse(file, fmt::format("entries[{}].r_rms: wanted a number over 0", i));
-    }
+    const Ratchet values = values_of(entry, i, file);
     if (same && found) refuse(file, fmt::format("entries[{}]: the key stands there twice", i));
-    if (same) found = entry["r_rms"].get<double>();
+    if (same) found = values;
   }
   return found;
 }
 
-std::string ratchet_entry(const RatchetKey& key, double r_rms) {
+std::string ratchet_entry(const RatchetKey& key, const Ratios& found) {
   nlohmann::ordered_json entry;
   entry["engine"] = key.engine;
   entry["card"] = key.card;
@@ -76,7 +110,11 @@ std::string ratchet_entry(const RatchetKey& key, double r_rms) {
   entry["lagset"] = key.lagset;
   entry["reference_sha256"] = key.reference_sha256;
   // Four digits, as scripts/update_ratchet.py writes them.
-  entry["r_rms"] = std::round(r_rms * 1e4) / 1e4;
+  const auto digits = [](double x) { return std::round(x * 1e4) / 1e4; };
+  entry["r_rms"] = digits(found.rms);
+  entry["r_step"] = digits(found.step);
+  entry["r_inf"] = digits(found.inf);
+  entry["r_kl"] = digits(found.kl);
   return entry.dump();
 }
 

@@ -1,10 +1,13 @@
-// The ratchet: R_rms that an engine has once reached on a card, committed in reports/ratchet.json.
+// The ratchet: the ratios that an engine has once reached on a card, and the bits of its logits,
+// committed in reports/ratchet.json.
 // mkbench reads it and never writes it; scripts/update_ratchet.py does.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+
+#include "harness/judge/ratios.h"
 
 namespace mkbench {
 
@@ -19,11 +22,29 @@ struct RatchetKey {
 // The card in EngineCapabilities::device: "cuda:0 NVIDIA H200" gives "NVIDIA H200".
 std::string card_of(const std::string& device);
 
-// The committed R_rms; empty where the file has no entry, or does not exist.
+struct Ratchet {
+  double rms = 0;
+  // Absent in entries that were written before all four ratios were kept.
+  std::optional<double> step, inf, kl;
+  // ParityReport::repeats_sha256 of the engine; empty where no run has judged its repeats.
+  std::string repeats_sha256;
+};
+
+// How far each ratio may grow over its committed value. Decoders of one class that add in another
+// order (reports/limits) differ by up to 1 % in R_rms, 14 % in R_step, 4 % in R_inf and 10 % in R_KL.
+inline constexpr double kRatchetFactor = 1.10, kRatchetFactorOfLargest = 1.25,
+                        kRatchetFactorOfKl = 1.25;
+// R_KL may grow by this much in any case: of an engine at 0.001, 25 % would be rounding.
+inline constexpr double kRatchetLeastKl = 0.005;
+
+// Why `found` is over the ratchet, by ratio; empty where it is not.
+std::string over_ratchet(const Ratios& found, const Ratchet& committed);
+
+// The committed values; empty where the file has no entry, or does not exist.
 // Throws Error(kInvalidReference) naming file, entry and field of a malformed file.
-std::optional<double> find_ratchet(const std::filesystem::path& file, const RatchetKey& key);
+std::optional<Ratchet> find_ratchet(const std::filesystem::path& file, const RatchetKey& key);
 
 // The line that the file would hold for this key.
-std::string ratchet_entry(const RatchetKey& key, double r_rms);
+std::string ratchet_entry(const RatchetKey& key, const Ratios& found);
 
 }  // namespace mkbench

@@ -18,10 +18,9 @@ struct RatioLimits {
   double sweep = 0;  // of one cache length, as `step` is of one step of a prompt
 };
 
-// The limits of a precision class (references/engine.h). Measured on the committed models and on
-// full size (H100, host twin, 2026-11), kernels that accumulate in fp32 reach R_rms 0.195 and R_step
-// 0.89 (tiny-untied); eager reaches 1.01 and 2.7. A sweep of 2,049 lengths meets more steps than the
-// prompts: the host twin reaches 0.99 there (tiny), and its limit is 1.25 times that.
+// The limits of a precision class (references/engine.h). They follow from what legitimate decoders of
+// the class reach (reports/limits, scripts/ratio_limits.py). A lossy engine may diverge as far as a
+// bf16 one.
 RatioLimits limits_of(PrecisionClass precision);
 
 struct Ratios {

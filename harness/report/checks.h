@@ -27,7 +27,7 @@ enum class Check {
   kStep,       // R_step
   kInf,        // R_inf
   kKl,         // R_KL
-  kRatchet,    // R_rms <= 1.10 x the committed value
+  kRatchet,    // no ratio is far above its committed value; the value shown is R_rms
   kDecided,    // decided steps emit the truth's token
   kNearTie,    // near ties stay within tau of the top
   kFlips,      // flip cap
@@ -60,7 +60,7 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kStep, "r_step", "largest logit error of one step"},
     {Check::kInf, "r_inf", "largest error of one logit among the top 32"},
     {Check::kKl, "r_kl", "divergence of the next-token distribution"},
-    {Check::kRatchet, "ratchet", "R_rms is not above this engine's committed value"},
+    {Check::kRatchet, "ratchet", "no ratio is far above this engine's committed one"},
     {Check::kDecided, "decided", "decided steps emit the reference's token"},
     {Check::kNearTie, "near_tie", "near ties stay within tau of the top"},
     {Check::kFlips, "flips", "no more flips than the baseline's allow"},

@@ -53,8 +53,8 @@ struct ParityReport {
   int decided_steps = 0;
   int exact = 0, ties = 0, drifts = 0, wrong = 0;
   int flips = 0;  // steps whose token differs from the truth's, teacher-forced
-  // F + 3 sqrt(max(1, F)), where F are the flips of the baseline with its last matmul in fp32; 0 in
-  // token-only references, which have no cap.
+  // What near ties and the baseline's errors there allow (harness/judge/flips.h); 0 in token-only
+  // references, which have no cap, and where every step is decided.
   int flips_allowed = 0;
   // Emitted tokens that are not the lowest-index argmax of the engine's own logits.
   int self_inconsistent = 0;

@@ -15,6 +15,7 @@ constexpr std::string_view kLogitsAndForcedTokens =
 constexpr std::string_view kLogitsAndClearTokens =
     "r_rms,r_step,r_inf,r_kl,ratchet,decided,flips,strict,sweep";
 constexpr std::string_view kLogitsAndDecided = "r_rms,r_step,r_inf,r_kl,ratchet,decided,sweep";
+constexpr std::string_view kLogitsAndFlips = "r_rms,r_step,r_inf,r_kl,ratchet,decided,flips,sweep";
 // Logits that are NaN have no ratio.
 constexpr std::string_view kNan = "finite,decided,near_tie,flips,strict,sweep";
 // Another id than the logits say.
@@ -157,7 +158,7 @@ const std::vector<FaultLane>& fault_lanes() {
       {"10b", kTwin, "final_norm_dropped", "tiny", kLogits, 18.18},
       {"10b", kPlain, "final_norm_dropped", "tiny", kLogits, 0},
       {"10b", kRing, "final_norm_dropped", "four layers", kLogits, 0},
-      {"11", kTwin, "eps_1e5", "tiny-untied", "r_rms,r_step,ratchet,sweep", 0.4646},
+      {"11", kTwin, "eps_1e5", "tiny-untied", "r_rms,r_inf,r_kl,ratchet", 0.463},
       {"11", kTwinProbes, "eps_1e5", "tiny", "small_norm,fp32_sums", 0},
       {"11", kPlainProbes, "eps_1e5", "tiny", "small_norm,fp32_sums", 0},
       {"12", kTwinProbes, "eps_zero", "tiny", "small_norm,fp32_sums", 0},
@@ -194,8 +195,8 @@ const std::vector<FaultLane>& fault_lanes() {
       {"23", kPlain, "mlp_residual_dropped", "tiny", kLogitsAndTokens, 0},
       {"24a", kTwin, "swap_gate_up", "tiny", kLogitsAndTokens, 76.57},
       {"24a", kPlain, "swap_gate_up", "tiny", kLogitsAndTokens, 0},
-      {"24b", kTwin, "gelu", "tiny", kLogitsAndDecided, 12.53},
-      {"24b", kPlain, "gelu", "tiny", kLogitsAndDecided, 0},
+      {"24b", kTwin, "gelu", "tiny", kLogitsAndFlips, 12.6},
+      {"24b", kPlain, "gelu", "tiny", kLogitsAndFlips, 0},
       {"25", kLoader, "tensor_zero", "tiny", "weights", 0},
       {"25", kTwin, "tensor_zero", "tiny", kLogitsAndTokens, 83.2},
       {"25", kPlain, "tensor_zero", "tiny", kLogitsAndTokens, 0},
@@ -207,7 +208,7 @@ const std::vector<FaultLane>& fault_lanes() {
       {"27", kPlain, "weight_bit_flip", "tiny", kLogitsAndTokens, 0},
       {"28", kTwin, "rows_late", "tiny",
        "r_rms,r_step,r_inf,r_kl,ratchet,decided,strict,sweep,isolation", 43.31},
-      {"29", kTwin, "bf16_sums", "tiny", "r_rms,r_step,ratchet,sweep", 0.6481},
+      {"29", kTwin, "bf16_sums", "tiny", "r_rms,r_step,r_inf,r_kl,ratchet", 0.644},
       {"29", kTwinProbes, "bf16_sums", "tiny", "fp32_sums", 0},
       {"30", kTwinProbes, "bf16_softmax", "tiny", "weights_sum", 0},
       {"30", kPlainProbes, "bf16_softmax", "tiny", "weights_sum", 0},
@@ -255,10 +256,10 @@ const std::vector<FaultLane>& fault_lanes() {
       {"59", kPlainProbes, "argmax_halving", "tiny", "winner,equal_rows", 0},
       {"60", kGate, "bits_differ", "tiny", "repeats", 0},
       {"60", kTwin, "repeats_differ", "tiny", "repeats,isolation", 0.1924},
-      {"61", kGate, "r_rms_above", "tiny", "r_rms", 1.275},
-      {"62", kGate, "r_step_above", "tiny", "r_step", 0.1289},
-      {"63", kGate, "r_inf_above", "tiny", "r_inf", 0.005414},
-      {"64", kGate, "r_kl_above", "tiny", "r_kl", 0.003116},
+      {"61", kGate, "r_rms_above", "tiny", "r_rms", 1.44},
+      {"62", kGate, "r_step_above", "tiny", "r_step", 0.335},
+      {"63", kGate, "r_inf_above", "tiny", "r_inf", 0.00664},
+      {"64", kGate, "r_kl_above", "tiny", "r_kl", 0.00397},
       {"c1", kGate, "sound", "tiny", "", 0},
       {"c1", kTwin, "none", "tiny", "", 0.1924},
       {"c1", kTwin, "none", "tiny-untied", "", 0.1869},
@@ -281,10 +282,10 @@ const std::vector<FaultLane>& fault_lanes() {
       {"c6", kRing, "position_offset", "four layers", "", 0},
       {"c7", kTwin, "no_fused_multiply", "tiny", "", 0.1923},
       {"c7", kTwinProbes, "no_fused_multiply", "tiny", "", 0},
-      {"c8", kGate, "r_rms_below", "tiny", "", 1.216},
-      {"c8", kGate, "r_step_below", "tiny", "", 0.1211},
-      {"c8", kGate, "r_inf_below", "tiny", "", 0.005086},
-      {"c8", kGate, "r_kl_below", "tiny", "", 0.003034},
+      {"c8", kGate, "r_rms_below", "tiny", "", 1.35},
+      {"c8", kGate, "r_step_below", "tiny", "", 0.316},
+      {"c8", kGate, "r_inf_below", "tiny", "", 0.00632},
+      {"c8", kGate, "r_kl_below", "tiny", "", 0.00385},
   };
   return table;
 }

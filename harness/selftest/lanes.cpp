@@ -175,7 +175,7 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
   return first;
 }
 
-double LaneRunner::sound_r_rms(const FaultLane& lane, const Case& c) {
+Ratchet LaneRunner::sound_ratios(const FaultLane& lane, const Case& c) {
   const std::string key = fmt::format("{} {}", lane_info(lane.lane).name, lane.model);
   const std::lock_guard guard(sound_mutex_);
   const auto known = sound_.find(key);
@@ -184,11 +184,17 @@ double LaneRunner::sound_r_rms(const FaultLane& lane, const Case& c) {
   sound.plant = "none";
   const std::unique_ptr<Engine> e = engine(sound, c.weights, kMaxContext);
   const ParityReport report = judge_parity(*e, c.reference, options_for(c.weights.config.shape));
-  if (!report.r_rms) {
-    throw Error(ErrorKind::kRuntime,
-                "selftest: no R_rms of the engine without a fault, lane " + key);
-  }
-  return sound_[key] = *report.r_rms;
+  const auto value = [&](Check check) {
+    const CheckResult* result = find_check(report, check);
+    if (result != nullptr && result->value) return *result->value;
+    throw Error(ErrorKind::kRuntime, fmt::format("selftest: no {} of the engine without a fault, lane {}",
+                                                 check_name(check), key));
+  };
+  return sound_[key] = {.rms = value(Check::kRms),
+                        .step = value(Check::kStep),
+                        .inf = value(Check::kInf),
+                        .kl = value(Check::kKl),
+                        .repeats_sha256 = ""};
 }
 
 LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
@@ -205,8 +211,8 @@ LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
   return outcome;
 }
 
-// Judges the engine as the gate judges a candidate. The ratchet is R_rms of the engine without the
-// fault, in place of a committed value. A control is a right kernel of another kind, so it has no
+// Judges the engine as the gate judges a candidate. The ratchet holds the ratios of the engine without
+// the fault, in place of committed ones. A control is a right kernel of another kind, so it has no
 // ratchet.
 LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
@@ -221,7 +227,7 @@ LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
                                      .model = c.reference.model_name,
                                      .lagset = "",
                                      .reference_sha256 = c.reference.sha256};
-    options.ratchet = sound_r_rms(lane, c);
+    options.ratchet = sound_ratios(lane, c);
   }
   ParityReport report = judge_parity(*e, c.reference, options);
   Findings findings;

@@ -47,7 +47,7 @@ class LaneRunner {
                                  int max_context) const;
   std::unique_ptr<Engine> twin(const ModelWeights& weights, PlantedFault rounding) const;
   // R_rms of the lane's engine without a fault.
-  double sound_r_rms(const FaultLane& lane, const Case& c);
+  Ratchet sound_ratios(const FaultLane& lane, const Case& c);
   LaneOutcome run_gate(const FaultLane& lane);
   LaneOutcome run_loader(const FaultLane& lane);
   LaneOutcome run_engine(const FaultLane& lane);
@@ -59,7 +59,7 @@ class LaneRunner {
   std::map<std::string, Case> cases_;
   std::mutex sound_mutex_;         // guards sound_
   std::mutex shared_state_mutex_;  // lanes whose fault is memory that all engines share
-  std::map<std::string, double> sound_;
+  std::map<std::string, Ratchet> sound_;
 };
 
 }  // namespace mkbench

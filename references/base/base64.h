@@ -1,0 +1,13 @@
+// Lists of numbers inside JSON as text: base64 (RFC 4648) of little-endian fp32 values.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace mkbench {
+
+// The values; empty where the text is not base64 with padding, or does not hold whole values.
+std::optional<std::vector<float>> floats_from_base64(std::string_view text);
+
+}  // namespace mkbench
