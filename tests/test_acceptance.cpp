@@ -46,17 +46,18 @@ TEST_CASE("what chance allows") {
 }
 
 TEST_CASE("draws from few rounds miss together, and more of them are allowed") {
-  // A simulation of its own, 20,000 calibrations each: 44, 37, 28 and 24 with 10, 15, 30 and 60 rounds.
+  // Of 100,000 calibrations each: 46, 37, 29 and 24 of 3 processes with 10, 15, 30 and 60 rounds; 26 and
+  // 22 of 5 with 10 and 60; 21 of 8 with 20 to 60.
   const auto most = [](int rounds, int processes) {
     return most_missed(rounds, processes, 200, kConfidence);
   };
-  CHECK(most(10, 3) == Approx(44).margin(2));
+  CHECK(most(10, 3) == Approx(46).margin(3));
   CHECK(most(15, 3) == Approx(37).margin(2));
-  CHECK(most(30, 3) == Approx(28).margin(2));
+  CHECK(most(30, 3) == Approx(29).margin(2));
   CHECK(most(60, 3) == Approx(24).margin(1));
-  CHECK(most(10, 5) == Approx(27).margin(2));
+  CHECK(most(10, 5) == Approx(26).margin(2));
   CHECK(most(60, 5) == Approx(22).margin(1));
-  CHECK(most(60, 8) == Approx(21).margin(1));
+  CHECK(most(60, 8) == 21);
   CHECK(most(60, 15) == 21);
   CHECK(most(60, 30) == 21);
   CHECK(most(60, 3) == most(60, 3));

@@ -36,13 +36,20 @@ std::vector<RecordedRound> simulate(int rounds, double process_sd, double block_
   return result;
 }
 
-// Both copies of a round lie in places that differ by `step`, each of them in the faster one as often as
-// the other.
+// One library of each round lies in a place that is slower by `step`: one copy or the other, and each slow
+// library in every second round.
 std::vector<RecordedRound> unequal_places(int rounds, double step, double process_sd) {
   std::vector<RecordedRound> result = simulate(rounds, process_sd, 0.002);
   std::mt19937_64 random(5);
+  const auto heads = [&] { return (random() >> 20) % 2 == 1; };
   for (RecordedRound& round : result) {
-    for (double& ms : round[kSoundCopies[(random() >> 20) % 2]]) ms *= 1 + step;
+    std::vector<const char*> slower = {kSoundCopies[heads() ? 1 : 0]};
+    for (const SlowLibrary& slow : kSlowLibraries) {
+      if (heads()) slower.push_back(slow.name);
+    }
+    for (const char* name : slower) {
+      for (double& ms : round[name]) ms *= 1 + step;
+    }
   }
   return result;
 }

@@ -156,6 +156,14 @@ std::string pattern_of(const json::json_pointer& at) {
 
 // Numbers that nothing is computed from, or not always.
 const std::map<std::string, std::string> kInputs = {
+    {"calibration.clock.alpha", "named where a row is not trusted"},
+    {"calibration.clock.processes", "as long as it names the same row"},
+    {"calibration.clock.rows[].excluding_one", "as long as the row is trusted"},
+    {"calibration.clock.rows[].faster_or_slower", "as long as the row is trusted"},
+    {"calibration.clock.rows[].half_width", "of the row for other numbers of processes"},
+    {"calibration.clock.rows[].most_allowed", "as long as the row is trusted"},
+    {"calibration.clock.rows[].processes", "as long as the row is trusted"},
+    {"calibration.clock.rows[].splits", "named where a row is not trusted"},
     {"cases[].bytes_free", "of the machine at that time"},
     {"cases[].bytes_needed", "a forecast; what libraries take is not in the report"},
     {"cases[].ceiling.engine.process.crossing_sd_us", "of the process"},

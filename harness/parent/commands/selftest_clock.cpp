@@ -72,7 +72,6 @@ class ClockLane {
         machine().device, result_.processes, rounds_.size(), result_.blocks, plan_of().tokens,
         seconds_);
     print_table();
-    tell_too_few();
     tell_copies();
     for (const SlowLibrary& slow : kSlowLibraries) tell_slow(slow);
     if (cases_.options().calibrate) {
@@ -199,12 +198,6 @@ class ClockLane {
     }
   }
 
-  // Comparisons that later runs will leave INCONCLUSIVE, where the calibration holds.
-  void tell_too_few() const {
-    const SpeedMargin margin = margin_of(result_, 1, "");
-    if (margin.least_processes > 0) fmt::print("{}\n", margin.too_few);
-  }
-
   void tell_copies() {
     const std::vector<std::string> problems = calibration_problems(result_);
     accepted_ = problems.empty();
@@ -216,6 +209,9 @@ class ClockLane {
                                 1 / found.ci->high, 1 / found.ci->low),
            .problem = fmt::format("{}", fmt::join(problems, "; ")),
            .open = {}});
+    // Comparisons that later runs leave INCONCLUSIVE.
+    const SpeedMargin of_few = margin_of(result_, 1, "");
+    if (accepted_ && of_few.least_processes > 0) fmt::print("     {}\n", of_few.too_few);
   }
 
   void tell_slow(const SlowLibrary& slow) {
@@ -269,8 +265,8 @@ class ClockLane {
   // Two copies as candidates of a whole run, judged and timed as any.
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
-    const int processes =
-        std::max(cases_.cuda() ? kLiveOnCuda : kLiveOnCpu, least_trusted(result_));
+    const int processes = std::max(cases_.cuda() ? kLiveOnCuda : kLiveOnCpu,
+                                   std::min(least_trusted(result_), kUsualProcesses));
     const std::vector<std::string> arguments = {"--n-gen", std::to_string(plan_of().tokens),
                                                 "--blocks",
                                                 std::to_string(kLiveBlocks * processes)};
@@ -314,8 +310,9 @@ class ClockLane {
     throw Error(ErrorKind::kRuntime, "selftest: the two copies were not compared");
   }
 
-  // A clock whose A/A from kUsualProcesses on is not as alpha allows is no calibration, nor is one of a machine so busy that
-  // it misses the largest slow-down. One that is too noisy for 1 % is: its margin says so.
+  // A clock whose A/A from kUsualProcesses on is not as alpha allows is no calibration, nor is one of
+  // a machine so busy that it misses the largest slow-down. One that is too noisy for 1 % is: its
+  // margin says so.
   void store() {
     if (!accepted_) {
       fmt::print("The calibration is not stored: A/A is wrong, or {} more was not SLOWER.\n",
