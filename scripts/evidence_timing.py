@@ -84,8 +84,8 @@ def check_clock(lines: Lines, clock: dict) -> None:
               ", ".join(f"{r['processes']} processes: {r['excluding_one']} of {r['splits']}" for r in rows), "speed")
     live = max(clock["live_excluding_one"], clock["live_faster_or_slower"])
     lines.add("A/A end to end", clock["live"] >= LEAST_LIVE_RUNS and live <= 2, f"{live} of {clock['live']}", "speed")
-    lines.add(f"A/A: a row of {POWER_PROCESSES} processes", rows[-1]["processes"] >= POWER_PROCESSES,
-              f"{rows[-1]['processes']} processes in the last row", "speed")
+    most = max((r["processes"] for r in rows), default=0)
+    lines.add(f"A/A: a row of {POWER_PROCESSES} processes", most >= POWER_PROCESSES, f"at most {most}", "speed")
     see = [r["processes"] for r in trusted for p in r["power"]
            if p["share"] == LEAST_SLOW_DOWN and min(p["seen"], p["rescaled"]) >= WANTED_POWER]
     lines.add(f"{100 * LEAST_SLOW_DOWN:g} % more is seen with power {WANTED_POWER}", bool(see),
