@@ -64,21 +64,6 @@ void scale(std::vector<Sample>& samples, double factor) {
   }
 }
 
-// A calibration of which verdicts take so many processes.
-nlohmann::json calibrated_from(int least) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const int processes : {3, least}) {
-    rows.push_back({{"processes", processes},
-                    {"splits", 200},
-                    {"excluding_one", processes == 3 ? 29 : 9},
-                    {"most_allowed", 21},
-                    {"faster_or_slower", 0},
-                    {"half_width", 0.004}});
-  }
-  return {{"source", "A/A, today"}, {"alpha", 0.05},   {"processes", 3},
-          {"half_width", 0.004},    {"margin", 0.006}, {"rows", rows}};
-}
-
 // The candidate of the first case takes so much longer.
 std::function<void(Report&)> candidate_takes(double factor) {
   return [factor](Report& r) { scale(r.cases[0].engines[1].samples, factor); };
@@ -144,24 +129,6 @@ TEST_CASE("a candidate that takes longer is a REGRESSION, one that takes less pa
   CHECK_THROWS_WITH(gate_of(noisy(1), noisy(1.2), {.max_regress = 0.1}),
                     "--max-regress: found 0.1, wanted at least 0.15, the least difference that can "
                     "be told here (A/A of 60 processes, today)");
-  // Too few processes for the machine's calibration; the reports have 5.
-  const auto doubted = [](int least, double factor) {
-    return report_with([=](Report& r) {
-      r.calibration["clock"] = calibrated_from(least);
-      candidate_takes(factor)(r);
-    });
-  };
-  const VersionGate few = gate_of(doubted(8, 1), doubted(8, 1.1), kStrict);
-  CHECK((few.verdict == Verdict::kInconclusive && few.exit_code == 5));
-  CHECK(
-      row_of(few, "megakernel").reason ==
-      "too few processes for a verdict on this machine: A/A with 3 processes: 29 of 200 intervals "
-      "do not hold 1, alpha 0.05 allows 21; --processes 8 or more");
-  CHECK(gate_of(doubted(8, 1), doubted(8, 1)).verdict == Verdict::kInconclusive);
-  CHECK(gate_of(doubted(5, 1), doubted(8, 1)).verdict == Verdict::kInconclusive);
-  CHECK(gate_of(doubted(8, 1), doubted(5, 1)).verdict == Verdict::kInconclusive);
-  CHECK(gate_of(doubted(5, 1), doubted(5, 1.1)).verdict == Verdict::kRegression);
-  CHECK(gate_of(doubted(5, 1), doubted(5, 1)).verdict == Verdict::kPass);
   // A baseline may take what it takes.
   const VersionGate eager =
       gate_of(base, report_with([](Report& r) { scale(r.cases[0].engines[0].samples, 2); }));
@@ -419,14 +386,6 @@ TEST_CASE("two builds in one run: paired ratios by the engines' names") {
         Verdict::kPass);
   CHECK_THROWS_AS(gate_of_builds(builds(1), {.max_regress = 0.001, .fails_inconclusive = false}),
                   Error);
-
-  const auto doubted = [](int least) {
-    return [=](Report& r) { r.calibration["clock"] = calibrated_from(least); };
-  };
-  const VersionGate few = gate_of_builds(builds(1.1, doubted(8)));
-  CHECK(few.verdict == Verdict::kInconclusive);
-  CHECK(holds(row_of(few, "ring").reason, "--processes 8 or more"));
-  CHECK(gate_of_builds(builds(1.1, doubted(5))).verdict == Verdict::kRegression);
 
   // One process has an interval of its blocks, which says nothing of another process.
   const VersionGate one = gate_of_builds(builds(1.1, [](Report& r) {
