@@ -167,7 +167,7 @@ export -f calibrate
 
 if begin timing "${timing[@]}"; then
   export XDG_DATA_HOME="$out/data"
-  step 400 "calibration of the clock" bash -c calibrate
+  step 600 "calibration of the clock" bash -c calibrate
   step 900 "the README's table" "$mkbench" --compare eager --engine ring,plain --device cuda --model synthetic \
     --n-depth 0,128,512,4096,16384 --n-gen 64 --out table
   step 60 "the table verified" "$mkbench" verify table

@@ -96,7 +96,7 @@ def timing_runs(depths, tokens):
     power = [{"share": s, "seen": 0.97, "slower": 0.1, "rescaled": 0.99} for s in (0.01, 0.02, 0.05)]
     clock = {"live": 10, "live_excluding_one": 1, "live_faster_or_slower": 0, "rows": [
         {"processes": p, "splits": 200, "excluding_one": 9, "faster_or_slower": 0, "most_allowed": 21, "power": power}
-        for p in (3, 5)]}
+        for p in (3, 5, 30)]}
     return {
         "table/report.json": report([case("synthetic", d, "closed form", [shared(n) for n in ("eager", "ring", "plain")], tokens=8)
                                      for d in depths]),

@@ -259,6 +259,33 @@ TEST_CASE(
   CHECK(verdict_of(0.995, 1.007, calibrated) == "INCONCLUSIVE");
 }
 
+TEST_CASE(
+    "too few processes for the machine's calibration give no verdict, and the reason is told") {
+  SpeedMargin margin{
+      .half_width = 0.004, .source = "here", .least_processes = 5, .too_few = "too few: take 5"};
+  const auto compared = [&](int processes) {
+    CaseReport c = testing::example_case(0, 10);
+    for (EngineReport& e : c.engines) {
+      for (Sample& s : e.samples) s.process = s.block % processes;
+    }
+    aggregate(c, 0.95, 1, false, margin);
+    return c.comparisons[0];
+  };
+  for (const int processes : {2, 4}) {
+    const ComparisonReport found = compared(processes);
+    CHECK(found.processes == processes);
+    CHECK(found.verdict == "INCONCLUSIVE");
+    CHECK(found.verdict_reason == "too few: take 5");
+    CHECK(found.ci);
+    CHECK(found.speedup.value);
+  }
+  CHECK(compared(5).verdict == "FASTER");
+  CHECK(compared(5).verdict_reason == "");
+  CHECK_THAT(compared(1).verdict_reason, ContainsText("one process"));
+  margin.least_processes = 0;
+  CHECK(compared(4).verdict == "FASTER");
+}
+
 TEST_CASE("a speed-up takes the blocks that both engines have") {
   CaseReport c = testing::example_case(0);
   c.engines[1].samples.erase(c.engines[1].samples.begin() + 3);

@@ -104,6 +104,43 @@ TEST_CASE("the margin is that of the number of processes, or 1 %") {
   CHECK(!clock_report(none, 5).contains("reason"));
 }
 
+TEST_CASE("a row that is not trusted, of fewer processes than usual, is kept and told") {
+  const Data data;
+  ClockCalibration c = calibration();
+  CalibrationRow three = c.rows[0];
+  three.processes = 3;
+  three.excluding_one = 29;
+  three.half_width = 0.02;
+  c.rows.insert(c.rows.begin(), three);
+  write_clock(c);
+  const FoundClock found = find_clock(kCard);
+  REQUIRE(found.calibration);
+  constexpr char kReason[] =
+      "too few processes for a verdict on this machine: A/A with 3 processes: 29 of 200 intervals "
+      "do "
+      "not hold 1, alpha 0.05 allows 21; --processes 5 or more";
+  for (const int processes : {3, 5, 15}) {
+    const SpeedMargin margin = clock_margin(found, processes);
+    CHECK(margin.least_processes == 5);
+    CHECK(margin.too_few == kReason);
+    // A report says the same, from its own numbers.
+    const SpeedMargin again = recorded_margin({{"clock", clock_report(found, processes)}});
+    CHECK(again.least_processes == 5);
+    CHECK(again.too_few == kReason);
+    CHECK(again.half_width == margin.half_width);
+    CHECK(again.source == margin.source);
+  }
+  nlohmann::json report = clock_report(found, 3);
+  report["rows"][0]["excluding_one"] = 21;
+  CHECK(recorded_margin({{"clock", report}}).least_processes == 0);
+  // A report from before rows stood there.
+  report.erase("rows");
+  CHECK(recorded_margin({{"clock", report}}).least_processes == 0);
+  CHECK(recorded_margin({{"clock", report}}).half_width == 0.02);
+  report["rows"] = "none";
+  CHECK_THROWS_WITH(recorded_margin({{"clock", report}}), ContainsText("calibration.clock.rows"));
+}
+
 TEST_CASE("a file that does not fit is not used, and the reason names it") {
   const Data data;
   const auto refused = [&](const ClockMachine& machine, const std::string& part) {

@@ -20,7 +20,8 @@ class Timing(GpuFolder):
                 ("telemetry/report.json", ("cases", 0, "engines", 0, "card", "watching_costs"), None, "telemetry costs"),
                 ("energy/report.json", ("cases", 0, "engines", 0, "card", "energy_j"), None, "energy of a token"),
                 ("clock.json", ("rows", 1, "excluding_one"), 22, "A/A: intervals miss 1"),
-                ("clock.json", ("rows", 0, "faster_or_slower"), 22, "A/A: intervals miss 1"),
+                ("clock.json", ("rows", 2, "faster_or_slower"), 22, "A/A: intervals miss 1"),
+                ("clock.json", ("rows", 2, "processes"), 15, "A/A: a row of 30 processes"),
                 ("clock.json", ("rows",), [], "A/A: intervals miss 1"),
                 ("clock.json", ("live",), 9, "A/A end to end"),
                 ("clock.json", ("live_excluding_one",), 3, "A/A end to end"),
@@ -35,8 +36,18 @@ class Timing(GpuFolder):
                 self.put(path, changed)
                 failed = self.failed()
                 self.assertTrue(any(line in f for f in failed), failed)
-                self.assertEqual(len(failed), 2 if value == [] else 1, failed)
+                self.assertEqual(len(failed), 3 if value == [] else 1, failed)
                 self.put(path, self.timing[path])
+        # Three processes may be too few on a card.
+        changed = copy.deepcopy(self.timing["clock.json"])
+        changed["rows"][0]["excluding_one"] = 29
+        self.put("clock.json", changed)
+        self.assertEqual(self.failed(), [])
+        # They then show no power.
+        for row in changed["rows"][1:]:
+            row["power"][0]["seen"] = 0.89
+        self.put("clock.json", changed)
+        self.expect_failure("1 % more is seen")
         changed = copy.deepcopy(self.timing["clock.json"])
         for row in changed["rows"]:
             row["power"][0]["rescaled"] = 0.89

@@ -79,6 +79,11 @@ void drop_a_block(CaseReport& c) {
   run_again(c.ceiling.samples);
 }
 
+json row_of(int processes, double half_width) {
+  return {{"processes", processes}, {"splits", 200},         {"excluding_one", 9},
+          {"most_allowed", 21},     {"faster_or_slower", 0}, {"half_width", half_width}};
+}
+
 Report sound_report() {
   Report r = testing::example_report();
   r.cases = {testing::example_case(kDepth, kBlocks, kTokens)};
@@ -87,8 +92,12 @@ Report sound_report() {
   r.meta["prompt_seed"] = kPromptSeed;
   r.environment["gpu"]["l2_bytes"] = 50'000'000;
   r.environment["gpu"]["pin_gb_per_s"] = 3352.0;
-  r.calibration["clock"] = {
-      {"half_width", 0.008}, {"margin", 0.012}, {"source", "A/A of 60 processes, 2026-11-23"}};
+  r.calibration["clock"] = {{"half_width", 0.008},
+                            {"margin", 0.012},
+                            {"alpha", 0.05},
+                            {"processes", 3},
+                            {"rows", json::array({row_of(3, 0.008), row_of(5, 0.006)})},
+                            {"source", "A/A of 60 processes, 2026-11-23"}};
   drop_a_block(r.cases[0]);
   time_for_real(r.cases[0]);
   for (EngineReport& e : r.cases[0].engines) e.parity->precision = "bf16";
@@ -147,6 +156,14 @@ std::string pattern_of(const json::json_pointer& at) {
 
 // Numbers that nothing is computed from, or not always.
 const std::map<std::string, std::string> kInputs = {
+    {"calibration.clock.alpha", "named where a row is not trusted"},
+    {"calibration.clock.processes", "as long as it names the same row"},
+    {"calibration.clock.rows[].excluding_one", "as long as the row is trusted"},
+    {"calibration.clock.rows[].faster_or_slower", "as long as the row is trusted"},
+    {"calibration.clock.rows[].half_width", "of the row for other numbers of processes"},
+    {"calibration.clock.rows[].most_allowed", "as long as the row is trusted"},
+    {"calibration.clock.rows[].processes", "as long as the row is trusted"},
+    {"calibration.clock.rows[].splits", "named where a row is not trusted"},
     {"cases[].bytes_free", "of the machine at that time"},
     {"cases[].bytes_needed", "a forecast; what libraries take is not in the report"},
     {"cases[].ceiling.engine.process.crossing_sd_us", "of the process"},
@@ -318,6 +335,25 @@ TEST_CASE("every verdict, changed to every other word, is found by recomputing")
       }
     }
   }
+}
+
+TEST_CASE("which comparisons are of too few processes is recomputed from the rows of A/A") {
+  Report r = sound_report();
+  json& row = r.calibration["clock"]["rows"][0];
+  row["excluding_one"] = 29;
+  sum_up(r, r.cases[0]);
+  const ComparisonReport& found = r.cases[0].comparisons[0];
+  CHECK(found.processes == 4);
+  CHECK(found.verdict == "INCONCLUSIVE");
+  CHECK_THAT(found.verdict_reason,
+             ContainsText("29 of 200 intervals") && ContainsText("--processes 5 or more"));
+  json written = to_json(r);
+  CHECK(differences_of(written, true).empty());
+  written["calibration"]["clock"]["rows"][0]["excluding_one"] = 21;
+  const std::vector<Difference> all = differences_of(written, false);
+  CHECK(std::any_of(all.begin(), all.end(), [](const Difference& d) {
+    return d.path == "cases[0].comparisons[0].verdict" && d.recomputed == "\"FASTER\"";
+  }));
 }
 
 TEST_CASE("every number, edited in turn, is found by recomputing or is a known input") {

@@ -32,6 +32,7 @@ target_link_libraries(slowed_cuda PRIVATE mkbench_plain CUDA::cudart)
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
 mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
+mkbench_test(test_acceptance LABEL host LIBS mkbench_selftest)
 mkbench_test(test_calibration LABEL host LIBS mkbench_measure)
 mkbench_test(test_clock_file LABEL host LIBS mkbench_parent mkbench_input_cases)
 add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)

@@ -113,7 +113,8 @@ CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
   CalibrationRow row;
   row.processes = processes;
   row.splits = static_cast<int>(splits.size());
-  row.most_allowed = most_by_chance(row.splits, 1 - confidence);
+  row.most_allowed =
+      most_missed(static_cast<int>(rounds.size()), processes, row.splits, confidence);
   std::vector<PairedSpeedup> found;
   std::vector<double> widths;
   for (const Split& split : splits) {
@@ -128,7 +129,7 @@ CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
     widths.push_back((last.ci->high - last.ci->low) / 2 / last.speedup);
   }
   row.half_width = summarize(widths, confidence).median;
-  row.margin = SpeedMargin{row.half_width, ""}.value();
+  row.margin = SpeedMargin{.half_width = row.half_width}.value();
   for (const PairedSpeedup& one : found) {
     const std::string verdict = verdict_of(one, row.margin);
     row.faster_or_slower += verdict == "FASTER" || verdict == "SLOWER";
@@ -159,16 +160,6 @@ std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rou
   return pairs;
 }
 
-int most_by_chance(int n, double p) {
-  double term = std::pow(1 - p, n), sum = term;
-  int k = 0;
-  for (; sum < kAcceptance && k < n; ++k) {
-    term *= static_cast<double>(n - k) / (k + 1) * p / (1 - p);
-    sum += term;
-  }
-  return k;
-}
-
 PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence) {
   return paired_speedup(processes, confidence, std::nullopt);
 }
@@ -191,19 +182,24 @@ Calibration calibrate(const std::vector<RecordedRound>& rounds, const ComparePro
   return result;
 }
 
+std::string row_problem(const CopiesRow& row, double alpha) {
+  const auto too_many = [&](int count, const char* what) {
+    return fmt::format("A/A with {} processes: {} of {} {}, alpha {:g} allows {}", row.processes,
+                       count, row.splits, what, alpha, row.most_allowed);
+  };
+  if (row.excluding_one > row.most_allowed)
+    return too_many(row.excluding_one, "intervals do not hold 1");
+  if (row.faster_or_slower > row.most_allowed)
+    return too_many(row.faster_or_slower, "verdicts are FASTER or SLOWER");
+  return {};
+}
+
 std::vector<std::string> calibration_problems(const Calibration& calibration) {
   std::vector<std::string> problems;
   for (const CalibrationRow& row : calibration.rows) {
-    if (row.excluding_one > row.most_allowed) {
-      problems.push_back(fmt::format(
-          "A/A with {} processes: {} of {} intervals do not hold 1, alpha {:g} allows {}",
-          row.processes, row.excluding_one, row.splits, calibration.alpha, row.most_allowed));
-    }
-    if (row.faster_or_slower > row.most_allowed) {
-      problems.push_back(fmt::format(
-          "A/A with {} processes: {} of {} verdicts are FASTER or SLOWER, alpha {:g} allows {}",
-          row.processes, row.faster_or_slower, row.splits, calibration.alpha, row.most_allowed));
-    }
+    const bool counts = row.processes >= kUsualProcesses || &row == &calibration.rows.back();
+    const std::string problem = row_problem(row, calibration.alpha);
+    if (counts && !problem.empty()) problems.push_back(problem);
   }
   for (const WholeRatio& whole : calibration.whole) {
     if (!whole.ci) {
@@ -219,8 +215,16 @@ std::vector<std::string> calibration_problems(const Calibration& calibration) {
   return problems;
 }
 
+int least_trusted(const Calibration& calibration) {
+  for (const CalibrationRow& row : calibration.rows) {
+    if (row_problem(row, calibration.alpha).empty()) return row.processes;
+  }
+  return 0;
+}
+
 int processes_that_see(const Calibration& calibration, double share) {
   for (const CalibrationRow& row : calibration.rows) {
+    if (!row_problem(row, calibration.alpha).empty()) continue;
     for (const Power& power : row.power) {
       if (std::abs(power.share - share) < 1e-9 && power.seen >= kWantedPower &&
           power.rescaled >= kWantedPower)
@@ -236,6 +240,21 @@ const CalibrationRow* row_of_processes(const Calibration& calibration, int proce
     if (best == nullptr || row.processes <= processes) best = &row;
   }
   return best;
+}
+
+SpeedMargin margin_of(const Calibration& calibration, int processes, const std::string& source) {
+  SpeedMargin margin{row_of_processes(calibration, processes)->half_width, source};
+  const int least = least_trusted(calibration);
+  if (least == calibration.rows.front().processes) return margin;
+  // Of the rows that are not trusted, the last one before the first that is.
+  const CalibrationRow& row =
+      least > 0 ? *row_of_processes(calibration, least - 1) : calibration.rows.back();
+  margin.least_processes = least > 0 ? least : row.processes + 1;
+  margin.too_few = fmt::format(
+      "too few processes for a verdict on this machine: {}; --processes {} "
+      "or more",
+      row_problem(row, calibration.alpha), margin.least_processes);
+  return margin;
 }
 
 }  // namespace mkbench

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/acceptance.h"
 #include "harness/measure/two_level.h"
 #include "references/base/fields.h"
 
@@ -50,15 +51,31 @@ void describe_fields(V& v, Tag<Power>) {
   v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
 }
 
-// What was found for comparisons of so many processes of each engine.
-struct CalibrationRow {
+// What comparisons of two copies were found to say, with so many processes of each.
+struct CopiesRow {
   int processes = 0;
   int splits = 0;         // A/A comparisons
   int excluding_one = 0;  // of them, those whose interval does not hold 1
-  int most_allowed = 0;   // of them, by alpha
+  int most_allowed = 0;   // of them, by alpha: most_missed()
   int faster_or_slower = 0;
   double half_width = 0;  // of an A/A interval over the speed-up, median
-  double margin = 0;      // SpeedMargin of it
+};
+
+constexpr std::string_view struct_name(Tag<CopiesRow>) { return "copies_row"; }
+template <typename V>
+void describe_fields(V& v, Tag<CopiesRow>) {
+  using R = CopiesRow;
+  v.field("processes", &R::processes, "of each engine in a comparison");
+  v.field("splits", &R::splits, "A/A comparisons");
+  v.field("excluding_one", &R::excluding_one, "A/A comparisons whose interval does not hold 1");
+  v.field("most_allowed", &R::most_allowed, "so many alpha and chance allow");
+  v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons with one of these verdicts");
+  v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
+}
+
+// What was found for comparisons of so many processes of each engine.
+struct CalibrationRow : CopiesRow {
+  double margin = 0;  // SpeedMargin of the half-width
   std::vector<Power> power;
 };
 
@@ -66,12 +83,7 @@ constexpr std::string_view struct_name(Tag<CalibrationRow>) { return "calibratio
 template <typename V>
 void describe_fields(V& v, Tag<CalibrationRow>) {
   using R = CalibrationRow;
-  v.field("processes", &R::processes, "of each engine in a comparison");
-  v.field("splits", &R::splits, "A/A comparisons");
-  v.field("excluding_one", &R::excluding_one, "A/A comparisons whose interval does not hold 1");
-  v.field("most_allowed", &R::most_allowed, "so many alpha allows");
-  v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons with one of these verdicts");
-  v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
+  describe_fields(v, Tag<CopiesRow>());
   v.field("margin", &R::margin, "max of 0.5 % and 1.5 half-widths");
   v.field("power", &R::power, "by the share of the slow-down");
 }
@@ -115,8 +127,11 @@ void describe_fields(V& v, Tag<Calibration>) {
 }
 
 inline constexpr int kCalibrationSplits = 200;
-// An acceptance fails by chance in one of a thousand calibrations.
-inline constexpr double kAcceptance = 0.999;
+// Comparisons have so many processes on a GPU where --processes does not say. A calibration holds
+// where the rows from this one on are trusted.
+inline constexpr int kUsualProcesses = 5;
+// The row that shows the power of a calibration on a GPU, and the rounds that it takes.
+inline constexpr int kPowerProcesses = 30, kPowerRounds = 2 * kPowerProcesses;
 inline constexpr double kWholeConfidence = 0.999;
 // A share of slow-down must be seen in so many of all draws.
 inline constexpr double kWantedPower = 0.9;
@@ -130,9 +145,6 @@ PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, doub
 std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rounds,
                                            const char* library);
 
-// The smallest k with P(X <= k) >= kAcceptance for X of Binomial(n, p).
-int most_by_chance(int n, double p);
-
 // Draws kCalibrationSplits random splits for each number of processes that the rounds allow: each
 // takes so many rounds, and in each of them one copy for either side. Every round must hold both
 // copies, and 4 rounds each slow library, all with as many blocks. Throws Error(kRuntime) where they
@@ -140,16 +152,30 @@ int most_by_chance(int n, double p);
 Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                       double confidence, uint64_t seed);
 
-// Why the A/A comparisons of a calibration, and the ratios that it measured, are not as they must
-// be; empty where they are.
+// Why the A/A comparisons of a row are not as they must be; empty where its verdicts are to be
+// trusted. A t interval of three processes misses 1 too often where the difference of two copies is of
+// nearly one size in most rounds, with either sign: what is opened first lies elsewhere in a card's
+// memory. Three differences of one sign then look like a small scatter around a wrong mean. That says
+// that three processes are too few on this machine, and nothing against its clock.
+std::string row_problem(const CopiesRow& row, double alpha);
+
+// Why a calibration does not hold: its A/A comparisons from kUsualProcesses on (or the last row, where
+// there are fewer processes), and the ratios that it measured; empty where it does.
 std::vector<std::string> calibration_problems(const Calibration& calibration);
 
+// The smallest number of processes with a row that is trusted; 0: there is none.
+int least_trusted(const Calibration& calibration);
+
 // The smallest number of processes that sees a slow-down of `share` with kWantedPower, by times
-// that were recorded and by rescaled ones; 0: none of the rows does.
+// that were recorded and by rescaled ones, in a row that is trusted; 0: none of the rows does.
 int processes_that_see(const Calibration& calibration, double share);
 
 // The row for comparisons of so many processes: the largest that is no larger, else the first.
 // Null where there is no row.
 const CalibrationRow* row_of_processes(const Calibration& calibration, int processes);
+
+// The margin of comparisons of so many processes, and which comparisons are of too few. The
+// calibration must have a row.
+SpeedMargin margin_of(const Calibration& calibration, int processes, const std::string& source);
 
 }  // namespace mkbench

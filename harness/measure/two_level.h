@@ -78,6 +78,9 @@ struct SpeedMargin {
   // How far a comparison of an engine with itself lies from 1 on this machine; 0: not calibrated.
   double half_width = 0;
   std::string source = "no calibration of this machine";
+  // Comparisons of fewer processes of an engine get no verdict, and why; 0: of any number they do.
+  int least_processes = 0;
+  std::string too_few{};
 
   // max(0.5 %, 1.5 x half_width); 1 % where nothing was calibrated.
   double value() const;

@@ -66,7 +66,7 @@ void add_pairs(const CaseReport& c, const std::string& base, const std::string& 
       row.relative.reason = "both were timed in the same blocks";
       const RatioIntervals ratio = paired_intervals(e, *other, gate.confidence);
       set_ratio(ratio.usual, row);
-      judge_times(e, *other, ratio, nullptr, gate.allowed, row);
+      judge_times(e, *other, ratio, nullptr, gate, row);
     }
     gate.rows.push_back(std::move(row));
   }

@@ -121,9 +121,9 @@ FoundClock find_clock(const ClockMachine& machine) {
 SpeedMargin clock_margin(const FoundClock& found, int processes) {
   if (!found.calibration)
     return {0, found.damaged ? "this machine's calibration is not used" : found.reason};
-  return {row_of_processes(*found.calibration, processes)->half_width,
-          fmt::format("A/A of {} processes, {}", found.calibration->processes,
-                      found.calibration->date)};
+  return margin_of(*found.calibration, processes,
+                   fmt::format("A/A of {} processes, {}", found.calibration->processes,
+                               found.calibration->date));
 }
 
 nlohmann::json clock_report(const FoundClock& found, int processes) {
@@ -135,12 +135,39 @@ nlohmann::json clock_report(const FoundClock& found, int processes) {
   }
   const ClockCalibration& c = *found.calibration;
   const CalibrationRow& row = *row_of_processes(c, processes);
-  return {{"margin", margin.value()},   {"half_width", row.half_width},
-          {"source", margin.source},    {"date", c.date},
-          {"build", c.build},           {"driver", c.machine.driver},
-          {"engine", c.engine},         {"alpha", c.alpha},
-          {"processes", row.processes}, {"power", json_fields::write(row.power)}};
+  nlohmann::json copies = nlohmann::json::array();
+  for (const CopiesRow& one : c.rows) copies.push_back(json_fields::write(one));
+  return {{"margin", margin.value()},
+          {"half_width", row.half_width},
+          {"source", margin.source},
+          {"date", c.date},
+          {"build", c.build},
+          {"driver", c.machine.driver},
+          {"engine", c.engine},
+          {"alpha", c.alpha},
+          {"processes", row.processes},
+          {"power", json_fields::write(row.power)},
+          {"rows", copies}};
 }
+
+namespace {
+
+// The rows of A/A comparisons that `clock` holds, with `processes` of the row that its half-width is
+// of; none in a report of a machine without calibration, or from before rows stood there.
+Calibration recorded_copies(const nlohmann::json& clock) {
+  Calibration copies;
+  const auto rows = clock.find("rows");
+  if (rows == clock.end()) return copies;
+  const auto at = [](const char* name) { return fmt::format("calibration.clock.{}", name); };
+  copies.alpha = json_fields::read_as<double>(clock.value("alpha", nlohmann::json()), at("alpha"));
+  copies.processes =
+      json_fields::read_as<int>(clock.value("processes", nlohmann::json()), at("processes"));
+  for (const CopiesRow& row : json_fields::read_as<std::vector<CopiesRow>>(*rows, at("rows")))
+    copies.rows.push_back({row, 0, {}});
+  return copies;
+}
+
+}  // namespace
 
 SpeedMargin recorded_margin(const nlohmann::json& calibration) {
   SpeedMargin margin;
@@ -151,7 +178,8 @@ SpeedMargin recorded_margin(const nlohmann::json& calibration) {
     margin.source = clock["source"].get<std::string>();
   if (clock.contains("half_width") && clock["half_width"].is_number())
     margin.half_width = clock["half_width"].get<double>();
-  return margin;
+  const Calibration copies = recorded_copies(clock);
+  return copies.rows.empty() ? margin : margin_of(copies, copies.processes, margin.source);
 }
 
 }  // namespace mkbench

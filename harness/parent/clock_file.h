@@ -72,12 +72,13 @@ FoundClock find_clock(const ClockMachine& machine);
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
 // `calibration.clock` of a report: half_width, margin and source of such comparisons, the power of
-// their row, and what was measured when; without a calibration margin and source, and the reason why a
+// their row, the A/A counts of all rows, and what was measured when; without a calibration margin and source, and the reason why a
 // file is not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
-// The margin that such a `calibration` of a report stands for; of one without `clock`, that of no
-// calibration.
+// The margin that such a `calibration` of a report stands for, with its half-width and the processes
+// that are too few computed from the rows; of one without `clock`, that of no calibration. Throws
+// Error(kBadInput) that names the field for rows that cannot be read.
 SpeedMargin recorded_margin(const nlohmann::json& calibration);
 
 }  // namespace mkbench

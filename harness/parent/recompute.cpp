@@ -174,11 +174,14 @@ void keep_own_reasons(const Report& found, Report& again) {
   again.reasons = without(found.reasons, derived.reasons);
 }
 
-// The margin follows from the half-width, and the pin rate is that of the card.
+// Margin and half-width follow from the rows of A/A comparisons, and the pin rate is that of the card.
 void recheck_calibration(const Report& found, const SpeedMargin& margin, Differences& d) {
   const json clock = member(found.calibration, "clock");
-  if (clock.is_object())
+  if (clock.is_object()) {
     d.same("calibration.clock.margin", member(clock, "margin"), margin.value());
+    if (clock.contains("rows"))
+      d.same("calibration.clock.half_width", member(clock, "half_width"), margin.half_width);
+  }
   const json pins = member(found.calibration, "pin_gb_per_s"),
              of_card = member(member(found.environment, "gpu"), "pin_gb_per_s");
   if (!pins.is_null() && !of_card.is_null()) d.same("calibration.pin_gb_per_s", pins, of_card);

@@ -32,7 +32,7 @@ void set_ratio(const TimeRatio& ratio, VersionRow& row);
 bool both_have_times(const EngineReport& base, const EngineReport& head, VersionRow& row);
 // Sets the row's verdict by the times of two engines that have some. `relative`: null without a control.
 void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
-                 const RelativeRatio* relative, double allowed, VersionRow& row);
+                 const RelativeRatio* relative, const VersionGate& gate, VersionRow& row);
 
 // The machine and the limits of a gate. Throws what allowed_regress() throws.
 void begin_gate(const Report& report, const SpeedMargin& margin, const GateLimits& limits,

@@ -33,12 +33,15 @@ Control control_of(const CaseReport& base, const CaseReport& head, bool cuda) {
 }
 
 // Why times of these two say nothing, whatever their interval is; empty where they do.
-std::string doubt_of(const EngineReport& base, const EngineReport& head, const TimeRatio& ratio) {
+std::string doubt_of(const EngineReport& base, const EngineReport& head, const TimeRatio& ratio,
+                     const VersionGate& gate) {
   if (!ratio.ci) {
     return fmt::format(
         "one process gives no interval: BASE has {}, HEAD {}; --processes takes more",
         ratio.base_processes, ratio.head_processes);
   }
+  if (std::min(ratio.base_processes, ratio.head_processes) < gate.least_processes)
+    return gate.too_few;
   for (const EngineReport* e : {&base, &head}) {
     if (e->card.share > kMostDropped)
       return fmt::format("{:.0f} % of {}'s blocks were dropped", 100 * e->card.share,
@@ -87,7 +90,7 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     row.relative = {relative->usual.ratio, {}};
     row.relative_ci = relative->usual.ci;
   }
-  judge_times(base, head, ratio, relative ? &*relative : nullptr, gate.allowed, row);
+  judge_times(base, head, ratio, relative ? &*relative : nullptr, gate, row);
 }
 
 // What the ceiling's time says of the machine.
@@ -204,14 +207,14 @@ bool both_have_times(const EngineReport& base, const EngineReport& head, Version
 }
 
 void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
-                 const RelativeRatio* relative, double allowed, VersionRow& row) {
-  row.reason = doubt_of(base, head, ratio.usual);
+                 const RelativeRatio* relative, const VersionGate& gate, VersionRow& row) {
+  row.reason = doubt_of(base, head, ratio.usual, gate);
   if (!row.reason.empty()) {
     row.verdict = Verdict::kInconclusive;
     return;
   }
-  row.verdict = regression_verdict(ratio, relative, allowed);
-  if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, allowed, row);
+  row.verdict = regression_verdict(ratio, relative, gate.allowed);
+  if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, gate.allowed, row);
   if (row.verdict == Verdict::kPass && takes_late_ids(base) && !takes_late_ids(head)) {
     row.verdict = Verdict::kInconclusive;
     row.reason = "HEAD knows its last input id before the clock begins, BASE does not";
@@ -229,6 +232,8 @@ void begin_gate(const Report& report, const SpeedMargin& margin, const GateLimit
   gate.confidence = confidence_of(report);
   gate.margin = margin.value();
   gate.margin_source = margin.source;
+  gate.least_processes = margin.least_processes;
+  gate.too_few = margin.too_few;
   gate.allowed = allowed_regress(limits, margin);
   gate.fails_inconclusive = limits.fails_inconclusive;
 }
@@ -256,7 +261,11 @@ Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* rel
 SpeedMargin version_margin(const Report& base, const Report& head) {
   const SpeedMargin before = recorded_margin(base.calibration),
                     after = recorded_margin(head.calibration);
-  return before.value() > after.value() ? before : after;
+  SpeedMargin margin = before.value() > after.value() ? before : after;
+  const SpeedMargin& strict = before.least_processes > after.least_processes ? before : after;
+  margin.least_processes = strict.least_processes;
+  margin.too_few = strict.too_few;
+  return margin;
 }
 
 double allowed_regress(const GateLimits& limits, const SpeedMargin& margin) {

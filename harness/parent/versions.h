@@ -80,6 +80,8 @@ struct VersionGate {
   double confidence = 0.95;
   double margin = 0;  // of the calibration; the larger one of both reports
   std::string margin_source;
+  int least_processes = 0;  // SpeedMargin's, of each side; rows say too_few
+  std::string too_few;
   double allowed = 0;  // --max-regress, else the margin
   bool fails_inconclusive = false;
   std::vector<VersionRow> rows;
@@ -140,7 +142,7 @@ void refuse_differences(const std::string& base, const std::string& head,
                         const std::vector<std::string>& differences);
 
 // The margin of comparisons of the two: half-widths depend on the number of processes too, so those of
-// both may differ, and the larger one counts.
+// both may differ, and the larger one counts; so does the larger number of least processes.
 SpeedMargin version_margin(const Report& base, const Report& head);
 
 // The gate's limit for two reports with such margins. Throws Error(kBadInput) for a max_regress

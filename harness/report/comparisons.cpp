@@ -42,11 +42,13 @@ void label_lossy(const EngineReport& baseline, const EngineReport& candidate, Co
                      " is quantised (class lossy), and not ranked beside an engine that is not";
 }
 
-void judge_speedup(const PairedSpeedup& s, ComparisonReport& c) {
+void judge_speedup(const PairedSpeedup& s, const SpeedMargin& margin, ComparisonReport& c) {
   if (s.processes < 2) {
     c.verdict_reason = "one process gives no verdict; --processes takes more";
   } else if (!s.ci) {
     c.verdict_reason = "no interval";
+  } else if (s.processes < margin.least_processes) {
+    c.verdict_reason = margin.too_few;
   } else {
     c.verdict = speed_verdict(*s.ci, c.margin);
   }
@@ -91,7 +93,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   c.speedup = {s.speedup, {}};
   c.ci = s.ci;
   c.bca_ci = s.bca_ci;
-  judge_speedup(s, c);
+  judge_speedup(s, margin, c);
   label_early_ids(baseline, candidate, c);
   label_lossy(baseline, candidate, c);
   label_dropped_blocks(baseline, candidate, c);

@@ -10,11 +10,13 @@
 #include "harness/device/host_machine.h"
 #include "harness/flow/interrupt.h"
 #include "harness/flow/recorder.h"
+#include "harness/flow/replication.h"
 #include "harness/judge/budget.h"
 #include "harness/parent/clock_file.h"
 #include "harness/parent/collector.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/run_folder.h"
+#include "harness/selftest/clock_form.h"
 #include "harness/wire/build_id.h"
 #include "references/base/error.h"
 
@@ -26,17 +28,10 @@ constexpr uint64_t kSeed = 1;
 constexpr char kFolder[] = "slowed";
 constexpr char kCopiesRow[] = "A/A";
 
-// How much is recorded: rounds in steps, until the slow-downs are told apart or the most is reached.
-struct ClockForm {
-  int first_rounds, most_rounds;
-  double most_s;  // no further round begins after so long
-  int live;       // A/A runs end to end
-};
-// A round holds two processes of the sound engine.
-constexpr ClockForm kShort = {10, 15, 15, 0};
-constexpr ClockForm kWhole = {30, 60, 100, 10};
-constexpr int kRoundsOfStep = 5;
-// Processes of each copy in an A/A run end to end, and blocks of each process.
+static_assert(kUsualProcesses == kGpuProcesses);
+
+// Processes of each copy in an A/A run end to end, or more where verdicts take more, and blocks of
+// each process.
 constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
 // Blocks of some milliseconds. A card's own noise is far below that of a CPU beside other programs.
@@ -62,7 +57,7 @@ std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share);
 class ClockLane {
  public:
   explicit ClockLane(const SelftestCases& cases)
-      : cases_(cases), form_(cases.options().calibrate ? kWhole : kShort) {
+      : cases_(cases), form_(clock_form(cases.options().calibrate, cases.cuda())) {
     libraries_ = {kSoundCopies[0], kSoundCopies[1]};
     for (const SlowLibrary& slow : kSlowLibraries) libraries_.emplace_back(slow.name);
     for (const std::string& library : libraries_)
@@ -100,14 +95,19 @@ class ClockLane {
     SelftestCases::Planned planned = cases_.plan(paths_, 1, {});
     std::erase_if(planned.job.engines, [](const CaseEngine& e) { return !e.candidate; });
     const double begin = steady_seconds();
-    for (int wanted = form_.first_rounds;; wanted += kRoundsOfStep) {
-      while (std::ssize(rounds_) < wanted) record_round(planned);
-      result_ = calibrate(rounds_, compare_processes, kConfidence, kSeed);
+    bool apart = false;
+    while (takes_more_rounds(form_, rounds(), seconds_, apart)) {
+      for (int i = 0; i < kRoundsOfStep; ++i) record_round(planned);
       seconds_ = steady_seconds() - begin;
-      if (told_apart() || wanted + kRoundsOfStep > form_.most_rounds || seconds_ > form_.most_s)
-        return;
+      if (rounds() < form_.least_rounds) continue;
+      result_ = calibrate(rounds_, compare_processes, kConfidence, kSeed);
+      apart = told_apart();
     }
+    const std::string problem = rounds_problem(form_, rounds(), seconds_);
+    if (!problem.empty()) throw Error(ErrorKind::kRuntime, "selftest --timing: " + problem);
   }
+
+  int rounds() const { return static_cast<int>(rounds_.size()); }
 
   void record_round(const SelftestCases::Planned& planned) {
     if (interrupt_count() > 0) throw Interrupted{};
@@ -147,7 +147,7 @@ class ClockLane {
     const PairedSpeedup found = whole_ratio(kSoundCopies[1]);
     return (found.ci->high - found.ci->low) / 2 / found.speedup;
   }
-  double margin() const { return SpeedMargin{half_width(), ""}.value(); }
+  double margin() const { return SpeedMargin{.half_width = half_width()}.value(); }
 
   bool told_apart() const {
     for (const SlowLibrary& slow : kSlowLibraries) {
@@ -168,7 +168,7 @@ class ClockLane {
     if (is_least(slow)) return slow.share / 3;
     double half = 0;
     for (constexpr double kStep = 1e-4;
-         2 * (half + kStep) + SpeedMargin{half + kStep, ""}.value() <= slow.share;)
+         2 * (half + kStep) + SpeedMargin{.half_width = half + kStep}.value() <= slow.share;)
       half += kStep;
     return half;
   }
@@ -181,15 +181,16 @@ class ClockLane {
   }
 
   void print_table() const {
-    fmt::print("{:>9} {:>10} {:>8} {:>12} {:>15}", "processes", "half-width", "margin",
-               "misses of 1", "FASTER, SLOWER");
+    fmt::print("{:>9} {:>10} {:>8} {:>12} {:>7} {:>15} {:>7}", "processes", "half-width", "margin",
+               "misses of 1", "allowed", "FASTER, SLOWER", "trusted");
     for (const SlowLibrary& slow : kSlowLibraries)
       fmt::print(" {:>24}", fmt::format("{} seen/SLOWER/resc.", percent(slow.share)));
     fmt::print("\n");
     for (const CalibrationRow& row : result_.rows) {
-      fmt::print("{:>9} {:>10} {:>8} {:>12} {:>15}", row.processes, percent(row.half_width),
-                 percent(row.margin), fmt::format("{} of {}", row.excluding_one, row.splits),
-                 row.faster_or_slower);
+      fmt::print("{:>9} {:>10} {:>8} {:>12} {:>7} {:>15} {:>7}", row.processes,
+                 percent(row.half_width), percent(row.margin),
+                 fmt::format("{} of {}", row.excluding_one, row.splits), row.most_allowed,
+                 row.faster_or_slower, row_problem(row, result_.alpha).empty() ? "yes" : "no");
       for (const Power& power : row.power)
         fmt::print(" {:>24}",
                    fmt::format("{:.2f}/{:.2f}/{:.2f}", power.seen, power.slower, power.rescaled));
@@ -208,6 +209,9 @@ class ClockLane {
                                 1 / found.ci->high, 1 / found.ci->low),
            .problem = fmt::format("{}", fmt::join(problems, "; ")),
            .open = {}});
+    // Comparisons that later runs leave INCONCLUSIVE.
+    const SpeedMargin of_few = margin_of(result_, 1, "");
+    if (accepted_ && of_few.least_processes > 0) fmt::print("     {}\n", of_few.too_few);
   }
 
   void tell_slow(const SlowLibrary& slow) {
@@ -261,12 +265,13 @@ class ClockLane {
   // Two copies as candidates of a whole run, judged and timed as any.
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
-    const int processes = cases_.cuda() ? kLiveOnCuda : kLiveOnCpu;
+    const int processes = std::max(cases_.cuda() ? kLiveOnCuda : kLiveOnCpu,
+                                   std::min(least_trusted(result_), kUsualProcesses));
     const std::vector<std::string> arguments = {"--n-gen", std::to_string(plan_of().tokens),
                                                 "--blocks",
                                                 std::to_string(kLiveBlocks * processes)};
     SelftestCases::Planned planned = cases_.plan(pair, processes, arguments);
-    const SpeedMargin margin{row_of_processes(result_, processes)->half_width, "this A/A"};
+    const SpeedMargin margin = margin_of(result_, processes, "this A/A");
     for (; live_ < form_.live; ++live_) {
       if (interrupt_count() > 0) throw Interrupted{};
       const CaseReport report = cases_.run(planned, margin);
@@ -305,8 +310,9 @@ class ClockLane {
     throw Error(ErrorKind::kRuntime, "selftest: the two copies were not compared");
   }
 
-  // A clock whose A/A is not as alpha allows is no calibration, nor is one of a machine so busy that
-  // it misses the largest slow-down. One that is too noisy for 1 % is: its margin says so.
+  // A clock whose A/A from kUsualProcesses on is not as alpha allows is no calibration, nor is one of
+  // a machine so busy that it misses the largest slow-down. One that is too noisy for 1 % is: its
+  // margin says so.
   void store() {
     if (!accepted_) {
       fmt::print("The calibration is not stored: A/A is wrong, or {} more was not SLOWER.\n",
