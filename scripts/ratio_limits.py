@@ -4,7 +4,7 @@
     ratio_limits.py measure [MODEL ...]   runs every variant of decoder_variants.py, and faults of growing sizes, against
                                           the committed references: reports/limits/measured.json
     ratio_limits.py add REPORT.json ...   adds the engines of other reports (other cards, other frameworks)
-    ratio_limits.py tables                writes reports/limits/README.md from measured.json, and prints the limits
+    ratio_limits.py tables                writes README.md and limits.json there from measured.json
 
 A limit is the largest over the models of: 1.25 times the largest ratio of a legitimate decoder, and the 99.9 % point of
 their distribution (upper_point()). harness/judge/ratios.cpp holds the limits; a test holds it to what `tables` says.
@@ -234,7 +234,7 @@ def tables(measured):
 def power(measured, of):
     """The table of faults: the smallest size that each ratio sees."""
     lines = ["## Power", "", "The smallest size of a planted fault from which on a ratio is over its limit; \"-\": no size that was tried.",
-             "The ratchet sees less: it holds an engine to 1.1 to 1.25 times its own ratios.", "",
+             "The ratchet sees smaller ones: it holds an engine to 1.1 to 1.25 times its own ratios.", "",
              "| fault | model | class | sizes tried | " + " | ".join(f"R_{r}" for r in RATIOS[:4]) + " |", "|---|---|---|---|" + "---|" * 4]
     for fault, (text, sizes) in FAULTS.items():
         for model in MODELS:
@@ -246,6 +246,11 @@ def power(measured, of):
                 cells = " | ".join("-" if s is None else f"{s:.3g}" for s in seen)
                 lines.append(f"| {text} | {model} | {precision} | {sizes[0]:.2g} to {sizes[-1]:.3g} | {cells} |")
     return lines
+
+
+def written(measured):
+    """The text of the files that `tables` writes, by name."""
+    return {"README.md": tables(measured), "limits.json": json.dumps(limits(measured), indent=2) + "\n"}
 
 
 def read():
@@ -286,8 +291,9 @@ def run(args):
                 measured["decoders"] = [r for r in measured["decoders"] if (r["decoder"], r["model"]) != key] + [row]
         write(measured)
     else:
-        (FOLDER / "README.md").write_text(tables(measured))
-        print(json.dumps(limits(measured), indent=2))
+        for name, text in written(measured).items():
+            (FOLDER / name).write_text(text)
+        print((FOLDER / "limits.json").read_text(), end="")
 
 
 def main():

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "references/base/base64.h"
 #include "references/base/error.h"
 #include "references/base/sha256.h"
 #include "references/greedy_reference.h"
@@ -113,7 +114,7 @@ std::vector<Defect> file_defects() {
       {"model.config.vocab_size", [](json& d) { d["model"]["config"]["vocab_size"] = 0; }},
       {"capture.versions.torch", [](json& d) { d["capture"]["versions"].erase("torch"); }},
       {"capture.sketch.seed", [](json& d) { d["capture"]["sketch"]["seed"] = -1; }},
-      {"capture.sketch.projections", [](json& d) { d["capture"]["sketch"]["projections"] = 65; }},
+      {"capture.sketch.projections", [](json& d) { d["capture"]["sketch"]["projections"] = 4097; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = -0.1; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = 0.51; }},
       {"summary.D", [](json& d) { d["summary"]["D"] = step(d)["baseline"]["pairwise"] = 0.51; }},
@@ -182,8 +183,20 @@ std::vector<Defect> step_defects() {
       {"steps[1].max_abs", [](json& d) { step(d)["max_abs"] = true; }},
       {"steps[1].decided", [](json& d) { step(d)["decided"] = false; }},
       {"steps[1].decided", [](json& d) { step(d)["decided"] = 1; }},
-      {"steps[1].sketch", [](json& d) { step(d)["sketch"].erase(0); }},
-      {"steps[1].sketch[3]", [](json& d) { step(d)["sketch"][3] = json::array(); }},
+      {"steps[1].sketch",
+       [](json& d) {
+         auto& text = step(d)["sketch"].get_ref<std::string&>();
+         text = text.substr(0, text.size() / 2);
+       }},
+      {"steps[1].sketch", [](json& d) { step(d)["sketch"].get_ref<std::string&>()[5] = '*'; }},
+      // The last of the bits of the first value are its exponent: 4 x "/" gives a NaN.
+      {"steps[1].sketch",
+       [](json& d) { step(d)["sketch"].get_ref<std::string&>().replace(0, 8, "////////"); }},
+      {"steps[1].sketch[3]",
+       [](json& d) {
+         step(d)["sketch"] = std::vector<double>(512, 0.5);
+         step(d)["sketch"][3] = json::array();
+       }},
       {"steps[1].baseline", [](json& d) { step(d).erase("baseline"); }},
       {"baseline.token", [](json& d) { step(d)["baseline"]["token"] = 259; }},
       {"baseline.error_norm", [](json& d) { step(d)["baseline"]["error_norm"] = -1e-3; }},
@@ -242,7 +255,7 @@ TEST_CASE("the committed references are read whole, and keep the promises of the
     CHECK(r.model_name == name);
     CHECK(r.sha256.size() == 64);
     CHECK(r.versions.find("transformers 5.") == 0);
-    CHECK(r.sketch_projections == 32);
+    CHECK(r.sketch_projections == 512);
     CHECK(r.pairwise_d <= 0.25);
     int near_ties = 0, longest = 0;
     double ratio = 1e9, estimate = 0, steps = 0;
@@ -397,11 +410,35 @@ TEST_CASE("references are found by the model's name") {
   CHECK(find_references(data_dir(), "").empty());
 }
 
+TEST_CASE("floats from base64: values, and what is refused") {
+  // 1, -2.5 and 0 as little-endian fp32, by another program.
+  CHECK(floats_from_base64("AACAPwAAIMAAAAAA") == std::vector<float>{1, -2.5F, 0});
+  CHECK(floats_from_base64("AACAPw==") == std::vector<float>{1});
+  CHECK(floats_from_base64("") == std::vector<float>{});
+  for (const char* text : {"AACAPw=", "AACAPw", "AACA", "AAC*Pw==", "====", "AACAPw==AACAPw=="}) {
+    INFO(text);
+    CHECK_FALSE(floats_from_base64(text));
+  }
+}
+
+TEST_CASE("a reference with its sketch as a list of numbers reads alike") {
+  std::ifstream file(committed("tiny"));
+  json d = json::parse(file);
+  for (json& prompt : d["prompts"]) {
+    for (json& s : prompt["steps"])
+      s["sketch"] = *floats_from_base64(s["sketch"].get<std::string>());
+  }
+  const GreedyReference packed = read_reference(committed("tiny"));
+  const GreedyReference listed = read_reference(written(d.dump()));
+  CHECK(listed.prompts[3].steps[7].sketch == packed.prompts[3].steps[7].sketch);
+}
+
 TEST_CASE("a sketch is the projection on its seeded signs") {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (const auto& [vocab, seed, projections] : {std::tuple{259, 1ull, 32},
                                                  {1000, 1ull, 7},
+                                                 {1001, 1ull, 512},
                                                  {259, 99ull, 32},
                                                  {259, 99ull, 64},
                                                  {259, 1ull, 64}}) {
@@ -420,5 +457,5 @@ TEST_CASE("a sketch is the projection on its seeded signs") {
       CHECK(sketch[static_cast<size_t>(p)] == Approx(sum).margin(1e-3));
     }
   }
-  CHECK_THROWS_AS(sketch_of(nullptr, 0, 1, 65), Error);
+  CHECK_THROWS_AS(sketch_of(nullptr, 0, 1, kMaxProjections + 1), Error);
 }
