@@ -153,11 +153,12 @@ def of_report(path):
         for engine in case["engines"]:
             parity = engine["parity"]
             values = {c["name"]: c["value"] for c in (parity or {}).get("checks", [])}
-            if parity is None or engine["verdict"] != "PASS" or values.get("r_kl") is None or parity["precision"] == "lossy":
+            precision = (parity or {}).get("precision")
+            if engine["verdict"] != "PASS" or values.get("r_kl") is None or precision not in CLASSES:
                 continue
             card = engine["device"].split(" ", 1)[-1]
             model = case["model"]["name"].partition(":")[0].rstrip("/").rpartition("/")[2]
-            row = {"class": parity["precision"], "decoder": f"{engine['resolved_name']}, {card}",
+            row = {"class": precision, "decoder": f"{engine['resolved_name']}, {card}",
                    "model": "synthetic:short" if model == "synthetic" else model,
                    "reference_sha256": parity["reference_sha256"].split(", ")[0],
                    **{f"r_{name}": values[f"r_{name}"] for name in RATIOS[:4]}}

@@ -175,7 +175,7 @@ TEST_CASE("tokens right but logits too far from the truth: FAIL_FIDELITY") {
     }
   }});
   CHECK(p.verdict == Verdict::kFailFidelity);
-  CHECK_THAT(p.reason, ContainsText("R_rms") && ContainsText("> 1.25"));
+  CHECK_THAT(p.reason, ContainsText("R_rms") && ContainsText("> 1.5"));
   CHECK(p.wrong == 0);
 }
 

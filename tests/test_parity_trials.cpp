@@ -1,5 +1,7 @@
 // Repeats, isolation and the sweep of cache lengths, each with an engine that is
 // right and with one fault at a time.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <set>
 
@@ -16,6 +18,7 @@ using namespace mkbench::testing;
 namespace {
 
 constexpr double kBaselineNoise = 0.02;
+const double kSweepLimit = limits_of(PrecisionClass::kBf16).sweep;
 
 void go_on() {}
 
@@ -214,7 +217,7 @@ TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
   INFO(right.reason);
   CHECK(right.verdict == Verdict::kPass);
   CHECK(*find_check(right, Check::kSweep)->value > 0.5);
-  CHECK(*find_check(right, Check::kSweep)->limit == 3);
+  CHECK(find_check(right, Check::kSweep)->limit == kSweepLimit);
   const auto wrong_at = [&](int length, bool on_prefill) {
     FakeBehaviour b = good;
     b.at_step = [=](const At& at, std::vector<float>& z, int32_t& id) {
@@ -253,7 +256,7 @@ TEST_CASE("sweep: the first wrong step is told once, as it was judged") {
   CHECK(step.found_top[0].logit == 20);
   CHECK(step.pairwise_d == truth.pairwise_d);
   CHECK(step.margin == truth.path.steps[76].margin);
-  CHECK(*step.error_limit >= 3 * step.baseline_error_norm);
+  CHECK(*step.error_limit >= kSweepLimit * step.baseline_error_norm);
   // Without logits no error is judged.
   b.has_logits = false;
   wrong.clear();
@@ -263,7 +266,7 @@ TEST_CASE("sweep: the first wrong step is told once, as it was judged") {
   CHECK_FALSE(wrong[0].error_limit);
 }
 
-TEST_CASE("sweep: an error just under three times the baseline's passes, one just over fails") {
+TEST_CASE("sweep: an error just under its limit passes, one just over fails") {
   const SweepTruth truth = live_truth(60, 60);
   // An error at one step only, scaled to a known ratio.
   const auto at_step_error = [&](float amplitude) {
@@ -277,11 +280,11 @@ TEST_CASE("sweep: an error just under three times the baseline's passes, one jus
     return sweep(b, truth);
   };
   const double unit = *find_check(at_step_error(0.01F), Check::kSweep)->value / 0.01;
-  const ParityReport under = at_step_error(static_cast<float>(2.98 / unit));
-  const ParityReport over = at_step_error(static_cast<float>(3.02 / unit));
+  const ParityReport under = at_step_error(static_cast<float>(0.993 * kSweepLimit / unit));
+  const ParityReport over = at_step_error(static_cast<float>(1.007 * kSweepLimit / unit));
   CHECK(under.verdict == Verdict::kPass);
   CHECK(over.verdict == Verdict::kFailToken);
-  CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText("logit error 3.0"));
+  CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText(fmt::format("wanted at most {:g}", kSweepLimit)));
 }
 
 TEST_CASE("sweep: an error counts against the larger of the baseline's own there and its median") {

@@ -7,6 +7,7 @@
 #include <map>
 #include <regex>
 
+#include "harness/judge/ratios.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/parent/clock_file.h"
@@ -201,7 +202,7 @@ const std::map<std::string, std::string> kInputs = {
     {"cases[].engines[].launches", "counted by the engine, warm-ups and dropped runs too"},
     {"cases[].engines[].parity.checks[].value", "the logits are not in the report"},
     {"cases[].engines[].parity.decided_steps", "tau is not in the report; strict steps bound it"},
-    {"cases[].engines[].parity.flips_allowed", "from the baseline's flips, in the reference"},
+    {"cases[].engines[].parity.flips_allowed", "from the margins and the baseline's errors, in the reference"},
     {"cases[].engines[].parity.lengths_judged", "the sweep leaves no rows"},
     {"cases[].engines[].parity.lengths_known", "from the model's config"},
     {"cases[].engines[].parity.rows[].margin", "the truth's logits are in the reference"},
@@ -299,6 +300,32 @@ void words_of(const json& j, const json::json_pointer& at, const std::vector<std
 }
 
 }  // namespace
+
+TEST_CASE("the limits of a report are those of one time: the present ones or the former") {
+  const auto differences_with = [](const RatioLimits& limits, double step) {
+    Report report = sound_report();
+    for (CaseReport& c : report.cases) {
+      for (EngineReport& e : c.engines) {
+        if (!e.parity) continue;
+        if (e.parity->r_rms_limit > 0) e.parity->r_rms_limit = limits.rms;
+        for (const auto& [check, limit] : {std::pair{Check::kRms, limits.rms},
+                                           {Check::kStep, step},
+                                           {Check::kInf, limits.inf},
+                                           {Check::kKl, limits.kl}}) {
+          for (CheckResult& r : e.parity->checks)
+            if (r.check == check && r.limit) r.limit = limit;
+        }
+      }
+    }
+    return differences_of(to_json(report), true);
+  };
+  const RatioLimits now = limits_of(PrecisionClass::kBf16);
+  const RatioLimits former = former_limits_of(PrecisionClass::kBf16);
+  CHECK(differences_with(now, now.step).empty());
+  CHECK(differences_with(former, former.step).empty());
+  CHECK_FALSE(differences_with(now, former.step).empty());
+  CHECK_FALSE(differences_with(former, now.step).empty());
+}
 
 TEST_CASE("a sound report has no difference, whatever its verdict") {
   std::vector<std::pair<std::string, Report>> reports = failing_reports();

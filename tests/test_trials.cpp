@@ -276,7 +276,9 @@ TEST_CASE("the ratchet is looked up by engine, card, model and reference") {
   };
   bench.scripts["kernel"].device = "cuda:0 NVIDIA H200";
   bench.run();
-  REQUIRE(asked.size() == 1);
+  // For the prompts, and for the logits of those that are repeated.
+  REQUIRE(asked.size() == 2);
+  CHECK(asked[1].reference_sha256 == asked[0].reference_sha256);
   CHECK(asked[0].engine == "kernel");
   CHECK(asked[0].card == "NVIDIA H200");
   CHECK(asked[0].model == "scripted");

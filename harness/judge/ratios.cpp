@@ -16,13 +16,25 @@ constexpr double kLeastDivergence = 1e-6;
 RatioLimits limits_of(PrecisionClass precision) {
   switch (precision) {
     case PrecisionClass::kFp32Accumulate:
-      return {.rms = 0.28, .step = 1.4, .inf = 0.51, .kl = 0.13, .sweep = 1.9};
+      return {.rms = 0.37, .step = 1.4, .inf = 0.51, .kl = 0.13, .sweep = 1.9};
     case PrecisionClass::kLossy:
       return {.kl = 2.5};
     case PrecisionClass::kBf16:
       break;
   }
-  return {.rms = 1.4, .step = 7.8, .inf = 2.5, .kl = 2.5, .sweep = 7.4};
+  return {.rms = 1.5, .step = 7.8, .inf = 2.5, .kl = 2.5, .sweep = 7.4};
+}
+
+RatioLimits former_limits_of(PrecisionClass precision) {
+  switch (precision) {
+    case PrecisionClass::kFp32Accumulate:
+      return {.rms = 0.35, .step = 1, .inf = 2, .kl = 1.5, .sweep = 1.25};
+    case PrecisionClass::kLossy:
+      return {.kl = 1.5};
+    case PrecisionClass::kBf16:
+      break;
+  }
+  return {.rms = 1.25, .step = 3, .inf = 2, .kl = 1.5, .sweep = 3};
 }
 
 double mean_of(const float* logits, int vocab) {

@@ -22,6 +22,9 @@ struct RatioLimits {
 // the class reach (reports/limits, scripts/ratio_limits.py). A lossy engine may diverge as far as a
 // bf16 one.
 RatioLimits limits_of(PrecisionClass precision);
+// Those of reports that were made before 2026-11-24, when limits were chosen and not derived; for
+// `mkbench verify`.
+RatioLimits former_limits_of(PrecisionClass precision);
 
 struct Ratios {
   double rms = 0;  // sqrt(sum |error|^2 / sum |baseline error|^2)

@@ -20,12 +20,19 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
+// Present limits, or those of an older report: R_KL is judged in every class, and tells them apart.
+RatioLimits limits_at_that_time(const ParityReport& p, PrecisionClass precision) {
+  const CheckResult* kl = applied(p, Check::kKl);
+  const RatioLimits former = former_limits_of(precision);
+  return kl != nullptr && kl->limit == former.kl ? former : limits_of(precision);
+}
+
 // Checks that are numbers: limit of the class, and failed where the value is above the limit.
 void recheck_limits(const ParityReport& p, const std::string& path, Differences& d) {
   std::optional<RatioLimits> limits;
   for (const PrecisionClass one :
        {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy}) {
-    if (precision_class_name(one) == p.precision) limits = limits_of(one);
+    if (precision_class_name(one) == p.precision) limits = limits_at_that_time(p, one);
   }
   if (!p.precision.empty()) {
     d.holds(limits.has_value(), path + ".precision", p.precision, "bf16, fp32-accumulate or lossy");
@@ -151,7 +158,8 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
   recheck_statuses(p, at, differences);
   recheck_limits(p, at, differences);
   // References of published ids have no margins, and so no flip cap.
-  if (passed && times_allowed(e.verdict) && p.judged_in.empty() && applied(p, Check::kFlips) != nullptr)
+  const bool capped = p.flips_allowed > 0 || applied(p, Check::kFlips) != nullptr;
+  if (passed && times_allowed(e.verdict) && p.judged_in.empty() && capped)
     recheck_counts(p, at, differences);
 }
 
