@@ -16,9 +16,18 @@ REPORT = {
         "name": "synthetic parity", "model": {"name": "synthetic:deep"},
         "engines": [
             {"role": "baseline", "resolved_name": "eager", "device": "cuda:0 GPU X", "verdict": "PASS",
-             "parity": {"verdict": "PASS", "r_rms": 1.0, "reference_sha256": "a" * 64}},
+             "parity": {"verdict": "PASS", "checks": [], "reference_sha256": "a" * 64}},
             {"role": "candidate", "resolved_name": "ring", "device": "cuda:0 GPU X", "verdict": "PASS",
-             "parity": {"verdict": "PASS", "r_rms": 0.06512, "reference_sha256": "a" * 64}}]}]}
+             "parity": {"verdict": "PASS", "reference_sha256": "a" * 64, "repeats_sha256": "b" * 64, "checks": [
+                 {"name": "r_rms", "value": 0.06512}, {"name": "r_step", "value": 0.1}, {"name": "r_inf", "value": 0.05},
+                 {"name": "r_kl", "value": 0.002}, {"name": "strict", "value": None}]}}]}]}
+
+
+def ratio(name, value):
+    """A change of an engine's report: that ratio has this value."""
+    def change(engine):
+        next(c for c in engine["parity"]["checks"] if c["name"] == name)["value"] = value
+    return change
 
 
 class Ratchet(unittest.TestCase):
@@ -42,26 +51,41 @@ class Ratchet(unittest.TestCase):
     def test_a_passing_candidate_is_written_once(self):
         self.assertEqual(self.update().returncode, 0)
         wanted = {"engine": "ring", "card": "GPU X", "model": "synthetic", "lagset": "short",
-                  "reference_sha256": "a" * 64, "r_rms": 0.0651}
+                  "reference_sha256": "a" * 64, "r_rms": 0.0651, "r_step": 0.1, "r_inf": 0.05, "r_kl": 0.002,
+                  "repeats_sha256": "b" * 64}
         self.assertEqual(self.entries(), [wanted])
         self.assertIn("nothing changes", self.update().stdout)
 
     def test_lower_replaces_and_higher_needs_a_reason(self):
         self.update()
-        self.assertEqual(self.update(lambda e: e["parity"].update(r_rms=0.05)).returncode, 0)
-        self.assertEqual(self.entries()[0]["r_rms"], 0.05)
-        higher = self.update(lambda e: e["parity"].update(r_rms=0.0502))
-        self.assertEqual(higher.returncode, 2)
-        self.assertIn("--reason", higher.stderr)
-        self.assertEqual(self.entries()[0]["r_rms"], 0.05)
-        self.assertEqual(self.update(lambda e: e["parity"].update(r_rms=0.0502), "--reason", "fp16 softmax").returncode, 0)
-        self.assertEqual((self.entries()[0]["r_rms"], self.entries()[0]["reason"]), (0.0502, "fp16 softmax"))
+        for name in ("r_rms", "r_step", "r_inf", "r_kl"):
+            lower = self.update(ratio(name, 0.001))
+            self.assertEqual(lower.returncode, 0, lower.stderr)
+            self.assertEqual(self.entries()[0][name], 0.001)
+            higher = self.update(ratio(name, 0.0011))
+            self.assertEqual(higher.returncode, 2)
+            self.assertIn(f"{name} 0.0011 against the committed 0.001; --reason", higher.stderr)
+            self.assertEqual(self.entries()[0][name], 0.001)
+            self.assertEqual(self.update(None, "--reason", "start again").returncode, 0)
+        self.assertEqual((self.entries()[0]["r_rms"], self.entries()[0]["reason"]), (0.0651, "start again"))
+
+    def test_other_bits_need_a_reason(self):
+        self.update()
+        changed = lambda e: e["parity"].update(repeats_sha256="c" * 64)
+        refused = self.update(changed)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("repeats_sha256", refused.stderr)
+        self.assertEqual(self.update(changed, "--reason", "another order of sums").returncode, 0)
+        self.assertEqual((self.entries()[0]["repeats_sha256"], self.entries()[0]["reason"]), ("c" * 64, "another order of sums"))
+        # A run that judged no repeats leaves the bits as they are.
+        self.assertEqual(self.update(lambda e: e["parity"].update(repeats_sha256="")).returncode, 0)
+        self.assertEqual(self.entries()[0]["repeats_sha256"], "c" * 64)
 
     def test_what_has_not_passed_is_refused(self):
         for change in (lambda e: e.update(verdict="FAIL_FIDELITY"), lambda e: e.update(verdict="PASS_LIVE"),
-                       lambda e: e["parity"].update(verdict="FAIL_TOKEN"), lambda e: e["parity"].update(r_rms=None),
+                       lambda e: e["parity"].update(verdict="FAIL_TOKEN"), ratio("r_kl", None),
                        lambda e: e["parity"].update(reference_sha256=""), lambda e: e.update(parity=None),
-                       lambda e: e.update(role="baseline"), lambda e: e["parity"].update(r_rms=0.0)):
+                       lambda e: e.update(role="baseline"), ratio("r_step", 0.0)):
             self.assertEqual(self.update(change).returncode, 2)
             self.assertFalse(self.ratchet.exists())
 
