@@ -89,8 +89,11 @@ int run_logged(std::vector<std::string> command, const fs::path& log) {
   pid_t child = -1;
   const int error = posix_spawnp(&child, words[0], &actions, nullptr, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0)
+  if (error != 0) {
+    std::error_code ignored;
+    fs::remove(log, ignored);
     not_built("cannot run " + command[0] + " (MKBENCH_PYTHON): " + std::strerror(error));
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) not_built(command[0] + ": waitpid: " + std::strerror(errno));

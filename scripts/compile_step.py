@@ -98,44 +98,55 @@ def check_tools(options):
 
 
 def step_module(torch, options):
-    """One token: the answer of baselines/static_step.cpp in the same roundings, as far as Inductor keeps them."""
+    """One token in the order and the roundings of baselines/eager_model.cpp, over the tensors of static_step.cpp."""
     nn = torch.nn.functional
     heads, kv_heads, dim, width = options.heads, options.kv_heads, options.head_dim, options.intermediate
     lowest = torch.finfo(torch.bfloat16).min
 
+    def rounded(x):
+        """x, in bf16 between two operators. Inductor's C++ keeps fp32 between operators of one loop, whatever the
+        setting, but not where the bits are worked on."""
+        return x if options.device == "cuda" else (x.view(torch.int16) & -1).view(torch.bfloat16)
+
     def norm(x, weight):
-        return nn.rms_norm(x, (x.shape[-1],), weight, options.eps)
+        wide = x.float()
+        scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + options.eps)
+        return weight * rounded(scaled.to(x.dtype))
+
+    def product(x, matrix):
+        """[in] -> [out]. A product that kept its row would be added to the residual before it is rounded."""
+        return nn.linear(x.unsqueeze(0), matrix).view(-1)
 
     def attention(x, layer, position, rows, view):
         k_cache, v_cache, qkv_proj, head_norms, o_proj = layer
         cos, signed_sin, mask = view
-        qkv = nn.linear(x, qkv_proj).view(heads + 2 * kv_heads, dim)
-        qk = norm(qkv[:heads + kv_heads], None) * head_norms
-        qk = qk * cos + torch.roll(qk, dim // 2, -1) * signed_sin
+        qkv = product(x, qkv_proj).view(heads + 2 * kv_heads, dim)
+        qk = rounded(norm(qkv[:heads + kv_heads], head_norms))
+        qk = rounded(qk * cos) + rounded(torch.roll(qk, dim // 2, -1) * signed_sin)
         k_cache.index_copy_(1, position, qk[heads:].unsqueeze(1))
         v_cache.index_copy_(1, position, qkv[heads + kv_heads:].unsqueeze(1))
         query = qk[:heads].view(kv_heads, heads // kv_heads, dim)
-        scores = torch.bmm(query, k_cache[:, :rows].transpose(1, 2)) * dim ** -0.5 + mask
-        probabilities = torch.softmax(scores, -1, torch.float32).to(x.dtype)
+        scores = rounded(torch.bmm(query, k_cache[:, :rows].transpose(1, 2)) * dim ** -0.5)
+        probabilities = torch.softmax(scores + mask, -1, torch.float32).to(x.dtype)
         mixed = torch.bmm(probabilities, v_cache[:, :rows])
-        return nn.linear(mixed.view(1, heads * dim), o_proj)
+        return product(mixed.view(heads * dim), o_proj)
 
     class Step(torch.nn.Module):
-        """The order of the inputs is that of package_inputs() in baselines/compiled_step.cpp."""
+        """The order of the inputs is that of CompiledStep::inputs() in baselines/compiled_step.cpp."""
 
         def forward(self, id_, position, ids, best, places, cos_table, sin_table, embed, final_norm, lm_head, layers):
             rows = places.shape[0]
             torch._check(rows <= cos_table.shape[0])
             mask = torch.where(places <= position, 0.0, lowest).to(embed.dtype)
             view = (cos_table.index_select(0, position), sin_table.index_select(0, position), mask)
-            h = embed.index_select(0, id_)
+            h = embed.index_select(0, id_).view(options.hidden)
             hidden = []
             for input_norm, post_norm, gate_up_proj, down_proj, *of_attention in layers:
-                h = h + attention(norm(h, input_norm), of_attention, position, rows, view)
-                both = nn.linear(norm(h, post_norm), gate_up_proj)
-                h = h + nn.linear(nn.silu(both[:, :width]) * both[:, width:], down_proj)
-                hidden.append(h)
-            logits = nn.linear(norm(h, final_norm), lm_head).view(options.vocab)
+                h = rounded(h + attention(norm(h, input_norm), of_attention, position, rows, view))
+                both = product(norm(h, post_norm), gate_up_proj)
+                h = rounded(h + product(rounded(nn.silu(both[:width])) * both[width:], down_proj))
+                hidden.append(h.unsqueeze(0))
+            logits = product(norm(h, final_norm), lm_head)
             value, index = logits.max(0, keepdim=True)
             ids.index_copy_(0, position, index)
             best.index_copy_(0, position, value)
@@ -176,7 +187,10 @@ def compile_package(torch, options, path):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     device = f"cuda:{options.gpu}" if options.device == "cuda" else "cpu"
-    settings = {"cpp.dynamic_threads": True}  # as many as libtorch has when the step runs
+    settings = {
+        "cpp.dynamic_threads": True,  # as many as libtorch has when the step runs
+        "emulate_precision_casts": True,  # each operator rounds, as it does outside a compiler
+    }
     if options.device == "cuda":
         # Products with one row become Triton's reductions, tuned one parameter at a time: gpt-fast's setting for
         # batch 1.
