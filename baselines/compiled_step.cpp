@@ -1,16 +1,37 @@
 #include "baselines/compiled_step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <string>
 
+#include "baselines/compiled_package.h"
+#include "baselines/eager.h"
 #include "baselines/model_tensors.h"
 #include "references/base/error.h"
 
 namespace mkbench {
 
 using at::Tensor;
+
+std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options) {
+  const TorchFacts facts = torch_facts();
+  PackageKey key{.shape = config.shape,
+                 .eps = config.rms_norm_eps,
+                 .cuda = options.cuda,
+                 .gpu = options.gpu,
+                 .architecture = "",
+                 .torch_version = facts.version,
+                 .torch_cuda_version = facts.cuda_version};
+  if (options.cuda) {
+    const auto* card = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(options.gpu));
+    key.architecture = "sm_" + std::to_string(card->major) + std::to_string(card->minor);
+  } else {
+    key.architecture = cpu_architecture();
+  }
+  return compiled_package(key);
+}
 
 struct CompiledStep::Impl {
   const ModelTensors& model;

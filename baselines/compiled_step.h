@@ -12,7 +12,13 @@ class Tensor;
 
 namespace mkbench {
 
+struct EagerOptions;
+struct ModelConfig;
 struct ModelTensors;
+
+// The package for a model and the device of `options` (compiled_package.h), which is made where the
+// cache has none. Throws Error(kNotBuilt).
+std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options);
 
 // What a step reads and writes besides the model, by the names of static_step.cpp.
 struct StepTensors {

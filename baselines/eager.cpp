@@ -14,13 +14,13 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
-#include "baselines/compiled_package.h"
+#include "baselines/compiled_step.h"
 #include "baselines/eager_model.h"
 #include "baselines/static_step.h"
+#include "baselines/torch_errors.h"
 #include "baselines/torch_settings.h"
 #include "references/base/error.h"
 
@@ -31,38 +31,8 @@ using at::Tensor;
 
 constexpr int kPrefillChunkRows = 512;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 const char* name_of(const EagerOptions& options) {
   return options.compiled ? "compiled" : options.graph ? "graph" : "eager";
-}
-
-// Runs `work` and turns every way in which libtorch fails into an Error with one line of text, which
-// begins with the engine's name.
-template <typename Work>
-auto translate_errors(const std::string& name, Work&& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const c10::OutOfMemoryError& e) {
-    throw Error(ErrorKind::kEnvUnfit, name + ": " + first_line(e.what_without_backtrace()));
-  } catch (const c10::Error& e) {
-    const std::string line = first_line(e.what_without_backtrace());
-    ErrorKind kind = ErrorKind::kRuntime;
-    if (contains(line, "no kernel image")) {
-      kind = ErrorKind::kUnsupportedDevice;
-    } else if (contains(line, "can't allocate memory")) {  // libtorch's CPU allocator
-      kind = ErrorKind::kEnvUnfit;
-    } else if (contains(line, "CUDA")) {
-      kind = ErrorKind::kCuda;
-    }
-    throw Error(kind, name + ": " + line);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kEnvUnfit, name + ": out of host memory");
-  }
 }
 
 [[noreturn]] void refuse(const EagerOptions& options, const std::string& message) {
@@ -80,24 +50,6 @@ std::vector<float> to_host(const Tensor& x) {
   const Tensor host = x.to(at::kFloat).cpu().contiguous();
   const float* data = host.const_data_ptr<float>();
   return {data, data + host.numel()};
-}
-
-PackageKey package_key(const ModelConfig& config, const EagerOptions& options) {
-  const TorchFacts facts = torch_facts();
-  PackageKey key{.shape = config.shape,
-                 .eps = config.rms_norm_eps,
-                 .cuda = options.cuda,
-                 .gpu = options.gpu,
-                 .architecture = "",
-                 .torch_version = facts.version,
-                 .torch_cuda_version = facts.cuda_version};
-  if (options.cuda) {
-    const auto* card = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(options.gpu));
-    key.architecture = "sm_" + std::to_string(card->major) + std::to_string(card->minor);
-  } else {
-    key.architecture = cpu_architecture();
-  }
-  return key;
 }
 
 // Answers of a decode on the device, and their logits: [n] each.
@@ -173,7 +125,7 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
   on_device([&] {
     // Before this process takes memory on the card, which the compiler needs too.
     const std::filesystem::path package =
-        options.compiled ? compiled_package(package_key(weights.config, options)) : "";
+        options.compiled ? package_for(weights.config, options) : "";
     model_ = std::make_unique<EagerModel>(weights, options);
     if (options.static_steps())
       static_step_ = std::make_unique<StaticStep>(model_->tensors(), options.max_context, package);

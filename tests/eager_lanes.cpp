@@ -85,8 +85,7 @@ void check_prefill_is_stepwise(const ModelWeights& weights, Lane lane) {
     const Ids ids = walk(fp32 ? 530 : 130, shape.vocab);  // 530: two query chunks
     EagerOptions options = options_for(lane);
     options.fp32 = fp32;
-    options.graph = lane.graph && !fp32;
-    options.compiled = lane.compiled && !fp32;
+    if (fp32) options.graph = options.compiled = false;
     const auto at_once = make_eager(weights, options), stepwise = make_eager(weights, options);
     at_once->prefill(ids);
     stepwise->prefill(std::span(ids).first(1));
@@ -288,8 +287,7 @@ void check_localiser_hooks(const ModelWeights& weights, Lane lane) {
 
 void check_times_and_counts(const ModelWeights& weights, Lane lane) {
   const auto engine = make_eager(weights, options_for(lane));
-  const char* name = lane.compiled ? "compiled" : lane.graph ? "graph" : "eager";
-  CHECK(engine->capabilities().name == name);
+  CHECK(engine->capabilities().name == lane.name());
   CHECK(engine->capabilities().poison == !lane.static_steps());
   CHECK(engine->capabilities().max_context == 1024);
   CHECK(engine->capabilities().device.substr(0, 4) == (lane.cuda ? "cuda" : "cpu"));

@@ -17,6 +17,7 @@ namespace mkbench::testing {
 struct Lane {
   bool cuda = false, graph = false, compiled = false;
   bool static_steps() const { return graph || compiled; }
+  const char* name() const { return compiled ? "compiled" : graph ? "graph" : "eager"; }
 };
 inline constexpr Lane kCpu{}, kCard{.cuda = true};
 inline constexpr Lane kGraphOnCpu{.graph = true}, kGraphOnCard{.cuda = true, .graph = true};

@@ -16,12 +16,12 @@ SHAPE = ("--device", "cpu", "--eps", "1e-6", "--layers", "1", "--hidden", "8", "
 
 class Judged(CliTest):
     def test_compiled_is_a_yardstick_that_passes(self):
-        done = self.bench("--compare", "eager,compiled", "--reference", self.short_reference(), timeout=280)
+        done = self.bench("--compare", "eager,compiled", timeout=280)
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         report = self.report()
         engine = self.engine(report, "compiled")
         self.assertEqual((engine["role"], engine["verdict"]), ("baseline", "PASS"), engine["reasons"])
-        self.assertEqual(len([s for s in engine["samples"] if s["ms_per_tok"]]), 2)
+        self.assertEqual(len([s for s in engine["samples"] if s["valid"]]), 2)
         self.assertIn("allow_tf32=0", engine["settings"])
 
 
@@ -35,7 +35,7 @@ class Skipped(CliTest):
         why = ("compiled: it cannot be built here: cannot run /nowhere/python3 (MKBENCH_PYTHON): "
                "No such file or directory")
         self.assertEqual((engine["verdict"], engine["reasons"]), ("SKIPPED", [why]))
-        self.assertIn(why, done.stdout)
+        self.assertIn(f"- compiled: SKIPPED: {why}\n", done.stdout)
         self.assertEqual(self.engine(report, "host-twin")["verdict"], "PASS")
 
 
