@@ -11,7 +11,7 @@ and the last line of stderr says what; a compilation that failed has another exi
 
 import argparse
 import contextlib
-import ctypes.util
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -54,22 +54,20 @@ def set_environment(options, work):
     if options.toolkit and "CUDA_PATH" not in os.environ:
         os.environ.setdefault("CUDA_HOME", options.toolkit)
     # The package is linked with -lcuda, and a driver without its developers' files has libcuda.so.1 alone.
-    driver = ctypes.util.find_library("cuda")
-    if driver is None:
-        missing("found no libcuda.so.1 (NVIDIA's driver), wanted one for --device cuda")
     links = work / "lib"
     links.mkdir()
-    (links / "libcuda.so").symlink_to(driver_path(driver))
+    (links / "libcuda.so").symlink_to(driver_library())
     os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, (os.environ.get("LIBRARY_PATH"), str(links))))
 
 
-def driver_path(name):
-    """The file that the loader takes for the library `name`."""
-    library = ctypes.CDLL(name)
-    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
-    found = [line.split(maxsplit=5)[5] for line in lines if line.endswith(tuple("0123456789")) and "/libcuda.so" in line]
-    del library
-    return found[0] if found else name
+def driver_library():
+    """The file that the loader takes for libcuda.so.1."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        missing(f"found no NVIDIA driver, wanted one for --device cuda: {error}")
+    maps = pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return next(line.split(maxsplit=5)[5] for line in maps if "/libcuda.so" in line)
 
 
 def check_tools(options):

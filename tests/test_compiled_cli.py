@@ -1,5 +1,6 @@
 """The engine `compiled` through the real binary, and the script that makes its package."""
 
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -59,6 +60,13 @@ class Script(CliTest):
         version = ("--torch", torch.__version__.split("+")[0], "--torch-cuda", torch.version.cuda or "")
         self.assertRegex(self.missing(*version, CXX="/nowhere/g++"),
                          r"^compile_step.py: found no C\+\+ compiler, wanted one of .*/nowhere/g\+\+")
+
+    def test_a_card_needs_a_driver(self):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            self.assertRegex(self.missing("--torch", "0", "--device", "cuda"),
+                             "^compile_step.py: found no NVIDIA driver, wanted one for --device cuda: libcuda.so.1: ")
 
     def test_the_second_of_two_waits_for_the_first(self):
         out = self.folder / "step.pt2"
