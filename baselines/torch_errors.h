@@ -1,8 +1,6 @@
-// libtorch's exceptions as those of mkbench. For .cpp files of this folder: libtorch's headers stay in
-// them.
+// libtorch's exceptions as those of mkbench. For .cpp files of this folder, which include ATen before
+// it: libtorch's headers stay in them.
 #pragma once
-
-#include <c10/util/Exception.h>
 
 #include <new>
 #include <string>
