@@ -11,14 +11,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "baselines/compiled_step.h"
 #include "baselines/eager_model.h"
 #include "baselines/static_step.h"
+#include "baselines/torch_errors.h"
 #include "baselines/torch_settings.h"
 #include "references/base/error.h"
 
@@ -29,36 +31,8 @@ using at::Tensor;
 
 constexpr int kPrefillChunkRows = 512;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
-const char* name_of(const EagerOptions& options) { return options.graph ? "graph" : "eager"; }
-
-// Runs `work` and turns every way in which libtorch fails into an Error with one line of text, which
-// begins with the engine's name.
-template <typename Work>
-auto translate_errors(const std::string& name, Work&& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const c10::OutOfMemoryError& e) {
-    throw Error(ErrorKind::kEnvUnfit, name + ": " + first_line(e.what_without_backtrace()));
-  } catch (const c10::Error& e) {
-    const std::string line = first_line(e.what_without_backtrace());
-    ErrorKind kind = ErrorKind::kRuntime;
-    if (contains(line, "no kernel image")) {
-      kind = ErrorKind::kUnsupportedDevice;
-    } else if (contains(line, "can't allocate memory")) {  // libtorch's CPU allocator
-      kind = ErrorKind::kEnvUnfit;
-    } else if (contains(line, "CUDA")) {
-      kind = ErrorKind::kCuda;
-    }
-    throw Error(kind, name + ": " + line);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kEnvUnfit, name + ": out of host memory");
-  }
+const char* name_of(const EagerOptions& options) {
+  return options.compiled ? "compiled" : options.graph ? "graph" : "eager";
 }
 
 [[noreturn]] void refuse(const EagerOptions& options, const std::string& message) {
@@ -131,7 +105,7 @@ class EagerEngine final : public Engine {
   at::ScalarType dtype_;         // type of weights and KV cache
   at::ScalarType logits_dtype_;  // type of the logits that the argmax reads
   std::unique_ptr<EagerModel> model_;
-  std::unique_ptr<StaticStep> static_step_;  // with EagerOptions::graph
+  std::unique_ptr<StaticStep> static_step_;  // with EagerOptions::static_steps()
 
   int32_t pending_ = -1;
   int64_t decode_calls_ = 0;
@@ -149,9 +123,12 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
       dtype_(options.fp32 ? at::kFloat : at::kBFloat16),
       logits_dtype_(options.head_fp32 ? at::kFloat : dtype_) {
   on_device([&] {
+    // Before this process takes memory on the card, which the compiler needs too.
+    const std::filesystem::path package =
+        options.compiled ? package_for(weights.config, options) : "";
     model_ = std::make_unique<EagerModel>(weights, options);
-    if (options.graph)
-      static_step_ = std::make_unique<StaticStep>(model_->tensors(), options.max_context);
+    if (options.static_steps())
+      static_step_ = std::make_unique<StaticStep>(model_->tensors(), options.max_context, package);
     synchronize();
   });
 }
@@ -184,7 +161,7 @@ void EagerEngine::synchronize() const {
 EngineCapabilities EagerEngine::capabilities() const {
   EngineCapabilities c;
   c.name = name_of(options_);
-  c.poison = !options_.graph;  // rows that are masked, but read, must hold numbers
+  c.poison = !options_.static_steps();  // rows that are masked, but read, must hold numbers
   c.device = "cpu";
   if (device_.is_cuda()) {
     c.device = "cuda:" + std::to_string(options_.gpu) + " " +
@@ -413,8 +390,10 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   const ModelShape& s = config.shape;
   const int64_t element = options.fp32 ? 4 : 2;
-  // On a CPU the weights lie in the loader's memory.
+  // On a CPU the weights lie in the loader's memory, but for matrices that are put in one piece.
   int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
+  if (!options.cuda && options.static_steps())
+    bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
   // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
   if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
   const int64_t kv_elements = 2LL * s.layers * s.kv_width() * options.max_context;

@@ -19,18 +19,23 @@ struct EagerOptions {
   // Decode steps of fixed shapes (static_step.h), each a replay of a CUDA graph on a card; some
   // operators are fused. Prefill stays eager's. Not with fp32 or head_fp32.
   bool graph = false;
+  // Decode steps by a package of AOTInductor (compiled_package.h), of the same shapes as those of
+  // `graph`, and on a card in a CUDA graph like them. Not with graph, fp32 or head_fp32.
+  bool compiled = false;
   int max_context = 4096;
   // CPU threads while the engine lives, 0 = libtorch's choice. libtorch has one number for the
   // whole process: among several engines the newest decides.
   int threads = 0;
   PlantedFault fault = PlantedFault::kNone;
+
+  bool static_steps() const { return graph || compiled; }
 };
 
 // Bytes of device (or host) memory that make_eager() will take for weights and KV cache.
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
 
 // Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for
-// memory, Error(kRuntime).
+// memory, Error(kRuntime), and Error(kNotBuilt) where `compiled` has no package and cannot make one.
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options = {});
 
 // Facts of the linked libtorch, for doctor and reports.

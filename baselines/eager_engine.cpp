@@ -1,4 +1,4 @@
-// The makers of eager and graph, for hosts.
+// The makers of eager, graph and compiled, for hosts.
 #include "baselines/eager.h"
 #include "references/engine_maker.h"
 
@@ -9,7 +9,7 @@ namespace {
 // than the op: on two busy cores the main job on tiny ran into its 300 s deadline with two threads
 // and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
-constexpr std::string_view kGraph = "graph";
+constexpr std::string_view kGraph = "graph", kCompiled = "compiled";
 
 EagerOptions options_of(const ModelConfig& config, const EngineRequest& request) {
   using Precision = EngineRequest::Precision;
@@ -23,6 +23,7 @@ EagerOptions options_of(const ModelConfig& config, const EngineRequest& request)
   options.max_context = request.max_context;
   options.fault = request.fault;
   options.graph = request.name == kGraph;
+  options.compiled = request.name == kCompiled;
   return options;
 }
 
@@ -40,5 +41,7 @@ extern const EngineMaker eager_maker{
     .name = "eager", .make = make, .bytes = bytes, .settings = eager_settings};
 extern const EngineMaker graph_maker{
     .name = kGraph, .make = make, .bytes = bytes, .settings = eager_settings};
+extern const EngineMaker compiled_maker{
+    .name = kCompiled, .make = make, .bytes = bytes, .settings = eager_settings};
 
 }  // namespace mkbench

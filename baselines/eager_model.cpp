@@ -143,7 +143,7 @@ LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
   layer.up_proj = load(w.up_proj, false);
   layer.down_proj = load(w.down_proj, false);
   if (options.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
-  if (options.graph) {
+  if (options.static_steps()) {
     layer.qkv_proj = in_one_piece({&layer.q_proj, &layer.k_proj, &layer.v_proj});
     layer.gate_up_proj = in_one_piece({&layer.gate_proj, &layer.up_proj});
   }
@@ -238,7 +238,7 @@ std::vector<Tensor>& EagerModel::hidden_states() { return impl_->hidden; }
 const ModelTensors& EagerModel::tensors() const { return *impl_; }
 
 double unwritten_row(const EagerOptions& options) {
-  return options.graph ? 0 : std::numeric_limits<double>::quiet_NaN();
+  return options.static_steps() ? 0 : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace mkbench

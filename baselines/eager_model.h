@@ -58,7 +58,7 @@ class EagerModel {
 };
 
 // What KV rows hold that were not written: NaN, so that reading one shows; 0 with
-// EagerOptions::graph, which masks them.
+// EagerOptions::static_steps(), which mask them.
 double unwritten_row(const EagerOptions& options);
 
 }  // namespace mkbench

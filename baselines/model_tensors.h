@@ -15,7 +15,7 @@ struct LayerTensors {
   at::Tensor q_norm, k_norm;                   // [head_dim]
   at::Tensor gate_proj, up_proj, down_proj;    // [out, in]
   at::Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
-  // With EagerOptions::graph: the matrices of one input in one piece, of which those above are
+  // With EagerOptions::static_steps(): the matrices of one input in one piece, of which those above are
   // parts. Else undefined.
   at::Tensor qkv_proj, gate_up_proj;
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "baselines/compiled_step.h"
 #include "baselines/model_tensors.h"
 
 namespace mkbench {
@@ -56,7 +57,7 @@ std::vector<int> kv_buckets(int max_context) {
 }
 
 struct StaticStep::Impl {
-  Impl(const ModelTensors& m, int max_context);
+  Impl(const ModelTensors& m, int max_context, const std::filesystem::path& package_file);
 
   // What the step of one bucket leaves; a graph writes to the same places each time it is replayed.
   struct Bucket {
@@ -64,6 +65,7 @@ struct StaticStep::Impl {
     Tensor logits;
     std::vector<Tensor> hidden;
     std::unique_ptr<at::cuda::CUDAGraph> graph;  // null on a CPU
+    std::vector<Tensor> inputs;                  // of the package; empty without one
   };
 
   // What the attention of every layer of a step sees: KV rows, of which the mask [rows] hides those
@@ -76,22 +78,27 @@ struct StaticStep::Impl {
   void make_tables(int max_context);
   void capture(Bucket& bucket);
   void issue(Bucket& bucket);
+  void issue_operators(Bucket& bucket);
   Tensor attention(const LayerTensors& layer, const Tensor& norms, const Tensor& x,
                    const View& view) const;
   Bucket& bucket_of(int position);
 
   const ModelTensors& model;
-  Tensor cos_table, sin_table;     // [max_context, head_dim]
-  Tensor places;                   // int64 [max_context], 0 to max_context - 1
-  std::vector<Tensor> head_norms;  // of each layer [heads + kv_heads, head_dim]
-  Tensor id, position;             // int64 [1]
-  Tensor ids, best;                // [max_context]
+  Tensor cos_table, sin_table;            // [max_context, head_dim]
+  Tensor places;                          // int64 [max_context], 0 to max_context - 1
+  std::vector<Tensor> head_norms;         // of each layer [heads + kv_heads, head_dim]
+  Tensor id, position;                    // int64 [1]
+  Tensor ids, best;                       // [max_context]
+  std::unique_ptr<CompiledStep> package;  // null where the step is issued op by op
   std::vector<Bucket> buckets;
   Bucket* last = nullptr;
   int next_position = 0;
 };
 
-StaticStep::Impl::Impl(const ModelTensors& m, int max_context) : model(m) {
+StaticStep::Impl::Impl(const ModelTensors& m, int max_context,
+                       const std::filesystem::path& package_file)
+    : model(m) {
+  if (!package_file.empty()) package = std::make_unique<CompiledStep>(package_file, m);
   const at::TensorOptions whole = m.real.dtype(at::kLong);
   make_tables(max_context);
   for (const LayerTensors& layer : m.layers) {
@@ -105,7 +112,11 @@ StaticStep::Impl::Impl(const ModelTensors& m, int max_context) : model(m) {
   ids = at::full({max_context}, -1, whole);
   best = at::zeros({max_context}, m.real);
   for (const int rows : kv_buckets(max_context)) {
-    buckets.push_back({rows, {}, {}, nullptr});
+    buckets.push_back({rows, {}, {}, nullptr, {}});
+    if (package) {
+      buckets.back().inputs = package->inputs(
+          {id, position, ids, best, places, cos_table, sin_table, head_norms}, rows);
+    }
     if (m.real.device().is_cuda()) capture(buckets.back());
   }
 }
@@ -141,8 +152,15 @@ void StaticStep::Impl::capture(Bucket& bucket) {
   side.synchronize();
 }
 
-// Issues the operators of one step.
+// Issues one step.
 void StaticStep::Impl::issue(Bucket& bucket) {
+  if (!package) return issue_operators(bucket);
+  bucket.hidden = package->run(bucket.inputs);
+  bucket.logits = bucket.hidden.front();
+  bucket.hidden.erase(bucket.hidden.begin());
+}
+
+void StaticStep::Impl::issue_operators(Bucket& bucket) {
   const UnsortedCopies unsorted;
   const ModelShape& s = model.shape;
   const Tensor there = places.narrow(0, 0, bucket.rows) <= position;
@@ -195,8 +213,9 @@ StaticStep::Impl::Bucket& StaticStep::Impl::bucket_of(int at) {
                        [&](const Bucket& bucket) { return at < bucket.rows; });
 }
 
-StaticStep::StaticStep(const ModelTensors& model, int max_context)
-    : impl_(std::make_unique<Impl>(model, max_context)) {}
+StaticStep::StaticStep(const ModelTensors& model, int max_context,
+                       const std::filesystem::path& package)
+    : impl_(std::make_unique<Impl>(model, max_context, package)) {}
 
 StaticStep::~StaticStep() = default;
 

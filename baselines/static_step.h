@@ -3,6 +3,7 @@
 // rows, of which those that are not there yet are masked.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -18,9 +19,9 @@ struct ModelTensors;
 // guards. The KV rows are those of the model's caches, which must hold finite numbers in all rows.
 class StaticStep {
  public:
-  // `model` outlives the object. On a card the step is captured once for each bucket; on a CPU it
-  // runs op by op.
-  StaticStep(const ModelTensors& model, int max_context);
+  // `model` outlives the object. The step is issued op by op, or where `package` is not empty by
+  // that package (compiled_step.h). On a card it is captured once for each bucket.
+  StaticStep(const ModelTensors& model, int max_context, const std::filesystem::path& package = {});
   ~StaticStep();
   StaticStep(const StaticStep&) = delete;
   StaticStep& operator=(const StaticStep&) = delete;

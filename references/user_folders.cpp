@@ -22,6 +22,12 @@ fs::path user_data_dir() {
   return {};
 }
 
+fs::path user_cache_dir() {
+  if (const char* cache = environment_value("XDG_CACHE_HOME")) return fs::path(cache) / "mkbench";
+  if (const char* home = environment_value("HOME")) return fs::path(home) / ".cache" / "mkbench";
+  return {};
+}
+
 std::vector<fs::path> find_users_references(const ModelSpec& spec) {
   if (spec.row != nullptr) return {};
   std::vector<fs::path> found = list_references(spec.folder, "reference");

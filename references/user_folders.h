@@ -14,6 +14,8 @@ const char* environment_value(const char* name);
 
 // $XDG_DATA_HOME/mkbench, else ~/.local/share/mkbench; empty where neither variable is set.
 std::filesystem::path user_data_dir();
+// $XDG_CACHE_HOME/mkbench, else ~/.cache/mkbench; empty where neither variable is set.
+std::filesystem::path user_cache_dir();
 
 // The references that a user has captured for a model of their own (scripts/capture_reference.py),
 // sorted by name, from the first of these places that has some:

@@ -85,7 +85,7 @@ void check_prefill_is_stepwise(const ModelWeights& weights, Lane lane) {
     const Ids ids = walk(fp32 ? 530 : 130, shape.vocab);  // 530: two query chunks
     EagerOptions options = options_for(lane);
     options.fp32 = fp32;
-    options.graph = lane.graph && !fp32;
+    if (fp32) options.graph = options.compiled = false;
     const auto at_once = make_eager(weights, options), stepwise = make_eager(weights, options);
     at_once->prefill(ids);
     stepwise->prefill(std::span(ids).first(1));
@@ -258,7 +258,7 @@ void check_nan_is_no_token(const ModelWeights& weights, Lane lane) {
 void check_localiser_hooks(const ModelWeights& weights, Lane lane) {
   const ModelShape& shape = weights.config.shape;
   EagerOptions options = options_for(lane);
-  options.fp32 = !lane.graph;
+  options.fp32 = !lane.static_steps();
   const double tolerance = options.fp32 ? 1e-3 : 3e-2;  // of a row's norm
   const auto engine = make_eager(weights, options);
   Oracle oracle(weights);
@@ -287,8 +287,8 @@ void check_localiser_hooks(const ModelWeights& weights, Lane lane) {
 
 void check_times_and_counts(const ModelWeights& weights, Lane lane) {
   const auto engine = make_eager(weights, options_for(lane));
-  CHECK(engine->capabilities().name == (lane.graph ? "graph" : "eager"));
-  CHECK(engine->capabilities().poison == !lane.graph);
+  CHECK(engine->capabilities().name == lane.name());
+  CHECK(engine->capabilities().poison == !lane.static_steps());
   CHECK(engine->capabilities().max_context == 1024);
   CHECK(engine->capabilities().device.substr(0, 4) == (lane.cuda ? "cuda" : "cpu"));
   CHECK_FALSE(engine->capabilities().one_launch);
@@ -311,6 +311,7 @@ EagerOptions options_for(Lane lane) {
   EagerOptions options;
   options.cuda = lane.cuda;
   options.graph = lane.graph;
+  options.compiled = lane.compiled;
   options.max_context = 1024;
   options.threads = 1;  // as in the capture of the references, and quicker for small matrices
   return options;
@@ -441,8 +442,8 @@ void check_contract(const ModelWeights& weights, Lane lane) {
   SECTION("NaN is no token") { check_nan_is_no_token(weights, lane); }
   SECTION("localiser hooks") { check_localiser_hooks(weights, lane); }
   SECTION("times and counts") { check_times_and_counts(weights, lane); }
-  SECTION(lane.graph ? "buckets" : "poison") {
-    (lane.graph ? check_buckets : check_poison)(weights, lane);
+  SECTION(lane.static_steps() ? "buckets" : "poison") {
+    (lane.static_steps() ? check_buckets : check_poison)(weights, lane);
   }
 }
 

@@ -13,12 +13,16 @@
 
 namespace mkbench::testing {
 
-// Where eager runs, and whether its decode steps are those of a graph (EagerOptions::graph).
+// Where eager runs, and whether its decode steps are those of `graph` or `compiled` (EagerOptions).
 struct Lane {
-  bool cuda = false, graph = false;
+  bool cuda = false, graph = false, compiled = false;
+  bool static_steps() const { return graph || compiled; }
+  const char* name() const { return compiled ? "compiled" : graph ? "graph" : "eager"; }
 };
 inline constexpr Lane kCpu{}, kCard{.cuda = true};
 inline constexpr Lane kGraphOnCpu{.graph = true}, kGraphOnCard{.cuda = true, .graph = true};
+inline constexpr Lane kCompiledOnCpu{.compiled = true},
+    kCompiledOnCard{.cuda = true, .compiled = true};
 
 using Ids = std::vector<int32_t>;
 
@@ -49,10 +53,10 @@ void check_planted_faults(const Case& c, Lane lane);
 
 // Holds the lane's engine to the contract of references/engine.h, a section for each point: prefill
 // equals single steps, save and restore, repeatability, refusals, ties, NaN, hooks, times; then poison,
-// or with `graph`, which has none, check_buckets().
+// or for lanes with static steps, which have none, check_buckets().
 void check_contract(const ModelWeights& weights, Lane lane);
 
-// For lanes with `graph` only. On both sides of a bucket's end the logits are as near to the truth as
+// For lanes with static steps only. On both sides of a bucket's end the logits are as near to the truth as
 // those of eager, and KV rows that an earlier sequence has left behind this one change nothing.
 void check_buckets(const ModelWeights& weights, Lane lane);
 

@@ -1,4 +1,4 @@
-// The check of graph that eager does not have.
+// The check of graph and compiled that eager does not have.
 #include <cmath>
 
 #include "tests/eager_lanes.h"

@@ -15,7 +15,7 @@ USAGE = [
     (["--bloks", "3"], 2, "--blocks"),
     (["--no-such-flag"], 2, "--no-such-flag"),
     (["--junit", "nowhere/x.xml", "--device", "cpu"], 2, "there is no folder nowhere"),
-    (["--compare", "compiled"], 2, "compiled"),
+    (["--compare", "compilde"], 2, "compilde"),
     (["--compare", "none,eager"], 2, "alone"),
     (["--ids", "1,,2"], 2, "empty item"),
     (["soak"], 2, "soak"),

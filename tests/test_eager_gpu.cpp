@@ -43,6 +43,15 @@ TEST_CASE("graph on CUDA meets the engine contract") {
   check_contract(load_case("tiny").weights, kGraphOnCard);
 }
 
+// Its package is compiled on first use. Where that cannot be done, Error(kNotBuilt) fails the test:
+// a machine with a GPU and set-up's Python has all that it takes.
+TEST_CASE("compiled on CUDA equals the committed references and meets the engine contract") {
+  NEEDS_GPU();
+  for (const std::string model : {"tiny", "tiny-untied"})
+    check_tokens(load_case(model), kCompiledOnCard);
+  check_contract(load_case("tiny").weights, kCompiledOnCard);
+}
+
 TEST_CASE("the settings promise the architectures that libtorch was built for") {
   NEEDS_GPU();
   CHECK(torch_facts().architectures.find("sm_") != std::string::npos);

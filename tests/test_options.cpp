@@ -334,7 +334,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"--bloks", "3"}, "--bloks", "--blocks"},
       {{"--n-gne=3"}, "--n-gne", "--n-gen"},
       {{"-x"}, "-x", "unknown"},
-      {{"--compare", "eager,compiled"}, "compiled", ""},
+      {{"--compare", "eager,compilde"}, "compilde", ""},
       {{"--compare", "eagr"}, "eagr", "eager"},
       {{"--compare", "none,eager"}, "none", "alone"},
       {{"--compare", "./other.so"}, "other.so", "unknown"},

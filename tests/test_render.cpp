@@ -202,6 +202,21 @@ TEST_CASE("with several baselines the speed-up is that over the fastest one that
   CHECK_THAT(render_markdown(r), ContainsText("11.23x"));
 }
 
+TEST_CASE("why a baseline was skipped is said below the table, once") {
+  Report r = testing::example_report();
+  r.cases.resize(1);
+  CaseReport& c = r.cases[0];
+  c.engines.push_back(testing::example_engine("compiled", "baseline", 4.5, 10, 16));
+  c.engines.back().verdict = Verdict::kSkipped;
+  c.engines.back().reasons = {"compiled: no compiler"};
+  c.verdict = Verdict::kPass;
+  CHECK_THAT(render_markdown(r), ContainsText("\n- compiled: SKIPPED: compiled: no compiler\n"));
+  c.verdict = Verdict::kPassLive;
+  c.reasons = {"compiled: SKIPPED: compiled: no compiler"};
+  CHECK_THAT(render_markdown(r), !ContainsText("\n- compiled: SKIPPED") &&
+                                     ContainsText("\n  - compiled: SKIPPED: compiled: no"));
+}
+
 TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") {
   Report r = testing::example_report();
   r.cases.resize(1);

@@ -82,4 +82,5 @@ TEST_CASE("every kind of error has a verdict that is not a pass") {
   CHECK(mkbench::verdict_of(ErrorKind::kHang) == Verdict::kHang);
   CHECK(mkbench::verdict_of(ErrorKind::kIntegrity) == Verdict::kIntegrity);
   CHECK(mkbench::verdict_of(ErrorKind::kRuntime) == Verdict::kRuntimeError);
+  CHECK(mkbench::verdict_of(ErrorKind::kNotBuilt) == Verdict::kSkipped);
 }

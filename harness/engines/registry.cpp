@@ -49,6 +49,16 @@ constexpr EngineRow kRows[] = {
      .roles = kCandidate | kYardstick,
      .cuda = true,
      .cpu = false},
+    {.name = "compiled",
+     .help = "eager's step compiled by AOTInductor on first use, on a GPU inside a CUDA graph; "
+             "skipped where it cannot be built",
+     .settings = "",
+     .host = HostKind::kTorch,
+     .precision = kBf16,
+     .roles = kCandidate | kYardstick,
+     .cuda = true,
+     .cpu = true,
+     .compiles = true},
     {.name = kCeilingName,
      .help = "reads a copy of the weights and KV rows and does nothing else; takes part in every "
              "decode test on a GPU",

@@ -28,8 +28,9 @@ struct EngineRow {
   std::string_view settings;  // pinned library settings, one line; empty: none
   HostKind host;
   PrecisionClass precision;
-  unsigned roles;  // bits of Role
-  bool cuda, cpu;  // the devices that it can run on
+  unsigned roles;         // bits of Role
+  bool cuda, cpu;         // the devices that it can run on
+  bool compiles = false;  // its code is compiled when it is first opened, which may take minutes
 
   bool runs_on(bool on_cuda) const { return on_cuda ? cuda : cpu; }
 };

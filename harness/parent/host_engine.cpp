@@ -5,13 +5,14 @@
 #include <cstring>
 
 #include "harness/engines/plugin_file.h"
+#include "harness/engines/registry.h"
 #include "references/shared_snapshot.h"
 
 namespace mkbench {
 namespace {
 
-// To open an engine; one in Python may compile its kernels first.
-constexpr double kOpenLimitS = 120, kPythonOpenLimitS = 900;
+// To open an engine, and one that may compile its code first.
+constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
 // Limit of a call that neither prefills nor decodes.
 constexpr double kSmallCallS = 60;
 // A call may take ten times what its pace predicts, and at least 20 s.
@@ -20,6 +21,12 @@ constexpr double kPaceFactor = 10, kLeastLimitS = 20;
 WeightsPlace place_of(const ModelWeights& weights) {
   return {weights.folder.string(), weights.name, weights.lagset, weights.sha256,
           snapshot_stamp(weights.folder)};
+}
+
+double open_limit_s(const std::string& engine) {
+  const EngineRow* row = find_engine(engine);
+  const bool compiles = row != nullptr ? row->compiles : is_python_engine(engine);
+  return compiles ? kCompilingOpenLimitS : kOpenLimitS;
 }
 
 }  // namespace
@@ -42,7 +49,7 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
       timeout_s_(timeout_s) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
-  const double limit = is_python_engine(request.name) ? kPythonOpenLimitS : kOpenLimitS;
+  const double limit = open_limit_s(request.name);
   opened_ =
       ask<Opened>(*link_, OpenCall{request, place_of(shared)}, {limit, std::max(limit, timeout_s)});
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;

@@ -166,6 +166,10 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.generated_text.empty()) {
     notes.push_back(fmt::format("text: \"{}\"", one_line(c.generated_text, 160)));
   }
+  for (const EngineReport& e : c.engines) {  // where the case is no pass, its reasons say this
+    if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
+      notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
+  }
   if (c.verdict != Verdict::kPass) {
     std::string line = fmt::format("verdict: **{}**", verdict_name(c.verdict));
     for (const std::string& reason : c.reasons) line += "\n  - " + one_line(reason, 600);

@@ -112,6 +112,8 @@ Verdict verdict_of(ErrorKind kind) {
       return Verdict::kIntegrity;
     case ErrorKind::kRuntime:
       return Verdict::kRuntimeError;
+    case ErrorKind::kNotBuilt:
+      return Verdict::kSkipped;
   }
   return Verdict::kRuntimeError;
 }

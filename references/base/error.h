@@ -18,6 +18,7 @@ enum class ErrorKind {
   kTimeout,            // a call moved, but not to its end in the time that it had
   kIntegrity,          // protected data has changed: a checksum, a guard, poison
   kRuntime,            // anything else
+  kNotBuilt,           // an optional engine cannot be built on this machine, and is skipped
 };
 
 // The message is one line; it names file, field, found and wanted value where they exist.

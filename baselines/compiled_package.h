@@ -1,0 +1,30 @@
+// The package of the engine `compiled`: one decode step of a model's shape, compiled for a device by
+// scripts/compile_step.py and kept in the user's cache folder. No torch header here.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "references/model_shape.h"
+
+namespace mkbench {
+
+// What a package is compiled for. Weights, the context length and RoPE's theta are inputs of the
+// step.
+struct PackageKey {
+  ModelShape shape;
+  double eps = 0;  // of the norms
+  bool cuda = false;
+  int gpu = 0;               // the card that compiles; another of its architecture may load
+  std::string architecture;  // "sm_90"; on a CPU cpu_architecture()
+  std::string torch_version, torch_cuda_version;  // of the libtorch that loads the package
+};
+
+// The file of the package. Where the cache has none, it is made first, which takes about a minute
+// and is said on stderr. Throws Error(kNotBuilt), whose line says what was missing.
+std::filesystem::path compiled_package(const PackageKey& key);
+
+// Names the instruction sets of this machine's CPU, which compiled code may use without asking.
+std::string cpu_architecture();
+
+}  // namespace mkbench

@@ -1,0 +1,18 @@
+// The engine `compiled` on the CPU. The first test to run compiles the package of tiny's shape, which
+// takes half a minute.
+#include <string>
+
+#include "tests/eager_lanes.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+using namespace mkbench::testing;
+
+TEST_CASE("compiled equals the committed references") {
+  for (const std::string model : {"tiny", "tiny-untied"})
+    check_tokens(load_case(model), kCompiledOnCpu);
+}
+
+TEST_CASE("compiled meets the engine contract") {
+  check_contract(load_case("tiny").weights, kCompiledOnCpu);
+}
