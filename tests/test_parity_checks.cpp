@@ -181,11 +181,15 @@ TEST_CASE("the ratchet fails just over its factors of the committed ratios and s
     CHECK_THAT(p.reason, ContainsText(named));
   }
   // Entries may lack all but R_rms, and a small R_KL may grow by more than a quarter.
-  const Ratios found{.rms = 1, .step = 9, .inf = 9, .kl = 0.0049, .worst_prompt = "", .worst_position = -1};
-  CHECK(over_ratchet(found, {.rms = 1, .step = {}, .inf = {}, .kl = 1e-4, .repeats_sha256 = ""}) == "");
-  CHECK_THAT(over_ratchet({.rms = 1, .step = 0, .inf = 0, .kl = 0.0052, .worst_prompt = "", .worst_position = -1},
-                          {.rms = 1, .step = {}, .inf = {}, .kl = 1e-4, .repeats_sha256 = ""}),
-             ContainsText("R_KL"));
+  const Ratios found{
+      .rms = 1, .step = 9, .inf = 9, .kl = 0.0049, .worst_prompt = "", .worst_position = -1};
+  CHECK(over_ratchet(found, {.rms = 1, .step = {}, .inf = {}, .kl = 1e-4, .repeats_sha256 = ""}) ==
+        "");
+  CHECK_THAT(
+      over_ratchet(
+          {.rms = 1, .step = 0, .inf = 0, .kl = 0.0052, .worst_prompt = "", .worst_position = -1},
+          {.rms = 1, .step = {}, .inf = {}, .kl = 1e-4, .repeats_sha256 = ""}),
+      ContainsText("R_KL"));
 }
 
 TEST_CASE("logits of other bits than the committed ones are noted, and fail nothing") {
@@ -470,8 +474,9 @@ TEST_CASE("ratchet files: found by key, absent, and refused where they are not o
   };
   CHECK(find_ratchet(file(entry), key)->rms == 0.25);
   CHECK_FALSE(find_ratchet(file(entry), key)->step);
-  const std::string whole = entry.substr(0, entry.size() - 1) +
-                            R"(, "r_step": 0.5, "r_inf": 0.75, "r_kl": 0.125, "repeats_sha256": "ab"})";
+  const std::string whole =
+      entry.substr(0, entry.size() - 1) +
+      R"(, "r_step": 0.5, "r_inf": 0.75, "r_kl": 0.125, "repeats_sha256": "ab"})";
   const auto all = find_ratchet(file(whole), key);
   CHECK((all->step == 0.5 && all->inf == 0.75 && all->kl == 0.125 && all->repeats_sha256 == "ab"));
   const std::string no_step = entry.substr(0, entry.size() - 1) + R"(, "r_step": "1"})";

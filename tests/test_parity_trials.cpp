@@ -284,7 +284,8 @@ TEST_CASE("sweep: an error just under its limit passes, one just over fails") {
   const ParityReport over = at_step_error(static_cast<float>(1.007 * kSweepLimit / unit));
   CHECK(under.verdict == Verdict::kPass);
   CHECK(over.verdict == Verdict::kFailToken);
-  CHECK_THAT(over.reason, ContainsText("30 rows") && ContainsText(fmt::format("wanted at most {:g}", kSweepLimit)));
+  CHECK_THAT(over.reason, ContainsText("30 rows") &&
+                              ContainsText(fmt::format("wanted at most {:g}", kSweepLimit)));
 }
 
 TEST_CASE("sweep: an error counts against the larger of the baseline's own there and its median") {

@@ -7,9 +7,9 @@
 #include <map>
 #include <regex>
 
-#include "harness/judge/ratios.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/ratios.h"
 #include "harness/parent/clock_file.h"
 #include "harness/parent/recompute.h"
 #include "harness/report/render.h"
@@ -202,7 +202,8 @@ const std::map<std::string, std::string> kInputs = {
     {"cases[].engines[].launches", "counted by the engine, warm-ups and dropped runs too"},
     {"cases[].engines[].parity.checks[].value", "the logits are not in the report"},
     {"cases[].engines[].parity.decided_steps", "tau is not in the report; strict steps bound it"},
-    {"cases[].engines[].parity.flips_allowed", "from the margins and the baseline's errors, in the reference"},
+    {"cases[].engines[].parity.flips_allowed",
+     "from the margins and the baseline's errors, in the reference"},
     {"cases[].engines[].parity.lengths_judged", "the sweep leaves no rows"},
     {"cases[].engines[].parity.lengths_known", "from the model's config"},
     {"cases[].engines[].parity.rows[].margin", "the truth's logits are in the reference"},

@@ -35,11 +35,10 @@ void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& 
 
 void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings) {
   if (committed.repeats_sha256.empty() || repeats_sha256.empty()) return;
-  findings.note(Check::kRatchet,
-                committed.repeats_sha256 == repeats_sha256
-                    ? "logits: the committed bits"
-                    : "logits: other bits than reports/ratchet.json has; "
-                      "scripts/update_ratchet.py --reason says why they may be");
+  findings.note(Check::kRatchet, committed.repeats_sha256 == repeats_sha256
+                                     ? "logits: the committed bits"
+                                     : "logits: other bits than reports/ratchet.json has; "
+                                       "scripts/update_ratchet.py --reason says why they may be");
 }
 
 void rule_out_ratios(const std::string& why, Findings& findings) {

@@ -63,8 +63,8 @@ void recheck_limits(const ParityReport& p, const std::string& path, Differences&
   if (ratchet->limit && *ratchet->value > *ratchet->limit)
     d.same(at + ".status", enum_text(ratchet->status), enum_text(CheckStatus::kFailed));
   const bool told = ratchet->detail.find("R_") != std::string::npos;
-  d.holds(ratchet->status != CheckStatus::kFailed || told, at + ".status", enum_text(ratchet->status),
-          "passed: no detail names a ratio over its committed value");
+  d.holds(ratchet->status != CheckStatus::kFailed || told, at + ".status",
+          enum_text(ratchet->status), "passed: no detail names a ratio over its committed value");
 }
 
 // A check that does not apply says why and has no limit; a ratio that passed has one.

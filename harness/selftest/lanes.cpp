@@ -187,8 +187,9 @@ Ratchet LaneRunner::sound_ratios(const FaultLane& lane, const Case& c) {
   const auto value = [&](Check check) {
     const CheckResult* result = find_check(report, check);
     if (result != nullptr && result->value) return *result->value;
-    throw Error(ErrorKind::kRuntime, fmt::format("selftest: no {} of the engine without a fault, lane {}",
-                                                 check_name(check), key));
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("selftest: no {} of the engine without a fault, lane {}",
+                            check_name(check), key));
   };
   return sound_[key] = {.rms = value(Check::kRms),
                         .step = value(Check::kStep),
