@@ -346,7 +346,6 @@ TEST_CASE("a rounding engine's band is one bf16 step wider, an exact one's is no
   GreedyReference narrow = reference();
   narrow.pairwise_d = FakeEngine::kTieGap / 2;
   const FakeBehaviour rounds{.round_logits = true, .tie_error = 2 * FakeEngine::kTieGap};
-  narrow.baseline_flips = 1000;
   FakeEngine engine(rounds);
   ParityOptions options{.is_baseline = true, .logits_bf16 = true};
   options.vocab = kFakeVocab;
@@ -364,7 +363,6 @@ TEST_CASE("R_rms of a baseline with rounded logits is reported, not judged") {
   for (ReferencePrompt& p : strictly.prompts) {
     for (ReferenceStep& s : p.steps) s.baseline_error_norm /= 4;
   }
-  strictly.baseline_flips = 1000;
   FakeEngine engine(coarse);
   ParityOptions options{.is_baseline = true, .logits_bf16 = true};
   options.vocab = kFakeVocab;
@@ -390,7 +388,6 @@ TEST_CASE("proof that the engine ran: launches, lengths, pending ids, resets") {
   GreedyReference forks = reference();
   forks.prompts.resize(3);
   forks.prompts.erase(forks.prompts.begin(), forks.prompts.begin() + 2);
-  forks.baseline_flips = 1000;
   FakeEngine engine({.at_step =
                          [](const At& at, std::vector<float>& z, int32_t& id) {
                            if (at.step != 63) return;
