@@ -16,7 +16,7 @@ and Python's errors of memory give ENV_UNFIT, a module that is missing gives BAD
 class Decoder:
     # Optional attributes, read after open().
     name = "mine"  # up to 40 of letters, digits, '.', '_', '-': as reports show it
-    precision = "bf16"  # or "fp32-accumulate": only residual stream, KV rows, RoPE are rounded; or "lossy": quantised
+    precision = "bf16"  # or "fp32-accumulate": only KV rows, RoPE and one operand of a product are rounded; or "lossy": quantised
     deterministic = True  # equal input gives equal bits
     position = 0  # KV rows written; read from another thread, so that a report can say where a call hung
 

@@ -18,7 +18,7 @@ namespace mkbench {
 // What an engine claims about its arithmetic; the claim decides which limits of parity apply.
 enum class PrecisionClass {
   kBf16,            // rounds like eager
-  kFp32Accumulate,  // rounds only the residual stream, the KV cache and the RoPE table
+  kFp32Accumulate,  // rounds only the KV cache, the RoPE table and one operand of a product
   kLossy,           // quantised: judged by tokens and divergence, never ranked beside the others
 };
 constexpr std::string_view precision_class_name(PrecisionClass c) {

@@ -59,7 +59,7 @@ enum {
 /* What the engine claims about its arithmetic: the limits of its logits depend on it. */
 enum {
   MKBENCH_PRECISION_BF16 = 0,            /* rounds as PyTorch does with bf16 */
-  MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds only residual stream, KV rows, RoPE table */
+  MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds only KV rows, RoPE table, one operand */
   MKBENCH_PRECISION_LOSSY = 2            /* quantised; is never ranked beside the others */
 };
 

@@ -59,7 +59,7 @@ struct GreedyReference {
   bool token_only = false;
   // D: the largest baseline_pairwise over all calibration steps.
   double pairwise_d = 0;
-  int baseline_flips = 0;  // F: steps where the baseline with an fp32 head errs
+  int baseline_flips = 0;  // steps where the baseline with an fp32 head errs
   uint64_t sketch_seed = 0;
   int sketch_projections = 0;
   std::vector<ReferencePrompt> prompts;

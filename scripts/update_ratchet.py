@@ -36,6 +36,8 @@ def measured(report):
             parity, who = engine["parity"], f"{engine['resolved_name']} in case '{case['name']}'"
             if parity is None or engine["verdict"] != "PASS" or parity["verdict"] != "PASS":
                 raise Refused(f"{who}: verdict {engine['verdict']}, wanted PASS")
+            if parity.get("precision") == "lossy":
+                raise Refused(f"{who}: of class lossy, whose ratios are not judged")
             checks = {check["name"]: check["value"] for check in parity["checks"]}
             if any(checks.get(name) is None for name in RATIOS) or not parity["reference_sha256"]:
                 raise Refused(f"{who}: no ratios against a committed reference")
@@ -48,7 +50,7 @@ def measured(report):
             key = (engine["resolved_name"], card, name, "short" if synthetic else "", reference)
             values = found.setdefault(key, {})
             for ratio in RATIOS:
-                values[ratio] = max(values.get(ratio, 0), round(checks[ratio], 4))
+                values[ratio] = max(values.get(ratio, 0), float(f"{checks[ratio]:.4g}"))
             if parity.get(BITS):
                 values[BITS] = parity[BITS]
     if not found:
@@ -73,7 +75,7 @@ def updated(ratchet, values, reason):
                           "why it may be")
         if not changed:
             continue
-        entries[key] = {**dict(zip(KEY, key)), **{n: old[n] for n in (BITS, "reason") if n in old}, **new}
+        entries[key] = {**dict(zip(KEY, key)), **{n: old[n] for n in (BITS,) if n in old}, **new}
         if worse:
             entries[key]["reason"] = reason
         lines.append(f"{who}: " + ", ".join(f"{n} {old.get(n, 'new')} -> {new[n]}" for n in changed))

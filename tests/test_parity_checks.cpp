@@ -182,7 +182,7 @@ TEST_CASE("the ratchet fails just over its factors of the committed ratios and s
       over_ratchet(
           {.rms = 1, .step = 0, .inf = 0, .kl = 0.0052, .worst_prompt = "", .worst_position = -1},
           {.rms = 1, .step = {}, .inf = {}, .kl = 1e-4, .repeats_sha256 = ""}),
-      ContainsText("R_KL"));
+      ContainsText("R_KL 0.0052 > 0.0051, from the committed 0.0001"));
 }
 
 TEST_CASE("ratios from errors that are known exactly, each under its own name") {

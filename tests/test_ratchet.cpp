@@ -64,7 +64,7 @@ TEST_CASE("most flips: the 0.1 % point of what margins and the baseline's errors
   CHECK(most_flips(near_ties(std::vector<double>(10, 0.5)), false) == 6);
   // Two deviations: p = 0.0228; P(X > 1 of 4) = 0.0030, P(X > 2) = 4.6e-5.
   CHECK(most_flips(near_ties({1, 1, 1, 1}), false) == 2);
-  // Logits of 8 rounded to bf16 are off by up to 1/32 each: margins of a tenth of that turn more often.
+  // Logits of 8 rounded to bf16 are off by up to 1/32 each: margins of 0.06 turn by that alone.
   GreedyReference sharp = near_ties(std::vector<double>(10, 0.06));
   for (ReferenceStep& s : sharp.prompts[0].steps) s.baseline_pairwise = 0.02;
   CHECK(most_flips(sharp, false) == 0);

@@ -20,7 +20,7 @@ class Limits(unittest.TestCase):
         for name, text in ratio_limits.written(ratio_limits.read()).items():
             self.assertEqual((ratio_limits.FOLDER / name).read_text(), text, f"{name}: scripts/ratio_limits.py tables")
 
-    def test_every_class_has_twenty_decoders_or_more_on_some_model(self):
+    def test_so_many_decoders_stand_behind_each_class(self):
         rows = ratio_limits.read()["decoders"]
         for precision, least in (("bf16", 30), ("fp32-accumulate", 15)):
             self.assertGreaterEqual(len({r["decoder"] for r in rows if r["class"] == precision}), least)
@@ -43,11 +43,12 @@ class Limits(unittest.TestCase):
         self.assertIsNone(ratio_limits.smallest_seen(rows, "f", "rms", 10))
 
     def test_its_ratios_are_the_judges(self):
-        """The host twin rounds K and V alone; mkbench judged it by sketches, which miss by 6 % a step."""
+        """The host twin rounds K and V alone; mkbench judged it by sketches, which miss by 3 % a step."""
         judged = ratio_limits.Judged("tiny")
         found = judged.ratios(decoder_variants.FP32_ACCUMULATE)
         twin = next(e for e in TWIN if (e["engine"], e["model"], e["card"]) == ("host-twin", "tiny", "cpu"))
         self.assertAlmostEqual(found["r_rms"] / twin["r_rms"], 1, delta=0.02)
+        self.assertAlmostEqual(found["r_step"] / twin["r_step"], 1, delta=0.12)
         self.assertAlmostEqual(found["r_inf"] / twin["r_inf"], 1, delta=0.05)
         self.assertAlmostEqual(found["r_kl"] / twin["r_kl"], 1, delta=0.05)
 

@@ -14,7 +14,8 @@ TEST_CASE("floats from base64: values, and what is refused") {
   CHECK(floats_from_base64("AACAPwAAIMAAAAAA") == std::vector<float>{1, -2.5F, 0});
   CHECK(floats_from_base64("AACAPw==") == std::vector<float>{1});
   CHECK(floats_from_base64("") == std::vector<float>{});
-  for (const char* text : {"AACAPw=", "AACAPw", "AACA", "AAC*Pw==", "====", "AACAPw==AACAPw=="}) {
+  for (const char* text :
+       {"AACAPw=", "AACAPw", "AACA", "AAC*Pw==", "====", "AACAPw==AACAPw==", "AA==AACAPwAAIMAA"}) {
     INFO(text);
     CHECK_FALSE(floats_from_base64(text));
   }

@@ -89,7 +89,9 @@ void Trials::run(Engine& engine, const std::string& name,
       [&] {
         watch_.begin("repeats", name, &engine);
         report.repeats_sha256 = judge_repeats(engine, prompts, options.vocab, stop, findings);
-        if (options.ratchet) note_bits(report.repeats_sha256, *options.ratchet, findings);
+        const CheckResult* ratchet = find_check(report, Check::kRatchet);
+        const bool judged = ratchet != nullptr && ratchet->status != CheckStatus::kNotApplicable;
+        if (options.ratchet && judged) note_bits(report.repeats_sha256, *options.ratchet, findings);
         watch_.begin("isolation", name, &engine);
         judge_isolation(
             engine, prompts.front(), prompts.back(), options.vocab,

@@ -18,7 +18,11 @@ void judge_ratio(Check check, const char* name, double value, double limit,
 }
 
 void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& findings) {
-  if (!options.ratchet || options.limits.rms <= 0) {
+  if (options.limits.rms <= 0) {
+    findings.rule_out(Check::kRatchet, "not judged: the engine is of class lossy");
+    return;
+  }
+  if (!options.ratchet) {
     findings.rule_out(Check::kRatchet,
                       options.ratchet_key
                           ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -73,9 +72,11 @@ std::string over_ratchet(const Ratios& found, const Ratchet& committed) {
   std::string all;
   const auto judge = [&](const char* name, double value, std::optional<double> reached,
                          double factor, double least) {
-    if (!reached || value <= std::max(factor * *reached, *reached + least)) return;
-    all += fmt::format("{}{} {:.4g} > {:.4g}, {:g} x the committed {:.4g}", all.empty() ? "" : ", ",
-                       name, value, factor * *reached, factor, *reached);
+    if (!reached) return;
+    const double limit = std::max(factor * *reached, *reached + least);
+    if (value <= limit) return;
+    all += fmt::format("{}{} {:.4g} > {:.4g}, from the committed {:.4g}", all.empty() ? "" : ", ",
+                       name, value, limit, *reached);
   };
   judge("R_rms", found.rms, committed.rms, kRatchetFactor, 0);
   judge("R_step", found.step, committed.step, kRatchetFactorOfLargest, 0);
@@ -110,7 +111,7 @@ std::string ratchet_entry(const RatchetKey& key, const Ratios& found) {
   entry["lagset"] = key.lagset;
   entry["reference_sha256"] = key.reference_sha256;
   // Four digits, as scripts/update_ratchet.py writes them.
-  const auto digits = [](double x) { return std::round(x * 1e4) / 1e4; };
+  const auto digits = [](double x) { return std::stod(fmt::format("{:.4g}", x)); };
   entry["r_rms"] = digits(found.rms);
   entry["r_step"] = digits(found.step);
   entry["r_inf"] = digits(found.inf);

@@ -63,7 +63,7 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kRatchet, "ratchet", "no ratio is far above this engine's committed one"},
     {Check::kDecided, "decided", "decided steps emit the reference's token"},
     {Check::kNearTie, "near_tie", "near ties stay within tau of the top"},
-    {Check::kFlips, "flips", "no more flips than the baseline's allow"},
+    {Check::kFlips, "flips", "no more flips than near ties and the baseline's errors allow"},
     {Check::kSelf, "self", "the emitted id is the lowest-index argmax of the engine's logits"},
     {Check::kStrict, "strict", "free-running ids of the strict set are equal"},
     {Check::kSame, "same", "equal ids with and without logits"},
@@ -97,7 +97,7 @@ struct CheckResult {
   Check check = Check::kRan;
   CheckStatus status = CheckStatus::kPassed;
   std::optional<double> value{}, limit{};  // where the check is a number
-  std::string detail{};                    // why it failed, or does not apply; else empty
+  std::string detail{};                    // why it failed or does not apply, or what it covered
 };
 
 constexpr std::string_view struct_name(Tag<CheckResult>) { return "check"; }

@@ -46,7 +46,7 @@ class LaneRunner {
   std::unique_ptr<Engine> engine(const FaultLane& lane, const ModelWeights& weights,
                                  int max_context) const;
   std::unique_ptr<Engine> twin(const ModelWeights& weights, PlantedFault rounding) const;
-  // R_rms of the lane's engine without a fault.
+  // The ratios of the lane's engine without a fault.
   Ratchet sound_ratios(const FaultLane& lane, const Case& c);
   LaneOutcome run_gate(const FaultLane& lane);
   LaneOutcome run_loader(const FaultLane& lane);

@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -9,6 +10,9 @@ namespace mkbench {
 
 std::optional<std::vector<float>> floats_from_base64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
+  // EVP_DecodeBlock takes '=' as 0 wherever it stands.
+  const size_t end = std::min(text.find('='), text.size());
+  if (text.size() - end > 2 || text.find_first_not_of('=', end) != text.npos) return std::nullopt;
   std::vector<uint8_t> raw(text.size() / 4 * 3);
   // It counts padding as bytes of 0.
   const int decoded =
