@@ -51,7 +51,7 @@ class Ratchet(unittest.TestCase):
     def test_a_passing_candidate_is_written_once(self):
         self.assertEqual(self.update().returncode, 0)
         wanted = {"engine": "ring", "card": "GPU X", "model": "synthetic", "lagset": "short",
-                  "reference_sha256": "a" * 64, "r_rms": 0.0651, "r_step": 0.1, "r_inf": 0.05, "r_kl": 0.002,
+                  "reference_sha256": "a" * 64, "r_rms": 0.06512, "r_step": 0.1, "r_inf": 0.05, "r_kl": 0.002,
                   "repeats_sha256": "b" * 64}
         self.assertEqual(self.entries(), [wanted])
         self.assertIn("nothing changes", self.update().stdout)
@@ -67,7 +67,7 @@ class Ratchet(unittest.TestCase):
             self.assertIn(f"{name} 0.0011 against the committed 0.001; --reason", higher.stderr)
             self.assertEqual(self.entries()[0][name], 0.001)
             self.assertEqual(self.update(None, "--reason", "start again").returncode, 0)
-        self.assertEqual((self.entries()[0]["r_rms"], self.entries()[0]["reason"]), (0.0651, "start again"))
+        self.assertEqual((self.entries()[0]["r_rms"], self.entries()[0]["reason"]), (0.06512, "start again"))
 
     def test_other_bits_need_a_reason(self):
         self.update()
@@ -85,7 +85,8 @@ class Ratchet(unittest.TestCase):
         for change in (lambda e: e.update(verdict="FAIL_FIDELITY"), lambda e: e.update(verdict="PASS_LIVE"),
                        lambda e: e["parity"].update(verdict="FAIL_TOKEN"), ratio("r_kl", None),
                        lambda e: e["parity"].update(reference_sha256=""), lambda e: e.update(parity=None),
-                       lambda e: e.update(role="baseline"), ratio("r_step", 0.0)):
+                       lambda e: e.update(role="baseline"), ratio("r_step", 0.0),
+                       lambda e: e["parity"].update(precision="lossy")):
             self.assertEqual(self.update(change).returncode, 2)
             self.assertFalse(self.ratchet.exists())
 
