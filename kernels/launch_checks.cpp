@@ -1,6 +1,9 @@
 #include "kernels/launch_checks.h"
 
+#include <algorithm>
+
 #include "kernels/cuda_check.h"
+#include "kernels/layer_shapes.h"
 
 namespace mkbench {
 namespace {
@@ -31,6 +34,28 @@ std::string layer_shape_differences(const ModelShape& found, const ModelShape& w
   return text;
 }
 
+std::string layer_shape_text(const ModelShape& s) {
+  return "hidden_size " + std::to_string(s.hidden) + ", intermediate_size " +
+         std::to_string(s.intermediate) + ", num_attention_heads " + std::to_string(s.heads) +
+         ", num_key_value_heads " + std::to_string(s.kv_heads) + ", head_dim " +
+         std::to_string(s.head_dim);
+}
+
+std::string compiled_layer_shapes() {
+  std::string text;
+  for (int i = 0; i < kLayerShapes.count; ++i) {
+    const ModelShape& shape = kLayerShapes.shapes[i];
+    std::string names;
+    const auto add = [&](const std::string& name, const ModelShape& of) {
+      if (of.same_layer_shape(shape)) names += (names.empty() ? "" : " and ") + name;
+    };
+    for (const ShapeRow& row : kShapeTable) add(row.name, row.shape);
+    add("tiny", kTiny);
+    text += (text.empty() ? "" : "; ") + names + " (" + layer_shape_text(shape) + ")";
+  }
+  return text;
+}
+
 void check_context(const std::string& engine, const ModelConfig& config, int max_context) {
   if (max_context >= 1 && max_context <= config.max_positions) return;
   throw Error(ErrorKind::kBadInput, engine + ": context of " + std::to_string(max_context) +
@@ -51,14 +76,27 @@ void use_device(const std::string& engine, int gpu) {
   MKBENCH_CUDA(cudaSetDevice(gpu));
 }
 
-void check_memory(const std::string& engine, int64_t bytes) {
+int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions) {
+  const int64_t missing = bytes - free;
+  if (missing <= 0) return positions;
+  return std::max<int64_t>(0, positions - (missing + bytes_per_position - 1) / bytes_per_position);
+}
+
+void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_position,
+                  int positions) {
   size_t free_bytes = 0, total_bytes = 0;
   MKBENCH_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const int64_t needed = bytes + kSlackBytes;
-  if (needed <= static_cast<int64_t>(free_bytes)) return;
-  throw Error(ErrorKind::kEnvUnfit, engine + ": needs " + std::to_string(needed >> 20) +
-                                        " MiB of GPU memory, free " +
-                                        std::to_string(free_bytes >> 20) + " MiB");
+  const int64_t needed = bytes + kSlackBytes, free = static_cast<int64_t>(free_bytes);
+  if (needed <= free) return;
+  std::string text = engine + ": needs " + std::to_string(needed >> 20) +
+                     " MiB of GPU memory, free " + std::to_string(free >> 20) + " MiB";
+  if (positions > 0) {
+    const int64_t fit = fitting_positions(needed, free, bytes_per_position, positions);
+    text += "; of a context of " + std::to_string(positions) + " positions, " +
+            (fit > 0 ? std::to_string(fit) : std::string("none, the weights being too large,")) +
+            " would fit";
+  }
+  throw Error(ErrorKind::kEnvUnfit, text);
 }
 
 void require_co_resident(const std::string& engine, const LaunchConfig& launch, int gpu) {

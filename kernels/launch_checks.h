@@ -20,6 +20,12 @@ struct LaunchConfig {
 // Returns " field found x wanted y;" for each dimension of a layer that differs, or nothing.
 std::string layer_shape_differences(const ModelShape& found, const ModelShape& wanted);
 
+// The dimensions of a layer by the names of config.json, e.g. "hidden_size 1024, ..., head_dim 128".
+std::string layer_shape_text(const ModelShape& shape);
+
+// The layer shapes that kernels compile in (layer_shapes.h), each with the models that have it.
+std::string compiled_layer_shapes();
+
 // Throws Error(kBadInput) unless 1 <= max_context <= max_position_embeddings.
 void check_context(const std::string& engine, const ModelConfig& config, int max_context);
 
@@ -27,8 +33,14 @@ void check_context(const std::string& engine, const ModelConfig& config, int max
 void use_device(const std::string& engine, int gpu);
 
 // Throws Error(kEnvUnfit) when the current device has less free memory than `bytes` plus what a
-// context takes.
-void check_memory(const std::string& engine, int64_t bytes);
+// context takes. Where `bytes` hold `positions` positions of `bytes_per_position`, it also says how
+// many of them would fit.
+void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_position = 0,
+                  int positions = 0);
+
+// The longest context for which `bytes`, which hold `positions` positions of `bytes_per_position`,
+// fall to `free`; 0 where not even one position fits.
+int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions);
 
 // Grants the kernel its shared memory and loads its code, which would otherwise be loaded in the
 // first timed launch. Throws Error(kUnsupportedDevice) when the binary has no code for the current

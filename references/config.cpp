@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
+#include "references/config_fields.h"
+#include "references/config_scan.h"
 
 namespace mkbench {
 namespace {
@@ -44,216 +43,211 @@ constexpr IntegerField kIntegerFields[] = {
 constexpr const char* kOtherNeeded[] = {"model_type", "architectures", "hidden_act", "rms_norm_eps",
                                         "tie_word_embeddings"};
 
+// Reads a config.json. `top` is the file's object, `own` the decoder's, which is the same one in a
+// model of kind qwen3.
 class ConfigReader {
  public:
-  ConfigReader(const json& root, const std::string& path) : root_(root), path_(path) {}
+  ConfigReader(const ConfigFields& top, const ConfigFields& own, ConfigScan& scan)
+      : top_(top), own_(own), scan_(scan) {}
 
-  ModelConfig read() const {
-    if (!root_.is_object()) fail(fmt::format("must be an object, found {}", describe(root_)));
-    // The kind of model is checked first, because a foreign config lacks or renames half of the
-    // keys.
-    check_string("model_type", "qwen3");
+  void read() {
     check_architectures();
-    refuse_if_present("quantization_config");
+    if (top_.find("quantization_config") != nullptr)
+      top_.report(Severity::kUnsupported, "quantization_config", "absent", "present",
+                  "quantization_config is present: quantised checkpoints are unsupported");
     check_all_present();
-    ModelConfig config;
+    ModelConfig& config = scan_.config;
     for (const IntegerField& field : kIntegerFields) {
       const int value = integer(field);
       (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
     }
-    check_heads(config.shape);
-    config.rms_norm_eps = number(root_, "rms_norm_eps", "rms_norm_eps", 0.1);
-    config.tie_word_embeddings = boolean("tie_word_embeddings");
-    read_rope(config);
-    check_unsupported(config.shape.layers);
+    check_heads();
+    if (own_.has("rms_norm_eps"))
+      config.rms_norm_eps =
+          own_.number(own_.object(), "rms_norm_eps", "rms_norm_eps", 0.1).value_or(0);
+    read_tie();
+    read_rope(own_, scan_);
+    check_unsupported();
     check_dtype();
-    return config;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kBadInput, path_ + ": " + what);
-  }
-
-  // The value of a key, or null when it is absent or JSON null (which these files use alike).
-  static const json* find(const json& object, const char* key) {
-    const auto at = object.find(key);
-    return at == object.end() || at->is_null() ? nullptr : &*at;
-  }
-
-  void check_all_present() const {
-    std::vector<std::string> missing;
-    for (const IntegerField& field : kIntegerFields) {
-      if (!root_.contains(field.key)) missing.push_back(field.key);
-    }
-    for (const char* key : kOtherNeeded) {
-      if (!root_.contains(key)) missing.push_back(key);
-    }
-    if (missing.empty()) return;
-    fail(fmt::format("missing {} (nothing is filled in from defaults{})", fmt::join(missing, ", "),
-                     root_.contains("head_dim") ? "" : kWhyNotDerived));
-  }
-
-  int integer(const IntegerField& field) const {
-    const json& value = root_.at(field.key);
-    // nlohmann holds negative integers signed, all others unsigned, and makes a float of a number
-    // with a fraction or an exponent.
-    const bool fits = value.is_number_unsigned() &&
-                      value.get<uint64_t>() >= static_cast<uint64_t>(field.min) &&
-                      value.get<uint64_t>() <= static_cast<uint64_t>(field.max);
-    if (!fits)
-      fail(fmt::format("{} is {}, wanted an integer from {} to {}", field.key, describe(value),
-                       field.min, field.max));
-    return static_cast<int>(value.get<uint64_t>());
-  }
-
-  double number(const json& object, const char* key, const std::string& shown, double max) const {
-    const json& value = object.at(key);
-    const double read = value.is_number() ? value.get<double>() : 0;
-    if (!(read > 0 && read <= max))
-      fail(fmt::format("{} is {}, wanted a number above 0 and at most {}", shown, describe(value),
-                       max));
-    return read;
-  }
-
-  bool boolean(const char* key) const {
-    const json& value = root_.at(key);
-    if (!value.is_boolean())
-      fail(fmt::format("{} is {}, wanted true or false", key, describe(value)));
-    return value.get<bool>();
-  }
-
-  void check_string(const char* key, const char* wanted) const {
-    const auto at = root_.find(key);
-    if (at == root_.end()) return;  // check_all_present() names it together with the others
-    if (!at->is_string() || at->get_ref<const std::string&>() != wanted)
-      fail(fmt::format("{} is {}, supported: '{}'", key, describe(*at), wanted));
+  bool is_needed(const std::string& key) const {
+    return key != "tie_word_embeddings" || !scan_.kind->may_omit_tie;
   }
 
   void check_architectures() const {
-    const auto at = root_.find("architectures");
-    if (at == root_.end()) return;
-    if (at->is_array() && at->size() == 1 && at->front() == "Qwen3ForCausalLM") return;
+    const auto at = top_.object().find("architectures");
+    if (at == top_.object().end()) return;
+    const std::string wanted = fmt::format("['{}']", scan_.kind->architecture);
+    if (at->is_array() && at->size() == 1 && at->front() == scan_.kind->architecture) return;
     const bool nameable = at->is_array() && !at->empty();
-    fail(fmt::format("architectures is {}, supported: ['Qwen3ForCausalLM']",
-                     nameable ? "[" + describe(at->front()) + (at->size() > 1 ? ", ...]" : "]")
-                              : describe(*at)));
+    const std::string found =
+        nameable ? "[" + describe(at->front()) + (at->size() > 1 ? ", ...]" : "]") : describe(*at);
+    top_.report(Severity::kUnsupported, "architectures", wanted, found,
+                fmt::format("architectures is {}, supported: {}", found, wanted));
   }
 
-  void refuse_if_present(const char* key) const {
-    if (find(root_, key) != nullptr)
-      fail(fmt::format("{} is present: quantised checkpoints are unsupported", key));
+  void check_all_present() const {
+    std::vector<std::pair<std::string, const ConfigFields*>> missing;
+    for (const IntegerField& field : kIntegerFields) {
+      if (!own_.has(field.key)) missing.emplace_back(field.key, &own_);
+    }
+    for (const std::string key : kOtherNeeded) {
+      const ConfigFields& fields = key == "model_type" || key == "architectures" ? top_ : own_;
+      if (is_needed(key) && !fields.has(key)) missing.emplace_back(key, &fields);
+    }
+    std::string names;
+    for (const auto& [key, fields] : missing) names += (names.empty() ? "" : ", ") + key;
+    for (const auto& [key, fields] : missing) {
+      const std::string& shown = own_.ends_at_first() ? names : key;
+      fields->report(
+          Severity::kFatal, key, "a value", "absent",
+          fmt::format("missing {} (nothing is filled in from defaults{})", shown,
+                      shown.find("head_dim") == std::string::npos ? "" : kWhyNotDerived));
+    }
   }
 
-  void check_heads(const ModelShape& s) const {
-    if (s.heads % s.kv_heads != 0)
-      fail(fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
-                       s.heads, s.kv_heads));
+  // 0, and a finding, where the value is no integer in the field's range; 0 where it is absent.
+  int integer(const IntegerField& field) const {
+    const auto at = own_.object().find(field.key);
+    if (at == own_.object().end()) return 0;
+    // nlohmann holds negative integers signed, all others unsigned, and makes a float of a number
+    // with a fraction or an exponent.
+    const bool fits = at->is_number_unsigned() &&
+                      at->get<uint64_t>() >= static_cast<uint64_t>(field.min) &&
+                      at->get<uint64_t>() <= static_cast<uint64_t>(field.max);
+    if (fits) return static_cast<int>(at->get<uint64_t>());
+    own_.fatal(field.key, fmt::format("an integer from {} to {}", field.min, field.max),
+               describe(*at));
+    return 0;
+  }
+
+  void check_heads() const {
+    const ModelShape& s = scan_.config.shape;
+    if (s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads != 0)
+      own_.report(Severity::kFatal, "num_attention_heads",
+                  fmt::format("a multiple of num_key_value_heads {}", s.kv_heads),
+                  fmt::format("{}", s.heads),
+                  fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                              s.heads, s.kv_heads));
     if (s.head_dim % 2 != 0)
-      fail(fmt::format("head_dim is {}, wanted an even number: RoPE turns pairs", s.head_dim));
+      own_.report(
+          Severity::kFatal, "head_dim", "an even number", fmt::format("{}", s.head_dim),
+          fmt::format("head_dim is {}, wanted an even number: RoPE turns pairs", s.head_dim));
   }
 
-  // Refuses an object that describes RoPE unless everything in it means plain RoPE.
-  void check_rope_object(const std::string& name, const json& rope) const {
-    if (!rope.is_object())
-      fail(fmt::format("{} is {}, wanted null or an object", name, describe(rope)));
-    for (const auto& [key, value] : rope.items()) {
-      const std::string shown = name + "." + key;
-      if (value.is_null() || key == "rope_theta") continue;
-      if (key == "rope_type" || key == "type") {
-        if (value != "default")
-          fail(fmt::format("{} is {}: unsupported, only 'default' is", shown, describe(value)));
-      } else if (key == "partial_rotary_factor") {
-        check_partial_rotary(shown, value);
-      } else {
-        fail(fmt::format("{} = {}: unsupported RoPE variant", name + "." + in_quotes(key, 60),
-                         describe(value)));
-      }
-    }
+  void read_tie() {
+    const bool stated = own_.has("tie_word_embeddings");
+    if (!stated && is_needed("tie_word_embeddings")) return;
+    const std::optional<bool> tied = stated ? own_.boolean("tie_word_embeddings") : false;
+    scan_.tie_is_known = tied.has_value();
+    scan_.config.tie_word_embeddings = tied.value_or(false);
   }
 
-  void check_partial_rotary(const std::string& shown, const json& value) const {
-    if (!value.is_number() || value.get<double>() != 1.0)
-      fail(fmt::format("{} is {}: unsupported, only 1 is", shown, describe(value)));
-  }
-
-  // transformers 4 writes rope_theta at the top, 5 writes rope_parameters, some files have
-  // rope_scaling. The best-known bug of loaders is a theta that silently becomes 10000, so all
-  // sources must agree.
-  void read_rope(ModelConfig& config) const {
-    const json* parameters = find(root_, "rope_parameters");
-    const json* scaling = find(root_, "rope_scaling");
-    if (parameters != nullptr) check_rope_object("rope_parameters", *parameters);
-    if (scaling != nullptr) check_rope_object("rope_scaling", *scaling);
-    if (const json* factor = find(root_, "partial_rotary_factor"))
-      check_partial_rotary("partial_rotary_factor", *factor);
-
-    struct Source {
-      const json* object;
-      const char* shown;
-    };
-    const std::array<Source, 3> sources = {{{parameters, "rope_parameters.rope_theta"},
-                                            {&root_, "rope_theta"},
-                                            {scaling, "rope_scaling.rope_theta"}}};
-    for (const Source& source : sources) {
-      if (source.object == nullptr || !source.object->contains("rope_theta")) continue;
-      const double theta = number(*source.object, "rope_theta", source.shown, 1e12);
-      if (config.rope_theta_key.empty()) {
-        config.rope_theta = theta;
-        config.rope_theta_key = source.shown;
-      } else if (theta != config.rope_theta) {
-        fail(fmt::format("{} is {} but {} is {}", config.rope_theta_key, config.rope_theta,
-                         source.shown, theta));
-      }
-    }
-    if (config.rope_theta_key.empty())
-      fail(
-          "no rope_theta: looked for rope_parameters.rope_theta, rope_theta and "
-          "rope_scaling.rope_theta; a default would be a guess");
-  }
-
-  void check_unsupported(int layers) const {
-    check_string("hidden_act", "silu");
+  void check_unsupported() const {
+    const auto act = own_.object().find("hidden_act");
+    if (act != own_.object().end() && *act != "silu")
+      own_.report(Severity::kUnsupported, "hidden_act", "'silu'", describe(*act),
+                  fmt::format("hidden_act is {}, supported: 'silu'", describe(*act)));
     for (const char* key : {"attention_bias", "use_sliding_window"}) {
-      if (find(root_, key) != nullptr && boolean(key))
-        fail(fmt::format("{} is true: unsupported, only false is", key));
+      if (own_.find(key) != nullptr && own_.boolean(key).value_or(false))
+        own_.unsupported(key, "false", "true");
     }
-    const json* types = find(root_, "layer_types");
-    if (types == nullptr) return;
-    if (!types->is_array() || types->size() != static_cast<size_t>(layers))
-      fail(fmt::format("layer_types is {}, wanted an array of num_hidden_layers = {}",
-                       describe(*types), layers));
-    for (size_t i = 0; i < types->size(); ++i) {
-      if ((*types)[i] != "full_attention")
-        fail(fmt::format("layer_types[{}] is {}: unsupported, only 'full_attention' is", i,
-                         describe((*types)[i])));
+    if (const json* types = own_.find("layer_types")) check_layer_types(*types);
+  }
+
+  void check_layer_types(const json& types) const {
+    const int layers = scan_.config.shape.layers;
+    if (!types.is_array() || (layers > 0 && types.size() != static_cast<size_t>(layers)))
+      own_.fatal("layer_types", fmt::format("an array of num_hidden_layers = {}", layers),
+                 describe(types));
+    if (!types.is_array()) return;
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i] != "full_attention")
+        own_.unsupported(fmt::format("layer_types[{}]", i), "'full_attention'", describe(types[i]));
     }
   }
 
   void check_dtype() const {
-    const json* dtype = find(root_, "dtype");
-    const json* torch_dtype = find(root_, "torch_dtype");
+    const json* dtype = own_.find("dtype");
+    const json* torch_dtype = own_.find("torch_dtype");
     if (dtype != nullptr && torch_dtype != nullptr && *dtype != *torch_dtype)
-      fail(fmt::format("dtype is {} but torch_dtype is {}", describe(*dtype),
-                       describe(*torch_dtype)));
+      own_.report(Severity::kFatal, "dtype", describe(*torch_dtype) + " as in torch_dtype",
+                  describe(*dtype),
+                  fmt::format("dtype is {} but torch_dtype is {}", describe(*dtype),
+                              describe(*torch_dtype)));
     check_dtype_value("dtype", dtype);
     check_dtype_value("torch_dtype", torch_dtype);
   }
   void check_dtype_value(const char* key, const json* value) const {
     if (value != nullptr && *value != "bfloat16")
-      fail(fmt::format("{} is {}, wanted 'bfloat16'", key, describe(*value)));
+      own_.report(Severity::kUnsupported, key, "'bfloat16'", describe(*value),
+                  fmt::format("{} is {}, wanted 'bfloat16'", key, describe(*value)));
   }
 
-  const json& root_;
-  const std::string& path_;
+  const ConfigFields& top_;
+  const ConfigFields& own_;
+  ConfigScan& scan_;
 };
+
+// The row of the file's model_type; Qwen3's where there is none, and a finding.
+const ModelKind& kind_of(const json& root, const ConfigFields& top) {
+  const auto type = root.find("model_type");
+  if (type == root.end()) return kModelKinds[0];  // ConfigReader names it with the other keys
+  const bool is_text = type->is_string();
+  const ModelKind* kind = is_text ? find_kind(type->get_ref<const std::string&>()) : nullptr;
+  if (kind == nullptr || !kind->obstacle.empty())
+    top.report(Severity::kUnsupported, "model_type", loadable_kinds(), describe(*type),
+               fmt::format("model_type is {}, supported: {}", describe(*type), loadable_kinds()));
+  return kind != nullptr ? *kind : kModelKinds[0];
+}
+
+// The decoder's object inside `root`; null, and a finding, where it is not there.
+const json* decoder_object(const json& root, const ModelKind& kind, const std::string& path,
+                           ModelFindings& findings) {
+  if (kind.config_key.empty()) return &root;
+  const auto at = root.find(std::string(kind.config_key));
+  if (at != root.end() && at->is_object()) return &*at;
+  const std::string found = at == root.end() ? "absent" : describe(*at);
+  ConfigFields(root, "", path, findings).fatal(std::string(kind.config_key), "an object", found);
+  return nullptr;
+}
 
 }  // namespace
 
+ConfigScan scan_config(const json& root, const std::string& path, ModelFindings& findings) {
+  ConfigScan scan;
+  const ConfigFields top(root, "", path, findings);
+  if (!root.is_object()) {
+    findings.add({.severity = Severity::kFatal,
+                  .field = "config.json",
+                  .expected = "an object",
+                  .found = describe(root),
+                  .source = "config.json",
+                  .text = fmt::format("must be an object, found {}", describe(root))},
+                 path);
+    return scan;
+  }
+  // The kind of model is checked first, because a foreign config lacks or renames half of the keys.
+  scan.kind = &kind_of(root, top);
+  const std::string key(scan.kind->config_key);
+  const json* decoder = decoder_object(root, *scan.kind, path, findings);
+  const ConfigFields own(decoder != nullptr ? *decoder : root, key.empty() ? "" : key + ".", path,
+                         findings);
+  ConfigReader(top, own, scan).read();
+  return scan;
+}
+
 ModelConfig parse_config(std::string_view text, const std::string& path) {
-  JsonLimits limits;
-  limits.bytes = kMaxConfigBytes;
-  return ConfigReader(parse_json_strict(text, path, limits), path).read();
+  ModelFindings findings(ModelFindings::Mode::kThrowFirst);
+  return scan_config(parse_json_strict(text, path, {.bytes = kMaxConfigBytes}), path, findings)
+      .config;
+}
+
+nlohmann::json read_config_json(const std::filesystem::path& path) {
+  return parse_json_strict(read_small_file(path, kMaxConfigBytes), path.string(),
+                           {.bytes = kMaxConfigBytes});
 }
 
 std::string config_text(const ModelConfig& config) {

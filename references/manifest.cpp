@@ -52,7 +52,7 @@ bool Manifest::lists(const fs::path& file) const {
   return files_.count(file.filename().string()) > 0;
 }
 
-void Manifest::check(const fs::path& file, const std::string& sha256) const {
+void Manifest::check_size(const fs::path& file) const {
   const auto entry = files_.find(file.filename().string());
   if (entry == files_.end())
     fail(path_, in_quotes(file.filename().string()) + " is not listed under files");
@@ -60,9 +60,13 @@ void Manifest::check(const fs::path& file, const std::string& sha256) const {
   if (entry->second.bytes && *entry->second.bytes != bytes) {
     fail(file, fmt::format("{} bytes, {} says {}", bytes, path_.string(), *entry->second.bytes));
   }
-  if (entry->second.sha256 != sha256) {
-    fail(file, fmt::format("sha256 is {}, {} says {}", sha256, path_.string(),
-                           in_quotes(entry->second.sha256)));
+}
+
+void Manifest::check(const fs::path& file, const std::string& sha256) const {
+  check_size(file);
+  const std::string& listed = files_.at(file.filename().string()).sha256;
+  if (listed != sha256) {
+    fail(file, fmt::format("sha256 is {}, {} says {}", sha256, path_.string(), in_quotes(listed)));
   }
 }
 

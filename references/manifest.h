@@ -16,6 +16,8 @@ class Manifest {
   static std::optional<Manifest> of(const std::filesystem::path& folder);
 
   bool lists(const std::filesystem::path& file) const;
+  // Throws Error(kBadInput) unless `file` is listed, with this size where one is listed.
+  void check_size(const std::filesystem::path& file) const;
   // Throws Error(kBadInput) unless `file` is listed with this size and with `sha256`, naming both
   // sizes or both hashes.
   void check(const std::filesystem::path& file, const std::string& sha256) const;

@@ -1,37 +1,28 @@
 #include "references/model_row.h"
 
 #include <algorithm>
+#include <cctype>
+#include <deque>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "references/hub_cache.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
 
-// `parity_set`: the lag sets short, early and late have references; the others are judged by the
-// references of short.
-constexpr ModelRow analytic(std::string_view name, std::string_view lagset,
-                            std::string_view parity_set, std::string_view help = "") {
-  return {.name = name,
-          .help = help,
-          .shape = kQwen3_0_6B,
-          .tied = true,
-          .source = ModelSource::kAnalytic,
-          .lagset = lagset,
-          .parity_set = parity_set,
-          .weights_sha256 = "",
-          .byte_level = false};
-}
-
-constexpr ModelRow kRows[] = {
+constexpr ModelRow kTinyRows[] = {
     {.name = "tiny",
      .help = "trained, 4 layers, byte-level, tied; committed",
      .shape = kTiny,
      .tied = true,
      .source = ModelSource::kCommitted,
+     .published = nullptr,
      .lagset = "",
      .parity_set = "tiny",
+     .committed_references = true,
      .weights_sha256 = "4de28f95eab548183bc4865795773f147578a72d1e753fa4f6dd6e29623b0d23",
      .byte_level = true},
     {.name = "tiny-untied",
@@ -39,48 +30,117 @@ constexpr ModelRow kRows[] = {
      .shape = kTiny,
      .tied = false,
      .source = ModelSource::kCommitted,
+     .published = nullptr,
      .lagset = "",
      .parity_set = "tiny-untied",
+     .committed_references = true,
      .weights_sha256 = "b1c2298bd1668ee1e07f684bb06f1f279d88a5db6f34a5d91ef8073bf81c4d2b",
      .byte_level = true},
-    analytic("synthetic", "", "synthetic:short",
-             "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set by depth"),
-    analytic("synthetic:none", "none", "synthetic:short"),
-    analytic("synthetic:short", "short", "synthetic:short"),
-    analytic("synthetic:deep", "deep", "synthetic:short"),
-    analytic("synthetic:far", "far", "synthetic:short"),
-    analytic("synthetic:early", "early", "synthetic:early"),
-    analytic("synthetic:late", "late", "synthetic:late"),
-    {.name = "Qwen3-0.6B",
-     .help = "",
-     .shape = kQwen3_0_6B,
-     .tied = true,
-     .source = ModelSource::kUsers,
-     .lagset = "",
-     .parity_set = "qwen3-0.6b",
-     .weights_sha256 = "",
-     .byte_level = false},
 };
+
+constexpr std::string_view kLagsets[] = {"none", "short", "deep", "far", "early", "late"};
+
+// The rows, and the texts that they view.
+struct Rows {
+  std::deque<std::string> texts;
+  std::vector<ModelRow> all;  // the first `listed` are model_rows()
+  size_t listed = 0;
+};
+
+std::string_view keep(Rows& rows, std::string text) {
+  return rows.texts.emplace_back(std::move(text));
+}
+
+ModelRow row_of(const ShapeRow& shape, ModelSource source, std::string_view name) {
+  ModelRow row{};
+  row.name = name;
+  row.shape = shape.shape;
+  row.tied = shape.tied;
+  row.source = source;
+  row.published = &shape;
+  return row;
+}
+
+// The lag sets short, early and late are judged by references of their own; the others by those of
+// short. They are committed for the first shape.
+ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
+                  std::string_view lagset) {
+  const std::string name = lagset.empty() ? base : base + ":" + std::string(lagset);
+  ModelRow row = row_of(shape, ModelSource::kAnalytic, keep(rows, name));
+  row.lagset = lagset;
+  const bool own = lagset == "early" || lagset == "late";
+  row.parity_set = keep(rows, synthetic_name(shape, own ? lagset : "short"));
+  row.committed_references = &shape == &kShapeTable[0];
+  return row;
+}
+
+void add_lagsets(Rows& rows, const ShapeRow& shape, const std::string& base) {
+  for (const std::string_view lagset : kLagsets)
+    rows.all.push_back(analytic(rows, shape, base, lagset));
+}
+
+Rows make_rows() {
+  Rows rows;
+  rows.all.assign(std::begin(kTinyRows), std::end(kTinyRows));
+  for (const ShapeRow& shape : kShapeTable) {
+    const bool first = &shape == &kShapeTable[0];
+    ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
+    row.help =
+        first ? "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set by depth"
+              : keep(rows, "the same with the shapes of " + std::string(shape.name));
+    rows.all.push_back(row);
+    if (first) add_lagsets(rows, shape, synthetic_name(shape));
+  }
+  for (const ShapeRow& shape : kShapeTable) {
+    ModelRow row = row_of(shape, ModelSource::kUsers, shape.name);
+    row.parity_set = shape.name;
+    rows.all.push_back(row);
+  }
+  rows.listed = rows.all.size();
+  for (const ShapeRow& shape : kShapeTable) {
+    const std::string base = "synthetic:" + std::string(shape.name);
+    if (&shape == &kShapeTable[0]) rows.all.push_back(analytic(rows, shape, base, ""));
+    add_lagsets(rows, shape, base);
+  }
+  return rows;
+}
+
+const Rows& all_rows() {
+  static const Rows rows = make_rows();
+  return rows;
+}
+
+bool equal_but_for_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
 
 }  // namespace
 
-std::span<const ModelRow> model_rows() { return kRows; }
+std::span<const ModelRow> model_rows() {
+  return std::span(all_rows().all).first(all_rows().listed);
+}
 
 const ModelRow* find_model(std::string_view model) {
-  const auto* found = std::find_if(std::begin(kRows), std::end(kRows), [&](const ModelRow& row) {
-    return row.source != ModelSource::kUsers && row.name == model;
-  });
-  return found == std::end(kRows) ? nullptr : found;
+  for (const ModelRow& row : all_rows().all) {
+    if (row.source != ModelSource::kUsers && row.name == model) return &row;
+  }
+  return nullptr;
 }
 
 const ModelRow* find_model(std::string_view model, const ModelShape& shape) {
   if (const ModelRow* named = find_model(model)) return named;
   const std::string name = model_folder_name(model);
-  const auto* found = std::find_if(std::begin(kRows), std::end(kRows), [&](const ModelRow& row) {
-    return row.source == ModelSource::kUsers && row.name == name && row.shape == shape;
-  });
-  return found == std::end(kRows) ? nullptr : found;
+  for (const ModelRow& row : model_rows()) {
+    if (row.source == ModelSource::kUsers && equal_but_for_case(row.name, name) &&
+        row.shape == shape)
+      return &row;
+  }
+  return nullptr;
 }
+
+std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
 
 std::string model_folder_name(std::string_view model) {
   const std::optional<HubName> hub = parse_hub_name(std::string(model));
@@ -90,7 +150,7 @@ std::string model_folder_name(std::string_view model) {
 }
 
 bool is_byte_level(const ModelShape& shape) {
-  return std::any_of(std::begin(kRows), std::end(kRows), [&](const ModelRow& row) {
+  return std::any_of(std::begin(kTinyRows), std::end(kTinyRows), [&](const ModelRow& row) {
     return row.byte_level && row.shape.vocab == shape.vocab;
   });
 }

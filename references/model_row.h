@@ -1,12 +1,13 @@
-// The models that have a name in mkbench: one row each, constants only. Command line, plan, list,
-// gate and loader read the rows. A snapshot folder or hub id without a row is a model of the user.
+// The models that have a name in mkbench: one row each. Command line, plan, list, gate and loader
+// read the rows; those of the Qwen3 family follow from shape_table.h. A snapshot folder or hub id
+// without a row is a model of the user.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "references/model_shape.h"
+#include "references/shape_table.h"
 
 namespace mkbench {
 
@@ -22,28 +23,35 @@ struct ModelRow {
   ModelShape shape;
   bool tied;  // the LM head is the embedding
   ModelSource source;
+  const ShapeRow* published;        // the shape table's row; null for the tiny models
   std::string_view lagset;          // for an analytic model; empty: chosen by depth
   std::string_view parity_set;      // the references that judge it (find_references())
+  bool committed_references;        // whether references of that name come with mkbench
   std::string_view weights_sha256;  // over all tensors; empty: not known, or any will do
   bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
 };
 
+// Every row but the lag sets of the shapes after the first, which find_model() finds all the same.
 std::span<const ModelRow> model_rows();
 
 // The row with the name `model`; null for folders, hub ids and unknown names.
 const ModelRow* find_model(std::string_view model);
 
 // The row of a model whose weights have `shape`, found by its name or by the last part of a path or
-// hub id.
+// hub id, in lower or upper case.
 const ModelRow* find_model(std::string_view model, const ModelShape& shape);
 
-// True where weights and references, and so a truth, come with mkbench: nothing is judged live.
+// True where weights and references, and so a truth, come with mkbench: nothing is judged live. The
+// analytic weights of most shapes have a closed form and no committed references.
 inline bool has_committed_truth(const ModelRow* row) {
-  return row != nullptr && row->source != ModelSource::kUsers;
+  return row != nullptr && row->source != ModelSource::kUsers && row->committed_references;
 }
 inline bool is_analytic(const ModelRow* row) {
   return row != nullptr && row->source == ModelSource::kAnalytic;
 }
+
+// The lag set on which an analytic model is judged.
+std::string_view parity_lagset(const ModelRow& row);
 
 // The last part of a path or hub id, which names the folder of references of a user's model.
 std::string model_folder_name(std::string_view model);

@@ -162,10 +162,10 @@ ModelWeights share_weights(const ModelWeights& weights) {
   return publish(publication, weights);
 }
 
-ModelWeights make_shared_synthetic(std::string_view lagset, int threads, int layers) {
+ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads) {
   remove_stale_snapshots_once();
   std::shared_ptr<Publication> publication;
-  ModelWeights made = make_synthetic(lagset, threads, layers, [&](const ModelConfig& config) {
+  ModelWeights made = make_synthetic(row, lagset, threads, [&](const ModelConfig& config) {
     publication = std::make_shared<Publication>(config);
     return std::shared_ptr<Bf16[]>(publication, reinterpret_cast<Bf16*>(publication->data()));
   });

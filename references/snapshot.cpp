@@ -40,9 +40,17 @@ std::string known_names() {
   for (const ModelRow& row : model_rows()) {
     if (row.help.empty()) continue;
     names += (names.empty() ? "" : ", ") + std::string(row.name);
-    if (row.source == ModelSource::kAnalytic) names += "[:LAGSET]";
+    if (is_analytic(&row)) names += "[:LAGSET]";
   }
   return names;
+}
+
+// `text` is no row: its shape or its lag set is unknown.
+[[noreturn]] void refuse_synthetic(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == 9 || find_model(text.substr(0, colon))) synthetic_lags(text.substr(colon + 1));
+  fail(fmt::format("--model {}: wanted synthetic[:SHAPE][:LAGSET]; shapes and lag sets: {}",
+                   in_quotes(text, 300), known_names()));
 }
 
 }  // namespace
@@ -55,7 +63,7 @@ fs::path data_dir() {
 ModelSpec resolve_model(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
   if (const ModelRow* row = find_model(text)) return resolve_row(*row);
-  if (text.starts_with("synthetic:")) synthetic_lags(text.substr(10));  // throws, listing the names
+  if (text.starts_with("synthetic:")) refuse_synthetic(text);
   if (is_folder(text)) return {nullptr, text, text, {}};
 
   std::vector<std::string> tried = {known_names()};
@@ -77,10 +85,7 @@ ModelSpec resolve_model(const std::string& text) {
 ModelConfig model_config(const std::string& model) {
   const ModelSpec spec = resolve_model(model);
   if (!is_analytic(spec.row)) return read_config(spec.folder / "config.json");
-  ModelConfig config;  // all else is set when the weights are made
-  config.shape = spec.row->shape;
-  config.tie_word_embeddings = spec.row->tied;
-  return config;
+  return synthetic_config(*spec.row->published);
 }
 
 std::string model_at_depth(const std::string& model, int depth) {
@@ -93,7 +98,8 @@ ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& opt
   if (is_analytic(spec.row)) {
     const std::string_view lagset =
         spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.row->lagset;
-    return options.share ? make_shared_synthetic(lagset) : make_synthetic(lagset);
+    const ShapeRow& shape = *spec.row->published;
+    return options.share ? make_shared_synthetic(shape, lagset) : make_synthetic(shape, lagset);
   }
   ModelWeights weights = load_folder(spec.folder, spec.name, options);
   const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";

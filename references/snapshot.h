@@ -27,8 +27,7 @@ struct ModelSpec {
 // tried.
 ModelSpec resolve_model(const std::string& text);
 
-// Config of a model before its weights are loaded; max_positions is 0 where it follows from the
-// weights. Throws Error(kBadInput).
+// Config of a model before its weights are loaded. Throws Error(kBadInput).
 ModelConfig model_config(const std::string& model);
 
 // What `model` means at `depth` KV rows: plain `synthetic` takes the longest lag set that fits, every

@@ -1,27 +1,40 @@
 #include "references/synthetic.h"
 
+#include <algorithm>
+#include <bit>
+#include <string>
+
 #include "references/base/error.h"
 
 namespace mkbench {
 namespace {
 
-constexpr int64_t kVocab = kQwen3_0_6B.vocab;
-constexpr int64_t kStates = 1 << 17;
-
 // Token id of state s = (s * kMultiplier + kOffset) mod vocab, which spreads states over the whole
-// vocabulary: every block of the LM head has winners.
+// vocabulary: every block of the LM head has winners. The multiplier is prime.
 constexpr int64_t kMultiplier = 100003, kOffset = 777;
+constexpr int kMostBits = 17;
 
-constexpr int64_t inverse_multiplier() {
-  int64_t r0 = kVocab, r1 = kMultiplier, t0 = 0, t1 = 1;
+// Feedback of an LFSR that passes every state but 0: x^11 + x^9 + 1 and x^17 + x^3 + 1.
+constexpr struct {
+  int bits;
+  uint32_t taps;
+} kRegisters[] = {{11, 0x500}, {17, 0x10004}};
+
+int64_t inverse_multiplier(int64_t vocab) {
+  int64_t r0 = vocab, r1 = kMultiplier % vocab, t0 = 0, t1 = 1;
   while (r1 != 0) {
     const int64_t q = r0 / r1, r2 = r0 - q * r1, t2 = t0 - q * t1;
     r0 = r1, r1 = r2, t0 = t1, t1 = t2;
   }
-  return (t0 % kVocab + kVocab) % kVocab;
+  return (t0 % vocab + vocab) % vocab;
 }
-static_assert(kMultiplier * inverse_multiplier() % kVocab == 1);
 
+const StateCode& default_code() {
+  static const StateCode code(kQwen3_0_6B.vocab);
+  return code;
+}
+
+// By the layers of the 0.6B.
 const std::map<std::string, Lags, std::less<>>& all_lags() {
   static const std::map<std::string, Lags, std::less<>> sets = {
       {"none", {}},
@@ -43,12 +56,34 @@ uint64_t splitmix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-const Lags& synthetic_lags(std::string_view lagset) {
+Lags synthetic_lags(std::string_view lagset, int layers) {
   const auto found = all_lags().find(lagset);
-  if (found != all_lags().end()) return found->second;
-  throw Error(ErrorKind::kBadInput,
-              "synthetic: lag set \"" + std::string(lagset) +
-                  "\" is unknown, wanted none, short, deep, far, early or late");
+  if (found == all_lags().end()) {
+    throw Error(ErrorKind::kBadInput,
+                "synthetic: lag set \"" + std::string(lagset) +
+                    "\" is unknown, wanted none, short, deep, far, early or late");
+  }
+  const int count = static_cast<int>(found->second.size());
+  if (layers <= count) {
+    throw Error(ErrorKind::kBadInput, "synthetic:" + std::string(lagset) + ": " +
+                                          std::to_string(layers) + " layers, wanted over " +
+                                          std::to_string(count));
+  }
+  Lags lags;
+  int least = 0, most = layers - 1 - count;
+  for (const auto& [layer, lag] : found->second) {
+    const int scaled = layer * (layers - 1) / (kQwen3_0_6B.layers - 1);
+    const int planted = std::clamp(scaled, least, most);
+    lags[planted] = lag;
+    least = planted + 1, ++most;
+  }
+  return lags;
+}
+
+std::string synthetic_name(const ShapeRow& row, std::string_view lagset) {
+  std::string name = "synthetic";
+  if (std::string_view(row.name) != kShapeTable[0].name) name += ":" + std::string(row.name);
+  return lagset.empty() ? name : name + ":" + std::string(lagset);
 }
 
 int synthetic_min_depth(std::string_view lagset) {
@@ -64,29 +99,48 @@ std::string_view synthetic_lagset_for_depth(int depth) {
   return "none";
 }
 
-int32_t synthetic_token(uint32_t state) {
-  return static_cast<int32_t>((int64_t{state} * kMultiplier + kOffset) % kVocab);
+StateCode::StateCode(int vocab)
+    : vocab_(vocab), inverse_(vocab > 0 ? inverse_multiplier(vocab) : 0), bits_(0), taps_(0) {
+  const int room = static_cast<int>(std::bit_width(static_cast<uint32_t>(std::max(vocab, 1)))) - 1;
+  bits_ = std::min(kMostBits, room);
+  for (const auto& one : kRegisters) {
+    if (one.bits == bits_) taps_ = one.taps;
+  }
+  if (taps_ != 0 && kMultiplier * inverse_ % vocab_ == 1) return;
+  throw Error(ErrorKind::kBadInput, "synthetic: vocab is " + std::to_string(vocab) +
+                                        ", wanted 2,048 to 4,095 or at least 131,072, and no "
+                                        "multiple of " +
+                                        std::to_string(kMultiplier));
 }
 
-int32_t synthetic_state(int32_t id) {
-  constexpr int64_t kInverse = inverse_multiplier();
-  const int64_t shifted = (int64_t{id} - kOffset % kVocab + kVocab) % kVocab;
-  const int64_t state = shifted * kInverse % kVocab;
-  return id >= 0 && id < kVocab && state < kStates ? static_cast<int32_t>(state) : -1;
+int32_t StateCode::token(uint32_t state) const {
+  return static_cast<int32_t>((int64_t{state} * kMultiplier + kOffset) % vocab_);
 }
 
-std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed) {
+int32_t StateCode::state(int32_t id) const {
+  const int64_t shifted = (int64_t{id} - kOffset % vocab_ + vocab_) % vocab_;
+  const int64_t state = shifted * inverse_ % vocab_;
+  return id >= 0 && id < vocab_ && state < states() ? static_cast<int32_t>(state) : -1;
+}
+
+uint32_t lfsr_step(uint32_t s) { return default_code().step(s); }
+int32_t synthetic_token(uint32_t state) { return default_code().token(state); }
+int32_t synthetic_state(int32_t id) { return default_code().state(id); }
+
+std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab) {
+  const StateCode code(vocab);
   std::vector<int32_t> ids;
   for (int i = 0; i <= depth; ++i) {
     const uint64_t draw = splitmix64(seed + static_cast<uint64_t>(i));
-    ids.push_back(synthetic_token(static_cast<uint32_t>(draw % kStates)));
+    ids.push_back(code.token(static_cast<uint32_t>(draw % code.states())));
   }
   return ids;
 }
 
 std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
-                                            std::string_view lagset, int n) {
-  const Lags& lags = synthetic_lags(lagset);
+                                            std::string_view lagset, int n, int vocab) {
+  const StateCode code(vocab);
+  const Lags lags = synthetic_lags(lagset);
   const size_t needed = static_cast<size_t>(synthetic_min_depth(lagset)) + 1;
   if (prompt.size() < needed) {
     throw Error(ErrorKind::kBadInput, "synthetic:" + std::string(lagset) + ": prompt has " +
@@ -107,7 +161,7 @@ std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
     }
   };
   for (size_t i = 0; i < prompt.size(); ++i) {
-    const int32_t state = synthetic_state(prompt[i]);
+    const int32_t state = code.state(prompt[i]);
     if (state < 0) {
       throw Error(ErrorKind::kBadInput, "synthetic: prompt id " + std::to_string(prompt[i]) +
                                             " at index " + std::to_string(i) + " has no state");
@@ -116,8 +170,8 @@ std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
   }
   std::vector<int32_t> out;
   for (int i = 0; i < n; ++i) {
-    const uint32_t state = lfsr_step(p.back().back());
-    out.push_back(synthetic_token(state));
+    const uint32_t state = code.step(p.back().back());
+    out.push_back(code.token(state));
     append(state);
   }
   return out;

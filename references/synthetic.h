@@ -1,9 +1,10 @@
-// The analytic checkpoint: full-size weights whose greedy continuation integers can compute.
-// Token ids stand for 17-bit states. Planted layer l with a lag of k positions makes
-// P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), the last layer applies one LFSR step.
+// The analytic checkpoint: full-size weights of any shape of the table whose greedy continuation
+// integers can compute. Token ids stand for states of up to 17 bits. Planted layer l with a lag of k
+// positions makes P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), the last layer applies one LFSR step.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,44 +13,82 @@
 #include <string_view>
 #include <vector>
 
+#include "references/shape_table.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
 using Lags = std::map<int, int>;  // layer -> lag in positions
 
-// The lags of a named set: none, short, deep, far, early, late. Throws Error(kBadInput) listing the
-// names.
-const Lags& synthetic_lags(std::string_view lagset);
+// The lags of a named set (none, short, deep, far, early, late) in a model of `layers` layers: planted
+// layers keep their relative depth, stay apart and below the last layer. Throws Error(kBadInput)
+// listing the names, or where the layers do not suffice.
+Lags synthetic_lags(std::string_view lagset, int layers = kQwen3_0_6B.layers);
 // Sum of a set's lags: its closed form holds from this many KV rows on.
 int synthetic_min_depth(std::string_view lagset);
 // The set that plain `synthetic` takes at `depth` KV rows: the longest of none, short, deep, far
 // that fits.
 std::string_view synthetic_lagset_for_depth(int depth);
 
-// Gives memory for all tensors of a tied model, one after the other in tensor_table()'s order. It
-// becomes the weights' owner.
+// "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after
+// --model. The first row of the table goes without its own name.
+std::string synthetic_name(const ShapeRow& row, std::string_view lagset = "");
+// The config of an analytic model.
+ModelConfig synthetic_config(const ShapeRow& row);
+
+// Gives memory for all tensors of a model, one after the other in tensor_table()'s order, a tied head
+// left out. It becomes the weights' owner.
 using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
 
-// Generates all weights of the 0.6B shapes on `threads` threads (0 = all cores), under the name
-// "synthetic:<lagset>". `layers` < 28 gives a cut whose last layer shifts: tests of kernels use it,
-// and the closed form does not hold for it. Without `memory` the heap holds them.
+// Generates all weights of `row` on `threads` threads (0 = all cores). Its `layers` may be another
+// number than the table's: the planted layers move, and the closed form holds. Without `memory` the
+// heap holds them. Throws Error(kBadInput) naming the field where the shape has no room for the
+// codewords, Error(kEnvUnfit) before anything is made where memory does not suffice.
+ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
+                            const WeightMemory& memory = {});
+
+// The first `layers` layers of the 0.6B, of which the last one shifts: tests of kernels use it, and
+// the closed form does not hold where a planted layer is missing.
 ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
                             int layers = kQwen3_0_6B.layers, const WeightMemory& memory = {});
 
-// L: one step of the 17-bit LFSR, an invertible linear map. Sign i of a state's codeword is bit 0
-// of L^i s.
-constexpr uint32_t lfsr_step(uint32_t s) { return s & 1 ? (s >> 1) ^ 0x10004u : s >> 1; }
+// Throws Error(kEnvUnfit) with the bytes that `row` takes, those that are free (free_memory()) and
+// the largest row that fits.
+void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& root = "/");
 
+// How the ids of a vocabulary stand for states: bits (as many as the vocabulary has room for, up to
+// 17), the LFSR, and the affine map that spreads states over all ids.
+class StateCode {
+ public:
+  // Throws Error(kBadInput) for a vocabulary whose number of bits has no LFSR here.
+  explicit StateCode(int vocab);
+
+  uint32_t states() const { return uint32_t{1} << bits_; }
+  // L: one step of the LFSR, an invertible linear map. Sign i of a state's codeword is bit 0 of
+  // L^i s.
+  uint32_t step(uint32_t s) const { return s & 1 ? (s >> 1) ^ taps_ : s >> 1; }
+  int32_t token(uint32_t state) const;
+  // The state of a token id, or -1 for an id without one.
+  int32_t state(int32_t id) const;
+
+ private:
+  int64_t vocab_, inverse_;
+  int bits_;
+  uint32_t taps_;
+};
+
+// The code of the 0.6B's vocabulary, in which 20,864 ids have no state.
+uint32_t lfsr_step(uint32_t s);
 int32_t synthetic_token(uint32_t state);
-// The state of a token id, or -1 for the 20,864 ids without one.
 int32_t synthetic_state(int32_t id);
-// Prompt of depth + 1 ids: id i is the token of state splitmix64(seed + i) mod 2^17.
-std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed);
+
+// Prompt of depth + 1 ids: id i is the token of state splitmix64(seed + i) mod the number of states.
+std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab = kQwen3_0_6B.vocab);
 // The n ids that follow `prompt` (which must hold more than synthetic_min_depth(lagset) ids, all
 // with states).
 std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
-                                            std::string_view lagset, int n);
+                                            std::string_view lagset, int n,
+                                            int vocab = kQwen3_0_6B.vocab);
 
 uint64_t splitmix64(uint64_t x);
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """The analytic checkpoint in Python: makes the bf16 bytes that references/synthetic_weights.cpp makes.
 
-usage: synthetic_checkpoint.py --hash SET     compares with references/data/synthetic/hashes.json
-       synthetic_checkpoint.py --check SET    runs HF transformers in fp32 and bf16 against the closed form
+usage: synthetic_checkpoint.py --hash [SHAPE:]SET    compares with references/data/synthetic/hashes.json
 
-Sets: none, short, deep, far, early, late. Every element is
+Shapes: the names in references/shape_table.h, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
+scripts/synthetic_margins.py runs HF transformers against the closed form. Every element is
 
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
 
 h = byte (i mod 8), little-endian, of splitmix64((tensor number << 40) + i / 8) at flat index i.
-Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.LAYER_TENSORS), last the final norm, and
-hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
+Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.LAYER_TENSORS), the final norm, an untied
+head, and hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
 order of operations with the C library's exp, cos, sin, pow and sqrt (math, never numpy, whose SIMD
 versions may differ in the last bit), then rounded once to float.
 """
@@ -24,21 +24,22 @@ import time
 import numpy as np
 
 import checkpoint_format
+import shape_table
 
 # references/synthetic_weights.cpp has the meaning of each constant, under the same name, and the reasons.
-HIDDEN, INTER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 1024, 3072, 28, 16, 8, 128, 151936
-THETA, STATES = 1e6, 1 << 17
-CODE, SLOT_A, SLOT_B = 480, 1, 481
+CODE, SLOT_A, CODE_HIDDEN = 480, 1, 1024
 UNIT, CONST = 1.0 / 32, 8.0
 SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
 DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
 WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
 ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
-PLANTED_KV_HEADS, PLANTED_HEADS, SIGNS_PER_HEAD, FREQUENCIES = 4, 8, 120, 20
+PLANTED_KV_HEADS, SIGNS_PER_HEAD, FREQUENCIES = 4, 120, 20
 PLANTED_NORM, ORDINARY_NORM = 2.0, 1.25
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
-CHUNK_ROWS = 8192
+CHUNK_ELEMENTS = 1 << 23
+LFSR_TAPS = {11: 0x500, 17: 0x10004}
+LAYERS = 28  # of the layer numbers in LAGS
 
 LAGS = {
     "none": {},
@@ -48,68 +49,72 @@ LAGS = {
     "early": {1: 2, 8: 5, 16: 3},
     "late": {6: 4, 15: 1, 25: 6},
 }
-CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "bos_token_id": 151643,
-    "dtype": "bfloat16",
-    "eos_token_id": 151645,
-    "head_dim": HEAD_DIM,
-    "hidden_act": "silu",
-    "hidden_size": HIDDEN,
-    "initializer_range": 0.02,
-    "intermediate_size": INTER,
-    "max_position_embeddings": 40960,
-    "model_type": "qwen3",
-    "num_attention_heads": HEADS,
-    "num_hidden_layers": LAYERS,
-    "num_key_value_heads": KV_HEADS,
-    "rms_norm_eps": 1e-6,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1000000},
-    "tie_word_embeddings": True,
-    "use_cache": True,
-    "use_sliding_window": False,
-    "vocab_size": VOCAB,
-}
+SHAPE = shape_table.ROWS["qwen3-0.6b"]
+CONFIG = SHAPE.config()
 
 
-def lfsr_step(s):
-    """L: one step of the 17-bit LFSR; ints or integer arrays."""
-    return (s >> 1) ^ (0x10004 * (s & 1))
+def lags(lagset, shape=SHAPE):
+    """{layer: lag} of a lag set: its layers keep their relative depth, stay apart and below the last layer."""
+    found, least = {}, 0
+    for rank, layer in enumerate(sorted(LAGS[lagset])):
+        most = shape.layers - 1 - len(LAGS[lagset]) + rank
+        if most < least:
+            raise ValueError(f"synthetic:{lagset}: {shape.layers} layers, wanted over {len(LAGS[lagset])}")
+        scaled = layer * (shape.layers - 1) // (LAYERS - 1)
+        found[min(max(scaled, least), most)] = LAGS[lagset][layer]
+        least = max(found) + 1
+    return found
 
 
-def token(state):
+def copies(shape):
+    """How many neighbouring channels carry each sign of a codeword."""
+    return shape.hidden // CODE_HIDDEN
+
+
+def state_bits(vocab):
+    """Bits of a state: as many as the vocabulary has room for, up to 17. Raises ValueError."""
+    bits = min(17, vocab.bit_length() - 1)
+    if bits not in LFSR_TAPS:
+        raise ValueError(f"synthetic: vocabulary {vocab}: no LFSR of {bits} bits")
+    return bits
+
+
+def lfsr_step(s, bits=17):
+    """L: one step of the LFSR; ints or integer arrays."""
+    return (s >> 1) ^ (LFSR_TAPS[bits] * (s & 1))
+
+
+def token(state, vocab=SHAPE.vocab):
     """The id of a state (or of an array of states)."""
-    return (state * MULTIPLIER + OFFSET) % VOCAB
+    return (state * MULTIPLIER + OFFSET) % vocab
 
 
-def states_of_ids():
+def states_of_ids(vocab=SHAPE.vocab):
     """The state of every id, -1 where it has none."""
-    table = np.full(VOCAB, -1, np.int64)
-    table[token(np.arange(STATES, dtype=np.int64))] = np.arange(STATES)
+    table, states = np.full(vocab, -1, np.int64), np.arange(1 << state_bits(vocab), dtype=np.int64)
+    table[token(states, vocab)] = states
     return table
 
 
-def prompt(depth, seed):
-    """depth + 1 ids: id i is the token of state splitmix64(seed + i) mod 2^17."""
+def prompt(depth, seed, vocab=SHAPE.vocab):
+    """depth + 1 ids: id i is the token of state splitmix64(seed + i) mod 2^bits."""
     draws = checkpoint_format.splitmix64(np.uint64(seed) + np.arange(depth + 1, dtype=np.uint64))
-    return [int(token(int(d) % STATES)) for d in draws]
+    return [int(token(int(d) % (1 << state_bits(vocab)), vocab)) for d in draws]
 
 
-def continuation(ids, lagset, n):
+def continuation(ids, lagset, n, vocab=SHAPE.vocab):
     """The n ids after `ids`, straight from P_l(t) = P_(l-1)(t) xor P_(l-1)(t - lag): the closed form."""
-    table, lags = states_of_ids(), LAGS[lagset]
+    table, steps = states_of_ids(vocab), [lag for _, lag in sorted(LAGS[lagset].items())]
     states = [int(table[i]) for i in ids]
-    reach = sum(lags.values())
+    reach = sum(steps)
     if len(states) <= reach or min(states) < 0:
         raise ValueError(f"synthetic:{lagset}: the prompt needs more than {reach} ids, all with states")
     for _ in range(n):
         p = np.array(states[len(states) - reach - 1 :])
-        for layer in sorted(lags):
-            p = p[lags[layer] :] ^ p[: len(p) - lags[layer]]
-        states.append(int(lfsr_step(p[-1])))
-    return [int(token(s)) for s in states[len(ids) :]]
+        for lag in steps:
+            p = p[lag:] ^ p[: len(p) - lag]
+        states.append(int(lfsr_step(p[-1], state_bits(vocab))))
+    return [int(token(s, vocab)) for s in states[len(ids) :]]
 
 
 def levels(tensor, begin, end):
@@ -147,6 +152,15 @@ class Tensor:
         self.add(rows, cols, values)
         self.planted[-1] = self.planted[-1][:3] + (True,)
 
+    def plant(self, scale, plant, begin, end):
+        """Writes the planted values of rows [begin, end)."""
+        for rows, cols, values, exact in self.planted:
+            here = (rows >= begin) & (rows < end)
+            at = (rows[here] - begin, cols[here])
+            plant[at] = values[here].astype(np.float32)
+            if exact:
+                scale[at] = 0
+
     def chunk(self, begin, end):
         """Rows [begin, end) as bf16 bits."""
         scale = np.empty((end - begin, self.cols), np.float32)
@@ -155,12 +169,7 @@ class Tensor:
             first, last = max(rows.start, begin), min(rows.stop, end)
             if first < last:
                 scale[first - begin : last - begin, cols] = np.float32(factor / DEVIATION)
-        for rows, cols, values, exact in self.planted:
-            here = (rows >= begin) & (rows < end)
-            at = (rows[here] - begin, cols[here])
-            plant[at] = values[here].astype(np.float32)
-            if exact:
-                scale[at] = 0
+        self.plant(scale, plant, begin, end)
         h = levels(self.number, begin * self.cols, end * self.cols).astype(np.float32)
         product = scale * (h - np.float32(127.5)).reshape(scale.shape)
         return to_bf16(product + plant)
@@ -168,35 +177,38 @@ class Tensor:
     def bits(self):
         """All rows as bf16 bits, [rows, cols]."""
         out = np.empty((self.rows, self.cols), np.uint16)
-        for begin in range(0, self.rows, CHUNK_ROWS):
-            end = min(begin + CHUNK_ROWS, self.rows)
+        rows = max(1, CHUNK_ELEMENTS // self.cols)
+        for begin in range(0, self.rows, rows):
+            end = min(begin + rows, self.rows)
             out[begin:end] = self.chunk(begin, end)
         return out
 
 
-def embedding():
-    """The embedding: codewords of the states, noise signs for ids without a state, the constant channel."""
-    t = Tensor(1, VOCAB, HIDDEN, SIGMA_EMBED * UNIT)
-    states = states_of_ids()
-    ids = np.arange(VOCAB)
-    t.set(ids, 0, UNIT * CONST)
-    without = ids[states < 0]
-    flat = without[:, None] * HIDDEN + SLOT_A + np.arange(CODE)
-    words = checkpoint_format.splitmix64((flat >> 3).astype(np.uint64) + np.uint64(1 << 40))
-    own = (words >> (8 * (flat & 7)).astype(np.uint64)) & np.uint64(0xFF)
-    s = states.copy()
-    for i in range(CODE):
-        negative = (s & 1).astype(bool)
-        negative[without] = own[:, i] < 128
-        t.add(ids, SLOT_A + i, np.where(negative, -UNIT, UNIT))
-        s = lfsr_step(s)
-    return t
+class Codewords(Tensor):
+    """The embedding or an untied head: a codeword for each state, noise signs for ids without a state, the constant
+    channel. The head holds the codewords with the opposite `sign`."""
+
+    def __init__(self, number, shape, sign=1.0):
+        super().__init__(number, shape.vocab, shape.hidden, SIGMA_EMBED * UNIT)
+        self.copies, self.bits_of_state, self.sign = copies(shape), state_bits(shape.vocab), sign
+        self.states = states_of_ids(shape.vocab)
+
+    def plant(self, scale, plant, begin, end):
+        scale[:, 0], plant[:, 0] = 0, UNIT * CONST
+        s = self.states[begin:end]
+        without = s < 0
+        own = levels(self.number, begin * self.cols, end * self.cols).reshape(end - begin, self.cols)
+        for i in range(CODE):
+            for col in range(SLOT_A + i * self.copies, SLOT_A + (i + 1) * self.copies):
+                negative = np.where(without, own[:, col] < 128, (s & 1).astype(bool))
+                plant[:, col] = np.where(negative, -self.sign * UNIT, self.sign * UNIT)
+            s = lfsr_step(s, self.bits_of_state)
 
 
-def norm(number):
-    """The weights of an RMSNorm over the hidden state: 1 and noise."""
-    t = Tensor(number, 1, HIDDEN, NORM_NOISE)
-    t.base = 1.0
+def norm(number, hidden=SHAPE.hidden, weight=1.0):
+    """The weights of an RMSNorm over the hidden state: `weight` and noise."""
+    t = Tensor(number, 1, hidden, NORM_NOISE * weight)
+    t.base = weight
     return t
 
 
@@ -205,157 +217,173 @@ def stored(t):
     return (t.bits()[0].astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def waves(lag):
+def waves(lag, shape):
     """The vectors that planted query and key heads take from the constant channel."""
     energy = [math.exp(-2.0 * i / 10.0) for i in range(FREQUENCIES)]
     total = 0.0
     for e in energy:
         total += e
-    query, key = np.zeros(HEAD_DIM), np.zeros(HEAD_DIM)
+    query, key = np.zeros(shape.head_dim), np.zeros(shape.head_dim)
     for i in range(FREQUENCIES):
-        amplitude = math.sqrt(energy[i] / total * HEAD_DIM)
-        angle = lag * math.pow(THETA, -i / 64.0)
+        amplitude = math.sqrt(energy[i] / total * shape.head_dim)
+        angle = lag * math.pow(shape.theta, -i / (shape.head_dim / 2.0))
         query[i] = amplitude
         key[i] = amplitude * math.cos(angle)
-        key[i + HEAD_DIM // 2] = amplitude * math.sin(angle)
+        key[i + shape.head_dim // 2] = amplitude * math.sin(angle)
     return query, key
 
 
-def attention(number, lag, n1, rms1):
+def projection_noise(shape):
+    """Deviation of the noise in rows that read the normed hidden state."""
+    return PROJECTION_NOISE * math.sqrt(CODE_HIDDEN / shape.hidden)
+
+
+def attention(shape, number, lag, n1, rms1):
     """q, k, v, o projections and q, k norms of one layer."""
-    q = Tensor(number, HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
-    k = Tensor(number + 1, KV_HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
-    v = Tensor(number + 2, KV_HEADS * HEAD_DIM, HIDDEN, PROJECTION_NOISE)
-    factor = UNIT * SIGMA_ATTENTION / (math.sqrt(2048.0) * ATTENTION_RMS)
-    o = Tensor(number + 3, HIDDEN, HEADS * HEAD_DIM, factor)
-    norms = [Tensor(number + 4 + i, 1, HEAD_DIM, 0.0) for i in range(2)]
+    dim, hidden, q_width, noise = shape.head_dim, shape.hidden, shape.heads * shape.head_dim, projection_noise(shape)
+    q = Tensor(number, q_width, hidden, noise)
+    k = Tensor(number + 1, shape.kv_heads * dim, hidden, noise)
+    v = Tensor(number + 2, shape.kv_heads * dim, hidden, noise)
+    factor = UNIT * SIGMA_ATTENTION / (math.sqrt(float(q_width)) * ATTENTION_RMS)
+    o = Tensor(number + 3, hidden, q_width, factor)
+    norms = [Tensor(number + 4 + i, 1, dim, 0.0) for i in range(2)]
     for t in norms:
         t.base = PLANTED_NORM if lag else ORDINARY_NORM
     if lag:
-        for t, wave, heads in zip((q, k), waves(lag), (PLANTED_HEADS, PLANTED_KV_HEADS)):
-            rows = np.arange(heads * HEAD_DIM)
-            t.noise(slice(0, heads * HEAD_DIM), slice(0, HIDDEN), PROJECTION_NOISE * WAVE_NOISE)
-            t.set(rows, 0, wave[rows % HEAD_DIM] / n1[0])
+        group, times = shape.heads // shape.kv_heads, copies(shape)
+        for t, wave, heads in zip((q, k), waves(lag, shape), (PLANTED_KV_HEADS * group, PLANTED_KV_HEADS)):
+            rows = np.arange(heads * dim)
+            t.noise(slice(0, heads * dim), slice(0, hidden), noise * WAVE_NOISE)
+            t.set(rows, 0, wave[rows % dim] / n1[0])
         j = np.arange(SIGNS_PER_HEAD)
+        for head in range(PLANTED_KV_HEADS * group):
+            kv_head, first = head // group, head * dim
+            o.noise(slice(0, hidden), slice(first, first + SIGNS_PER_HEAD), factor * SLOT_COLUMN_NOISE)
+            for copy in range(times):
+                row = SLOT_A + CODE * times + (kv_head * SIGNS_PER_HEAD + j) * times + copy
+                o.add(row, first + j, 1.0 / group * rms1 * UNIT)
         for head in range(PLANTED_KV_HEADS):
-            first, col = head * HEAD_DIM, SLOT_A + head * SIGNS_PER_HEAD
-            v.noise(slice(first, first + SIGNS_PER_HEAD), slice(0, HIDDEN), PROJECTION_NOISE * SIGN_NOISE)
-            v.add(first + j, col + j, 1 / n1[col + j])
-        for head in range(PLANTED_HEADS):
-            first = head * HEAD_DIM
-            row = SLOT_B + head // (HEADS // KV_HEADS) * SIGNS_PER_HEAD
-            o.noise(slice(0, HIDDEN), slice(first, first + SIGNS_PER_HEAD), factor * SLOT_COLUMN_NOISE)
-            o.add(row + j, first + j, 0.5 * rms1 * UNIT)
+            first = head * dim
+            v.noise(slice(first, first + SIGNS_PER_HEAD), slice(0, hidden), noise * SIGN_NOISE)
+            for copy in range(times):
+                col = SLOT_A + (head * SIGNS_PER_HEAD + j) * times + copy
+                v.add(first + j, col, 1.0 / times / n1[col])
     return [q, k, v, o] + norms
 
 
-def mlp(number, lag, shift, n2, rms2):
+def mlp(shape, number, lag, shift, n2, rms2):
     """gate, up and down of one layer."""
-    gate = Tensor(number, INTER, HIDDEN, PROJECTION_NOISE)
-    up = Tensor(number + 1, INTER, HIDDEN, PROJECTION_NOISE)
-    factor = UNIT * SIGMA_MLP / (math.sqrt(3072.0) * UNIT_RMS)
-    down = Tensor(number + 2, HIDDEN, INTER, factor)
-    planted = 3 * CODE if lag else CODE if shift else 0
+    hidden, inter, times, noise = shape.hidden, shape.intermediate, copies(shape), projection_noise(shape)
+    width = CODE * times
+    gate = Tensor(number, inter, hidden, noise)
+    up = Tensor(number + 1, inter, hidden, noise)
+    factor = UNIT * SIGMA_MLP / (math.sqrt(float(inter)) * UNIT_RMS)
+    down = Tensor(number + 2, hidden, inter, factor)
+    planted = 3 * width if lag else width if shift else 0
     for t in (gate, up):
-        t.noise(slice(0, planted), slice(0, HIDDEN), PROJECTION_NOISE * SIGN_NOISE)
-    down.noise(slice(0, HIDDEN), slice(0, planted), factor * PLANTED_UNIT_NOISE)
-    unit = np.arange(CODE)
-    a, b = SLOT_A + unit, SLOT_B + unit
+        t.noise(slice(0, planted), slice(0, hidden), noise * SIGN_NOISE)
+    down.noise(slice(0, hidden), slice(0, planted), factor * PLANTED_UNIT_NOISE)
+    unit = np.arange(width)
+    a, b = SLOT_A + unit, SLOT_A + width + unit
     open_gate = 4 * rms2 / CONST / n2[0]
     silu4 = 4 / (1 + math.exp(-4.0))
     if shift:
         gate.add(unit, 0, open_gate)
         up.add(unit, a, -1 / n2[a])
-        up.add(unit[:-1], a[1:], 1 / n2[a[1:]])
+        up.add(unit[:-times], a[times:], (1.0 if shape.tied else -1.0) / n2[a[times:]])
         down.add(a, unit, UNIT * rms2 / silu4)
     elif lag:
         step = 2 * UNIT * rms2 / (2 * SWITCH * GAIN)
-        for first, edge, gain in ((0, -SWITCH, -step), (CODE, SWITCH, step)):
+        for first, edge, gain in ((0, -SWITCH, -step), (width, SWITCH, step)):
             gate.add(first + unit, b, -GAIN * rms2 / n2[b])
             gate.add(first + unit, 0, -GAIN * edge * rms2 / CONST / n2[0])
             up.add(first + unit, a, 1 / n2[a])
             down.add(a, first + unit, gain)
-        gate.add(2 * CODE + unit, 0, open_gate)
-        up.add(2 * CODE + unit, b, 1 / n2[b])
-        down.add(b, 2 * CODE + unit, -UNIT * rms2 / silu4)
+        gate.add(2 * width + unit, 0, open_gate)
+        up.add(2 * width + unit, b, 1 / n2[b])
+        down.add(b, 2 * width + unit, -UNIT * rms2 / silu4)
     return [gate, up, down]
 
 
-def tensors(lagset):
+def check_room(shape):
+    """Raises ValueError where a shape has no room for the codewords and what copies them."""
+    width = CODE * copies(shape)
+    room = (("hidden", shape.hidden, CODE_HIDDEN), ("intermediate", shape.intermediate, 3 * width),
+            ("kv_heads", shape.kv_heads, PLANTED_KV_HEADS), ("head_dim", shape.head_dim, SIGNS_PER_HEAD))
+    for field, found, wanted in room:
+        if found < wanted:
+            raise ValueError(f"synthetic:{shape.name}: {field} is {found}, wanted at least {wanted}")
+    state_bits(shape.vocab)
+
+
+def tensors(lagset, shape=SHAPE):
     """Every tensor as (HF name, Tensor), in hash order."""
-    names = iter(checkpoint_format.tensor_names(LAYERS, tied=True))
-    yield next(names), embedding()
-    base = CONST * CONST + CODE + HIDDEN * (SIGMA_EMBED * SIGMA_EMBED)
+    check_room(shape)
+    names, hidden, planted = iter(checkpoint_format.tensor_names(shape.layers, shape.tied)), shape.hidden, lags(lagset, shape)
+    width = CODE * copies(shape)
+    yield next(names), Codewords(1, shape)
+    base = CONST * CONST + width + hidden * (SIGMA_EMBED * SIGMA_EMBED)
     variance = 0.0
-    for layer in range(LAYERS):
-        lag, shift = LAGS[lagset].get(layer, 0), layer == LAYERS - 1
+    for layer in range(shape.layers):
+        lag, shift = planted.get(layer, 0), layer == shape.layers - 1
         number = 2 + 11 * layer
-        n1, n2 = norm(number), norm(number + 1)
-        rms1 = math.sqrt(base / HIDDEN + variance)
+        n1, n2 = norm(number, hidden), norm(number + 1, hidden)
+        rms1 = math.sqrt(base / hidden + variance)
         variance += SIGMA_ATTENTION * SIGMA_ATTENTION
-        rms2 = math.sqrt((base + (CODE if lag else 0)) / HIDDEN + variance)
+        rms2 = math.sqrt((base + (width if lag else 0)) / hidden + variance)
         variance += SIGMA_MLP * SIGMA_MLP
-        made = [n1, n2] + attention(number + 2, lag, stored(n1), rms1)
-        for t in made + mlp(number + 8, lag, shift, stored(n2), rms2):
+        made = [n1, n2] + attention(shape, number + 2, lag, stored(n1), rms1)
+        for t in made + mlp(shape, number + 8, lag, shift, stored(n2), rms2):
             yield next(names), t
-    yield next(names), norm(2 + 11 * LAYERS)
+    last = 2 + 11 * shape.layers
+    yield next(names), norm(last, hidden, 1.0 / copies(shape))
+    if not shape.tied:
+        yield next(names), Codewords(last + 1, shape, sign=-1.0)
 
 
-def build(lagset):
+def build(lagset, shape=SHAPE):
     """All tensors as torch bf16, by HF name."""
-    import torch  # only here and below: the bytes and the closed form need numpy alone
+    import torch  # only here: the bytes and the closed form need numpy alone
 
     state = {}
-    for name, t in tensors(lagset):
+    for name, t in tensors(lagset, shape):
         bits = t.bits()
         state[name] = torch.from_numpy(bits[0] if t.rows == 1 else bits).view(torch.bfloat16)
     return state
 
 
-def sha256(lagset):
+def sha256(lagset, shape=SHAPE):
     """The hash over all tensors' bytes, made and dropped one after the other."""
     digest = hashlib.sha256()
-    for _, t in tensors(lagset):
+    for _, t in tensors(lagset, shape):
         digest.update(t.bits().astype("<u2"))
     return digest.hexdigest()
 
 
-def check_against_hf(lagset, rows=4, n=24):
-    """Compares greedy ids of HF transformers in fp32 and bf16 with the closed form; True when all are equal."""
-    import torch
-
-    import qwen3_hf as hf
-
-    state, good = build(lagset), True
-    for dtype in (torch.float32, torch.bfloat16):
-        decoder = hf.Decoder(hf.build(CONFIG, state, dtype))
-        right, smallest = 0, math.inf
-        for seed in range(rows):
-            ids = prompt(sum(LAGS[lagset].values()) + 4, 1000 * seed + 1)
-            out, logits = hf.greedy(decoder, ids, n)
-            right += sum(a == b for a, b in zip(out, continuation(ids, lagset, n)))
-            top = logits.topk(2, -1).values
-            smallest = min(smallest, float((top[:, 0] - top[:, 1]).min()))
-        print(f"synthetic:{lagset} {dtype}: {right} of {rows * n} ids equal, smallest margin {smallest:.2f}", flush=True)
-        good = good and right == rows * n
-        del decoder
-    return good
+def parse(name):
+    """(shape, lag set) of "SET" or "SHAPE:SET". Raises ValueError."""
+    shape, _, lagset = name.rpartition(":")
+    if (shape and shape not in shape_table.ROWS) or lagset not in LAGS:
+        raise ValueError(f"synthetic:{name}: wanted [SHAPE:]SET, SHAPE of {', '.join(shape_table.ROWS)}, SET of {', '.join(LAGS)}")
+    return shape_table.ROWS[shape or SHAPE.name], lagset
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--hash", metavar="SET", choices=LAGS, help="print the hash; exit 1 unless it is the committed one")
-    what.add_argument("--check", metavar="SET", choices=LAGS, help="compare HF transformers with the closed form")
+    parser.add_argument("--hash", metavar="[SHAPE:]SET", required=True, help="print the hash; exit 1 unless it is the committed one")
     args = parser.parse_args()
-    if args.check:
-        raise SystemExit(0 if check_against_hf(args.check) else 1)
+    try:
+        shape, lagset = parse(args.hash)
+    except ValueError as error:
+        parser.error(str(error))
     start = time.monotonic()
-    found = sha256(args.hash)
-    wanted = json.loads((checkpoint_format.DATA / "synthetic" / "hashes.json").read_text())["sha256"][args.hash]
-    print(f"synthetic:{args.hash} {found} ({time.monotonic() - start:.1f} s)")
-    if found != wanted:
-        raise SystemExit(f"synthetic:{args.hash}: sha256 is {found}, committed is {wanted}")
+    found = sha256(lagset, shape)
+    hashes = json.loads((checkpoint_format.DATA / "synthetic" / "hashes.json").read_text())
+    committed = hashes["sha256"] | hashes["sha256_of_shapes"]
+    name = args.hash.removeprefix(SHAPE.name + ":")
+    print(f"synthetic:{name} {found} ({time.monotonic() - start:.1f} s)")
+    if found != committed.get(name):
+        raise SystemExit(f"synthetic:{name}: sha256 is {found}, committed is {committed.get(name, 'none')}")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,10 @@ foreach(name test_fetch test_real_weights)
   mkbench_python_test(${name} CLASSES SLOW OwnFolder TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 
+# Differences planted in a folder, named by inspect and refused by the loader.
+mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "LOAD_PROBE=$<TARGET_FILE:load_probe>")
+
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
 mkbench_test(test_faults LABEL host LIBS mkbench_selftest mkbench_host mkbench_host_twin TIMEOUT 600 THREADS 8 SLOW)
 mkbench_test(test_faults_gpu LABEL gpu LIBS mkbench_selftest mkbench_host_cuda

@@ -13,6 +13,8 @@ target_compile_definitions(test_input_tables PRIVATE MKBENCH_LOAD_PROBE="$<TARGE
 add_dependencies(test_input_tables load_probe)
 
 mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
+# Some 300 folders are made, loaded and inspected.
+mkbench_test(test_inspection LABEL host LIBS mkbench_input_cases TIMEOUT 300)
 mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_shared_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)

@@ -115,16 +115,21 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
     Lags without = synthetic_lags("short"), shifted = without;
     without.erase(layer);
     shifted[layer] = lag + 2;
-    CHECK_THAT(localise_lag("short", prompt, step, token_with(without)),
+    CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, token_with(without)),
                ContainsText("lag " + std::to_string(lag) + " of layer " + std::to_string(layer) +
                             " is missing"));
-    CHECK_THAT(localise_lag("short", prompt, step, token_with(shifted)),
+    CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, token_with(shifted)),
                ContainsText("of layer " + std::to_string(layer) + " is taken " +
                             std::to_string(lag + 2) + " positions back"));
   }
   int32_t stateless = 0;
   while (synthetic_state(stateless) >= 0) ++stateless;
-  CHECK_THAT(localise_lag("short", prompt, step, stateless), ContainsText("stands for no state"));
-  CHECK_THAT(localise_lag("short", prompt, step, synthetic_token(12345)),
+  ReferencePrompt early;  // too few ids for the recurrence
+  early.ids = {prompt.ids.front()};
+  CHECK_THAT(localise_lag("short", kQwen3_0_6B, early, 0, synthetic_token(12345)),
+             ContainsText("begins at 11 rows"));
+  CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, stateless),
+             ContainsText("stands for no state"));
+  CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, synthetic_token(12345)),
              ContainsText("no single planted layer"));
 }

@@ -240,6 +240,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
     if ((flag.group & kDoctorFlags) != 0) command = {"doctor"};
     if ((flag.group & kAuditFlags) != 0) command = {"audit"};
     if ((flag.group & kHistoryFlags) != 0) command = {"history"};
+    if (flag.group == kInspectFlags) command = {"inspect", "tiny"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
@@ -250,8 +251,7 @@ TEST_CASE("audit's flags") {
   CHECK(plain.n_gen == std::vector<int>{32});
   CHECK(plain.n_depth == std::vector<int>{0});
   CHECK(plain.tiles == 90);
-  CHECK(plain.tensors.empty());
-  CHECK_FALSE((plain.tiles_only || plain.decode_once));
+  CHECK_FALSE((plain.tiles_only || plain.decode_once || !plain.tensors.empty()));
   CHECK(plain.compare.empty());
   CHECK(plain.prompt_seed != options_of({"audit"}).prompt_seed);
   const Options o = options_of({"audit", "-n", "31", "-d", "8", "--seed", "7", "--tiles", "20",

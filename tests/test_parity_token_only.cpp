@@ -147,12 +147,41 @@ TEST_CASE("a reference of the analytic checkpoint must be its closed form") {
     p.steps.push_back(step);
   }
   r.prompts.push_back(p);
-  CHECK_NOTHROW(check_closed_form(r, "short"));
-  CHECK_THROWS_AS(check_closed_form(r, "early"), Error);
-  CHECK_THROWS_WITH(check_closed_form(r, "deep"), ContainsText("wanted over"));
+  CHECK_NOTHROW(check_closed_form(r, "short", kQwen3_0_6B.vocab));
+  CHECK_THROWS_AS(check_closed_form(r, "early", kQwen3_0_6B.vocab), Error);
+  CHECK_THROWS_WITH(check_closed_form(r, "deep", kQwen3_0_6B.vocab), ContainsText("wanted over"));
   r.prompts[0].steps[7].token ^= 1;
-  CHECK_THROWS_WITH(check_closed_form(r, "short"), ContainsText("position 27"));
+  CHECK_THROWS_WITH(check_closed_form(r, "short", kQwen3_0_6B.vocab), ContainsText("position 27"));
   // A near-tie prompt has no closed form to follow.
   r.prompts[0].set = "near-tie";
-  CHECK_NOTHROW(check_closed_form(r, "short"));
+  CHECK_NOTHROW(check_closed_form(r, "short", kQwen3_0_6B.vocab));
+}
+
+TEST_CASE("a live reference is held to the closed form wherever it has one, whatever its sets") {
+  constexpr int kVocab = 3072;  // the talker's: ids beyond 2,048 states have none
+  const StateCode code(kVocab);
+  GreedyReference live;
+  const auto add = [&](const std::vector<int32_t>& ids, const std::vector<int32_t>& tokens) {
+    ReferencePrompt p;
+    p.name = "live";
+    p.set = "near-tie";
+    p.ids = ids;
+    for (const int32_t token : tokens) {
+      p.steps.emplace_back();
+      p.steps.back().position = static_cast<int>(ids.size() + p.steps.size()) - 2;
+      p.steps.back().token = token;
+    }
+    live.prompts.push_back(p);
+  };
+  const std::vector<int32_t> prompt = synthetic_prompt(20, 5, kVocab);
+  add(prompt, synthetic_continuation(prompt, "short", 12, kVocab));
+  add(synthetic_prompt(4, 5, kVocab), {1, 2, 3});  // too short
+  int32_t stateless = 0;
+  while (code.state(stateless) >= 0) ++stateless;
+  std::vector<int32_t> other = prompt;
+  other[3] = stateless;
+  add(other, {1, 2, 3});
+  CHECK(check_live_closed_form(live, "short", kVocab) == 1);
+  live.prompts[0].steps[7].token ^= 1;
+  CHECK_THROWS_WITH(check_live_closed_form(live, "short", kVocab), ContainsText("position 27"));
 }

@@ -331,7 +331,7 @@ TEST_CASE("sweep: a prefill that ends where the path ends has a truth of its own
 }
 
 TEST_CASE("sweep: the closed form's lengths begin where it holds") {
-  const SweepTruth truth = closed_form_sweep("short", 30, 200);
+  const SweepTruth truth = closed_form_sweep("short", kQwen3_0_6B.vocab, 30, 200);
   CHECK(truth.path.ids.size() == 12);
   CHECK(truth.path.steps.size() == 30);
   CHECK_FALSE(truth.has_logits);
@@ -347,7 +347,7 @@ TEST_CASE("sweep: the closed form's lengths begin where it holds") {
 }
 
 TEST_CASE("sweep: on the closed form, without logits and margins, only the token itself passes") {
-  const SweepTruth truth = closed_form_sweep("short", 30, 80);
+  const SweepTruth truth = closed_form_sweep("short", kQwen3_0_6B.vocab, 30, 80);
   const std::vector<int32_t>& start = truth.path.ids;
   std::vector<int32_t> ids = start;
   for (const int32_t id : synthetic_continuation(start, "short", 80)) ids.push_back(id);

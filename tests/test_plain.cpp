@@ -70,6 +70,34 @@ TEST_CASE("plain agrees with the oracle on four layers of the full shape", "[pla
   require_hidden_close(*e, oracle);
 }
 
+TEST_CASE("plain follows four layers of every shape, by oracle and closed form", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  ShapeRow row = GENERATE(from_range(std::begin(kShapeTable), std::end(kShapeTable)));
+  row.shape.layers = 4;
+  INFO(row.name);
+  const ModelWeights w = make_synthetic(row, "short");
+  const auto e = make_plain(w, {.max_context = 512});
+  for (const int depth : {11, 64, 300}) {
+    const auto prompt = synthetic_prompt(depth, 3, row.shape.vocab);
+    INFO("depth " << depth);
+    e->reset();
+    e->poison();
+    e->prefill(prompt);
+    REQUIRE(e->decode(128) == synthetic_continuation(prompt, "short", 128, row.shape.vocab));
+  }
+  const auto ids = synthetic_prompt(19, 7, row.shape.vocab);
+  Oracle oracle(w);
+  const auto truth = truth_of(oracle, ids);
+  e->reset();
+  e->poison();
+  const Comparison c = compare_all(*e, ids, truth, kTrainedLimits.margin);
+  INFO("worst " << c.worst() << ", rms " << c.rms());
+  REQUIRE(c.finite());
+  REQUIRE(c.worst() <= kTrainedLimits.worst);
+  REQUIRE(c.rms() <= kTrainedLimits.rms);
+  REQUIRE(c.wrong() == 0);
+}
+
 TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = make_synthetic("short");

@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "kernels/layer_shapes.h"
 #include "kernels/prefill/prefill.h"
 #include "kernels/prefill/tiles.h"
 #include "kernels/ring/layout.h"
@@ -58,7 +59,8 @@ TEST_CASE("lanes address the tiles in the order of an operand's registers", "[pr
 }
 
 TEST_CASE("gate and up rows alternate by eight, and each is there once", "[prefill]") {
-  for (const int units : {kTiny.intermediate, kQwen3_0_6B.intermediate}) {
+  for (int i = 0; i < kLayerShapes.count; ++i) {
+    const int units = kLayerShapes.shapes[i].intermediate;
     std::vector<int> seen(static_cast<size_t>(2 * units));
     for (int n = 0; n < 2 * units; ++n) {
       const int row = interleaved_row(n, units);
@@ -124,15 +126,15 @@ TEST_CASE("a piece of the ring's K holds two keys, one of V eight positions", "[
 }
 
 TEST_CASE("prefill knows the shapes that its tiles divide, and its memory", "[prefill]") {
-  REQUIRE(supports(kQwen3_0_6B));
-  REQUIRE(supports(kTiny));
+  for (int i = 0; i < kLayerShapes.count; ++i) REQUIRE(supports(kLayerShapes.shapes[i]));
   ModelShape odd = kTiny;
   odd.intermediate = 400;
   REQUIRE_FALSE(supports(odd));
   odd = kTiny;
   odd.head_dim = 64;
   REQUIRE_FALSE(supports(odd));
-  for (const ModelShape& s : {kQwen3_0_6B, kTiny}) {
+  for (int i = 0; i < kLayerShapes.count; ++i) {
+    const ModelShape& s = kLayerShapes.shapes[i];
     // Bytes of a row: fp32 residual and qkv; normed, query, attention and SwiGLU as two bf16
     // planes; the id.
     const int64_t row =

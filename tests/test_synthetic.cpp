@@ -1,5 +1,8 @@
 // The analytic checkpoint: its closed form, its ids, and its bytes.
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -175,6 +178,71 @@ TEST_CASE("bytes do not depend on the number of threads; a cut ends with the shi
       CHECK(std::abs(std::abs(x) - 1 / 32.0f) < 0.01f);
     }
   }
+}
+
+TEST_CASE("cuts of every shape have the committed bytes, which Python makes too") {
+  const nlohmann::json known = committed().at("sha256_of_cuts_of_4_layers");
+  for (const ShapeRow& row : kShapeTable) {
+    INFO(row.name);
+    // The cut of the 4B is in test_synthetic_bytes; that of the 8B takes 4 GB and is in no test.
+    if (row.shape.hidden > 2048) continue;
+    ShapeRow cut = row;
+    cut.shape.layers = 4;
+    const ModelWeights w = make_synthetic(cut, "short");
+    CHECK(w.sha256 == known.at(std::string(row.name) + ":short").get<std::string>());
+    CHECK(w.config.max_positions == row.max_positions);
+    CHECK((w.lm_head.data == w.embed_tokens.data) == row.tied);
+  }
+}
+
+TEST_CASE("planted layers move with the layer count and stay below the last layer") {
+  CHECK(synthetic_lags("short", 36) == Lags{{5, 1}, {15, 3}, {25, 7}});
+  CHECK(synthetic_lags("late", 36) == Lags{{7, 4}, {19, 1}, {32, 6}});
+  for (std::string_view set : {"short", "deep", "far", "early", "late"}) {
+    const Lags cut = synthetic_lags(set, 4);
+    CHECK(cut.size() == 3);
+    CHECK(cut.rbegin()->first == 2);
+    check_refused([&] { synthetic_lags(set, 3); }, {"3 layers", "over 3"});
+  }
+}
+
+TEST_CASE("the talker's vocabulary has states of 11 bits, which its LFSR passes all but one") {
+  const StateCode code(3072);
+  REQUIRE(code.states() == 2048);
+  uint32_t s = 1;
+  int period = 0;
+  do s = code.step(s), ++period;
+  while (s != 1);
+  CHECK(period == 2047);
+  std::set<int32_t> ids;
+  for (uint32_t state = 0; state < code.states(); ++state) {
+    ids.insert(code.token(state));
+    CHECK(code.state(code.token(state)) == static_cast<int32_t>(state));
+  }
+  CHECK(ids.size() == 2048);
+  check_refused([] { StateCode too_small(1000); }, {"vocab is 1000"});
+}
+
+TEST_CASE("a shape without room for the codewords, and one beyond memory, are refused") {
+  ShapeRow narrow = kShapeTable[0];
+  narrow.shape.hidden = 512;
+  check_refused([&] { make_synthetic(narrow, "short", 1); }, {"hidden is 512", "1024"});
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("mkbench-memory-" + std::to_string(getpid()));
+  fs::create_directories(root / "proc");
+  std::ofstream(root / "proc/meminfo") << "MemAvailable: 5000000 kB\n";
+  std::string message = "no error";
+  try {
+    check_synthetic_memory(kShapeTable[3], root);
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kEnvUnfit);
+    message = e.what();
+  }
+  fs::remove_all(root);
+  INFO(message);
+  for (const char* part :
+       {"synthetic:qwen3-8b", "16382 MB", "5120 MB", "synthetic:qwen3-1.7b (3441 MB)"})
+    CHECK(message.find(part) != std::string::npos);
 }
 
 TEST_CASE("synthetic:short has the committed bytes") {

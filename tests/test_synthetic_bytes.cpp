@@ -15,6 +15,10 @@ TEST_CASE("all lag sets have the committed bytes") {
 #endif
   std::ifstream file(data_dir() / "synthetic" / "hashes.json");
   const nlohmann::json committed = nlohmann::json::parse(file);
+  ShapeRow cut = kShapeTable[2];
+  cut.shape.layers = 4;
+  CHECK(make_synthetic(cut, "short").sha256 ==
+        committed.at("sha256_of_cuts_of_4_layers").at("qwen3-4b:short").get<std::string>());
   REQUIRE(committed.at("sha256").size() == 6);
   for (const char* set : {"none", "deep", "far", "early", "late"}) {
     INFO(set);

@@ -1,5 +1,6 @@
 """The Python generator of the analytic checkpoint: the committed bytes and continuations, which C++ makes too."""
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -24,6 +25,18 @@ class SyntheticPython(unittest.TestCase):
 
     def test_short_has_the_committed_bytes(self):
         self.assertEqual(self.synthetic.sha256("short"), self.committed["sha256"]["short"])
+
+    def test_cuts_of_other_shapes_have_the_committed_bytes(self):
+        for name in ("qwen3-tts-talker", "qwen3-1.7b"):
+            cut = dataclasses.replace(self.synthetic.parse(f"{name}:short")[0], layers=4)
+            known = self.committed["sha256_of_cuts_of_4_layers"][f"{name}:short"]
+            self.assertEqual(self.synthetic.sha256("short", cut), known, name)
+
+    def test_unknown_shapes_and_short_cuts_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "qwen3-9b:short.*qwen3-8b"):
+            self.synthetic.parse("qwen3-9b:short")
+        with self.assertRaisesRegex(ValueError, "3 layers, wanted over 3"):
+            self.synthetic.lags("short", dataclasses.replace(self.synthetic.SHAPE, layers=3))
 
     def test_one_flipped_plant_changes_the_hash(self):
         tensor = self.synthetic.norm(2)

@@ -186,7 +186,7 @@ TEST_CASE("sweep: the prediction follows the slope of the pace as the walk goes"
 TEST_CASE("sweep: the default budget holds an engine that prefills token by token") {
   // 1.2 ms a token at depth 0, 7 ms at 2,000.
   const TimedFake::Times times{.decode = 1.2e-3, .prefill = 1.2e-3, .slope = 2.9e-6};
-  const SweepTruth truth = closed_form_sweep("short", 10240, 10240);
+  const SweepTruth truth = closed_form_sweep("short", kQwen3_0_6B.vocab, 10240, 10240);
   std::vector<int32_t> ids = truth.path.ids;
   for (const ReferenceStep& step : truth.path.steps) ids.push_back(step.token);
   FakeBehaviour right;

@@ -34,9 +34,6 @@ std::string reference_name(const CaseJob& job, const ModelShape& shape) {
   return name;
 }
 
-// The lag set whose closed form the references of an analytic model must follow.
-std::string_view parity_lagset(const ModelRow& row) { return find_model(row.parity_set)->lagset; }
-
 // The references of a case before its weights are known; nothing where they have a defect.
 std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowServices& services,
                                                  const ModelShape& shape) {
@@ -54,7 +51,14 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowS
 }
 
 [[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
-  const bool ours = has_committed_truth(find_model(job.model));
+  const ModelRow* row = find_model(job.model);
+  if (is_analytic(row) && !has_committed_truth(row)) {
+    throw Error(ErrorKind::kInvalidReference,
+                fmt::format("model {}: no references are committed for this shape; without "
+                            "--require-reference a live one judges, beside the closed form",
+                            job.model));
+  }
+  const bool ours = has_committed_truth(row);
   const size_t colon = name.find(':');
   const std::string folder = name.substr(0, colon);
   const std::string file = colon == std::string::npos
@@ -89,7 +93,8 @@ CaseReferences find_case_references(const CaseJob& job, const FlowServices& serv
       continue;
     }
     check_reference_weights(reference, weights);
-    if (is_analytic(row)) check_closed_form(reference, std::string(parity_lagset(*row)));
+    if (is_analytic(row))
+      check_closed_form(reference, parity_lagset(*row), weights.config.shape.vocab);
     result.all.push_back(std::move(reference));
   }
   if (result.all.empty()) {
@@ -244,6 +249,7 @@ void Gate::add_live_reference(Engine& judge) {
       capture_live(*truth, judge, *head_fp32, shape.vocab,
                    live_parity_prompts(job_, shape, references_.all), kLiveSteps);
   live.weights_sha256 = weights_.sha256;
+  if (!weights_.lagset.empty()) check_live_closed_form(live, weights_.lagset, shape.vocab);
   references_.all.insert(references_.all.begin(), std::move(live));
 }
 

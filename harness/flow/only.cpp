@@ -98,8 +98,7 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
                bool committed, FailedStep& step) {
   step.engine = engine;
   if (is_plugin(engine) || is_python_engine(engine)) step.engine_sha256 = sha256_file(engine);
-  step.model =
-      is_analytic(find_model(job.model)) ? fmt::format("synthetic:{}", weights.lagset) : job.model;
+  step.model = is_analytic(find_model(job.model)) ? weights.name : job.model;
   step.weights_sha256 = weights.sha256;
   if (committed) {
     step.command = fmt::format("mkbench parity --device {} --model {} --engine {} --only '{}:{}'",

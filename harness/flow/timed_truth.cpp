@@ -45,7 +45,7 @@ std::vector<int32_t> TimedTruth::ending_with(int32_t late_id) const {
 
 std::optional<std::vector<int32_t>> TimedTruth::expected(int32_t late_id, int n) const {
   if (lagset.empty()) return std::nullopt;
-  return synthetic_continuation(ending_with(late_id), lagset, n);
+  return synthetic_continuation(ending_with(late_id), lagset, n, vocab);
 }
 
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process) {
@@ -53,12 +53,15 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
   const int depth = first_depth(job);
   const bool analytic = !weights.lagset.empty() && depth >= synthetic_min_depth(weights.lagset);
   TimedTruth truth;
+  truth.vocab = shape.vocab;
   const uint64_t seed =
       process == 0 ? job.prompt_seed
                    : splitmix64(job.prompt_seed ^ splitmix64(static_cast<uint64_t>(process)));
-  truth.prompt =
-      analytic && job.ids.empty() ? synthetic_prompt(depth, seed) : timed_prompt(job, shape);
-  const auto has_state = [](int32_t id) { return synthetic_state(id) >= 0; };
+  truth.prompt = analytic && job.ids.empty() ? synthetic_prompt(depth, seed, shape.vocab)
+                                             : timed_prompt(job, shape);
+  std::optional<StateCode> code;
+  if (analytic) code.emplace(shape.vocab);
+  const auto has_state = [&](int32_t id) { return code->state(id) >= 0; };
   if (analytic && std::all_of(truth.prompt.begin(), truth.prompt.end() - 1, has_state))
     truth.lagset = weights.lagset;
   const bool bytes = is_byte_level(shape);
@@ -101,9 +104,12 @@ std::vector<std::vector<int32_t>> live_parity_prompts(
     }
   }
   if (!prompts.empty()) return prompts;
+  const ModelRow* row = find_model(job.model);
   for (const int length : kLengths) {
-    prompts.push_back(
-        seeded_ids(splitmix64(job.seed + static_cast<uint64_t>(length)), length, shape));
+    const uint64_t seed = splitmix64(job.seed + static_cast<uint64_t>(length));
+    const bool closed_form = is_analytic(row) && length > synthetic_min_depth(parity_lagset(*row));
+    prompts.push_back(closed_form ? synthetic_prompt(length - 1, seed, shape.vocab)
+                                  : seeded_ids(seed, length, shape));
   }
   return prompts;
 }

@@ -19,6 +19,7 @@ struct TimedTruth {
   std::vector<int32_t> prompt;
   // Lag set of the closed form that gives the ids; empty: the truth scores them after the clock.
   std::string lagset;
+  int vocab = 0;                  // on which the closed form depends
   std::vector<int32_t> late_ids;  // the ids that may end the prompt
 
   // As the report names it.
@@ -46,7 +47,7 @@ std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape);
 
 // Prompts on which a model without a committed truth is judged: the prompts of published
 // continuations where `references` has some (text loses less in bf16 than random ids do), else
-// prompts drawn from the seed like timed ones.
+// prompts drawn from the seed like timed ones; on analytic weights the longer ones have a closed form.
 std::vector<std::vector<int32_t>> live_parity_prompts(
     const CaseJob& job, const ModelShape& shape, const std::vector<GreedyReference>& references);
 

@@ -175,14 +175,21 @@ SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longe
                                    const ParityOptions& options, Findings& findings) {
   const ModelRow* row = find_model(job_.model);
   ModelWeights other;
-  if (row && !row->lagset.empty() && row->lagset != weights_.lagset)
-    budget_.outside([&] { other = services_.load(job_.model, 0); });
+  if (row && !row->lagset.empty() && row->lagset != weights_.lagset) {
+    try {
+      budget_.outside([&] { other = services_.load(job_.model, 0); });
+    } catch (const Error& error) {  // two models in memory: the lag set of parity is walked instead
+      if (error.kind() != ErrorKind::kEnvUnfit) throw;
+      findings.note(Check::kSweep, fmt::format("'{}' left out: {}", row->lagset, error.what()));
+    }
+  }
   const ModelWeights& weights = other.lagset.empty() ? weights_ : other;
   const int depth = synthetic_min_depth(weights.lagset);
   longest = std::max(longest, std::min(cache, depth + kFarSteppedLengths));
   if (depth >= longest || !jump_fits(budget_, pace_, depth, 1)) return {};
-  return sweep_on(name, closed_form_sweep(weights.lagset, longest, longest), weights, longest,
-                  needed, options, findings);
+  return sweep_on(name,
+                  closed_form_sweep(weights.lagset, weights.config.shape.vocab, longest, longest),
+                  weights, longest, needed, options, findings);
 }
 
 // Long lags make a token depend on rows far back. Such a lag set is swept from the depth at which
@@ -195,9 +202,19 @@ std::string Trials::sweep_far(const std::string& name, const std::string& lagset
     return fmt::format("'{}' left out: its closed form begins at {} rows, about {:.0f} s away",
                        lagset, with_commas(rows), pace_.jump(rows, kFarSteppedLengths));
   }
+  const ModelRow* row = find_model(job_.model);
   ModelWeights weights;
-  budget_.outside([&] { weights = services_.load(fmt::format("synthetic:{}", lagset), 0); });
-  const SweepTruth truth = closed_form_sweep(lagset, kFarSteppedLengths, longest);
+  try {
+    budget_.outside([&] {
+      weights =
+          services_.load(fmt::format("{}:{}", row != nullptr ? row->name : "synthetic", lagset), 0);
+    });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kEnvUnfit) throw;
+    return fmt::format("'{}' left out: {}", lagset, error.what());
+  }
+  const SweepTruth truth =
+      closed_form_sweep(lagset, weights.config.shape.vocab, kFarSteppedLengths, longest);
   const SweepCoverage walked = sweep_on(name, truth, weights, longest, 0, options, findings);
   return fmt::format("'{}': {}-{} ({})", lagset, with_commas(walked.first),
                      with_commas(walked.last), coverage_text(walked));
@@ -312,7 +329,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   const int32_t emitted = emitted_at(report, prompt->name, report.suspect_position);
   const bool closed_form = !weights_.lagset.empty() && prompt->set == "strict";
   if (closed_form && emitted != prompt->steps[static_cast<size_t>(step)].token)
-    report.localised += "; " + localise_lag(weights_.lagset, *prompt, step, emitted);
+    report.localised +=
+        "; " + localise_lag(weights_.lagset, weights_.config.shape, *prompt, step, emitted);
 }
 
 }  // namespace mkbench

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/judge/parity.h"
 #include "references/synthetic.h"
 
@@ -14,7 +16,7 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
                   reference.path.string(), reference.weights_sha256, weights.sha256, weights.name));
 }
 
-void check_closed_form(const GreedyReference& reference, std::string_view lagset) {
+void check_closed_form(const GreedyReference& reference, std::string_view lagset, int vocab) {
   for (const ReferencePrompt& prompt : reference.prompts) {
     // Near ties come from prompts without a closed form: ids that stand for no state, or too few
     // ids.
@@ -29,13 +31,27 @@ void check_closed_form(const GreedyReference& reference, std::string_view lagset
                        synthetic_min_depth(lagset), lagset));
     }
     const std::vector<int32_t> expected =
-        synthetic_continuation(prompt.ids, lagset, static_cast<int>(prompt.steps.size()));
+        synthetic_continuation(prompt.ids, lagset, static_cast<int>(prompt.steps.size()), vocab);
     for (size_t t = 0; t < prompt.steps.size(); ++t) {
       if (prompt.steps[t].token == expected[t]) continue;
       fail(fmt::format("position {}: token {}, but the closed form of '{}' is {}",
                        prompt.steps[t].position, prompt.steps[t].token, lagset, expected[t]));
     }
   }
+}
+
+int check_live_closed_form(const GreedyReference& live, std::string_view lagset, int vocab) {
+  const StateCode code(vocab);
+  GreedyReference known = live;
+  known.path = "live";
+  std::erase_if(known.prompts, [&](const ReferencePrompt& prompt) {
+    return static_cast<int>(prompt.ids.size()) <= synthetic_min_depth(lagset) ||
+           std::any_of(prompt.ids.begin(), prompt.ids.end(),
+                       [&](int32_t id) { return code.state(id) < 0; });
+  });
+  for (ReferencePrompt& prompt : known.prompts) prompt.set = "strict";
+  check_closed_form(known, lagset, vocab);
+  return static_cast<int>(known.prompts.size());
 }
 
 }  // namespace mkbench

@@ -36,10 +36,10 @@ struct LastStep {
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 
-// Names the lags of `lagset` (and so the planted layers) that give `wrong_id` after the prompt's
+// Names the lags of `lagset` (and so the planted layers of `shape`) that give `wrong_id` after the prompt's
 // first `step` steps when their contribution is missing or taken from another position. The text
 // says so where no lag does.
-std::string localise_lag(std::string_view lagset, const ReferencePrompt& prompt, int step,
-                         int32_t wrong_id);
+std::string localise_lag(std::string_view lagset, const ModelShape& shape,
+                         const ReferencePrompt& prompt, int step, int32_t wrong_id);
 
 }  // namespace mkbench

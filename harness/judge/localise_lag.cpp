@@ -18,11 +18,13 @@ struct Planted {
 // The closed form of the analytic checkpoint, with every layer's intermediate states kept.
 class Recurrence {
  public:
-  Recurrence(std::string_view lagset, const std::vector<int32_t>& ids) {
-    for (const auto& [layer, lag] : synthetic_lags(lagset)) planted_.push_back({layer, lag});
+  Recurrence(std::string_view lagset, const ModelShape& shape, const std::vector<int32_t>& ids)
+      : code_(shape.vocab) {
+    for (const auto& [layer, lag] : synthetic_lags(lagset, shape.layers))
+      planted_.push_back({layer, lag});
     rows_.resize(planted_.size() + 1);
     for (const int32_t id : ids) {
-      const int32_t state = synthetic_state(id);
+      const int32_t state = code_.state(id);
       has_states_ = has_states_ && state >= 0;
       rows_[0].push_back(static_cast<uint32_t>(state));
     }
@@ -31,6 +33,7 @@ class Recurrence {
     }
   }
 
+  const StateCode& code() const { return code_; }
   bool has_states() const { return has_states_; }
   const std::vector<Planted>& planted() const { return planted_; }
   int last() const { return static_cast<int>(rows_[0].size()) - 1; }
@@ -45,7 +48,7 @@ class Recurrence {
       row.back() = at_end;
     }
     for (size_t j = k + 1; j < planted_.size(); ++j) row = layer_of(row, planted_[j].lag, true);
-    return synthetic_token(lfsr_step(row.back()));
+    return code_.token(code_.step(row.back()));
   }
 
  private:
@@ -58,6 +61,7 @@ class Recurrence {
     return out;
   }
 
+  StateCode code_;
   std::vector<Planted> planted_;
   std::vector<std::vector<uint32_t>>
       rows_;  // the ids' states, then the output of each planted layer
@@ -66,13 +70,16 @@ class Recurrence {
 
 }  // namespace
 
-std::string localise_lag(std::string_view lagset, const ReferencePrompt& prompt, int step,
-                         int32_t wrong_id) {
+std::string localise_lag(std::string_view lagset, const ModelShape& shape,
+                         const ReferencePrompt& prompt, int step, int32_t wrong_id) {
   std::vector<int32_t> ids = prompt.ids;
   for (int t = 0; t < step; ++t) ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
-  const Recurrence recurrence(lagset, ids);
+  const Recurrence recurrence(lagset, shape, ids);
   if (!recurrence.has_states()) return "lags: the prompt holds ids without a state";
-  if (wrong_id < 0 || synthetic_state(wrong_id) < 0)
+  if (recurrence.last() < synthetic_min_depth(lagset))
+    return fmt::format("lags: the closed form of '{}' begins at {} rows", lagset,
+                       synthetic_min_depth(lagset));
+  if (wrong_id < 0 || recurrence.code().state(wrong_id) < 0)
     return fmt::format("lags: id {} stands for no state", wrong_id);
   std::vector<std::string> found;
   const auto consider = [&](size_t k, int lag, bool everywhere) {

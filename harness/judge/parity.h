@@ -74,9 +74,12 @@ GreedyReference merge_token_only(const std::vector<GreedyReference>& references)
 void check_reference_weights(const GreedyReference& reference, const ModelWeights& weights);
 
 // Throws Error(kInvalidReference) naming prompt and position where the tokens of the reference's
-// strict set are not the closed form of the analytic checkpoint `lagset`, or where a prompt is too
-// short for it.
-void check_closed_form(const GreedyReference& reference, std::string_view lagset);
+// strict set are not the closed form of the lag set in a vocabulary of `vocab` ids, or where a prompt
+// is too short for it.
+void check_closed_form(const GreedyReference& reference, std::string_view lagset, int vocab);
+// The same for a live reference, whose sets follow from margins: every prompt that has a closed form
+// is checked, whatever its set. Returns how many there are.
+int check_live_closed_form(const GreedyReference& live, std::string_view lagset, int vocab);
 
 // The truth's own greedy path of `steps` steps after `ids`, with the errors of `head_fp32` (the
 // baseline with its LM head in fp32) on it; its pairwise error has no limit. `go_on` is asked before

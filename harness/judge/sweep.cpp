@@ -237,7 +237,7 @@ std::vector<std::pair<int, int>> edge_prefills(int longest) {
   return prefills;
 }
 
-SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest) {
+SweepTruth closed_form_sweep(std::string_view lagset, int vocab, int steps, int longest) {
   SweepTruth truth;
   truth.source = fmt::format("the closed form of '{}'", lagset);
   const int depth = synthetic_min_depth(lagset);
@@ -249,9 +249,9 @@ SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest) {
       prompt.steps.push_back(step);
     }
   };
-  truth.path = jump_to(synthetic_prompt(depth, kPromptSeed));
+  truth.path = jump_to(synthetic_prompt(depth, kPromptSeed, vocab));
   std::vector<int32_t> ids = truth.path.ids;
-  const std::vector<int32_t> behind = synthetic_continuation(ids, lagset, longest - depth);
+  const std::vector<int32_t> behind = synthetic_continuation(ids, lagset, longest - depth, vocab);
   ids.insert(ids.end(), behind.begin(), behind.end());
   truth.path.name = "step by step";
   add_steps(truth.path, ids, static_cast<size_t>(std::min(steps, longest - depth)));

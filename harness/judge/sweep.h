@@ -33,10 +33,10 @@ std::vector<int> edge_lengths(int longest);
 inline constexpr int kEachOwnPrefill = 513;
 std::vector<std::pair<int, int>> edge_prefills(int longest);
 
-// Truth from the closed form of the analytic checkpoint: the continuation of a seeded prompt, step
+// Truth from the closed form of a lag set in a vocabulary of `vocab` ids: the continuation of a seeded prompt, step
 // by step over `steps` lengths from the first one where the closed form holds, and edge_lengths()
 // up to `longest`.
-SweepTruth closed_form_sweep(std::string_view lagset, int steps, int longest);
+SweepTruth closed_form_sweep(std::string_view lagset, int vocab, int steps, int longest);
 
 // Truth computed in this run: the truth's own path after `start`, step by step, and edge_lengths()
 // up to `longest`; beyond the path its ids are repeated. `go_on` is asked before every

@@ -302,8 +302,8 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.list_devices = parse_switch("list-devices", t); }},
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
-      {"output", 'o', "md|json", "md", "format of stdout", kDoctorFlags | kAuditFlags | kGateOutFlags,
-       false,
+      {"output", 'o', "md|json", "md", "format of stdout",
+       kDoctorFlags | kAuditFlags | kGateOutFlags | kInspectFlags, false,
        [](O& o, S t) {
          parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
          o.format = t;
@@ -377,6 +377,10 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.out = t; }},
       {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
        kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
+      {"values", 0, "", "",
+       "read every weight, too: NaN, Inf, tensors of zeros, hashes [headers alone, and the bytes of "
+       "a tied head]",
+       kInspectFlags, false, [](O& o, S t) { o.read_values = parse_switch("values", t); }},
       {"quiet", 'q', "", "", "no progress", kTalkFlags, false,
        [](O& o, S t) { o.quiet = parse_switch("quiet", t); }},
       {"verbose", 'v', "", "", "more progress", kTalkFlags, false,

@@ -90,6 +90,7 @@ struct Options {
   std::vector<std::string> tensors;   // audit: parts of names; empty: all tensors
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
+  bool read_values = false;           // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;
@@ -126,14 +127,15 @@ enum FlagGroup : unsigned {
   kCardFlags = 8,     // which card, and for how long
   kOutFlags = 16,     // where files go
   kSelftestFlags = 32,
-  kTalkFlags = 64,       // every command has these
-  kParityFlags = 128,    // of `mkbench parity` alone
-  kDoctorFlags = 256,    // of `mkbench doctor` alone
-  kAuditFlags = 512,     // of `mkbench audit` alone
-  kPlotFlags = 1024,     // of `mkbench plot` alone
-  kGateFlags = 2048,     // limits of two versions: `mkbench gate`, and `run --baseline`
-  kGateOutFlags = 4096,  // of `mkbench gate` alone
-  kHistoryFlags = 8192,  // of `mkbench history` alone
+  kTalkFlags = 64,        // every command has these
+  kParityFlags = 128,     // of `mkbench parity` alone
+  kDoctorFlags = 256,     // of `mkbench doctor` alone
+  kAuditFlags = 512,      // of `mkbench audit` alone
+  kPlotFlags = 1024,      // of `mkbench plot` alone
+  kGateFlags = 2048,      // limits of two versions: `mkbench gate`, and `run --baseline`
+  kGateOutFlags = 4096,   // of `mkbench gate` alone
+  kHistoryFlags = 8192,   // of `mkbench history` alone
+  kInspectFlags = 16384,  // of `mkbench inspect` alone
 };
 
 struct Flag {

@@ -166,7 +166,8 @@ std::vector<std::string> models_of(const Options& options, bool cuda) {
   const ModelSource source = cuda ? ModelSource::kAnalytic : ModelSource::kCommitted;
   std::vector<std::string> names;
   for (const ModelRow& row : model_rows()) {
-    if (row.source == source && row.lagset.empty()) names.emplace_back(row.name);
+    if (row.source == source && row.lagset.empty() && has_committed_truth(&row))
+      names.emplace_back(row.name);
   }
   return names;
 }

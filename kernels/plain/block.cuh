@@ -36,10 +36,16 @@ struct Dims {
   static constexpr int kActivations = max_of(max_of(kHidden, kIntermediate), kQ);
   static constexpr LayerLayout kLayout = layer_layout(kShape);
   static_assert(kHeadDim == 128, "attention deals one KV row to 16 lanes of 8 elements");
-  static_assert(kHidden % 8 == 0 && kIntermediate % 16 == 0, "rows are read 16 bytes at a time");
+  static_assert(kHidden % 8 == 0 && kIntermediate % 8 == 0, "rows are read 16 bytes at a time");
+  static_assert(kHeads % kKvHeads == 0 && kGroup + 2 <= kWarps,
+                "attention: a warp a head of q, k, v");
 };
 
-// Static shared memory of a block. The phases use it one after the other.
+// Dot products that a tile may have: one a segment of a row (TileMatvec).
+inline constexpr int kMostRowSums = 96;
+
+// Shared memory of a block, granted at launch: Qwen3-8B's is 86 KB. The phases use it one after the
+// other.
 template <typename S>
 struct Shared {
   using D = Dims<S>;
@@ -49,7 +55,9 @@ struct Shared {
   float maxima[kWarps][D::kGroup], sums[kWarps][D::kGroup];
   float4 query[D::kGroup][D::kHeadDim / 4];              // after QK-norm, RoPE and scale
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
-  float row_sums[96];         // dot products of a tile's rows, one a segment of a row
+  // Dot products of a tile's rows. Tiles alternate between the two halves, so that warp 0 reads one
+  // while the other warps fill the other.
+  float row_sums[2][kMostRowSums];
   float square_sums[kWarps];  // RMSNorm: one sum a warp
   unsigned long long best[kWarps];
   int token;
@@ -114,7 +122,8 @@ __device__ __forceinline__ float block_rms_norm(Thread me, Shared<S>& s,
   constexpr int kSize = Dims<S>::kHidden;
   float* activations = reinterpret_cast<float*>(s.activations);
   float squares = 0;
-#pragma unroll
+  // Not unrolled further: the registers hold weights.
+#pragma unroll 2
   for (int i = 0; i < ceil_div(kSize, kThreads); ++i) {
     const int e = me.index + i * kThreads;
     if (kSize % kThreads == 0 || e < kSize) {

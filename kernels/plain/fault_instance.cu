@@ -86,17 +86,18 @@ __device__ __forceinline__ unsigned cached<FaultyTiny>(float x) {
 }
 
 template <>
-__device__ __forceinline__ bool attends<FaultyTiny>(const ContextSlice& slice, int position) {
+__device__ __forceinline__ bool attends<FaultyTiny>(const ContextSlice<FaultyTiny>& slice,
+                                                    int position) {
   if (planted(PlantedFault::kEvery16thSkipped) && position % 16 == 15) return false;
   return position < slice.positions.end;
 }
 
 template <>
-__device__ __forceinline__ float running_maximum<FaultyTiny>(float maximum,
-                                                             const float (&scores)[kRowsInFlight]) {
+__device__ __forceinline__ float running_maximum<FaultyTiny>(
+    float maximum, const float (&scores)[kRowsInFlight<FaultyTiny>]) {
   if (planted(PlantedFault::kNoSoftmaxMax)) return 0;
 #pragma unroll
-  for (int i = 0; i < kRowsInFlight; ++i) maximum = fmaxf(maximum, scores[i]);
+  for (int i = 0; i < kRowsInFlight<FaultyTiny>; ++i) maximum = fmaxf(maximum, scores[i]);
   return maximum;
 }
 

@@ -1,18 +1,30 @@
-// The device translation unit of the plain megakernel: its instances, and which of them a model's
-// shape takes.
+// The device translation unit of the plain megakernel: one instance for each layer shape of the shape
+// table, and which of them a model's shape takes.
+#include "kernels/layer_shapes.h"
 #include "kernels/plain/kernel.cuh"
 
 namespace mkbench::plain {
 
-struct Qwen3Small {
-  static constexpr ModelShape kShape = kQwen3_0_6B;
-};
-struct Tiny {
-  static constexpr ModelShape kShape = kTiny;
+template <int kIndex>
+struct Compiled {
+  static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
 };
 
-template __global__ void plain_decode<Qwen3Small>(const __grid_constant__ LaunchParams);
-template __global__ void plain_decode<Tiny>(const __grid_constant__ LaunchParams);
+using Kernel = void (*)(const LaunchParams);
+struct Instance {
+  Kernel kernel;
+  int shared_bytes;
+};
+
+// Instances [0, kCount). To name a kernel here compiles it, for NVRTC too.
+template <int kCount, int... kIndices>
+struct Instances : Instances<kCount - 1, kCount - 1, kIndices...> {};
+template <int... kIndices>
+struct Instances<0, kIndices...> {
+  static constexpr Instance kAll[] = {
+      {plain_decode<Compiled<kIndices>>, static_cast<int>(sizeof(Shared<Compiled<kIndices>>))}...};
+};
+template struct Instances<kLayerShapes.count>;
 
 }  // namespace mkbench::plain
 
@@ -20,14 +32,23 @@ template __global__ void plain_decode<Tiny>(const __grid_constant__ LaunchParams
 #include "kernels/plain/instances.h"
 
 namespace mkbench::plain {
+namespace {
+
+Instance instance_of(const ModelShape& shape) {
+  for (int i = 0; i < kLayerShapes.count; ++i) {
+    if (shape.same_layer_shape(kLayerShapes.shapes[i]))
+      return Instances<kLayerShapes.count>::kAll[i];
+  }
+  return {};
+}
+
+}  // namespace
 
 const void* kernel_for(const ModelShape& shape) {
-  if (shape.same_layer_shape(kQwen3_0_6B)) {
-    return reinterpret_cast<const void*>(&plain_decode<Qwen3Small>);
-  }
-  if (shape.same_layer_shape(kTiny)) return reinterpret_cast<const void*>(&plain_decode<Tiny>);
-  return nullptr;
+  return reinterpret_cast<const void*>(instance_of(shape).kernel);
 }
+
+int shared_bytes_for(const ModelShape& shape) { return instance_of(shape).shared_bytes; }
 
 int threads_per_block() { return kThreads; }
 

@@ -26,11 +26,14 @@ __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
   return step < p.first_output || phase_lm_head<S>(p, s, x, step);
 }
 
-// One cooperative launch, one block of kThreads a multiprocessor, runs p.steps decode steps.
+// One cooperative launch, one block of kThreads with sizeof(Shared<S>) bytes of dynamic shared memory a
+// multiprocessor, runs p.steps decode steps.
 template <typename S>
 __global__ void __launch_bounds__(kThreads, 1)
     plain_decode(const __grid_constant__ LaunchParams p) {
-  __shared__ Shared<S> s;
+  static_assert(sizeof(Shared<S>) <= 99 * 1024, "the least that a card of sm_80 and later grants");
+  extern __shared__ __align__(16) char shared[];
+  Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const GridExchange x{p};
   if (threadIdx.x == 0) s.expected = 0;
   const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads - 1;

@@ -1,22 +1,64 @@
-// A tile of a matrix-vector product: the block loads its weight rows into registers before the
-// activations exist.
+// Matrix-vector products in tiles: a block loads a tile's weight rows into registers, the first tile's
+// before the activations exist.
 #pragma once
 
 #include "kernels/plain/block.cuh"
 
 namespace mkbench::plain {
 
-// kTileRows rows of kCols bf16 weights, each row cut in kSplit segments; a warp holds kTileRows *
-// kSplit / kWarps segments. A phase calls load() before its wait, so that the weights are under way
-// while the exchange completes.
-template <int kCols, int kSplit, int kTileRows>
+// Weights that a warp reads at once: 32 lanes x 8.
+inline constexpr int kChunk = 256;
+// Chunks that a warp holds: 48 of a thread's 128 registers, 96 KB in flight on a multiprocessor.
+inline constexpr int kMostChunks = 12;
+// Tiles are sized for the rows that one of so many blocks has; with fewer blocks, each has more tiles.
+inline constexpr int kUsualBlocks = 128;
+
+// How a block deals a tile of rows to its warps.
+struct TilePlan {
+  int split;      // warps that share a row, a segment each
+  int warp_rows;  // rows of which a warp holds a segment
+};
+
+// The plan for a matrix of the whole grid. Few warps share a row, but two segments must fit into a
+// warp's registers, and no warp should be left without a row.
+constexpr TilePlan tile_plan(int rows, int cols) {
+  const int chunks = ceil_div(cols, kChunk), block_rows = ceil_div(rows, kUsualBlocks);
+  int split = 1;
+  while (split < kWarps && 2 * ceil_div(chunks, split) > kMostChunks) split *= 2;
+  while (kWarps / split > block_rows && 2 * split <= chunks) split *= 2;
+  const int wanted = ceil_div(block_rows, kWarps / split);
+  // Where a block has several tiles, a warp holds less: CUDA 12.8 spills otherwise.
+  const int most = wanted > kMostChunks / ceil_div(chunks, split) ? 8 : kMostChunks;
+  const int held = most / ceil_div(chunks, split);
+  return {split, held < wanted ? held : wanted};
+}
+
+// sum + the dot product of 8 weights with the activations a and b.
+__device__ __forceinline__ float dot_octet(uint4 w, float4 a, float4 b, float sum) {
+  sum = fmaf(low_bf16(w.x), a.x, sum);
+  sum = fmaf(high_bf16(w.x), a.y, sum);
+  sum = fmaf(low_bf16(w.y), a.z, sum);
+  sum = fmaf(high_bf16(w.y), a.w, sum);
+  sum = fmaf(low_bf16(w.z), b.x, sum);
+  sum = fmaf(high_bf16(w.z), b.y, sum);
+  sum = fmaf(low_bf16(w.w), b.z, sum);
+  return fmaf(high_bf16(w.w), b.w, sum);
+}
+
+// A tile of a matrix of kMatrixRows (in the whole grid) x kCols bf16 weights, each row cut in kSplit
+// segments. A phase calls load() before its wait, so that the weights are under way while the
+// exchange completes.
+template <int kMatrixRows, int kCols>
 struct TileMatvec {
+  static constexpr TilePlan kPlan = tile_plan(kMatrixRows, kCols);
+  static constexpr int kSplit = kPlan.split, kRows = kPlan.warp_rows;
   static constexpr int kGroups = kWarps / kSplit;
-  static constexpr int kRows = kTileRows / kGroups;  // rows of which a warp holds a segment
+  static constexpr int kTileRows = kRows * kGroups;
   static constexpr int kSegment = kCols / kSplit;
-  static constexpr int kChunks = ceil_div(kSegment, 256);  // 32 lanes x 8 weights
-  static_assert(kTileRows % kGroups == 0 && kSegment % 8 == 0 && kCols % kSplit == 0);
-  static_assert(kTileRows * kSplit <= 96, "Shared::row_sums");
+  static constexpr int kChunks = ceil_div(kSegment, kChunk);
+  static_assert(kRows >= 1 && kRows * kChunks <= kMostChunks, "a warp's registers");
+  static_assert(kCols % (8 * kSplit) == 0, "segments are read 16 bytes at a time");
+  static_assert(kTileRows * kSplit <= kMostRowSums, "Shared::row_sums");
 
   Thread me;
   uint4 weights[kRows][kChunks];
@@ -24,7 +66,7 @@ struct TileMatvec {
   __device__ __forceinline__ int segment() const { return me.warp % kSplit; }
   __device__ __forceinline__ int tile_row(int i) const { return me.warp / kSplit + i * kGroups; }
   __device__ __forceinline__ bool active(int chunk) const {
-    return kSegment % 256 == 0 || chunk * 256 + me.lane * 8 < kSegment;
+    return kSegment % kChunk == 0 || chunk * kChunk + me.lane * 8 < kSegment;
   }
 
   // row(t) returns the first weight of tile row t, or null when the block has no such row.
@@ -37,7 +79,7 @@ struct TileMatvec {
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         weights[i][c] = make_uint4(0, 0, 0, 0);
-        if (from != nullptr && active(c)) weights[i][c] = ptx::load_weights(at + c * 256);
+        if (from != nullptr && active(c)) weights[i][c] = ptx::load_weights(at + c * kChunk);
       }
     }
   }
@@ -46,10 +88,11 @@ struct TileMatvec {
   // activation_index()). The result of tile row t, segment g goes to row_sums[t * kSplit + g]; the
   // caller must synchronise the block before reading it.
   __device__ __forceinline__ void dot(const float4* activations, float* row_sums) const {
+    const int lane = this_thread().lane;  // hidden from the compiler, which else spills on sm_80
     float sums[kRows] = {};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int octet = (segment() * kSegment + c * 256) / 8 + me.lane;
+      const int octet = (segment() * kSegment + c * kChunk) / 8 + lane;
       if (!active(c)) continue;
       const float4 a = activations[octet], b = activations[octet + kCols / 8];
 #pragma unroll
@@ -61,35 +104,35 @@ struct TileMatvec {
       if (me.lane == 0) row_sums[tile_row(i) * kSplit + segment()] = sum;
     }
   }
-
-  static __device__ __forceinline__ float dot_octet(uint4 w, float4 a, float4 b, float sum) {
-    sum = fmaf(low_bf16(w.x), a.x, sum);
-    sum = fmaf(high_bf16(w.x), a.y, sum);
-    sum = fmaf(low_bf16(w.y), a.z, sum);
-    sum = fmaf(high_bf16(w.y), a.w, sum);
-    sum = fmaf(low_bf16(w.z), b.x, sum);
-    sum = fmaf(high_bf16(w.z), b.y, sum);
-    sum = fmaf(low_bf16(w.w), b.z, sum);
-    return fmaf(high_bf16(w.w), b.w, sum);
-  }
 };
 
+// Adds the segments of tile row t to `sum`, in order.
+template <typename Tile>
+__device__ __forceinline__ float add_segments(float sum, const float* row_sums, int t) {
+#pragma unroll
+  for (int g = 0; g < Tile::kSplit; ++g) sum += row_sums[t * Tile::kSplit + g];
+  return sum;
+}
+
 // Runs a phase's work units (rows, or pairs of rows) through tiles of kTileUnits. The caller has
-// loaded the first tile; more follow only where the grid has fewer blocks than the tiles were made
-// for. row(first, t) returns the first weight of tile row t of the tile that starts at unit
-// `first`, or null. In finish(first, count) warp 0 turns row_sums into the results of units [first,
-// first + count).
+// loaded the first tile. row(first, t) returns the first weight of tile row t of the tile that
+// starts at unit `first`, or null. In finish(row_sums, first, count) warp 0 turns row_sums into the
+// results of units [first, first + count), while the other warps go on with the next tile: they can
+// be one tile ahead, because each tile ends with a barrier, and so row_sums has two halves.
 template <int kTileUnits, typename S, typename Tile, typename Row, typename Finish>
 __device__ __forceinline__ void block_matvec(Shared<S>& s, Tile& tile, int units, Row row,
                                              Finish finish) {
+  int half = 0;
 #pragma unroll 1
-  for (int first = 0;; first += kTileUnits) {
-    tile.dot(s.activations, s.row_sums);
+  for (int first = 0;; first += kTileUnits, half ^= 1) {
+    float* row_sums = s.row_sums[half];
+    const bool more = first + kTileUnits < units;
+    auto next = [&](int t) { return row(first + kTileUnits, t); };
+    tile.dot(s.activations, row_sums);
     __syncthreads();
-    if (tile.me.warp == 0) finish(first, min(kTileUnits, units - first));
-    if (first + kTileUnits >= units) return;
-    tile.load([&](int t) { return row(first + kTileUnits, t); });
-    __syncthreads();
+    if (tile.me.warp == 0) finish(row_sums, first, min(kTileUnits, units - first));
+    if (!more) return;
+    tile.load(next);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/plain/megakernel.h"
 
+#include <limits>
 #include <string>
 
 #include "kernels/device_model.h"
@@ -25,11 +26,31 @@ constexpr double kSpinLimitMs = 2000;
 // multiprocessors.
 constexpr int kMostBlocks = 256;
 
+// The kernel counts the pieces of 16 bytes of K, and those of V, in 31 bits.
+void check_cache_index(const ModelShape& shape, int max_context) {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  const int64_t pieces = int64_t{shape.layers} * shape.kv_width() / 8 * max_context;
+  if (pieces <= most) return;
+  throw Error(ErrorKind::kBadInput,
+              kPrefix + ": a KV cache of " + std::to_string(max_context) +
+                  " positions, wanted at most " +
+                  std::to_string(most / (int64_t{shape.layers} * shape.kv_width() / 8)) + " with " +
+                  std::to_string(shape.layers) + " layers of " + std::to_string(shape.kv_heads) +
+                  " kv heads");
+}
+
 void check_layer_shape(const ModelShape& shape) {
   if (plain::kernel_for(shape) != nullptr) return;
-  throw Error(ErrorKind::kBadInput, kPrefix + ": shape not compiled in (0.6B and tiny are):" +
-                                        layer_shape_differences(shape, kQwen3_0_6B) +
-                                        " add the shape to kernels/plain/kernel.cu and rebuild");
+  throw Error(ErrorKind::kBadInput,
+              kPrefix + ": no kernel for layers with " + layer_shape_text(shape) +
+                  "; compiled in: " + compiled_layer_shapes() +
+                  "; a row in references/shape_table.h and a new build add a shape");
+}
+
+// K and V, and the rotary table.
+int64_t bytes_per_position(const ModelShape& shape) {
+  return shape.kv_bytes_per_position() +
+         static_cast<int64_t>(sizeof(RopePair)) * (shape.head_dim / 2);
 }
 
 // One block a multiprocessor, or what a test sets.
@@ -39,7 +60,8 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
   return {.kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
           .blocks = options.blocks > 0 ? options.blocks : multiprocessors,
-          .threads = plain::threads_per_block()};
+          .threads = plain::threads_per_block(),
+          .shared_bytes = plain::shared_bytes_for(shape)};
 }
 
 class PlainEngine final : public LaunchEngine {
@@ -193,8 +215,10 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   check_layer_shape(weights.config.shape);
   check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, options.max_context);
+  check_cache_index(weights.config.shape, options.max_context);
   use_device(kPrefix, options.gpu);
-  check_memory(kPrefix, plain_device_bytes(weights.config, options));
+  check_memory(kPrefix, plain_device_bytes(weights.config, options),
+               bytes_per_position(weights.config.shape), options.max_context);
   const LaunchConfig launch = launch_config(weights.config.shape, options);
   require_co_resident(kPrefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);

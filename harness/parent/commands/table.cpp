@@ -11,12 +11,14 @@ int gate_command(const Options& options, const Invocation& invocation);
 int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
+int inspect_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
+void require_inspect_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
@@ -43,6 +45,8 @@ constexpr CommandRow kRows[] = {
      run_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
+    {"inspect", "every difference between a model and what this binary can run", "MODEL",
+     kInspectFlags | kTalkFlags, "", require_inspect_arguments, inspect_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
     {"audit", "show whether a decode reads all bytes of the weights", "",

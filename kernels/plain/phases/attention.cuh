@@ -16,8 +16,10 @@
 namespace mkbench::plain {
 
 inline constexpr int kHalfWarps = 2 * kWarps;
-// K and V rows that a half warp loads at once: 48 KB a block. A fourth spills registers.
-inline constexpr int kRowsInFlight = 3;
+// K and V rows that a half warp loads at once, 16 KB a block each. One more spills registers, which
+// also hold the sums of every query head of the GQA group.
+template <typename S>
+inline constexpr int kRowsInFlight = Dims<S>::kGroup <= 2 ? 3 : 1;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
 // The 128 values of one head as a warp holds them: lane i has elements 2i, 2i+1 and, 64 further,
@@ -108,6 +110,7 @@ __device__ __forceinline__ void widen8(uint4 w, float (&out)[8]) {
 }
 
 // The positions of a work item, and which of them a half warp takes.
+template <typename S>
 struct ContextSlice {
   Thread me;
   unsigned row;  // index of row 0 of this kv head and layer in units of 16 bytes, 16 units a row
@@ -116,18 +119,20 @@ struct ContextSlice {
 
   __device__ __forceinline__ int position(int pass, int i) const {
     const int half = me.warp * 2 + (me.lane >> 4);
-    return positions.begin + (pass * kRowsInFlight + i) * kHalfWarps + half;
+    return positions.begin + (pass * kRowsInFlight<S> + i) * kHalfWarps + half;
   }
 };
 
+template <typename S>
 struct KvRows {
-  uint4 k[kRowsInFlight], v[kRowsInFlight];
+  uint4 k[kRowsInFlight<S>], v[kRowsInFlight<S>];
 
   // Positions outside of the slice are never read, and add_rows() masks their slots by select:
   // unused KV rows are poisoned with NaN, and a NaN would pass through a factor of zero.
-  __device__ __forceinline__ void load(const LaunchParams& p, const ContextSlice& slice, int pass) {
+  __device__ __forceinline__ void load(const LaunchParams& p, const ContextSlice<S>& slice,
+                                       int pass) {
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
+    for (int i = 0; i < kRowsInFlight<S>; ++i) {
       const int at = slice.position(pass, i);
       k[i] = v[i] = make_uint4(0, 0, 0, 0);
       if (at < slice.positions.end && at != slice.newest) {
@@ -140,20 +145,20 @@ struct KvRows {
 };
 
 template <typename S>
-__device__ __forceinline__ bool attends(const ContextSlice& slice, int position) {
+__device__ __forceinline__ bool attends(const ContextSlice<S>& slice, int position) {
   return position < slice.positions.end;
 }
 
 // Scores of a pass of rows for one query head, equal in all 16 lanes of a half warp. Slots without
 // a position get kNoScore.
 template <typename S>
-__device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlice& slice, int pass,
-                                           const KvRows& rows, int head,
-                                           float (&scores)[kRowsInFlight]) {
+__device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlice<S>& slice,
+                                           int pass, const KvRows<S>& rows, int head,
+                                           float (&scores)[kRowsInFlight<S>]) {
   const int octet = slice.me.lane & 15;
   const float4 q0 = s.query[head][octet * 2], q1 = s.query[head][octet * 2 + 1];
 #pragma unroll
-  for (int i = 0; i < kRowsInFlight; ++i) {
+  for (int i = 0; i < kRowsInFlight<S>; ++i) {
     float k[8];
     widen8(rows.k[i], k);
     float dot = k[0] * q0.x;
@@ -164,10 +169,10 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
 #pragma unroll
   for (int offset = 8; offset > 0; offset >>= 1) {
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) scores[i] += __shfl_xor_sync(~0u, scores[i], offset);
+    for (int i = 0; i < kRowsInFlight<S>; ++i) scores[i] += __shfl_xor_sync(~0u, scores[i], offset);
   }
 #pragma unroll
-  for (int i = 0; i < kRowsInFlight; ++i) {
+  for (int i = 0; i < kRowsInFlight<S>; ++i) {
     if (!attends<S>(slice, slice.position(pass, i))) scores[i] = kNoScore;
   }
 }
@@ -175,9 +180,9 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
 // The maximum after a pass, against which weights are taken.
 template <typename S>
 __device__ __forceinline__ float running_maximum(float maximum,
-                                                 const float (&scores)[kRowsInFlight]) {
+                                                 const float (&scores)[kRowsInFlight<S>]) {
 #pragma unroll
-  for (int i = 0; i < kRowsInFlight; ++i) maximum = fmaxf(maximum, scores[i]);
+  for (int i = 0; i < kRowsInFlight<S>; ++i) maximum = fmaxf(maximum, scores[i]);
   return maximum;
 }
 
@@ -188,10 +193,11 @@ __device__ __forceinline__ float add_weighted(float sum, float weight, float val
 
 // Adds a pass of rows to the half warp's softmax.
 template <typename S>
-__device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice& slice, int pass,
-                                         KvRows& rows, PartialSoftmax<Dims<S>::kGroup>& softmax) {
+__device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice<S>& slice, int pass,
+                                         KvRows<S>& rows,
+                                         PartialSoftmax<Dims<S>::kGroup>& softmax) {
 #pragma unroll
-  for (int i = 0; i < kRowsInFlight; ++i) {
+  for (int i = 0; i < kRowsInFlight<S>; ++i) {
     // The newest row is taken inside the slice only: in other work items new_k and new_v are not
     // set, and a weight of zero would let a NaN through.
     const int at = slice.position(pass, i);
@@ -202,7 +208,7 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
   }
 #pragma unroll
   for (int h = 0; h < Dims<S>::kGroup; ++h) {
-    float scores[kRowsInFlight];
+    float scores[kRowsInFlight<S>];
     score_rows<S>(s, slice, pass, rows, h, scores);
     const float top = running_maximum<S>(softmax.maximum[h], scores);
     const float rescale = ptx::exp2_approx(softmax.maximum[h] - top);
@@ -211,7 +217,7 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice&
 #pragma unroll
     for (int d = 0; d < 8; ++d) softmax.numerators[h][d] *= rescale;
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
+    for (int i = 0; i < kRowsInFlight<S>; ++i) {
       // A half warp without any position has top = kNoScore, where the exponential would give
       // weight 1.
       const float weight = scores[i] == kNoScore ? 0.0f : ptx::exp2_approx(scores[i] - top);
@@ -316,11 +322,11 @@ __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>
   auto slice_of = [&](int item) {
     const int kv_head = item / splits;
     const auto row = static_cast<unsigned>((layer * D::kKvHeads + kv_head) * p.max_context * 16);
-    return ContextSlice{me, row, partition(context, splits, item % splits), position};
+    return ContextSlice<S>{me, row, partition(context, splits, item % splits), position};
   };
   const int first = static_cast<int>(blockIdx.x);
-  KvRows rows;
-  ContextSlice slice = slice_of(first);
+  KvRows<S> rows;
+  ContextSlice<S> slice = slice_of(first);
   if (first < items) rows.load(p, slice, 0);
 
   if (!x.block_wait(s, Phase::kAttention, layer, position)) return false;
@@ -337,7 +343,7 @@ __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>
     block_prepare<S>(me, p, s, layer, item / splits, position, keeps_newest);
     __syncthreads();
     PartialSoftmax<D::kGroup> softmax;
-    const int passes = ceil_div(slice.positions.size(), kRowsInFlight * kHalfWarps);
+    const int passes = ceil_div(slice.positions.size(), kRowsInFlight<S> * kHalfWarps);
 #pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
       if (pass > 0) rows.load(p, slice, pass);

@@ -2,7 +2,6 @@
 // Reads  swiglu (intermediate), residual (hidden) fp32; W_down (hidden, intermediate) bf16.
 // Writes residual (hidden) fp32; in the last step also hidden (layers, hidden) fp32 when asked for.
 // A block takes a contiguous range of rows, and reads and writes the residual of these rows only.
-// Two warps share a row, half of the columns each.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -15,7 +14,7 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
                                            const GridExchange& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  constexpr int kSplit = 2, kTile = kWarps / kSplit;
+  using Tile = TileMatvec<D::kHidden, D::kIntermediate>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.down;
   const Range rows =
@@ -24,28 +23,27 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
     const int r = rows.begin + first + t;
     return r < rows.end ? weights + static_cast<size_t>(r) * D::kIntermediate : nullptr;
   };
-  TileMatvec<D::kIntermediate, kSplit, kTile> tile{me};
+  Tile tile{me};
   tile.load([&](int t) { return row(0, t); });
 
   if (!x.block_wait(s, Phase::kDown, layer, p.position + step)) return false;
-  float* activations = reinterpret_cast<float*>(s.activations);
-#pragma unroll
-  for (int i = 0; i < ceil_div(D::kIntermediate, kThreads); ++i) {
-    const int e = me.index + i * kThreads;
-    if (D::kIntermediate % kThreads == 0 || e < D::kIntermediate) {
-      activations[activation_index(e, D::kIntermediate)] = ptx::load_l2(p.swiglu + e);
-    }
+  // 4 neighbouring elements stay neighbours in activation_index().
+  const float4* swiglu = reinterpret_cast<const float4*>(p.swiglu);
+#pragma unroll 2
+  for (int i = me.index; i < D::kIntermediate / 4; i += kThreads) {
+    s.activations[activation_index(4 * i, D::kIntermediate) / 4] = ptx::load_l2(swiglu + i);
   }
   __syncthreads();
   const bool keep_hidden = p.hidden != nullptr && step + 1 == p.steps;
-  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
-    for (int t = me.lane; t < count; t += 32) {
-      const int r = rows.begin + first + t;
-      const float sum = p.residual[r] + s.row_sums[2 * t] + s.row_sums[2 * t + 1];
-      p.residual[r] = sum;
-      if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
-    }
-  });
+  block_matvec<Tile::kTileRows>(
+      s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
+        for (int t = me.lane; t < count; t += 32) {
+          const int r = rows.begin + first + t;
+          const float sum = add_segments<Tile>(p.residual[r], row_sums, t);
+          p.residual[r] = sum;
+          if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
+        }
+      });
   if (me.warp == 0) x.warp_arrive(s);
   return true;
 }

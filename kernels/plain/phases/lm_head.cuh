@@ -1,8 +1,8 @@
 // LM head: logits = W_head RMSNorm(residual), and the best row of each block's range.
 // Reads  residual (hidden) fp32; final norm (hidden), W_head (vocab, hidden) bf16.
 // Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) fp32 when asked for.
-// A block takes a contiguous range of rows, a warp two of every 32 rows: it computes two while the
-// next two are being loaded.
+// A block takes a contiguous range of rows, a warp every 16th of them: it computes one or two rows
+// while the next ones are being loaded.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -11,54 +11,59 @@
 
 namespace mkbench::plain {
 
-// Two rows of W_head in registers, kWarps rows apart. A chunk of the next two rows is requested as
-// soon as the chunk that it replaces has been multiplied. A warp thus keeps 4 KB in flight with
-// half the registers that two buffers would take.
+// Rows of W_head in registers, kWarps rows apart: two, or one where two do not fit, or the part of one
+// that fits. As soon as a chunk has been multiplied, the chunk kHeld further is requested, of these
+// rows or of the next ones. A warp thus keeps 4 to 6 KB in flight with half the registers that two
+// buffers would take.
 template <typename S>
 struct HeadRows {
   using D = Dims<S>;
-  static constexpr int kChunks = ceil_div(D::kHidden, 256);
+  static constexpr int kChunks = ceil_div(D::kHidden, kChunk);
+  static constexpr int kRows = 2 * kChunks <= kMostChunks ? 2 : 1;
+  static constexpr int kParts = ceil_div(kChunks, kMostChunks);  // of a row
+  static constexpr int kHeld = kChunks / kParts;                 // chunks of a row
+  static_assert(kChunks % kParts == 0, "a chunk's register is the same in every row");
   Thread me;
   int end;  // one past the block's last row
-  uint4 weights[2][kChunks];
+  uint4 weights[kRows][kHeld];
 
   __device__ __forceinline__ bool active(int c) const {
-    return D::kHidden % 256 == 0 || c * 256 + me.lane * 8 < D::kHidden;
+    return D::kHidden % kChunk == 0 || c * kChunk + me.lane * 8 < D::kHidden;
   }
 
   __device__ __forceinline__ void load(const unsigned short* head, int row, int c) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kRows; ++i) {
       const int r = row + i * kWarps;
-      weights[i][c] = make_uint4(0, 0, 0, 0);
+      uint4& held = weights[i][c % kHeld];
+      held = make_uint4(0, 0, 0, 0);
       if (r < end && active(c)) {
-        weights[i][c] =
-            ptx::load_weights(head + static_cast<size_t>(r) * D::kHidden + c * 256 + me.lane * 8);
+        held = ptx::load_weights(head + static_cast<size_t>(r) * D::kHidden + c * kChunk +
+                                 me.lane * 8);
       }
     }
   }
 
-  // Logits of the two rows held, equal in all lanes. Rows `next` and `next` + kWarps replace the
-  // two.
-  __device__ __forceinline__ float2 logits_then_load(const unsigned short* head,
-                                                     const float4* activations, float scale,
-                                                     int next) {
-    using Tile = TileMatvec<D::kHidden, 1, kWarps>;
+  // Computes the logits of the rows from `row` on, equal in all lanes, and loads from `next` on.
+  __device__ __forceinline__ void logits_then_load(const unsigned short* head,
+                                                   const float4* activations, float scale, int row,
+                                                   int next, float (&logits)[kRows]) {
     // Hidden from the compiler, so that it leaves the activations in shared memory: 32 registers
     // less.
     const int lane = this_thread().lane;
-    float2 sum = make_float2(0, 0);
+    float sums[kRows] = {};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       if (active(c)) {
         const int octet = c * 32 + lane;
         const float4 a = activations[octet], b = activations[octet + D::kHidden / 8];
-        sum.x = Tile::dot_octet(weights[0][c], a, b, sum.x);
-        sum.y = Tile::dot_octet(weights[1][c], a, b, sum.y);
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) sums[i] = dot_octet(weights[i][c % kHeld], a, b, sums[i]);
       }
-      load(head, next, c);
+      load(head, c + kHeld < kChunks ? row : next, (c + kHeld) % kChunks);
     }
-    return make_float2(warp_sum(sum.x) * scale, warp_sum(sum.y) * scale);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) logits[i] = warp_sum(sums[i]) * scale;
   }
 };
 
@@ -76,7 +81,7 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
   const int first = rows.begin + me.warp;
   HeadRows<S> held{me, rows.end};
 #pragma unroll
-  for (int c = 0; c < HeadRows<S>::kChunks; ++c) held.load(p.head, first, c);
+  for (int c = 0; c < HeadRows<S>::kHeld; ++c) held.load(p.head, first, c);
 
   if (!x.block_wait(s, Phase::kLmHead, p.layer_count, p.position + step)) return false;
   const float scale = block_rms_norm(me, s, p.final_norm, p.eps,
@@ -90,11 +95,13 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
     best = max_key(best, key_of<S>(logit, row));
     if (logits != nullptr && me.lane == 0) logits[row] = logit;
   };
+  constexpr int kRows = HeadRows<S>::kRows;
 #pragma unroll 1
-  for (int row = first; row < rows.end; row += 2 * kWarps) {
-    const float2 pair = held.logits_then_load(p.head, s.activations, scale, row + 2 * kWarps);
-    keep(pair.x, row);
-    keep(pair.y, row + kWarps);
+  for (int row = first; row < rows.end; row += kRows * kWarps) {
+    float found[kRows];
+    held.logits_then_load(p.head, s.activations, scale, row, row + kRows * kWarps, found);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) keep(found[i], row + i * kWarps);
   }
   if (me.lane == 0) s.best[me.warp] = best;
   __syncthreads();

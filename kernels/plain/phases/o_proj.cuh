@@ -5,7 +5,6 @@
 // Every block merges the splits of all heads for itself, which costs L2 reads but no further
 // exchange.
 // A block takes a contiguous range of rows, and reads and writes the residual of these rows only.
-// Two warps share a row, half of the columns each.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"
@@ -54,7 +53,7 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
                                              const GridExchange& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  constexpr int kSplit = 2, kTile = kWarps / kSplit;
+  using Tile = TileMatvec<D::kHidden, D::kQ>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.o;
   const Range rows =
@@ -63,7 +62,7 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
     const int r = rows.begin + first + t;
     return r < rows.end ? weights + static_cast<size_t>(r) * D::kQ : nullptr;
   };
-  TileMatvec<D::kQ, kSplit, kTile> tile{me};
+  Tile tile{me};
   tile.load([&](int t) { return row(0, t); });
 
   const int position = p.position + step;
@@ -75,11 +74,12 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
     warp_combine_head<S>(me, p, s, head, splits);
   }
   __syncthreads();
-  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
-    for (int t = me.lane; t < count; t += 32) {
-      p.residual[rows.begin + first + t] += s.row_sums[2 * t] + s.row_sums[2 * t + 1];
-    }
-  });
+  block_matvec<Tile::kTileRows>(
+      s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
+        for (int t = me.lane; t < count; t += 32) {
+          p.residual[rows.begin + first + t] += add_segments<Tile>(0, row_sums, t);
+        }
+      });
   if (me.warp == 0) x.warp_arrive(s);
   return true;
 }

@@ -3,7 +3,7 @@
 // Reads  residual (hidden) fp32 (layer 0: embedding row (hidden) bf16); norm weight (hidden), W_qkv
 //        (qkv_width, hidden) bf16.
 // Writes qkv (qkv_width) fp32; in layer 0 residual (hidden) fp32.
-// A block takes a contiguous range of rows, a warp two rows of a tile, loaded into registers before
+// A block takes a contiguous range of rows, in tiles of which the first is loaded into registers before
 // the wait. A block writes the residual of the rows to which it will add in O-projection and down.
 #pragma once
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
                                           const GridExchange& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  constexpr int kTile = 2 * kWarps;
+  using Tile = TileMatvec<D::kQkv, D::kHidden>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.qkv;
   const Range rows = partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
@@ -34,7 +34,7 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
     const int r = rows.begin + first + t;
     return r < rows.end ? weights + static_cast<size_t>(r) * D::kHidden : nullptr;
   };
-  TileMatvec<D::kHidden, 1, kTile> tile{me};
+  Tile tile{me};
   tile.load([&](int t) { return row(0, t); });
 
   if (!x.block_wait(s, Phase::kQkv, layer, p.position + step)) return false;
@@ -49,11 +49,12 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
   } else {
     scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
   }
-  block_matvec<kTile>(s, tile, rows.size(), row, [&](int first, int count) {
-    for (int t = me.lane; t < count; t += 32) {
-      p.qkv[rows.begin + first + t] = s.row_sums[t] * scale;
-    }
-  });
+  block_matvec<Tile::kTileRows>(
+      s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
+        for (int t = me.lane; t < count; t += 32) {
+          p.qkv[rows.begin + first + t] = add_segments<Tile>(0, row_sums, t) * scale;
+        }
+      });
   if (me.warp == 0) x.warp_arrive(s);
   return true;
 }

@@ -1,0 +1,213 @@
+#include "references/checkpoint_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "references/base/json_strict.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = 16 << 20;
+
+bool exists_somehow(const fs::path& path) {
+  struct stat info {};
+  // A dangling link exists too: opening it gives the reason.
+  return lstat(path.c_str(), &info) == 0;
+}
+
+std::string shard_name(const Located& located) {
+  return in_quotes(fs::path(located.file->path()).filename().string());
+}
+
+// Opens the files of an index: name of a tensor -> name of its file.
+class ShardOpener {
+ public:
+  ShardOpener(const fs::path& folder, Checkpoint& checkpoint, ModelFindings& findings)
+      : folder_(folder),
+        where_((folder / kIndexFile).string()),
+        checkpoint_(checkpoint),
+        findings_(findings) {}
+
+  void open() {
+    json index;
+    const JsonLimits limits{.bytes = kMaxIndexBytes, .depth = 8, .keys = 2 * kMaxTensors};
+    checkpoint_.opened = attempt(findings_, where_, "index",
+                                 [&] { index = read_json_strict(folder_ / kIndexFile, limits); });
+    if (!checkpoint_.opened || !read_weight_map(index)) return;
+    std::map<std::string, std::string> first_tensor;  // shard -> a tensor that should be in it
+    for (const auto& [tensor, shard] : weight_map_) first_tensor.emplace(shard, tensor);
+    for (const auto& [shard, tensor] : first_tensor) open_shard(shard, tensor);
+    check_places();
+    if (checkpoint_.unread.empty()) check_total_size(index);
+  }
+
+ private:
+  void fatal(const std::string& field, const std::string& expected, const std::string& found,
+             const std::string& text) {
+    findings_.add({.severity = Severity::kFatal,
+                   .field = field,
+                   .expected = expected,
+                   .found = found,
+                   .source = std::string(kIndexFile) + ":" + field,
+                   .text = text},
+                  where_);
+  }
+
+  // The map, checked as far as it can be without opening a shard.
+  bool read_weight_map(const json& index) {
+    if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+      fatal("weight_map", "an object", "none", "wanted an object with a weight_map object");
+      checkpoint_.opened = false;
+      return false;
+    }
+    for (const auto& [tensor, shard] : index["weight_map"].items()) {
+      const std::string key = "weight_map key " + in_quotes(tensor);
+      const std::string field = "weight_map." + in_quotes(tensor);
+      if (!shard.is_string()) {
+        fatal(field, "a file name", describe(shard),
+              key + " is " + describe(shard) + ", wanted a file name");
+        continue;
+      }
+      const std::string& name = shard.get_ref<const std::string&>();
+      // A shard must lie beside the index; a path in its name could read any file of the machine.
+      if (name.empty() || name.find('/') != std::string::npos || name == "." || name == ".." ||
+          name.find('\0') != std::string::npos) {
+        fatal(field, "a plain file name", in_quotes(name),
+              key + " names shard " + in_quotes(name) + ", wanted a plain file name");
+        continue;
+      }
+      weight_map_.emplace(tensor, name);
+    }
+    return true;
+  }
+
+  void open_shard(const std::string& shard, const std::string& tensor) {
+    if (!exists_somehow(folder_ / shard)) {
+      fatal("shard", in_quotes(shard), "missing",
+            "shard " + in_quotes(shard) + " of " + in_quotes(tensor) + " is missing");
+      return leave_out(shard);
+    }
+    const bool is_open = attempt(findings_, folder_ / shard, "shard", [&] {
+      checkpoint_.files.push_back(std::make_unique<SafetensorsFile>(folder_ / shard));
+    });
+    if (!is_open) return leave_out(shard);
+    const SafetensorsFile& file = *checkpoint_.files.back();
+    for (const TensorEntry& entry : file.header().tensors) {
+      const std::string quoted = in_quotes(entry.name);
+      if (!weight_map_.contains(entry.name)) {
+        fatal("weight_map." + quoted, in_quotes(shard), "absent",
+              quoted + " is in shard " + in_quotes(shard) + " but not in weight_map");
+      }
+      const auto [held, is_new] = checkpoint_.tensors.emplace(entry.name, Located{&file, &entry});
+      if (!is_new) {
+        const std::string both = shard_name(held->second) + " and " + in_quotes(shard);
+        fatal("weight_map." + quoted, "one shard", both, quoted + " is in two shards, " + both);
+      }
+    }
+  }
+
+  void leave_out(const std::string& shard) {
+    for (const auto& [tensor, name] : weight_map_) {
+      if (name == shard) checkpoint_.unread.insert(tensor);
+    }
+  }
+
+  void check_places() {
+    for (const auto& [tensor, shard] : weight_map_) {
+      if (checkpoint_.unread.contains(tensor)) continue;
+      const auto found = checkpoint_.tensors.find(tensor);
+      const bool is_nowhere = found == checkpoint_.tensors.end();
+      if (!is_nowhere && found->second.file->path() == (folder_ / shard).string()) continue;
+      const std::string place = is_nowhere ? "" : shard_name(found->second);
+      fatal("weight_map." + in_quotes(tensor), is_nowhere ? "in this shard" : place,
+            in_quotes(shard),
+            in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
+                (is_nowhere ? "" : " but in " + place));
+    }
+  }
+
+  void check_total_size(const json& index) {
+    if (!index.contains("metadata") || !index["metadata"].is_object()) return;
+    const auto total = index["metadata"].find("total_size");
+    if (total == index["metadata"].end()) return;
+    uint64_t bytes = 0;
+    for (const auto& [name, located] : checkpoint_.tensors) bytes += located.entry->bytes();
+    if (total->is_number_unsigned() && total->get<uint64_t>() == bytes) return;
+    fatal("metadata.total_size", fmt::format("{}", bytes), describe(*total),
+          fmt::format("metadata.total_size is {}, but the tensors of its {} shards have {} bytes",
+                      describe(*total), checkpoint_.files.size(), bytes));
+  }
+
+  const fs::path& folder_;
+  const std::string where_;
+  Checkpoint& checkpoint_;
+  ModelFindings& findings_;
+  std::map<std::string, std::string> weight_map_;
+};
+
+void open_single(const fs::path& folder, Checkpoint& checkpoint, ModelFindings& findings) {
+  checkpoint.opened = attempt(findings, folder / kSingleFile, "weights", [&] {
+    checkpoint.files.push_back(std::make_unique<SafetensorsFile>(folder / kSingleFile));
+  });
+  if (!checkpoint.opened) return;
+  const SafetensorsFile& file = *checkpoint.files.back();
+  for (const TensorEntry& entry : file.header().tensors)
+    checkpoint.tensors.emplace(entry.name, Located{&file, &entry});
+}
+
+}  // namespace
+
+bool attempt(ModelFindings& findings, const fs::path& file, const std::string& field,
+             const std::function<void()>& use) {
+  if (findings.throws()) {
+    use();
+    return true;
+  }
+  try {
+    use();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBadInput) throw;
+    std::string text = error.what();
+    if (text.starts_with(file.string() + ": ")) text.erase(0, file.string().size() + 2);
+    findings.add({.severity = Severity::kFatal,
+                  .field = field,
+                  .expected = "a file that can be read",
+                  .found = text,
+                  .source = file.filename().string(),
+                  .text = text},
+                 file.string());
+    return false;
+  }
+}
+
+Checkpoint open_checkpoint(const fs::path& folder, ModelFindings& findings) {
+  Checkpoint checkpoint;
+  const bool single = exists_somehow(folder / kSingleFile);
+  checkpoint.names_file = (folder / (single ? kSingleFile : kIndexFile)).string();
+  if (single) {
+    open_single(folder, checkpoint, findings);
+  } else if (exists_somehow(folder / kIndexFile)) {
+    ShardOpener(folder, checkpoint, findings).open();
+  } else {
+    checkpoint.opened = false;
+    findings.add({.severity = Severity::kFatal,
+                  .field = "weights",
+                  .expected = fmt::format("{} or {}", kSingleFile, kIndexFile),
+                  .found = "neither",
+                  .source = "folder",
+                  .text = fmt::format("holds neither {} nor {}", kSingleFile, kIndexFile)},
+                 folder.string());
+  }
+  return checkpoint;
+}
+
+}  // namespace mkbench

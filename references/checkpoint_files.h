@@ -1,0 +1,43 @@
+// The safetensors files of a snapshot folder, opened: one model.safetensors, or the shards that
+// model.safetensors.index.json names.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "references/base/bf16.h"
+#include "references/model_finding.h"
+#include "references/safetensors.h"
+
+namespace mkbench {
+
+// A tensor's file and its entry there.
+struct Located {
+  const SafetensorsFile* file = nullptr;
+  const TensorEntry* entry = nullptr;
+};
+
+struct Checkpoint {
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::map<std::string, Located> tensors;
+  std::vector<std::vector<Bf16>> copies;  // tensors that lie misaligned in their file
+  std::string names_file;                 // path of the file that lists the tensors' names
+  std::set<std::string> unread;           // tensors of shards that could not be opened
+  bool opened = true;                     // false: no name of a tensor could be read
+};
+
+// Opens the folder's files. Throws as `findings` does; where they are collected, a file that cannot
+// be read is a finding and the others are opened.
+Checkpoint open_checkpoint(const std::filesystem::path& folder, ModelFindings& findings);
+
+// Calls `use`. Where findings are collected, an Error(kBadInput) becomes a fatal one of `field`,
+// with `file` as its source; false then.
+bool attempt(ModelFindings& findings, const std::filesystem::path& file, const std::string& field,
+             const std::function<void()>& use);
+
+}  // namespace mkbench

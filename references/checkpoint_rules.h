@@ -1,0 +1,39 @@
+// What a checkpoint's tensors must be for a config: names, types, shapes, the tied head, values.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "references/checkpoint_files.h"
+#include "references/weights.h"
+
+namespace mkbench {
+
+// All functions throw as `findings` does.
+
+// Wants every name of `table` (the head only where `tied` is false) and no other: an unknown tensor
+// means another model. `is_left_out`: names that are looked at by nobody.
+void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
+                 const std::function<bool(const std::string&)>& is_left_out,
+                 ModelFindings& findings);
+
+// BF16 and the rows and columns of `t`; 0 of these stands for any number. False with a finding.
+bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,
+                          const std::filesystem::path& config_path, ModelFindings& findings);
+
+// A file with tie_word_embeddings may hold a head all the same: its bytes must be the embedding's,
+// or one of the two statements is wrong. Reads both; both have passed check_type_and_shape().
+void check_tied_head(const Located& embed, const Located& head, int hidden,
+                     ModelFindings& findings);
+
+// Which LM head a model has, and by which rule.
+std::string head_text(bool tied, bool in_file);
+
+// NaN, Inf and tensors of zeros alone. Calls use(values) for all values in order, for a hash.
+void check_values(const Located& located, const NamedTensor& t, bool check_finite,
+                  const std::function<void(std::span<const Bf16>)>& use, ModelFindings& findings);
+
+}  // namespace mkbench

@@ -1,0 +1,43 @@
+// Everything in which a model differs from what this binary can run, found by the loader's own rules
+// without ending at the first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "references/model_finding.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+
+enum class Runs { kYes, kAfterRebuild, kNo };
+
+inline const char* enum_text(Runs runs) {
+  return runs == Runs::kYes ? "runnable" : runs == Runs::kNo ? "not runnable" : "after rebuild";
+}
+
+struct Inspection {
+  std::string model;   // as given
+  std::string folder;  // empty: made in memory
+  std::string commit;  // of a hub model
+  // The published model with these dimensions (references/shape_table.h); empty: none.
+  std::string shape;
+  bool values_read = false;  // every weight, for NaN, zeros and hashes
+  std::vector<ModelFinding> findings;
+  Runs verdict = Runs::kNo;
+  std::string verdict_text;  // one sentence
+
+  static void fields(auto& v) {
+    using I = Inspection;
+    list_fields(v, "model", &I::model, "folder", &I::folder, "commit", &I::commit, "shape",
+                &I::shape, "values_read", &I::values_read, "verdict", &I::verdict, "verdict_text",
+                &I::verdict_text, "findings", &I::findings);
+  }
+};
+
+// Reads headers, config.json and manifest.json, the bytes of a tied head and of its embedding, and
+// with `values` every weight. Throws Error(kBadInput) where there is no model to look at: no folder,
+// or a config.json that is missing or no JSON.
+Inspection inspect_model(const ModelSpec& spec, bool values);
+
+}  // namespace mkbench

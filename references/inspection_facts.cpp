@@ -1,0 +1,319 @@
+#include "references/inspection_facts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "references/base/json_strict.h"
+#include "references/checkpoint_rules.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+void add(ModelFindings& findings, Severity severity, const std::string& field,
+         const std::string& expected, const std::string& found, const std::string& source,
+         const std::string& text = {}) {
+  findings.add({.severity = severity,
+                .field = field,
+                .expected = expected,
+                .found = found,
+                .source = source,
+                .text = text.empty() ? fmt::format("{} is {}", field, found) : text},
+               source);
+}
+
+void inform(ModelFindings& findings, const std::string& field, const std::string& found,
+            const std::string& source, const std::string& expected = {}) {
+  add(findings, Severity::kInformation, field, expected, found, source);
+}
+
+struct Dimension {
+  const char* key;
+  int ModelShape::*member;
+};
+constexpr Dimension kLayerDimensions[] = {{"hidden_size", &ModelShape::hidden},
+                                          {"intermediate_size", &ModelShape::intermediate},
+                                          {"num_attention_heads", &ModelShape::heads},
+                                          {"num_key_value_heads", &ModelShape::kv_heads},
+                                          {"head_dim", &ModelShape::head_dim}};
+
+// Keys of config.json that rules or facts look at.
+constexpr const char* kKnownKeys[] = {"model_type",
+                                      "architectures",
+                                      "hidden_size",
+                                      "intermediate_size",
+                                      "num_hidden_layers",
+                                      "num_attention_heads",
+                                      "num_key_value_heads",
+                                      "head_dim",
+                                      "vocab_size",
+                                      "max_position_embeddings",
+                                      "hidden_act",
+                                      "rms_norm_eps",
+                                      "tie_word_embeddings",
+                                      "rope_theta",
+                                      "rope_parameters",
+                                      "rope_scaling",
+                                      "partial_rotary_factor",
+                                      "quantization_config",
+                                      "attention_bias",
+                                      "use_sliding_window",
+                                      "sliding_window",
+                                      "layer_types",
+                                      "dtype",
+                                      "torch_dtype"};
+
+// Keys that may be absent, and what their absence is taken for.
+struct OptionalKey {
+  const char* key;
+  const char* taken_for;
+};
+constexpr OptionalKey kOptionalKeys[] = {{"attention_bias", "false"},
+                                         {"use_sliding_window", "false"},
+                                         {"layer_types", "full attention in every layer"},
+                                         {"partial_rotary_factor", "1"}};
+
+// A key of the file, which may be any text, as a source shows it.
+std::string shown_key(const std::string& key) {
+  const std::string quoted = in_quotes(key, 60);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+bool is_special_id(const std::string& key) {
+  return key.ends_with("_token_id") || (key.starts_with("codec_") && key.ends_with("_id"));
+}
+
+class ConfigFacts {
+ public:
+  ConfigFacts(const json& root, const ConfigScan& scan, ModelFindings& findings)
+      : root_(root), scan_(scan), findings_(findings) {
+    const std::string key(scan.kind->config_key);
+    const auto inner = key.empty() ? root.end() : root.find(key);
+    is_inner_ = inner != root.end() && inner->is_object();
+    if (is_inner_) decoder_ = &*inner;
+    prefix_ = key.empty() ? "config.json:" : "config.json:" + key + ".";
+  }
+
+  void add_all() {
+    add_kind();
+    add_shape_facts(scan_.config, prefix_, findings_);
+    add_rope();
+    struct Shown {
+      const char* key;
+      const char* expected;
+    };
+    for (const Shown& shown : {Shown{"tie_word_embeddings", ""}, Shown{"rms_norm_eps", "above 0"},
+                               Shown{"hidden_act", "'silu'"}, Shown{"attention_bias", "false"},
+                               Shown{"use_sliding_window", "false"}, Shown{"sliding_window", ""},
+                               Shown{"dtype", "'bfloat16'"}, Shown{"torch_dtype", "'bfloat16'"}})
+      show(*decoder_, prefix_, shown.key, shown.expected);
+    add_absent();
+    add_ids(root_, "config.json:");
+    if (is_inner_) add_ids(*decoder_, prefix_);
+    add_unread_keys();
+  }
+
+ private:
+  void show(const json& object, const std::string& prefix, const char* key,
+            const std::string& expected = {}) {
+    const auto at = object.find(key);
+    if (at != object.end()) inform(findings_, key, describe(*at), prefix + key, expected);
+  }
+
+  void add_kind() {
+    const ModelKind& kind = *scan_.kind;
+    const std::string path(kind.config_key);
+    show(root_, "config.json:", "model_type", loadable_kinds());
+    inform(findings_, "decoder's config", path.empty() ? "the whole file" : path,
+           "config.json:" + (path.empty() ? "model_type" : path));
+    const auto entry = [&](const char* field, std::string_view expected, std::string_view found) {
+      const bool same = expected == found;
+      add(findings_, same ? Severity::kInformation : Severity::kUnsupported, field,
+          std::string(expected), std::string(found), "config.json:model_type",
+          same ? "" : fmt::format("{} is {}: no engine has it, only {}", field, found, expected));
+    };
+    entry("input of a step", kTokenInput, kind.input);
+    entry("output of a step", kLogitsOutput, kind.output);
+  }
+
+  void add_rope() {
+    const ModelConfig& config = scan_.config;
+    if (!config.rope_theta_key.empty())
+      inform(findings_, "rope_theta", fmt::format("{}", config.rope_theta),
+             prefix_ + config.rope_theta_key, "above 0");
+    for (const char* object : {"rope_parameters", "rope_scaling"}) {
+      const auto at = decoder_->find(object);
+      if (at == decoder_->end() || !at->is_object()) continue;
+      for (const char* key : {"rope_type", "type"}) {
+        if (at->contains(key))
+          inform(findings_, "rope_type", describe(at->at(key)),
+                 fmt::format("{}{}.{}", prefix_, object, key), "'default'");
+      }
+    }
+    if (scan_.mrope_section.empty()) return;
+    const int half = config.shape.head_dim / 2;
+    const bool collapses = scan_.mrope_sum() == half;
+    inform(findings_, "mrope_section",
+           fmt::format("[{}]{}; {}", fmt::join(scan_.mrope_section, ", "),
+                       scan_.mrope_interleaved ? " interleaved" : "",
+                       collapses
+                           ? "plain RoPE while the rows of positions are equal"
+                           : fmt::format("no plain RoPE: the sum is not head_dim / 2 = {}", half)),
+           prefix_ + "rope_scaling.mrope_section");
+  }
+
+  void add_absent() {
+    for (const OptionalKey& optional : kOptionalKeys) {
+      if (!decoder_->contains(optional.key))
+        inform(findings_, optional.key, fmt::format("absent: {}", optional.taken_for),
+               prefix_ + optional.key);
+    }
+    if (!decoder_->contains("tie_word_embeddings") && scan_.kind->may_omit_tie)
+      inform(findings_, "tie_word_embeddings",
+             fmt::format("absent: {} is a tensor of its own", scan_.kind->head),
+             prefix_ + "tie_word_embeddings");
+  }
+
+  void add_ids(const json& object, const std::string& prefix) {
+    for (const auto& [key, value] : object.items()) {
+      if (!is_special_id(key) || value.is_null()) continue;
+      const int vocab = scan_.config.shape.vocab;
+      const bool outside = value.is_number_unsigned() && vocab > 0 && &object == decoder_ &&
+                           value.get<uint64_t>() >= static_cast<uint64_t>(vocab);
+      inform(findings_, shown_key(key),
+             describe(value) + (outside ? " (outside the vocabulary)" : ""),
+             prefix + shown_key(key));
+    }
+  }
+
+  void add_unread_keys() {
+    std::vector<std::string> names;
+    for (const auto& [key, value] : decoder_->items()) {
+      const bool is_known =
+          std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) != std::end(kKnownKeys);
+      if (!is_known && !is_special_id(key)) names.push_back(shown_key(key));
+    }
+    if (names.empty()) return;
+    const size_t count = names.size();
+    names.resize(std::min<size_t>(count, 24));
+    inform(
+        findings_, "keys not looked at",
+        fmt::format("{}: {}{}", count, fmt::join(names, ", "), count > names.size() ? " .." : ""),
+        is_inner_ ? prefix_.substr(0, prefix_.size() - 1) : "config.json");
+  }
+
+  const json& root_;
+  const ConfigScan& scan_;
+  ModelFindings& findings_;
+  const json* decoder_ = &root_;
+  bool is_inner_ = false;
+  std::string prefix_;  // of sources
+};
+
+void add_vocabulary(const char* field, std::string_view name, const ConfigScan& scan,
+                    const Checkpoint& checkpoint, ModelFindings& findings) {
+  const auto found = checkpoint.tensors.find(std::string(name));
+  if (found == checkpoint.tensors.end() || found->second.entry->shape.empty()) return;
+  const int vocab = scan.config.shape.vocab;
+  inform(findings, field, fmt::format("{}", found->second.entry->shape[0]),
+         fs::path(found->second.file->path()).filename().string() + ":" + std::string(name),
+         vocab > 0 ? fmt::format("{} as vocab_size", vocab) : "");
+}
+
+void add_uncovered(const ModelKind& kind, const Checkpoint& checkpoint, ModelFindings& findings) {
+  for (const UncoveredPart& part : kind.uncovered) {
+    size_t count = 0;
+    uint64_t bytes = 0;
+    for (auto at = checkpoint.tensors.lower_bound(std::string(part.prefix));
+         at != checkpoint.tensors.end() && at->first.starts_with(part.prefix); ++at) {
+      ++count;
+      bytes += at->second.entry->bytes();
+    }
+    if (count > 0)
+      inform(findings, "part not covered",
+             fmt::format("{}: {} tensors, {} bytes", part.what, count, bytes),
+             std::string(part.prefix) + "*");
+  }
+}
+
+}  // namespace
+
+void add_shape_facts(const ModelConfig& config, const std::string& source,
+                     ModelFindings& findings) {
+  const ModelShape& s = config.shape;
+  const CompiledShape& compiled = nearest_compiled(s);
+  for (const Dimension& dimension : kLayerDimensions) {
+    const int found = s.*dimension.member, wanted = compiled.shape.*dimension.member;
+    if (found == 0) continue;
+    const bool same = found == wanted;
+    add(findings, same ? Severity::kInformation : Severity::kNeedsRebuild, dimension.key,
+        fmt::format("{} ({})", wanted, compiled.name), fmt::format("{}", found),
+        source + dimension.key,
+        same ? ""
+             : fmt::format("{} is {}; the kernels are compiled for {} ({})", dimension.key, found,
+                           wanted, compiled.name));
+  }
+  if (s.layers > 0)
+    inform(findings, "num_hidden_layers", fmt::format("{}", s.layers), source + "num_hidden_layers",
+           s.layers % 2 == 0 ? "any" : "any (ring: an even number)");
+  if (s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0)
+    inform(findings, "query heads of a kv head", fmt::format("{}", s.gqa_group()),
+           source + "num_attention_heads", "a whole number");
+  if (s.heads > 0 && s.head_dim > 0 && s.hidden > 0)
+    inform(findings, "width of q", fmt::format("{} (hidden_size {})", s.q_width(), s.hidden),
+           source + "head_dim", "num_attention_heads * head_dim");
+  if (s.vocab > 0)
+    inform(findings, "vocab_size", fmt::format("{}", s.vocab), source + "vocab_size", "any");
+  if (config.max_positions > 0)
+    inform(findings, "max_position_embeddings", fmt::format("{}", config.max_positions),
+           source + "max_position_embeddings", "any (nothing is compiled in)");
+  if (s.layers == 0 || s.kv_heads == 0 || s.head_dim == 0) return;
+  const int64_t bytes = s.kv_bytes_per_position();
+  inform(findings, "KV cache",
+         config.max_positions > 0
+             ? fmt::format("{} bytes a position, {} at max_position_embeddings", bytes,
+                           bytes * config.max_positions)
+             : fmt::format("{} bytes a position", bytes),
+         source + "num_key_value_heads");
+}
+
+void add_config_facts(const json& root, const ConfigScan& scan, ModelFindings& findings) {
+  ConfigFacts(root, scan, findings).add_all();
+}
+
+void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
+                      ModelFindings& findings) {
+  const ModelKind& kind = *scan.kind;
+  add_vocabulary("vocabulary of the embedding", kind.embedding, scan, checkpoint, findings);
+  add_vocabulary("vocabulary of the head", kind.head, scan, checkpoint, findings);
+  const std::string files = fs::path(checkpoint.names_file).filename().string();
+  std::map<std::string_view, size_t> types;
+  uint64_t bytes = 0;
+  for (const auto& [name, located] : checkpoint.tensors) {
+    ++types[located.entry->dtype];
+    bytes += located.entry->bytes();
+  }
+  std::string counts;
+  for (const auto& [type, count] : types)
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, type);
+  inform(findings, "tensors by dtype", counts.empty() ? "none" : counts, files, "BF16");
+  inform(findings, "bytes of tensors",
+         fmt::format("{} in {} file{}", bytes, checkpoint.files.size(),
+                     checkpoint.files.size() == 1 ? "" : "s"),
+         files);
+  add_uncovered(kind, checkpoint, findings);
+}
+
+std::string published_shape(const ModelShape& shape) {
+  for (const ShapeRow& row : kShapeTable) {
+    if (row.shape == shape) return row.name;
+  }
+  return {};
+}
+
+}  // namespace mkbench

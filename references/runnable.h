@@ -1,0 +1,100 @@
+// What this binary can run, in two tables: the kinds of model that are understood, and the layer
+// shapes that the megakernels are compiled for. Loader and `mkbench inspect` read both.
+#pragma once
+
+#include <array>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "references/shape_table.h"
+
+namespace mkbench {
+
+// Tensors that belong to a model and that nothing here computes with.
+struct UncoveredPart {
+  std::string_view prefix;  // of their names
+  std::string_view what;
+};
+
+// A kind of checkpoint: where its decoder's config and tensors are.
+struct ModelKind {
+  std::string_view model_type, architecture;
+  std::string_view config_key;       // of the decoder inside config.json; empty: the file itself
+  std::string_view trunk;            // stands where Qwen3's names begin with "model."
+  std::string_view embedding, head;  // tensor names
+  std::string_view input, output;    // of a decode step
+  bool mrope;                        // RoPE with three rows of positions
+  bool may_omit_tie;                 // the head is a tensor of its own unless the config says else
+  std::string_view obstacle;         // why the loader refuses it; empty: it loads
+  std::span<const UncoveredPart> uncovered;
+};
+
+inline constexpr std::string_view kTokenInput = "token id", kLogitsOutput = "logits";
+
+inline constexpr UncoveredPart kTtsUncovered[] = {
+    {"talker.model.text_embedding.", "text embedding"},
+    {"talker.text_projection.", "text projection"},
+    {"talker.code_predictor.", "code predictor"},
+    {"speaker_encoder.", "speaker encoder"},
+};
+
+// Names and keys of qwen3_tts: the public sources of qwen-tts.
+inline constexpr ModelKind kModelKinds[] = {
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .config_key = "",
+     .trunk = "model.",
+     .embedding = "model.embed_tokens.weight",
+     .head = "lm_head.weight",
+     .input = kTokenInput,
+     .output = kLogitsOutput,
+     .mrope = false,
+     .may_omit_tie = false,
+     .obstacle = "",
+     .uncovered = {}},
+    {.model_type = "qwen3_tts",
+     .architecture = "Qwen3TTSForConditionalGeneration",
+     .config_key = "talker_config",
+     .trunk = "talker.model.",
+     .embedding = "talker.model.codec_embedding.weight",
+     .head = "talker.codec_head.weight",
+     .input = "hidden vector (inputs_embeds)",
+     .output = "logits and the hidden vector after the final norm",
+     .mrope = true,
+     .may_omit_tie = true,
+     .obstacle = "the loader reads models of type qwen3",
+     .uncovered = kTtsUncovered},
+};
+
+// The row of a model_type; null where it is not known.
+const ModelKind* find_kind(std::string_view model_type);
+
+// "'qwen3'": the kinds that the loader reads.
+std::string loadable_kinds();
+
+// A tensor's name in a checkpoint of `kind`, from its name in one of Qwen3 (tensor_table()).
+std::string name_in(const ModelKind& kind, std::string_view qwen3_name);
+
+// What tensors with this name belong to, where nothing here computes with them; empty for others.
+std::string_view uncovered_part(const ModelKind& kind, std::string_view tensor);
+
+struct CompiledShape {
+  std::string_view name;
+  ModelShape shape;  // layers and vocabulary are values of run time
+};
+
+// Every row of the shape table, and tiny; a test holds them to plain's instances.
+inline constexpr auto kCompiledShapes = [] {
+  std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
+  for (size_t i = 0; i < std::size(kShapeTable); ++i)
+    all[i] = {kShapeTable[i].name, kShapeTable[i].shape};
+  all.back() = {"tiny", kTiny};
+  return all;
+}();
+
+// The compiled shape that differs from `shape` in the fewest dimensions of a layer.
+const CompiledShape& nearest_compiled(const ModelShape& shape);
+
+}  // namespace mkbench

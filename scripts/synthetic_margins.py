@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Runs HF transformers on the analytic checkpoint of a shape, in fp32 and in bf16, against the closed form.
+
+usage: synthetic_margins.py [--layers N] [--sets SET,...] [--out FILE.json] SHAPE...
+       synthetic_margins.py --render FILE.json    writes README.md beside it
+
+Each shape of references/shape_table.h runs as a cut of N layers [4], whose planted layers move with the layer
+count; --layers 0 runs the whole model. Every step takes the closed form's id as input, so "equal" ids are those
+of a greedy run. The smallest margin (top logit minus the next) is of fp32. D is the largest pairwise error of
+bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import time
+
+import shape_table
+import synthetic_checkpoint as synthetic
+
+PROMPTS, STEPS, MOST_D = 4, 24, 0.5
+COLUMNS = ("shape", "layers", "lag set", "planted layers", "fp32 ids equal", "bf16 ids equal", "distinct ids", "smallest margin", "D")
+HEAD = """# The analytic checkpoint of every shape, followed by HF transformers
+
+Written by `scripts/synthetic_margins.py --render reports/analytic/margins.json`; `scripts/synthetic_margins.py --help` says
+what the columns mean. All runs on a CPU, eager attention, rotary inverse frequencies in fp32; a cut of 4 layers unless the
+shape has as many as named.
+
+"""
+
+
+def prepare(lagset, shape):
+    """(prompts, the closed form's ids after each)."""
+    length = sum(synthetic.LAGS[lagset].values()) + 4
+    prompts = [synthetic.prompt(length, 1000 * i + 1, shape.vocab) for i in range(PROMPTS)]
+    return prompts, [synthetic.continuation(ids, lagset, STEPS, shape.vocab) for ids in prompts]
+
+
+def logits_of(hf, config, state, dtype, prompts, paths):
+    """[(own logits, logits through an fp32 head)] of each prompt; the model is gone afterwards."""
+    return hf.teacher_forced(hf.Decoder(hf.build(config, state, dtype)), prompts, paths)
+
+
+def measure(shape, lagset):
+    """The table's entry for one shape and lag set."""
+    import torch
+
+    import qwen3_hf as hf
+
+    begin = time.monotonic()
+    prompts, paths = prepare(lagset, shape)
+    state, config = synthetic.build(lagset, shape), shape.config()
+    rounded = logits_of(hf, config, state, torch.bfloat16, prompts, paths)
+    for name in list(state):  # one copy of the weights at a time
+        state[name] = state[name].float()
+    truth = logits_of(hf, config, state, torch.float32, prompts, paths)
+
+    def equal(runs):
+        return sum(hf.argmax_lowest(row) == t for (own, _), path in zip(runs, paths) for row, t in zip(own, path))
+
+    tops = [own.topk(2, -1).values for own, _ in truth]
+    margin = min(float((top[:, 0] - top[:, 1]).min()) for top in tops)
+    error = max(float(hf.pairwise_error(t, head).max()) for (t, _), (_, head) in zip(truth, rounded))
+    return {"shape": shape.name, "layers": shape.layers, "lagset": lagset, "planted": synthetic.lags(lagset, shape),
+            "steps": PROMPTS * STEPS, "fp32_equal": equal(truth), "bf16_equal": equal(rounded),
+            "distinct": len({t for path in paths for t in path}), "margin": round(margin, 2), "pairwise_error": round(error, 3),
+            "top_logit": round(max(float(top.max()) for top in tops), 1), "seconds": round(time.monotonic() - begin),
+            "torch": torch.__version__}
+
+
+def good(entry):
+    """Whether the entry meets what a calibration asks for (parity: D of at most 0.5)."""
+    return entry["fp32_equal"] == entry["bf16_equal"] == entry["steps"] and entry["pairwise_error"] <= MOST_D
+
+
+def render(path):
+    """README.md beside the file of entries."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+    for e in json.loads(path.read_text()):
+        planted = " ".join(f"{layer}:{lag}" for layer, lag in e["planted"].items()) or "none"
+        lines.append(f"| {e['shape']} | {e['layers']} | {e['lagset']} | {planted} | {e['fp32_equal']} of {e['steps']} | "
+                     f"{e['bf16_equal']} of {e['steps']} | {e['distinct']} | {e['margin']:.2f} | {e['pairwise_error']:.3f} |")
+    (path.parent / "README.md").write_text(HEAD + "\n".join(lines) + "\n")
+
+
+def keep(path, entry):
+    """Puts an entry into the file, in place of an earlier one of the same shape, layers and lag set."""
+    def key(e):
+        return list(shape_table.ROWS).index(e["shape"]), e["layers"], list(synthetic.LAGS).index(e["lagset"])
+
+    entries = json.loads(path.read_text()) if path.exists() else []
+    entries = sorted([e for e in entries if key(e) != key(entry)] + [entry], key=key)
+    path.write_text("[\n" + ",\n".join(json.dumps(e) for e in entries) + "\n]\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"of {', '.join(shape_table.ROWS)}")
+    parser.add_argument("--layers", type=int, default=4, metavar="N")
+    parser.add_argument("--sets", default="none,short", metavar="SET,...", help=f"of {', '.join(synthetic.LAGS)} [none,short]")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE.json", help="where entries are kept")
+    parser.add_argument("--render", type=pathlib.Path, metavar="FILE.json")
+    args = parser.parse_args()
+    if args.render:
+        return render(args.render)
+    if not args.shapes:
+        parser.error("name a shape, or --render FILE.json")
+    try:
+        chosen = [synthetic.parse(f"{shape}:{lagset}") for shape in args.shapes for lagset in args.sets.split(",")]
+        cuts = [(dataclasses.replace(s, layers=args.layers or s.layers), lagset) for s, lagset in chosen]
+        for shape, lagset in cuts:
+            synthetic.lags(lagset, shape)
+    except ValueError as error:
+        parser.error(str(error))
+    failed = False
+    for shape, lagset in cuts:
+        entry = measure(shape, lagset)
+        print(json.dumps(entry), flush=True)
+        failed = failed or not good(entry)
+        if args.out:
+            keep(args.out, entry)
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
