@@ -142,7 +142,11 @@ class Verify(CliTest):
         for path, name in EDITS:
             with self.subTest(path=path):
                 holder, last = at(json.loads((self.maker.out / "report.json").read_text()), path)
-                self.edit(path, other(holder[last]))
+                if holder is None:  # an interval that a busy machine made too wide to be given: one is invented
+                    path = path.rpartition(".")[0]
+                    self.edit(path, {"low": 1.5, "high": 2.5})
+                else:
+                    self.edit(path, other(holder[last]))
                 self.expect_difference(name or path)
 
     def test_an_edited_verdict(self):
