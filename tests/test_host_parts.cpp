@@ -322,6 +322,14 @@ TEST_CASE("ids are shown as text") {
   CHECK(sequence_text(kQwen3_0_6B, std::vector<int32_t>{1, 22}) == "1 22");
 }
 
+TEST_CASE("tokens of a tokenizer make one text, in which several may make a character") {
+  const std::vector<TokenText> texts = {{3, " caf"}, {5, "\\xc3"}, {9, "\\xa9"}, {11, "\\n"}};
+  CHECK(sequence_text(texts, std::vector<int32_t>{3, 5, 9, 11}) == " caf\xc3\xa9\\n");
+  CHECK(sequence_text(texts, std::vector<int32_t>{9, 5}) == "\\xa9\\xc3");
+  CHECK_FALSE(sequence_text(texts, std::vector<int32_t>{3, 4}));
+  CHECK_FALSE(sequence_text({{3, "\\q"}}, std::vector<int32_t>{3}));
+}
+
 TEST_CASE("the text of an id comes from the references first") {
   GreedyReference none, captured;
   captured.texts = {{785, "The"}, {12095, " Paris"}};

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
@@ -298,6 +299,28 @@ void words_of(const json& j, const json::json_pointer& at, const std::vector<std
   } else if (j.is_array()) {
     for (size_t i = 0; i < j.size(); ++i) words_of(j[i], at / i, names, out);
   }
+}
+
+TEST_CASE("a text by a tokenizer is computed from the tokens' texts in the report") {
+  Report r = sound_report();
+  CaseReport& c = r.cases[0];
+  const std::vector<int32_t> ids = c.engines[0].samples[0].ids;
+  for (const int32_t id : std::set<int32_t>(ids.begin(), ids.end()))
+    c.token_texts.push_back({id, fmt::format("\\xc3-{}|", id)});
+  c.generated_text = sequence_text(c.token_texts, ids).value();
+  const json sound = to_json(r);
+  CHECK(differences_of(sound, false).empty());
+  const auto differs = [&](const std::function<void(json&)>& edit) {
+    json edited = sound;
+    edit(edited["cases"][0]);
+    const std::vector<Difference> found = differences_of(edited, false);
+    return found.size() == 1 && found[0].path == "cases[0].generated_text";
+  };
+  CHECK(differs([](json& one) { one["generated_text"] = "something else"; }));
+  CHECK(differs([](json& one) { one["token_texts"][0]["text"] = "other"; }));
+  CHECK(differs([](json& one) { one["token_texts"][0]["text"] = "\\q"; }));
+  CHECK(differs([](json& one) { one["token_texts"].erase(0); }));
+  CHECK(differs([](json& one) { one["token_texts"].clear(); }));
 }
 
 }  // namespace

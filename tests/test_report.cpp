@@ -9,6 +9,7 @@
 #include "harness/report/render.h"
 #include "references/base/json_fields.h"
 #include "references/base/one_line.h"
+#include "references/base/printable.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 
@@ -243,6 +244,33 @@ TEST_CASE("flat forms hold one row for each engine of each case") {
   CHECK(json::parse(render(report, "json")) == to_json(report));
   CHECK(render(report, "md") == render_markdown(report));
   CHECK_THROWS_WITH(render(report, "xml"), ContainsText("found 'xml'"));
+}
+
+TEST_CASE("what cannot be shown is escaped, and the bytes can be had back") {
+  const std::pair<std::string, std::string> kTexts[] = {
+      {"plain \xc3\xa9 \xe4\xbd\xa0 \xf0\x9f\x99\x82",
+       "plain \xc3\xa9 \xe4\xbd\xa0 \xf0\x9f\x99\x82"},
+      {"a\n\t\r\\x41", "a\\n\\t\\r\\\\x41"},
+      {std::string("\x1b[2J\0\x7f", 6), "\\x1b[2J\\x00\\x7f"},
+      {"\xe4\xbd|\xff\xc0\xaf\xed\xa0\x80", "\\xe4\\xbd|\\xff\\xc0\\xaf\\xed\\xa0\\x80"},
+      {"\xe2\x80\xae\xc2\x85\xef\xbb\xbf\xf4\x8f\xbf\xbf", "\\u{202e}\\u{85}\\u{feff}\\u{10ffff}"}};
+  for (const auto& [bytes, text] : kTexts) {
+    CHECK(printable(bytes) == text);
+    CHECK(bytes_of_printable(text) == bytes);
+  }
+  // No other text stands for bytes: a report's texts have one form.
+  for (const char* text : {"\\", "\\q", "\\x4", "\\x41", "\\u{41}", "\\u{e9}", "\\u{}",
+                           "\\u{110000}", "\\u{202e", "\n", "\xff"})
+    CHECK_FALSE(bytes_of_printable(text));
+}
+
+TEST_CASE("texts with markup are shown in code spans") {
+  CHECK(quoted_text("two words", 80) == "\"two words\"");
+  CHECK(quoted_text("a\\nb", 80) == "\"a\\nb\"");
+  CHECK(quoted_text("<b>", 80) == "`\"<b>\"`");
+  CHECK(quoted_text("a `b` ``c``", 80) == "```\"a `b` ``c``\"```");
+  CHECK(quoted_text("see file:///x", 80) == "`\"see file:///x\"`");
+  CHECK(quoted_text("<b>long", 3) == "`\"<b>...\"`");
 }
 
 TEST_CASE("small formatters") {

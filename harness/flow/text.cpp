@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "references/base/printable.h"
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -43,6 +45,23 @@ JudgedText judged_text(const std::vector<GreedyReference>& references,
     }
   }
   return {};
+}
+
+std::optional<std::string> sequence_text(const std::vector<TokenText>& texts,
+                                         std::span<const int32_t> ids) {
+  std::map<int32_t, std::string> bytes;
+  for (const TokenText& one : texts) {
+    std::optional<std::string> found = bytes_of_printable(one.text);
+    if (!found) return std::nullopt;
+    bytes[one.id] = std::move(*found);
+  }
+  std::string all;
+  for (const int32_t id : ids) {
+    const auto known = bytes.find(id);
+    if (known == bytes.end()) return std::nullopt;
+    all += known->second;
+  }
+  return printable(all);
 }
 
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids) {

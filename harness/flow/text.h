@@ -2,19 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/report/parity_report.h"
+#include "harness/report/token_text.h"
 #include "references/greedy_reference.h"
 #include "references/model_shape.h"
 
 namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
-// for itself and other bytes are escaped; ids of other vocabularies have no text here, because
-// mkbench has no tokenizer.
+// for itself and other bytes are escaped; ids of other vocabularies have no text here: it comes from
+// the references, or once a report from the tokenizer of the model's folder.
 std::string token_text(const ModelShape& shape, int32_t id);
 
 // The text that the references of a model with a tokenizer give for `id`, else token_text(shape, id).
@@ -28,6 +30,11 @@ struct JudgedText {
 };
 JudgedText judged_text(const std::vector<GreedyReference>& references,
                        const std::vector<ParityRow>& rows);
+
+// The text of a sequence by the tokenizer's texts, in which bytes of several tokens may make one
+// character; nothing where `texts` lacks an id or has one that is no text of bytes.
+std::optional<std::string> sequence_text(const std::vector<TokenText>& texts,
+                                         std::span<const int32_t> ids);
 
 // The text of a sequence: bytes without separators; other ids in decimals, with spaces between them.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);

@@ -102,8 +102,10 @@ struct CaseCollector::Taker {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->launches = m.launches;
-    if (c.report_.generated_text.empty() && c.shape_)
+    if (c.report_.generated_text.empty() && c.shape_) {
+      c.report_.generated_ids = m.sample.ids;
       c.report_.generated_text = sequence_text(*c.shape_, m.sample.ids);
+    }
     std::vector<std::string>& known = e->throttle_reasons;
     const std::string limits = m.sample.card ? m.sample.card->limits : "";
     if (!limits.empty() && std::find(known.begin(), known.end(), limits) == known.end())

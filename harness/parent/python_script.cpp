@@ -32,6 +32,26 @@ int open_text(const std::string& text) {
   return file;
 }
 
+std::string read_all(int file) {
+  std::string text;
+  lseek(file, 0, SEEK_SET);
+  char part[1 << 16];
+  for (ssize_t got = 0; (got = read(file, part, sizeof(part))) != 0;) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// In the child: its standard input and output, and the program.
+[[noreturn]] void become(char* const* words, int input, int output) {
+  if (input >= 0) dup2(input, STDIN_FILENO);
+  if (output >= 0) dup2(output, STDOUT_FILENO);
+  execvp(words[0], words);
+  _exit(127);
+}
+
 }  // namespace
 
 int run_script(const PythonScript& script, std::string& problem) {
@@ -51,20 +71,26 @@ int run_script(const PythonScript& script, std::string& problem) {
     problem = fmt::format("memfd_create: {}", std::strerror(errno));
     return -1;
   }
+  const int taken = script.output == nullptr ? -1 : open_text("");
+  if (taken < 0 && script.output != nullptr) {
+    problem = fmt::format("memfd_create: {}", std::strerror(errno));
+    if (input >= 0) close(input);
+    return -1;
+  }
+  const int output = taken >= 0 ? taken : script.prints_result ? -1 : STDERR_FILENO;
   const pid_t child = fork();
   if (child < 0) {
     problem = fmt::format("fork: {}", std::strerror(errno));
     return -1;
   }
-  if (child == 0) {
-    if (input >= 0) dup2(input, STDIN_FILENO);
-    if (!script.prints_result) dup2(STDERR_FILENO, STDOUT_FILENO);
-    execvp(words[0], words.data());
-    _exit(127);
-  }
+  if (child == 0) become(words.data(), input, output);
   if (input >= 0) close(input);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (taken >= 0) {
+    *script.output = read_all(taken);
+    close(taken);
+  }
   if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);
   problem = WIFEXITED(status) ? fmt::format("cannot run {}", command[0])
                               : fmt::format("{} died by signal {}", command[0], WTERMSIG(status));

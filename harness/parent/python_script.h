@@ -9,8 +9,9 @@ namespace mkbench {
 struct PythonScript {
   std::string name;  // a file of scripts/
   std::vector<std::string> arguments;
-  std::string input = {};      // its standard input; empty: mkbench's
-  bool prints_result = false;  // its stdout is mkbench's; else it goes to stderr with the rest
+  std::string input = {};         // its standard input; empty: mkbench's
+  std::string* output = nullptr;  // takes its stdout; null: as prints_result says
+  bool prints_result = false;     // its stdout is mkbench's; else it goes to stderr with the rest
 };
 
 // Waits for the script and returns its exit code; -1, with a line in `problem`, where it could not

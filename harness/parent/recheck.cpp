@@ -302,6 +302,23 @@ void recheck_order(const CaseReport& c, const std::string& path, const Options& 
   for (const Difference& one : first) d.holds(false, one.path, one.found, one.recomputed);
 }
 
+// The text of the first sample, by the tokens' texts in the report: the tokenizer need not be here.
+void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* row,
+                  const std::vector<PlacedSample>& samples, Differences& d) {
+  const auto first = std::find_if(samples.begin(), samples.end(),
+                                  [](const PlacedSample& one) { return one.engine != nullptr; });
+  if (first == samples.end() || first->sample->repeats != 0 || !first->sample->valid) return;
+  const std::vector<int32_t>& ids = first->sample->ids;
+  const std::string at = path + ".generated_text";
+  if (!c.token_texts.empty()) {
+    const auto text = sequence_text(c.token_texts, ids);
+    d.holds(text && *text == c.generated_text, at, c.generated_text,
+            text ? *text : "nothing: token_texts lacks an id, or one is no text of bytes");
+  } else if (row != nullptr) {
+    d.same(at, c.generated_text, sequence_text(row->shape, ids));
+  }
+}
+
 // The timed prompt follows from its seed, and on analytic weights the ids that must come after it.
 void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob& job,
                     const ModelShape& shape, const std::vector<PlacedSample>& samples,
@@ -314,10 +331,6 @@ void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob&
   d.same(path + ".ids_sha256", c.ids_sha256,
          sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t)));
   d.same(path + ".reference.timed_check", c.timed_check, truth.check());
-  const auto first = std::find_if(samples.begin(), samples.end(),
-                                  [](const PlacedSample& one) { return one.engine != nullptr; });
-  if (first != samples.end() && first->sample->repeats == 0 && first->sample->valid)
-    d.same(path + ".generated_text", c.generated_text, sequence_text(shape, first->sample->ids));
   for (const PlacedSample& one : samples) {
     const Sample& s = *one.sample;
     if (!s.late_id || !s.valid) continue;
@@ -357,6 +370,7 @@ void recheck_samples(const CaseReport& c, const std::string& path, const Options
   recheck_sequence(c, samples, differences);
   recheck_order(c, path, options, differences);
   const ModelRow* row = find_model(c.model);
+  recheck_text(c, path, row, samples, differences);
   if (row != nullptr && meta.is_object() && meta.contains("prompt_seed"))
     recheck_prompt(c, path, job, row->shape, samples, differences);
 }

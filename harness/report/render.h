@@ -28,6 +28,11 @@ class MarkdownTable {
 std::string json_text(const nlohmann::json& object, const std::vector<const char*>& path,
                       const std::string& fallback = {});
 
+// Text of unknown origin in quotes, as one line cut after max_length characters. Where it has
+// characters that Markdown or HTML would take for their own, it is a code span, in which they are
+// shown as they are.
+std::string quoted_text(const std::string& text, size_t max_length);
+
 // "1,280"
 std::string with_commas(int64_t n);
 // Four significant digits without an exponent: 0.8512, 12.34, 1,234.

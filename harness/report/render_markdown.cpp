@@ -113,8 +113,8 @@ std::string model_note(const CaseReport& c) {
 // What an engine wrote in parity, where the reference has texts.
 std::string text_note(const EngineReport& e) {
   if (!e.parity || e.parity->text.empty()) return {};
-  return fmt::format("text by {}: \"{}\" -> \"{}\"", engine_label(e),
-                     one_line(e.parity->text_prompt, 80), one_line(e.parity->text, 160));
+  return fmt::format("text by {}: {} -> {}", engine_label(e),
+                     quoted_text(e.parity->text_prompt, 80), quoted_text(e.parity->text, 160));
 }
 
 // Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
@@ -164,7 +164,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   for (std::string& note : card_notes(c)) notes.push_back(std::move(note));
   if (std::string note = processes_note(c); !note.empty()) notes.push_back(std::move(note));
   if (!c.generated_text.empty()) {
-    notes.push_back(fmt::format("text: \"{}\"", one_line(c.generated_text, 160)));
+    notes.push_back("text: " + quoted_text(c.generated_text, 160));
   }
   for (const EngineReport& e : c.engines) {  // where the case is no pass, its reasons say this
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())

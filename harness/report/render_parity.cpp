@@ -65,11 +65,11 @@ std::string parity_text(const ParityReport& p) {
   return text + ratios_text(p);
 }
 
-// "108 ('l') 8.70, 121 ('y') 1.10, ..."
+// 108 ("l") 8.70, 121 ("y") 1.10, ...
 std::string best_text(const std::vector<ScoredId>& best) {
   std::vector<std::string> parts;
   for (const ScoredId& one : best) {
-    const std::string text = one.text.empty() ? "" : " ('" + one_line(one.text, 12) + "')";
+    const std::string text = one.text.empty() ? "" : " (" + quoted_text(one.text, 12) + ")";
     parts.push_back(fmt::format("{}{} {:.4g}", one.id, text, one.logit));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -79,13 +79,7 @@ std::string best_text(const std::vector<ScoredId>& best) {
 constexpr size_t kFirstRows = 4, kOtherRows = 6;
 
 // A token's text in quotes, so that a space is seen; nothing where the text is not known.
-std::string quoted(const std::string& text) {
-  if (text.empty()) return "";
-  std::string inside = one_line(text, 24);
-  for (size_t at = inside.find('"'); at != std::string::npos; at = inside.find('"', at + 2))
-    inside.insert(at, "\\");
-  return "\"" + inside + "\"";
-}
+std::string quoted(const std::string& text) { return text.empty() ? "" : quoted_text(text, 24); }
 
 std::string mark_of(StepVerdict v, const RenderStyle& style) {
   if (!style.utf8) return std::string(step_verdict_name(v));

@@ -5,6 +5,7 @@
 
 #include "harness/report/comparisons.h"
 #include "harness/report/render.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {
@@ -180,6 +181,20 @@ void MarkdownTable::add(std::vector<std::string> cells) {
     }
   }
   rows_.push_back(std::move(cells));
+}
+
+std::string quoted_text(const std::string& text, size_t max_length) {
+  std::string inside = one_line(text, max_length);
+  for (size_t at = inside.find('"'); at != std::string::npos; at = inside.find('"', at + 2))
+    inside.insert(at, "\\");
+  inside = "\"" + inside + "\"";
+  const bool plain = inside.find_first_of("<>&*_`[]~|$@#") == std::string::npos &&
+                     inside.find("\\\\") == std::string::npos &&
+                     inside.find("://") == std::string::npos;
+  if (plain) return inside;
+  std::string fence = "`";
+  while (inside.find(fence) != std::string::npos) fence += '`';
+  return fence + inside + fence;
 }
 
 std::string MarkdownTable::str() const {

@@ -17,6 +17,7 @@
 #include "harness/measure/warm_up.h"
 #include "harness/report/card_report.h"
 #include "harness/report/parity_report.h"
+#include "harness/report/token_text.h"
 #include "harness/report/verdict.h"
 
 namespace mkbench {
@@ -269,6 +270,8 @@ struct CaseReport {
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
+  std::vector<int32_t> generated_ids;  // of which generated_text is made; not in report.json
+  std::vector<TokenText> token_texts;  // by id; empty where the model has no tokenizer.json
   int64_t bytes_needed = 0, bytes_free = 0;
   std::string resident;  // "all" or "one"
   Verdict verdict = Verdict::kSkipped;
@@ -309,6 +312,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.field("ids_sha256", &C::ids_sha256,
           "of the timed prompt's ids; each sample's late_id replaces the last one");
   v.field("generated_text", &C::generated_text, "timed tokens of the first sample as text");
+  v.field(
+      "token_texts", &C::token_texts,
+      "ids of this case as text, by the tokenizer.json of the model's folder; empty without one");
   v.field("resident", &C::resident, "engines open at a time: all or one");
   v.field("bytes_needed", &C::bytes_needed, "device or host memory, computed before loading");
   v.field("bytes_free", &C::bytes_free, "free at that time");

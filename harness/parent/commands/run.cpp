@@ -28,6 +28,7 @@
 #include "harness/parent/recompute.h"
 #include "harness/parent/resume.h"
 #include "harness/parent/run_folder.h"
+#include "harness/parent/texts.h"
 #include "harness/report/junit.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/report.h"
@@ -329,6 +330,7 @@ class Run {
   int finish() {
     report_.interrupted = interrupted();
     report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
+    for (const std::string& warning : add_token_texts(report_)) warn(warning);
     report_.meta["warnings"] = warnings_;
     report_.meta["outlook"] = outlook_.json();
     if (resumption_ != nullptr) report_.meta["resumed"] = resumption_->describe(taken_over_);

@@ -1,0 +1,18 @@
+// Bytes of unknown text, made safe to show.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mkbench {
+
+// `bytes` as one line of valid UTF-8 that neither moves a cursor nor changes the direction of
+// writing: a backslash is doubled, bytes that are no whole character and control characters become
+// \n, \t, \r or \x1b, and other invisible or unassigned characters \u{202e}.
+std::string printable(std::string_view bytes);
+
+// The bytes of which printable() makes `text`; nothing where there are none.
+std::optional<std::string> bytes_of_printable(std::string_view text);
+
+}  // namespace mkbench
