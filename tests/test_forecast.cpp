@@ -2,10 +2,12 @@
 #include <chrono>
 #include <thread>
 
+#include "harness/flow/case_memory.h"
 #include "harness/flow/forecast.h"
 #include "harness/judge/budget.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
+#include "references/synthetic.h"
 #include "tests/support/case_bench.h"
 
 namespace mkbench::testing {
@@ -230,6 +232,97 @@ TEST_CASE("stated memory has room for the run that a near tie of a timed id asks
   // Behind the engines' processes, beside the truth: as many lengths as the engines were timed at.
   bench.job.n_gen = 500;
   CHECK(needed() == 500 * 100'000 + 2 * 1000 + 2 * 10);
+}
+
+TEST_CASE("what would fit is the depth, else one engine at a time, else fewer engines") {
+  Bench bench;
+  bench.job.ids.clear();
+  bench.job.depth = 200;
+  bench.job.engines.push_back({.name = "graph", .asked = "graph", .yardstick = true});
+  int64_t free = 0, fixed = 1000, per_position = 10;
+  std::string largest;  // takes twice as much
+  bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
+    const bool runs = request.name == kHeadFp32Name || request.name == kTruthName;
+    return (request.name == largest ? 2 : 1) * (runs ? 0 : fixed) +
+           per_position * request.max_context;
+  };
+  bench.services.free_bytes = [&] { return free; };
+  const ModelConfig config = bench.services.config("");
+  const auto fitting = [&](int64_t bytes) {
+    free = bytes;
+    return what_would_fit(bench.job, bench.services, config);
+  };
+  const auto needed = [&](const std::function<void(CaseJob&)>& change) {
+    CaseJob job = bench.job;
+    change(job);
+    return case_memory(job, bench.services, config).needed;
+  };
+  const int64_t at_100 = needed([](CaseJob& job) { job.depth = 100; });
+  CHECK(at_100 < needed([](CaseJob&) {}));
+  const std::string told = fitting(at_100);
+  REQUIRE(holds(told, "what would fit: --n-depth "));
+  const int depth = std::stoi(told.substr(told.rfind(' ', told.find(" (") - 1) + 1));
+  CHECK(depth >= 100);
+  CHECK(needed([&](CaseJob& job) { job.depth = depth; }) <= free);
+  CHECK(needed([&](CaseJob& job) { job.depth = depth + 1; }) > free);
+
+  // All engines do not fit, whatever the depth; each alone does.
+  const int64_t together = needed([](CaseJob& job) { job.depth = 0; });
+  CHECK(holds(fitting(together - 1), "what would fit: --resident one"));
+
+  // One of them takes more without KV rows than the others do at the depth that was asked for.
+  largest = "graph";
+  fixed = 100'000;
+  bench.job.one_at_a_time = true;
+  CHECK(fitting(needed([](CaseJob& job) {
+          job.engines.pop_back();
+        })).starts_with("what would fit: without graph ("));
+}
+
+TEST_CASE("what would fit is another model where no engines of this one do") {
+  Bench bench;
+  const int64_t parameters = kShapeTable[1].shape.parameters(true);
+  bench.services.config = [&](const std::string& model) {
+    ModelConfig config;
+    config.max_positions = 4096;
+    config.shape = kShapeTable[3].shape;
+    for (const ShapeRow& row : kShapeTable) {
+      if (model == synthetic_name(row)) config.shape = row.shape;
+    }
+    return config;
+  };
+  bench.services.bytes = [](const EngineRequest&, const ModelConfig& config) {
+    return 2 * config.shape.parameters(true);
+  };
+  bench.services.references = [](const std::string&) { return std::vector<GreedyReference>(); };
+  bench.job.model = synthetic_name(kShapeTable[3]);
+  bench.job.engines[0].yardstick = false;
+  bench.services.free_bytes = [&] { return 7 * parameters; };  // three engines of 1.7B
+  const ModelConfig config = bench.services.config(bench.job.model);
+  const CaseMemory memory = case_memory(bench.job, bench.services, config);
+  CHECK_FALSE(memory.fits());
+  const std::string told = memory_refusal(bench.job, bench.services, config, memory);
+  CHECK(holds(told, "memory of cpu: "));
+  CHECK(holds(told, " MB needed, 12044 MB free; "));
+  CHECK(holds(told, "what would fit: --model synthetic:qwen3-1.7b with these engines (10323 MB)"));
+  bench.services.free_bytes = [] { return int64_t{1000}; };
+  CHECK(holds(what_would_fit(bench.job, bench.services, config),
+              "no model of the shape table, not even without KV rows"));
+}
+
+TEST_CASE("a case that does not fit is refused before anything is loaded, with what would fit") {
+  Bench bench;
+  int loads = 0;
+  const auto load = bench.services.load;
+  bench.services.load = [&](const std::string& model, int depth) {
+    ++loads;
+    return load(model, depth);
+  };
+  bench.services.free_bytes = [] { return int64_t{2999}; };
+  const CaseReport c = bench.run();
+  CHECK(c.verdict == Verdict::kEnvUnfit);
+  CHECK(loads == 0);
+  CHECK(holds(c.reasons.at(0), "what would fit: "));
 }
 
 }  // namespace

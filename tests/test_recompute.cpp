@@ -323,6 +323,23 @@ TEST_CASE("a text by a tokenizer is computed from the tokens' texts in the repor
   CHECK(differs([](json& one) { one["token_texts"].clear(); }));
 }
 
+TEST_CASE("how many prompts of a live reference have a closed form is computed again") {
+  Report r = sound_report();
+  const auto found = [&](const std::string& text) {
+    r.cases[0].live_check = text;
+    return differences_of(to_json(r), false);
+  };
+  CHECK(found("").empty());
+  // Prompts of 1, 5, 17 and 64 ids, of which the first is too short for any lag set.
+  const std::vector<Difference> wrong = found("4 of 4 prompts have a closed form, and equal it");
+  REQUIRE(wrong.size() == 1);
+  CHECK(wrong[0].path == "cases[0].reference.live_check");
+  int equal = 0;
+  for (int held = 0; held <= 4; ++held)
+    equal += found(fmt::format("{} of 4 prompts have a closed form, and equal it", held)).empty();
+  CHECK(equal == 1);
+}
+
 }  // namespace
 
 TEST_CASE("the limits of a report are those of one time: the present ones or the former") {

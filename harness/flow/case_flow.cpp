@@ -30,16 +30,6 @@
 namespace mkbench {
 namespace {
 
-std::string megabytes(int64_t bytes) {
-  return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
-}
-
-int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
-
-int timed_positions(const CaseJob& job) {
-  return first_depth(job) + timed_tokens(job) + kStateSteps + 1;
-}
-
 class CaseFlow {
  public:
   CaseFlow(const CaseJob& job, const FlowServices& services, EventSink& sink)
@@ -128,16 +118,11 @@ class CaseFlow {
     const CaseMemory memory = case_memory(job_, services_, config);
     sink_.send(MemoryStated{memory.taken(), memory.free});
     if (no_ceiling_.empty() && !memory.ceiling_fits()) {
-      no_ceiling_ =
-          fmt::format("memory of {}: {} needed with the ceiling's copy, {} free", job_.device,
-                      megabytes(memory.with_ceiling), megabytes(memory.free));
+      no_ceiling_ = ceiling_refusal(job_, memory);
       send_verdict(sink_, ceiling_.name, Verdict::kSkipped, no_ceiling_);
     }
-    if (memory.free > 0 && memory.needed > memory.free) {
-      throw Error(ErrorKind::kEnvUnfit,
-                  fmt::format("memory of {}: {} needed, {} free", job_.device,
-                              megabytes(memory.needed), megabytes(memory.free)));
-    }
+    if (!memory.fits())
+      throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));
   }
 
   void load(const std::string& model, int depth) {
@@ -152,6 +137,7 @@ class CaseFlow {
 
   void send_references(const CaseReferences& references) {
     ReferencesFound found;
+    found.live_check = references.live_check;
     const auto append = [](std::string& list, const std::string& item) {
       if (!item.empty() && list.find(item) == std::string::npos)
         list += (list.empty() ? "" : ", ") + item;
@@ -221,6 +207,7 @@ class CaseFlow {
     send_references(references);
     choose_context(references);
     gate(references);
+    if (!references.live_check.empty()) send_references(references);
     return references;
   }
 
@@ -326,74 +313,6 @@ class CaseFlow {
 };
 
 }  // namespace
-
-CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
-                       const ModelConfig& config) {
-  int positions = timed_positions(job);
-  if (!job.judged)
-    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
-  const int context = context_for(positions, config.max_positions);
-  // The processes of the case start side by side; each is asked below.
-  std::vector<std::string> names;
-  for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
-  if (!job.judged) names.emplace_back(kHeadFp32Name);
-  if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
-  services.expect(names);
-  const auto bytes = [&](const std::string& name) {
-    return services.bytes({.name = name, .max_context = context}, config);
-  };
-  const auto together = [&](int64_t& needed, int64_t one) {
-    needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
-  };
-  const ModelRow* row = find_model(job.model);
-  CaseMemory memory;
-  if (!job.judged) {
-    const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
-    // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
-    // memory beside the judge alone; its process stays while the other engines open.
-    const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
-    int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
-    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
-    for (const CaseEngine& engine : job.engines) {
-      const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
-      together(all, one);
-      if (engine.judges) memory.needed = one + beside_the_judge;
-    }
-    memory.needed = std::max(memory.needed, all + (job.one_at_a_time ? 0 : runs));
-  }
-  const CaseShapes shapes = planned_shapes(job, services, config.shape);
-  int64_t timed = 0, processes = 0;
-  for (const CaseEngine& engine : job.engines) {
-    if (job.judged && !engine.timed()) continue;
-    const int64_t process = services.process_bytes(engine.name, shapes);
-    together(processes, process);
-    if (engine.timed()) together(timed, process + bytes(engine.name));
-  }
-  memory.needed = std::max(memory.needed, timed);
-  // The ceiling is open while the others are timed; its process stays.
-  int64_t ceiling = 0;
-  if (job.no_ceiling.empty()) {
-    ceiling = services.process_bytes(kCeilingName, shapes);
-    together(timed, ceiling + bytes(kCeilingName));
-    if (job.one_at_a_time) ceiling = 0;
-    memory.with_ceiling = timed;
-  }
-  // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
-  // tie the run with an fp32 head follows in the truth's process.
-  if (!is_analytic(row)) {
-    const int64_t scoring =
-        services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
-    const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
-    memory.needed = std::max(memory.needed, then);
-    memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);
-  }
-  memory.with_ceiling = std::max(memory.with_ceiling, memory.needed);
-  const int64_t shared = services.shared_bytes(config);
-  memory.needed += shared;
-  memory.with_ceiling += shared;
-  memory.free = services.free_bytes();
-  return memory;
-}
 
 RepeatHashes hash_case_repeats(const CaseJob& job, const FlowServices& services, EventSink& sink) {
   return CaseFlow(job, services, sink).hash_repeats();

@@ -36,6 +36,7 @@ struct ModelLoaded {
 // The references that judge the case, as the report names them.
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
+  std::string live_check;  // live_check_text(); empty where none was made yet, or none was needed
 };
 
 // What the timed ids are compared with.

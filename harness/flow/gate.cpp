@@ -249,13 +249,16 @@ void Gate::add_live_reference(Engine& judge) {
       capture_live(*truth, judge, *head_fp32, shape.vocab,
                    live_parity_prompts(job_, shape, references_.all), kLiveSteps);
   live.weights_sha256 = weights_.sha256;
-  if (!weights_.lagset.empty()) check_live_closed_form(live, weights_.lagset, shape.vocab);
+  if (!weights_.lagset.empty())
+    references_.live_check = live_check_text(live, weights_.lagset, shape.vocab);
   references_.all.insert(references_.all.begin(), std::move(live));
 }
 
 bool Gate::pass_judge(Contestant& contestant) {
   ParityReport report;
   guard_engine(sink_, contestant, [&] {
+    // Lives until the findings are sent: then the memory that is taken is looked at.
+    std::unique_ptr<Engine> head_fp32;
     if (references_.live) add_live_reference(*contestant.engine);
     report = judge_baseline(*contestant.engine, contestant.name);
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
@@ -263,7 +266,7 @@ bool Gate::pass_judge(Contestant& contestant) {
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
-      const std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
+      head_fp32 = make(kHeadFp32Name);
       const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;

@@ -19,7 +19,8 @@ struct CaseReferences {
   // References with logits, and one that merges all token-only ones. Empty for a live case until
   // the live reference is made.
   std::vector<GreedyReference> all;
-  bool live = false;  // a truth has to be (or was) computed in this run
+  bool live = false;       // a truth has to be (or was) computed in this run
+  std::string live_check;  // live_check_text(); empty until the closed form has confirmed the truth
 };
 
 // Finds the committed references that fit `weights`, or decides to judge live.

@@ -54,4 +54,9 @@ int check_live_closed_form(const GreedyReference& live, std::string_view lagset,
   return static_cast<int>(known.prompts.size());
 }
 
+std::string live_check_text(const GreedyReference& live, std::string_view lagset, int vocab) {
+  return fmt::format("{} of {} prompts have a closed form, and equal it",
+                     check_live_closed_form(live, lagset, vocab), live.prompts.size());
+}
+
 }  // namespace mkbench

@@ -80,6 +80,8 @@ void check_closed_form(const GreedyReference& reference, std::string_view lagset
 // The same for a live reference, whose sets follow from margins: every prompt that has a closed form
 // is checked, whatever its set. Returns how many there are.
 int check_live_closed_form(const GreedyReference& live, std::string_view lagset, int vocab);
+// The same, and how many that is of all prompts, for the report.
+std::string live_check_text(const GreedyReference& live, std::string_view lagset, int vocab);
 
 // The truth's own greedy path of `steps` steps after `ids`, with the errors of `head_fp32` (the
 // baseline with its LM head in fp32) on it; its pairwise error has no limit. `go_on` is asked before

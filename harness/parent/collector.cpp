@@ -64,6 +64,7 @@ struct CaseCollector::Taker {
     c.report_.reference = m.reference;
     c.report_.reference_sha256 = m.reference_sha256;
     c.report_.reference_versions = m.reference_versions;
+    c.report_.live_check = m.live_check;
   }
   void operator()(const TimedCheckChosen& m) const {
     c.report_.timed_check = m.timed_check;
@@ -174,7 +175,7 @@ void CaseCollector::finish(bool interrupted) {
 }
 
 std::optional<JudgedCase> parity_memo(const CaseReport& c) {
-  JudgedCase memo{{c.reference, c.reference_sha256, c.reference_versions}, {}};
+  JudgedCase memo{{c.reference, c.reference_sha256, c.reference_versions, c.live_check}, {}};
   for (const EngineReport& e : c.engines) {
     if (!e.parity || e.parity->verdict != Verdict::kPass || e.parity->reference_sha256.empty())
       return std::nullopt;

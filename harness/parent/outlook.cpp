@@ -36,7 +36,9 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
     // A later case of a model takes over what was judged by committed references.
     if (!stated.insert(job.model).second && has_committed_truth(find_model(job.model)))
       job.judged.emplace();
-    one.memory = case_memory(job, services, services.config(job.model));
+    const ModelConfig config = services.config(job.model);
+    one.memory = case_memory(job, services, config);
+    if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
     cases_.push_back(one);
   }
   // The weights that are loaded last are those that the first case takes.

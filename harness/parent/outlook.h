@@ -16,7 +16,9 @@ struct CaseOutlook {
   CaseMemory memory;
   Forecast forecast;
 
-  bool fits() const { return memory.free <= 0 || memory.needed <= memory.free; }
+  std::string refusal;  // why it does not fit into memory, and what would; else empty
+
+  bool fits() const { return memory.fits(); }
 };
 
 class Outlook {

@@ -9,6 +9,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/parity.h"
 #include "harness/measure/statistics.h"
 #include "harness/parent/recompute.h"
 #include "references/base/json_fields.h"
@@ -319,6 +320,18 @@ void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* 
   }
 }
 
+// How many prompts of a live reference have a closed form follows from the seed.
+void recheck_live(const CaseReport& c, const std::string& path, const ModelRow& row, CaseJob job,
+                  const Options& options, Differences& d) {
+  if (c.live_check.empty() || !options.only_prompt.empty()) return;
+  job.seed = options.seed;
+  GreedyReference live;
+  for (std::vector<int32_t>& ids : live_parity_prompts(job, row.shape, {}))
+    live.prompts.emplace_back().ids = std::move(ids);
+  d.same(path + ".reference.live_check", c.live_check,
+         is_analytic(&row) ? live_check_text(live, parity_lagset(row), row.shape.vocab) : "");
+}
+
 // The timed prompt follows from its seed, and on analytic weights the ids that must come after it.
 void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob& job,
                     const ModelShape& shape, const std::vector<PlacedSample>& samples,
@@ -371,6 +384,7 @@ void recheck_samples(const CaseReport& c, const std::string& path, const Options
   recheck_order(c, path, options, differences);
   const ModelRow* row = find_model(c.model);
   recheck_text(c, path, row, samples, differences);
+  if (row != nullptr) recheck_live(c, path, *row, job, options, differences);
   if (row != nullptr && meta.is_object() && meta.contains("prompt_seed"))
     recheck_prompt(c, path, job, row->shape, samples, differences);
 }

@@ -122,6 +122,8 @@ std::string text_note(const EngineReport& e) {
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
+  if (!c.live_check.empty())
+    notes.push_back("live libtorch fp32 reference: " + one_line(c.live_check));
   if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));

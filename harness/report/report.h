@@ -266,7 +266,7 @@ struct CaseReport {
   double rope_theta = 0;
   std::string rope_theta_key, head;
   int depth = 0, n_gen = 0, n_prompt = 0;
-  std::string reference, reference_sha256, reference_versions;
+  std::string reference, reference_sha256, reference_versions, live_check;
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
@@ -307,6 +307,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("file", &C::reference, "file name, 'live' or 'closed form'");
     g.field("sha256", &C::reference_sha256, "of the file; empty when live");
     g.field("versions", &C::reference_versions, "libraries that made it");
+    g.field("live_check", &C::live_check,
+            "how many prompts of a live reference the closed form has confirmed; else empty");
     g.field("timed_check", &C::timed_check, "what timed tokens are compared with");
   });
   v.field("ids_sha256", &C::ids_sha256,

@@ -182,7 +182,7 @@ class Run {
       for (const std::string& name : cast.unknown) fmt::print("; {}: pace not known", name);
       fmt::print("\n");
       if (!one.fits()) {
-        say(fmt::format("{}: memory of {} does not suffice", one.name, plan.device_text));
+        say(fmt::format("{}: {}", one.name, one.refusal));
         ends.push_back(Verdict::kEnvUnfit);
       }
       for (const auto& [verdict, why] : cast.refusals) {

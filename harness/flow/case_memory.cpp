@@ -1,0 +1,242 @@
+#include "harness/flow/case_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "harness/flow/gate.h"
+#include "harness/flow/state_receipt.h"
+#include "references/base/error.h"
+#include "references/model_row.h"
+#include "references/synthetic.h"
+
+namespace mkbench {
+namespace {
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+// What of a case is left, and the largest depth at which that fits.
+struct Fitting {
+  int depth = 0;
+  CaseMemory memory;
+};
+
+CaseJob at_depth(CaseJob job, int depth) {
+  if (!job.ids.empty()) {
+    job.ids.resize(static_cast<size_t>(depth) + 1);
+  } else if (job.n_prompt > 0) {
+    job.n_prompt = depth;
+  } else {
+    job.depth = depth;
+  }
+  return job;
+}
+
+std::optional<Fitting> largest_fitting(const CaseJob& job, const FlowServices& services,
+                                       const ModelConfig& config) {
+  const int least = job.n_prompt > 0 ? 1 : 0;
+  const auto at = [&](int depth) {
+    return Fitting{depth, case_memory(at_depth(job, depth), services, config)};
+  };
+  Fitting low = at(least);
+  if (!low.memory.fits()) return std::nullopt;
+  const Fitting asked = at(first_depth(job));
+  if (asked.memory.fits()) return asked;
+  for (int high = asked.depth; high - low.depth > 1;) {
+    Fitting middle = at(low.depth + (high - low.depth) / 2);
+    if (middle.memory.fits()) {
+      low = middle;
+    } else {
+      high = middle.depth;
+    }
+  }
+  return low;
+}
+
+// "--resident one, without graph and plain, --n-depth 300"
+std::string changes(const CaseJob& asked, const CaseJob& job, int depth) {
+  std::vector<std::string> parts, without;
+  if (job.one_at_a_time && !asked.one_at_a_time) parts.emplace_back("--resident one");
+  for (const CaseEngine& engine : asked.engines) {
+    const bool stays = std::any_of(job.engines.begin(), job.engines.end(),
+                                   [&](const CaseEngine& e) { return e.name == engine.name; });
+    if (!stays) without.push_back(engine.name);
+  }
+  if (!without.empty()) parts.push_back(fmt::format("without {}", fmt::join(without, " and ")));
+  if (depth != first_depth(asked)) {
+    parts.push_back(!asked.ids.empty()   ? fmt::format("{} of the --ids", depth + 1)
+                    : asked.n_prompt > 0 ? fmt::format("--n-prompt {}", depth)
+                                         : fmt::format("--n-depth {}", depth));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// The job without the engines of `left_out`, bits by place; nothing where no engine is then timed, or
+// the judge would be gone.
+std::optional<CaseJob> without(const CaseJob& job, uint32_t left_out) {
+  CaseJob rest = job;
+  rest.engines.clear();
+  bool timed = false;
+  for (size_t i = 0; i < job.engines.size(); ++i) {
+    const bool out = (left_out >> i & 1) != 0;
+    if (out && job.engines[i].judges) return std::nullopt;
+    if (out) continue;
+    rest.engines.push_back(job.engines[i]);
+    timed = timed || job.engines[i].timed();
+  }
+  if (!timed && !job.whole_parity) return std::nullopt;
+  return rest;
+}
+
+// The sets of engines that may be left out, the smallest first; a long list is cut to sets of one.
+std::vector<uint32_t> sets_of_engines(const CaseJob& job) {
+  constexpr size_t kMost = 6;
+  std::vector<uint32_t> sets = {0};
+  const size_t count = std::min<size_t>(job.engines.size(), 30);
+  for (uint32_t set = 1; set<uint32_t{1} << count; count> kMost ? set *= 2 : ++set)
+    sets.push_back(set);
+  std::stable_sort(sets.begin(), sets.end(),
+                   [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
+  return sets;
+}
+
+// The largest row of the shape table whose analytic model fits, or that there is none.
+std::string largest_row(const CaseJob& job, const FlowServices& services) {
+  const ShapeRow* best = nullptr;
+  Fitting found;
+  for (const ShapeRow& row : kShapeTable) {
+    if (best != nullptr && row.shape.parameters(row.tied) < best->shape.parameters(best->tied))
+      continue;
+    CaseJob other = at_depth(job, job.n_prompt > 0 ? 1 : 0);
+    other.ids.clear();
+    other.model = synthetic_name(row);
+    const auto fits = largest_fitting(other, services, services.config(other.model));
+    if (!fits) continue;
+    best = &row;
+    found = *fits;
+  }
+  if (best == nullptr) return "no model of the shape table, not even without KV rows";
+  return fmt::format("--model {} with these engines ({})", synthetic_name(*best),
+                     megabytes(found.memory.needed));
+}
+
+}  // namespace
+
+int timed_tokens(const CaseJob& job) { return job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen; }
+
+int timed_positions(const CaseJob& job) {
+  return first_depth(job) + timed_tokens(job) + kStateSteps + 1;
+}
+
+CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
+                       const ModelConfig& config) {
+  int positions = timed_positions(job);
+  if (!job.judged)
+    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
+  const int context = context_for(positions, config.max_positions);
+  // The processes of the case start side by side; each is asked below.
+  std::vector<std::string> names;
+  for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
+  if (!job.judged) names.emplace_back(kHeadFp32Name);
+  if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
+  services.expect(names);
+  const auto bytes = [&](const std::string& name) {
+    return services.bytes({.name = name, .max_context = context}, config);
+  };
+  const auto together = [&](int64_t& needed, int64_t one) {
+    needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
+  };
+  const ModelRow* row = find_model(job.model);
+  CaseMemory memory;
+  if (!job.judged) {
+    const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
+    // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
+    // memory beside the judge alone; its process stays while the other engines open.
+    const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
+    int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
+    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+    for (const CaseEngine& engine : job.engines) {
+      const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
+      together(all, one);
+      if (engine.judges) memory.needed = one + beside_the_judge;
+    }
+    memory.needed = std::max(memory.needed, all + (job.one_at_a_time ? 0 : runs));
+  }
+  const CaseShapes shapes = planned_shapes(job, services, config.shape);
+  int64_t timed = 0, processes = 0;
+  for (const CaseEngine& engine : job.engines) {
+    if (job.judged && !engine.timed()) continue;
+    const int64_t process = services.process_bytes(engine.name, shapes);
+    together(processes, process);
+    if (engine.timed()) together(timed, process + bytes(engine.name));
+  }
+  memory.needed = std::max(memory.needed, timed);
+  // The ceiling is open while the others are timed; its process stays.
+  int64_t ceiling = 0;
+  if (job.no_ceiling.empty()) {
+    ceiling = services.process_bytes(kCeilingName, shapes);
+    together(timed, ceiling + bytes(kCeilingName));
+    if (job.one_at_a_time) ceiling = 0;
+    memory.with_ceiling = timed;
+  }
+  // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
+  // tie the run with an fp32 head follows in the truth's process.
+  if (!is_analytic(row)) {
+    const int64_t scoring =
+        services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
+    const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
+    memory.needed = std::max(memory.needed, then);
+    memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);
+  }
+  memory.with_ceiling = std::max(memory.with_ceiling, memory.needed);
+  const int64_t shared = services.shared_bytes(config);
+  memory.needed += shared;
+  memory.with_ceiling += shared;
+  memory.free = services.free_bytes();
+  return memory;
+}
+
+std::string what_would_fit(const CaseJob& job, const FlowServices& given,
+                           const ModelConfig& config) {
+  FlowServices services = given;
+  std::map<std::string, std::vector<GreedyReference>> known;  // each is read once
+  services.references = [&](const std::string& name) {
+    const auto [found, is_new] = known.try_emplace(name);
+    if (is_new) found->second = given.references(name);
+    return found->second;
+  };
+  const int64_t free =
+      given.free_bytes();  // the search starts processes of engines, which are counted
+  services.free_bytes = [free] { return free; };
+  for (const uint32_t set : sets_of_engines(job)) {
+    for (const bool one : {false, true}) {
+      std::optional<CaseJob> rest = without(job, set);
+      if (!rest || (job.one_at_a_time && !one)) continue;
+      rest->one_at_a_time = one;
+      if (const auto fits = largest_fitting(*rest, services, config)) {
+        return fmt::format("what would fit: {} ({})", changes(job, *rest, fits->depth),
+                           megabytes(fits->memory.needed));
+      }
+    }
+  }
+  return "what would fit: " + largest_row(job, services);
+}
+
+std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory) {
+  return fmt::format("memory of {}: {} needed with the ceiling's copy, {} free", job.device,
+                     megabytes(memory.with_ceiling), megabytes(memory.free));
+}
+
+std::string memory_refusal(const CaseJob& job, const FlowServices& services,
+                           const ModelConfig& config, const CaseMemory& memory) {
+  return fmt::format("memory of {}: {} needed, {} free; {}", job.device, megabytes(memory.needed),
+                     megabytes(memory.free), what_would_fit(job, services, config));
+}
+
+}  // namespace mkbench

@@ -1,0 +1,46 @@
+// The memory that a case takes, and what would fit where it does not suffice. Nothing is loaded.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "harness/flow/job.h"
+#include "harness/flow/services.h"
+
+namespace mkbench {
+
+struct CaseMemory {
+  int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
+  // The same, and the ceiling's copy of what it reads, where the job has one.
+  int64_t with_ceiling = 0;
+  int64_t free = 0;  // on the job's device; 0: not known
+
+  bool fits() const { return free <= 0 || needed <= free; }
+  bool ceiling_fits() const { return free <= 0 || with_ceiling <= free; }
+  // What the case will take: without a ceiling where its copy does not fit.
+  int64_t taken() const { return ceiling_fits() ? std::max(needed, with_ceiling) : needed; }
+};
+
+// Tokens of a timed run, and the positions that it needs.
+int timed_tokens(const CaseJob& job);
+int timed_positions(const CaseJob& job);
+
+// Bytes of the job's device that the case will take, and the bytes that are free now. The weights
+// need not exist yet.
+CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
+
+// For a case that does not fit: the largest depth that does with these engines, else with one engine
+// open at a time, else without some of the engines; else the largest model of the shape table. One
+// line: "what would fit: --n-depth 300 (3812 MB)".
+std::string what_would_fit(const CaseJob& job, const FlowServices& services,
+                           const ModelConfig& config);
+
+// Why no ceiling is timed beside engines that fit without it.
+std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory);
+
+// "memory of cuda: 9912 MB needed, 4001 MB free; what would fit: ...", for a case that does not fit.
+std::string memory_refusal(const CaseJob& job, const FlowServices& services,
+                           const ModelConfig& config, const CaseMemory& memory);
+
+}  // namespace mkbench
