@@ -10,6 +10,7 @@
 #include "references/base/sha256.h"
 #include "references/checkpoint_files.h"
 #include "references/checkpoint_rules.h"
+#include "references/config_scan.h"
 #include "references/manifest.h"
 #include "references/snapshot.h"
 
@@ -32,6 +33,13 @@ void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
     const fs::path path = file->path();
     manifest->check(path, sha256_file(path));
   }
+}
+
+std::vector<std::string> parts_not_covered(const ModelKind& kind, const Checkpoint& checkpoint) {
+  std::vector<std::string> parts;
+  for (const HeldPart& held : uncovered_parts(kind, checkpoint)) parts.push_back(held.text());
+  if (!kind.beside.empty()) parts.emplace_back(kind.beside);
+  return parts;
 }
 
 Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor& t) {
@@ -57,16 +65,22 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   const fs::path config_path = folder / "config.json";
   ModelWeights weights;
   weights.name = name;
-  weights.config = read_config(config_path);
+  const ConfigScan scan = read_config_scan(config_path);
+  weights.config = scan.config;
+  weights.kind = scan.kind->model_type;
   const bool tied = weights.config.tie_word_embeddings;
 
   ModelFindings rules(ModelFindings::Mode::kThrowFirst);
   auto checkpoint = std::make_shared<Checkpoint>(open_checkpoint(folder, rules));
   if (options.check_manifest) check_manifest(folder, *checkpoint);
 
-  const std::vector<NamedTensor> table = tensor_table(weights.config);
+  weights.not_covered = parts_not_covered(*scan.kind, *checkpoint);
+
+  const std::vector<NamedTensor> table = tensor_table_of(*scan.kind, weights.config);
   check_names(
-      *checkpoint, table, tied, [](const std::string&) { return false; }, rules);
+      *checkpoint, table, tied,
+      [&](const std::string& tensor) { return !uncovered_part(*scan.kind, tensor).empty(); },
+      rules);
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
   const bool hashes = options.sha256.empty();
   const bool reads_values = hashes || options.check_finite;
@@ -82,8 +96,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
       check_type_and_shape(located, t, weights.config.shape, config_path, rules);
       if (is_tied_head) {
         if (reads_values)
-          check_tied_head(checkpoint->tensors.at("model.embed_tokens.weight"), located, t.cols,
-                          rules);
+          check_tied_head(checkpoint->tensors.at(table.front().name), located, t.cols, rules);
       } else {
         if (reads_values) check_values(located, t, options.check_finite, add_to_hash, rules);
         tensor_of(weights, t) = view_of(*checkpoint, located, t);
@@ -91,7 +104,8 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
     }
     if (is_tied_head) weights.lm_head = weights.embed_tokens;
   }
-  if (reads_values) weights.head = head_text(tied, checkpoint->tensors.contains("lm_head.weight"));
+  const std::string head(scan.kind->head);
+  if (reads_values) weights.head = head_text(head, tied, checkpoint->tensors.contains(head));
   for (const auto& file : checkpoint->files) file->check_unchanged();
   weights.sha256 = hashes ? hash.hex() : options.sha256;
   std::error_code ignored;

@@ -21,7 +21,6 @@ constexpr size_t kNamesShown = 4;
 constexpr size_t kNamesCompared = 2048;
 // So many missing names are compared by their letters with the unknown ones.
 constexpr size_t kMissingCompared = 16;
-constexpr std::string_view kHead = "lm_head.weight";
 
 std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
 
@@ -98,7 +97,7 @@ std::string names_text(const NameDifferences& d, const std::vector<NamedTensor>&
                     list_names(d.unknown, d.missing.empty() ? expected : d.missing, "expected"));
   }
   if (d.head_is_missing)
-    what += "; tie_word_embeddings is false, so model.embed_tokens.weight does not stand for it";
+    what += "; tie_word_embeddings is false, so " + table.front().name + " does not stand for it";
   return what;
 }
 
@@ -225,6 +224,12 @@ void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) 
 
 }  // namespace
 
+std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config) {
+  std::vector<NamedTensor> table = tensor_table(config);
+  for (NamedTensor& t : table) t.name = name_in(kind, t.name);
+  return table;
+}
+
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
                  const std::function<bool(const std::string&)>& is_left_out,
                  ModelFindings& findings) {
@@ -249,6 +254,25 @@ void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& t
   all_of_them.severity = Severity::kFatal;
   all_of_them.text = names_text(d, table);
   findings.add(std::move(all_of_them), checkpoint.names_file);
+}
+
+std::string HeldPart::text() const {
+  return fmt::format("{}: {} tensor{}, {} bytes", part->what, tensors, tensors == 1 ? "" : "s",
+                     bytes);
+}
+
+std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint) {
+  std::vector<HeldPart> parts;
+  for (const UncoveredPart& part : kind.uncovered) {
+    HeldPart held{&part};
+    for (auto at = checkpoint.tensors.lower_bound(std::string(part.prefix));
+         at != checkpoint.tensors.end() && at->first.starts_with(part.prefix); ++at) {
+      ++held.tensors;
+      held.bytes += at->second.entry->bytes();
+    }
+    if (held.tensors > 0) parts.push_back(held);
+  }
+  return parts;
 }
 
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& s,
@@ -308,11 +332,11 @@ void check_tied_head(const Located& embed, const Located& head, int hidden,
   });
 }
 
-std::string head_text(bool tied, bool in_file) {
-  if (!tied) return fmt::format("{}, untied (tie_word_embeddings is false)", kHead);
+std::string head_text(std::string_view head, bool tied, bool in_file) {
+  if (!tied) return fmt::format("{}, untied (tie_word_embeddings is false)", head);
   return fmt::format("the embedding (tie_word_embeddings is true, {} {})",
                      in_file ? "and" : "and there is no",
-                     in_file ? fmt::format("{} has equal bytes", kHead) : std::string(kHead));
+                     in_file ? fmt::format("{} has equal bytes", head) : std::string(head));
 }
 
 void check_values(const Located& located, const NamedTensor& t, bool check_finite,

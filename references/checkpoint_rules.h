@@ -5,20 +5,36 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "references/checkpoint_files.h"
+#include "references/runnable.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
 // All functions throw as `findings` does.
 
-// Wants every name of `table` (the head only where `tied` is false) and no other: an unknown tensor
-// means another model. `is_left_out`: names that are looked at by nobody.
+// tensor_table() with the names of `kind`.
+std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config);
+
+// Wants every name of `table`, which begins with the embedding (the head only where `tied` is false),
+// and no other: an unknown tensor means another model. `is_left_out`: names that are not looked at.
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
                  const std::function<bool(const std::string&)>& is_left_out,
                  ModelFindings& findings);
+
+// Tensors of a part that nothing here computes with.
+struct HeldPart {
+  const UncoveredPart* part = nullptr;
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+
+  std::string text() const;  // "code predictor: 57 tensors, 12345 bytes"
+};
+// The parts of `kind` that a checkpoint holds.
+std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint);
 
 // BF16 and the rows and columns of `t`; 0 of these stands for any number. False with a finding.
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,
@@ -29,8 +45,8 @@ bool check_type_and_shape(const Located& located, const NamedTensor& t, const Mo
 void check_tied_head(const Located& embed, const Located& head, int hidden,
                      ModelFindings& findings);
 
-// Which LM head a model has, and by which rule.
-std::string head_text(bool tied, bool in_file);
+// Which LM head a model has, and by which rule; `head` is the name of its tensor.
+std::string head_text(std::string_view head, bool tied, bool in_file);
 
 // NaN, Inf and tensors of zeros alone. Calls use(values) for all values in order, for a hash.
 void check_values(const Located& located, const NamedTensor& t, bool check_finite,

@@ -197,7 +197,7 @@ const ModelKind& kind_of(const json& root, const ConfigFields& top) {
   if (type == root.end()) return kModelKinds[0];  // ConfigReader names it with the other keys
   const bool is_text = type->is_string();
   const ModelKind* kind = is_text ? find_kind(type->get_ref<const std::string&>()) : nullptr;
-  if (kind == nullptr || !kind->obstacle.empty())
+  if (kind == nullptr)
     top.report(Severity::kUnsupported, "model_type", loadable_kinds(), describe(*type),
                fmt::format("model_type is {}, supported: {}", describe(*type), loadable_kinds()));
   return kind != nullptr ? *kind : kModelKinds[0];
@@ -269,8 +269,11 @@ std::string config_text(const ModelConfig& config) {
   return root.dump(2) + "\n";
 }
 
-ModelConfig read_config(const std::filesystem::path& path) {
-  return parse_config(read_small_file(path, kMaxConfigBytes), path.string());
+ConfigScan read_config_scan(const std::filesystem::path& path) {
+  ModelFindings findings(ModelFindings::Mode::kThrowFirst);
+  return scan_config(read_config_json(path), path.string(), findings);
 }
+
+ModelConfig read_config(const std::filesystem::path& path) { return read_config_scan(path).config; }
 
 }  // namespace mkbench

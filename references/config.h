@@ -1,4 +1,4 @@
-// config.json of a Qwen3 checkpoint, read strictly: a missing key is an error and never takes the
+// config.json of a Qwen3 or Qwen3-TTS checkpoint, read strictly: a missing key is an error and never takes the
 // default of a model class.
 #pragma once
 

@@ -30,4 +30,7 @@ ConfigScan scan_config(const nlohmann::json& root, const std::string& path,
 // A config.json as JSON, of at most 1 MB. Throws Error(kBadInput).
 nlohmann::json read_config_json(const std::filesystem::path& path);
 
+// All that read_config() reads, and which kind of model it is. Throws Error(kBadInput) as that does.
+ConfigScan read_config_scan(const std::filesystem::path& path);
+
 }  // namespace mkbench

@@ -80,9 +80,7 @@ class FolderInspector {
   std::vector<NamedTensor> table() const {
     ModelConfig config = scan_.config;
     if (config.shape.layers == 0) config.shape.layers = layers_in(checkpoint_, *scan_.kind);
-    std::vector<NamedTensor> table = tensor_table(config);
-    for (NamedTensor& t : table) t.name = name_in(*scan_.kind, t.name);
-    return table;
+    return tensor_table_of(*scan_.kind, config);
   }
 
   void inspect_tensors() {

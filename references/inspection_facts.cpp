@@ -131,14 +131,10 @@ class ConfigFacts {
     show(root_, "config.json:", "model_type", loadable_kinds());
     inform(findings_, "decoder's config", path.empty() ? "the whole file" : path,
            "config.json:" + (path.empty() ? "model_type" : path));
-    const auto entry = [&](const char* field, std::string_view expected, std::string_view found) {
-      const bool same = expected == found;
-      add(findings_, same ? Severity::kInformation : Severity::kUnsupported, field,
-          std::string(expected), std::string(found), "config.json:model_type",
-          same ? "" : fmt::format("{} is {}: no engine has it, only {}", field, found, expected));
-    };
-    entry("input of a step", kTokenInput, kind.input);
-    entry("output of a step", kLogitsOutput, kind.output);
+    const std::string source = "config.json:model_type";
+    inform(findings_, "input of a step", std::string(kind.input), source, std::string(kTokenInput));
+    inform(findings_, "output of a step", std::string(kind.output), source,
+           std::string(kLogitsOutput));
   }
 
   void add_rope() {
@@ -226,19 +222,10 @@ void add_vocabulary(const char* field, std::string_view name, const ConfigScan& 
 }
 
 void add_uncovered(const ModelKind& kind, const Checkpoint& checkpoint, ModelFindings& findings) {
-  for (const UncoveredPart& part : kind.uncovered) {
-    size_t count = 0;
-    uint64_t bytes = 0;
-    for (auto at = checkpoint.tensors.lower_bound(std::string(part.prefix));
-         at != checkpoint.tensors.end() && at->first.starts_with(part.prefix); ++at) {
-      ++count;
-      bytes += at->second.entry->bytes();
-    }
-    if (count > 0)
-      inform(findings, "part not covered",
-             fmt::format("{}: {} tensors, {} bytes", part.what, count, bytes),
-             std::string(part.prefix) + "*");
-  }
+  for (const HeldPart& held : uncovered_parts(kind, checkpoint))
+    inform(findings, "part not covered", held.text(), std::string(held.part->prefix) + "*");
+  if (!kind.beside.empty())
+    inform(findings, "part not covered", std::string(kind.beside), "not in this checkpoint");
 }
 
 }  // namespace

@@ -25,10 +25,8 @@ const ModelKind* find_kind(std::string_view model_type) {
 
 std::string loadable_kinds() {
   std::string text;
-  for (const ModelKind& kind : kModelKinds) {
-    if (kind.obstacle.empty())
-      text += fmt::format("{}'{}'", text.empty() ? "" : " or ", kind.model_type);
-  }
+  for (const ModelKind& kind : kModelKinds)
+    text += fmt::format("{}'{}'", text.empty() ? "" : " or ", kind.model_type);
   return text;
 }
 

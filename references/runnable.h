@@ -25,10 +25,10 @@ struct ModelKind {
   std::string_view trunk;            // stands where Qwen3's names begin with "model."
   std::string_view embedding, head;  // tensor names
   std::string_view input, output;    // of a decode step
-  bool mrope;                        // RoPE with three rows of positions
-  bool may_omit_tie;                 // the head is a tensor of its own unless the config says else
-  std::string_view obstacle;         // why the loader refuses it; empty: it loads
+  bool mrope;         // RoPE with three rows of positions, which decoding keeps equal
+  bool may_omit_tie;  // the head is a tensor of its own unless the config says else
   std::span<const UncoveredPart> uncovered;
+  std::string_view beside;  // what belongs to the model and is in other files; empty: nothing
 };
 
 inline constexpr std::string_view kTokenInput = "token id", kLogitsOutput = "logits";
@@ -52,26 +52,26 @@ inline constexpr ModelKind kModelKinds[] = {
      .output = kLogitsOutput,
      .mrope = false,
      .may_omit_tie = false,
-     .obstacle = "",
-     .uncovered = {}},
+     .uncovered = {},
+     .beside = ""},
     {.model_type = "qwen3_tts",
      .architecture = "Qwen3TTSForConditionalGeneration",
      .config_key = "talker_config",
      .trunk = "talker.model.",
      .embedding = "talker.model.codec_embedding.weight",
      .head = "talker.codec_head.weight",
-     .input = "hidden vector (inputs_embeds)",
+     .input = "hidden vector (inputs_embeds): rows of codec and text embeddings, added",
      .output = "logits and the hidden vector after the final norm",
      .mrope = true,
      .may_omit_tie = true,
-     .obstacle = "the loader reads models of type qwen3",
-     .uncovered = kTtsUncovered},
+     .uncovered = kTtsUncovered,
+     .beside = "speech tokenizer (codec ids to audio)"},
 };
 
 // The row of a model_type; null where it is not known.
 const ModelKind* find_kind(std::string_view model_type);
 
-// "'qwen3'": the kinds that the loader reads.
+// "'qwen3' or 'qwen3_tts'": the kinds that the loader reads.
 std::string loadable_kinds();
 
 // A tensor's name in a checkpoint of `kind`, from its name in one of Qwen3 (tensor_table()).

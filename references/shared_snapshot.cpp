@@ -16,6 +16,7 @@
 #include "references/base/json_strict.h"
 #include "references/base/parallel.h"
 #include "references/base/sealed_memory.h"
+#include "references/config_scan.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 
@@ -106,6 +107,8 @@ ModelWeights publish(const std::shared_ptr<Publication>& publication, const Mode
       load_shared(folder, made.name, made.lagset, made.sha256, snapshot_stamp(folder));
   shared.config = made.config;  // keeps rope_theta_key
   shared.head = made.head;
+  shared.kind = made.kind;
+  shared.not_covered = made.not_covered;
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<Publication>>;
   shared.owner = std::make_shared<Both>(shared.owner, publication);
   return shared;
@@ -116,11 +119,13 @@ void remove_stale_snapshots_once() {
   std::call_once(done, remove_stale_snapshots);
 }
 
-// False for a copy that was cut or had its head untied after loading.
+// False for a copy that was cut or had its head untied after loading, and for a folder of another kind
+// than Qwen3's: hosts and engines from elsewhere read that one alone.
 bool describes(const fs::path& folder, const ModelConfig& config) {
-  const ModelConfig held = read_config(folder / "config.json");
-  return held.shape == config.shape && held.rope_theta == config.rope_theta &&
-         held.rms_norm_eps == config.rms_norm_eps &&
+  const ConfigScan scan = read_config_scan(folder / "config.json");
+  const ModelConfig& held = scan.config;
+  return scan.kind->model_type == kModelKinds[0].model_type && held.shape == config.shape &&
+         held.rope_theta == config.rope_theta && held.rms_norm_eps == config.rms_norm_eps &&
          held.tie_word_embeddings == config.tie_word_embeddings &&
          held.max_positions == config.max_positions;
 }

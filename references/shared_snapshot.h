@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// Returns `weights` as other processes can open them: with `folder` set. Weights that have no folder
-// are copied to a memfd with the bytes of a safetensors file. The memfd is sealed, so that nobody
+// Returns `weights` as other processes can open them: with `folder` set. Weights that have no folder,
+// or one that is not a checkpoint of kind qwen3, are copied to a memfd with the bytes of a safetensors file. The memfd is sealed, so that nobody
 // can change it, and a SnapshotFolder links to it; that folder is removed with the last copy of the
 // result. Weights that have a folder which holds them are returned unchanged.
 // Throws Error(kEnvUnfit) where memory or the folder of temporary files does not suffice.

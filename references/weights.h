@@ -53,14 +53,17 @@ struct ModelWeights {
   std::string head;
   // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
+  std::string kind = "qwen3";  // model_type of the checkpoint that the tensors were read from
+  // Parts of the checkpoint that nothing here computes with, as a report shows them.
+  std::vector<std::string> not_covered{};
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's
   // memory. Code that edits a tensor of a copy clears it.
   std::filesystem::path folder;
   std::shared_ptr<const void> owner;
 };
 
-// A tensor of the model with its HF name. Loaders, generators, hashes and uploads all walk the list
-// that tensor_table() gives.
+// A tensor of the model with its name in a checkpoint of kind qwen3 (name_in() gives the others).
+// Loaders, generators, hashes and uploads all walk the list that tensor_table() gives.
 struct NamedTensor {
   std::string name;
   Matrix ModelWeights::*global = nullptr;  // set for a tensor outside the layers,

@@ -55,6 +55,9 @@ endforeach()
 # Texts of ids, with a tokenizer.json and without.
 mkbench_python_test(test_text CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 
+# The talker of Qwen3-TTS through the real command line.
+mkbench_python_test(test_talker TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+
 # Differences planted in a folder, named by inspect and refused by the loader.
 mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "LOAD_PROBE=$<TARGET_FILE:load_probe>")

@@ -18,6 +18,7 @@ mkbench_test(test_inspection LABEL host LIBS mkbench_input_cases TIMEOUT 300)
 mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_shared_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_talker_folder LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 
 # Compares the reader with the Python package safetensors. Exit code 77: this Python does not have it.

@@ -31,6 +31,8 @@ struct MemoryStated {
 struct ModelLoaded {
   std::string model_id, weights_sha256, lagset, head;
   ModelConfig config;
+  std::string kind;
+  std::vector<std::string> not_covered;
 };
 
 // The references that judge the case, as the report names them.

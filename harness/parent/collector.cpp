@@ -56,6 +56,8 @@ struct CaseCollector::Taker {
     c.report_.weights_sha256 = m.weights_sha256;
     c.report_.lagset = m.lagset;
     c.report_.head = m.head;
+    c.report_.model_kind = m.kind;
+    c.report_.not_covered = m.not_covered;
     c.report_.rope_theta = m.config.rope_theta;
     c.report_.rope_theta_key = m.config.rope_theta_key;
     c.shape_ = m.config.shape;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -110,6 +111,14 @@ std::string model_note(const CaseReport& c) {
                      c.head.empty() ? "" : "; LM head: " + one_line(c.head));
 }
 
+// "not covered: text embedding: 1 tensor, 622329856 bytes; speech tokenizer (codec ids to audio)"
+std::string not_covered_note(const CaseReport& c) {
+  if (c.not_covered.empty()) return {};
+  return fmt::format("{}: the decoder's trunk alone was run; not covered: {}",
+                     one_line(c.model_kind),
+                     one_line(fmt::format("{}", fmt::join(c.not_covered, "; ")), 600));
+}
+
 // What an engine wrote in parity, where the reference has texts.
 std::string text_note(const EngineReport& e) {
   if (!e.parity || e.parity->text.empty()) return {};
@@ -124,6 +133,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
   if (!c.live_check.empty())
     notes.push_back("live libtorch fp32 reference: " + one_line(c.live_check));
+  if (std::string note = not_covered_note(c); !note.empty()) notes.push_back(std::move(note));
   if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));

@@ -23,7 +23,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.6.0";
+inline constexpr char kReportSchemaVersion[] = "1.7.0";
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -265,6 +265,8 @@ struct CaseReport {
   std::string model, model_id, dtype = "bf16", weights_sha256, lagset;
   double rope_theta = 0;
   std::string rope_theta_key, head;
+  std::string model_kind;
+  std::vector<std::string> not_covered;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions, live_check;
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
@@ -296,6 +298,10 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
     g.field("head", &C::head, "which LM head, and by which rule");
+    g.field("kind", &C::model_kind,
+            "model_type of the checkpoint; of qwen3_tts the talker's trunk is run");
+    g.field("not_covered", &C::not_covered,
+            "parts of the checkpoint that nothing here computes with");
     g.field("lagset", &C::lagset, "of the analytic checkpoint; else empty");
   });
   v.group("axes", "what varies between cases", [](auto& g) {

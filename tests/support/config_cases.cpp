@@ -103,9 +103,11 @@ void add_presence_cases(Table& table) {
 }
 
 void add_kind_cases(Table& table) {
-  for (const char* kind : {"qwen2", "qwen3_moe", "qwen3_tts"})
+  for (const char* kind : {"qwen2", "qwen3_moe", "qwen3_omni_moe"})
     table.edit("C4", {{"model_type", "\"" + std::string(kind) + "\""}},
-               {"model_type is '" + std::string(kind) + "'", "supported: 'qwen3'"});
+               {"model_type is '" + std::string(kind) + "'", "supported: 'qwen3' or 'qwen3_tts'"});
+  table.edit("C4", {{"model_type", "\"qwen3_tts\""}},
+             {"talker_config is absent, wanted an object"});
   table.edit("C4", {{"architectures", "[\"Qwen2ForCausalLM\"]"}},
              {"architectures", "Qwen2ForCausalLM", "Qwen3ForCausalLM"});
   table.edit("C4", {{"architectures", "[\"Qwen3ForCausalLM\", \"Other\"]"}},
