@@ -1,0 +1,35 @@
+#include "tests/fuzz/input.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+namespace mkbench::fuzz {
+
+void broken(const std::string& promise) {
+  std::fprintf(stderr, "broken promise: %s\n", promise.c_str());
+  std::abort();
+}
+
+MemoryFile::MemoryFile(const uint8_t* data, size_t size)
+    : descriptor_(memfd_create("mkbench-fuzz", MFD_CLOEXEC)) {
+  if (descriptor_ < 0) broken("memfd_create failed");
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = write(descriptor_, data + done, size - done);
+    if (n <= 0) broken("a file in memory could not be written");
+    done += static_cast<size_t>(n);
+  }
+  lseek(descriptor_, 0, SEEK_SET);
+}
+
+MemoryFile::~MemoryFile() { close(descriptor_); }
+
+std::filesystem::path MemoryFile::path() const {
+  return fmt::format("/proc/self/fd/{}", descriptor_);
+}
+
+}  // namespace mkbench::fuzz
