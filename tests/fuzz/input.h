@@ -25,6 +25,9 @@ inline void expect(bool holds, const char* promise) {
   if (!holds) broken(promise);
 }
 
+// Text that a terminal shows as one line: something, and no control character.
+bool is_line(std::string_view text);
+
 inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
@@ -56,8 +59,7 @@ bool accepts(std::initializer_list<ErrorKind> kinds, Read&& read) {
     for (const ErrorKind kind : kinds) promised |= error.kind() == kind;
     if (!promised) broken(std::string("an error of another kind: ") + error.what());
     const std::string_view message = error.what();
-    if (message.empty() || message.find('\n') != std::string_view::npos)
-      broken("a message that is no line: " + std::string(message));
+    if (!is_line(message)) broken("a message that is no line: " + std::string(message));
   } catch (const std::exception& other) {
     broken(std::string("an exception that is no Error: ") + other.what());
   }

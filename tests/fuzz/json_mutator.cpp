@@ -87,14 +87,14 @@ void mutate(json& document, Random& random) {
       {
         auto at = std::next(value.begin(), static_cast<long>(below(random, value.size())));
         const json moved = at.value();
-        const std::string name = at.key() + "_";
+        const std::string name = at.key() + (random() % 2 == 0 ? "_" : "\x1b[2J\n\u0085");
         value.erase(at);
         value[name] = moved;
       }
       break;
     default:
       if (value.is_number()) change_number(value, random);
-      else if (value.is_string()) value = value.get<std::string>() + "\u00e9";
+      else if (value.is_string()) value = value.get<std::string>() + "\u00e9\x1b\n";
       else value = odd_value(random);
   }
 }

@@ -11,8 +11,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::accepts({ErrorKind::kBadInput, ErrorKind::kInvalidReference}, [&] {
     Differences differences;
     report = read_and_recompute(file.path(), differences);
-    for (const Difference& difference : differences.all())
-      fuzz::expect(!difference.path.empty(), "a difference names its place");
+    for (const Difference& difference : differences.all()) {
+      fuzz::expect(fuzz::is_line(difference.path), "a difference names its place in one line");
+      fuzz::expect(fuzz::is_line(difference.found) && fuzz::is_line(difference.recomputed),
+                   "what differs is one line");
+    }
     render_csv(report);
     render_sql(report);
     render_jsonl(report);
