@@ -21,8 +21,14 @@ if(MKBENCH_SANITIZE)
   # GCC sees uninitialised values that are not there once the sanitizers have rewritten the code.
   target_compile_options(mkbench_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all>"
-    "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer;-Wno-maybe-uninitialized>")
+    "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>"
+    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>"
+    # GCC has no such check, and Clang 14 cannot compile coroutines with it.
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=function>")
   target_link_options(mkbench_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(MKBENCH_FUZZ)
+  target_compile_options(mkbench_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
 endif()
 
 # Most host code computes little: -O1, and headers that are parsed once, by the target `owner`, compile it in less

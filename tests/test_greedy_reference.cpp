@@ -13,8 +13,10 @@
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/small_reference.h"
 
 using namespace mkbench;
+using mkbench::testing::small_reference;
 using mkbench::testing::TemporaryFolder;
 using mkbench::testing::write_file;
 using nlohmann::json;
@@ -35,39 +37,6 @@ std::filesystem::path committed(const std::string& name) {
   const auto files = find_references(data_dir(), name);
   REQUIRE(files.size() == 1);
   return files.front();
-}
-
-// A reference with one strict and one near-tie prompt of `tiny`, cut to three steps each and made
-// consistent again.
-json small() {
-  std::ifstream file(committed("tiny"));
-  json document = json::parse(file);
-  json& all = document["prompts"];
-  json kept = json::array();
-  for (const char* set : {"strict", "near-tie"}) {
-    for (const json& prompt : all) {
-      if (prompt["set"] != set) continue;
-      kept.push_back(prompt);
-      break;
-    }
-  }
-  double d = 0;
-  for (json& prompt : kept) {
-    prompt["steps"].erase(prompt["steps"].begin() + 3, prompt["steps"].end());
-    prompt["token_texts"].erase(prompt["token_texts"].begin() + 3, prompt["token_texts"].end());
-    prompt["generated"] = 3;
-    for (const json& step : prompt["steps"])
-      d = std::max(d, step["baseline"]["pairwise"].get<double>());
-  }
-  for (json& prompt : kept) {
-    for (json& step : prompt["steps"]) {
-      step["decided"] = step["margin"].get<double>() > d + bf16_step(step["max_abs"].get<double>());
-    }
-  }
-  all = kept;
-  document["summary"]["D"] = d;
-  document["summary"]["steps"] = 6;
-  return document;
 }
 
 std::string refusal(const std::filesystem::path& path) {
@@ -232,7 +201,7 @@ std::vector<Defect> truth_defects() {
 }
 
 void check_all(const std::vector<Defect>& defects) {
-  const json good = small();
+  const json good = small_reference();
   for (const Defect& defect : defects) {
     json bad = good;
     defect.plant(bad);
@@ -296,7 +265,7 @@ TEST_CASE("the published continuations of the real model are ids only") {
 }
 
 TEST_CASE("texts of ids are optional") {
-  json document = small();
+  json document = small_reference();
   CHECK(read_reference(written(document.dump())).texts.empty());
   document["texts"] = {{"0", " the"}, {"258", "<pad>"}};
   const GreedyReference r = read_reference(written(document.dump()));
@@ -304,8 +273,8 @@ TEST_CASE("texts of ids are optional") {
 }
 
 TEST_CASE("every defect is refused with path and field") {
-  CHECK(refusal(written(small().dump())) == "accepted");
-  json wide = small();
+  CHECK(refusal(written(small_reference().dump())) == "accepted");
+  json wide = small_reference();
   set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
   CHECK(refusal(written(wide.dump())) == "accepted");
   SECTION("of the file") { check_all(file_defects()); }
@@ -314,7 +283,7 @@ TEST_CASE("every defect is refused with path and field") {
 }
 
 TEST_CASE("what is not a JSON document is refused") {
-  const std::string good = small().dump();
+  const std::string good = small_reference().dump();
   const auto refused = [](const std::string& text) {
     const auto path = written(text);
     const std::string message = refusal(path);
@@ -350,7 +319,7 @@ TEST_CASE("a token-only file needs a provenance, and no logits") {
 }
 
 TEST_CASE("the manifest beside a reference says which bytes it has") {
-  const auto file = written(small().dump());
+  const auto file = written(small_reference().dump());
   const auto manifest = scratch() / "manifest.json";
   const std::string found = read_reference(file).sha256;
   CHECK(found == sha256_file(file));

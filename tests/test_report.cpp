@@ -280,6 +280,9 @@ TEST_CASE("small formatters") {
   CHECK(with_commas(-1234567) == "-1,234,567");
   CHECK(one_line("a\nb\x01") == "a\\nb\\x01");
   CHECK(one_line("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == "\xc3\xa9\xc3\xa9...");
+  // U+0085, next line, which some terminals obey; U+00A0 is a space.
+  CHECK(one_line("a\xc2\x85"
+                 "b\xc2\xa0\x7f") == "a\\x85b\xc2\xa0\\x7f");
   const json j = {{"a", {1, 2, 3}}, {"b", {{"c", json::array()}}}};
   CHECK(dump_readable(j) == "{\n  \"a\": [1,2,3],\n  \"b\": {\n    \"c\": []\n  }\n}");
 }

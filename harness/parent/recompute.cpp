@@ -10,6 +10,7 @@
 #include "harness/parent/clock_file.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
+#include "references/base/one_line.h"
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -189,8 +190,12 @@ void recheck_calibration(const Report& found, const SpeedMargin& margin, Differe
 
 }  // namespace
 
-void Differences::add(const std::string& path, std::string found, std::string recomputed) {
-  all_.push_back({path.empty() ? "top" : path, std::move(found), std::move(recomputed)});
+void Differences::add(const std::string& path, const std::string& found,
+                      const std::string& recomputed) {
+  // Whoever edited a report may have put control characters into it.
+  constexpr size_t kLongest = 1000;
+  all_.push_back({path.empty() ? "top" : one_line(path, kLongest), one_line(found, kLongest),
+                  one_line(recomputed, kLongest)});
 }
 
 void Differences::same(const std::string& path, const json& found, const json& recomputed) {

@@ -35,7 +35,7 @@ class Differences {
  private:
   void compare(const std::string& path, const nlohmann::json& found,
                const nlohmann::json& recomputed);
-  void add(const std::string& path, std::string found, std::string recomputed);
+  void add(const std::string& path, const std::string& found, const std::string& recomputed);
 
   std::vector<Difference> all_;
   int64_t figures_ = 0;

@@ -19,6 +19,7 @@
 
 #include "references/base/error.h"
 #include "references/base/fields.h"
+#include "references/base/one_line.h"
 
 namespace mkbench::json_fields {
 
@@ -135,7 +136,10 @@ json write(const T& v) {
 
 [[noreturn]] inline void refuse(const std::string& path, const std::string& found,
                                 std::string_view wanted) {
-  throw Error(ErrorKind::kBadInput, fmt::format("{}: found {}, wanted {}", path, found, wanted));
+  // Names and values are of a file that anybody may have written.
+  constexpr size_t kLongest = 1000;
+  throw Error(ErrorKind::kBadInput,
+              one_line(fmt::format("{}: found {}, wanted {}", path, found, wanted), kLongest));
 }
 
 inline std::string shown(const json& j) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "references/base/error.h"
+#include "references/base/one_line.h"
 #include "references/base/regular_file.h"
 
 namespace mkbench {
@@ -169,10 +170,11 @@ std::string in_quotes(std::string_view text, size_t max_bytes) {
   size_t at = 0;
   while (at < text.size() && out.size() <= max_bytes) {
     const size_t size = utf8_sequence(text.substr(at));
-    const unsigned char first = static_cast<unsigned char>(text[at]);
-    if (size == 0 || first < 0x20 || first == 0x7f) {
-      out += fmt::format("\\x{:02x}", first);
-      ++at;
+    const size_t control = control_bytes(text, at);
+    if (size == 0 || control > 0) {
+      // A control character of two bytes is named by the second one, which is its code point.
+      at += control == 2 ? 1 : 0;
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
     } else {
       out += text.substr(at, size);
       at += size;

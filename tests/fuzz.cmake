@@ -1,0 +1,41 @@
+# Fuzz targets: the readers of what strangers write. With MKBENCH_FUZZ (clang) each is a libFuzzer program; in other builds
+# it runs the inputs that there are, as a test.
+mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp PUBLIC mkbench_base PRIVATE fmt::fmt)
+
+add_executable(fuzz_seeds fuzz/seeds.cpp)
+target_link_libraries(fuzz_seeds PRIVATE mkbench_options mkbench_input_cases mkbench_wire mkbench_parent)
+set(fuzz_seeds_dir ${CMAKE_CURRENT_BINARY_DIR}/fuzz-seeds)
+if(NOT MKBENCH_FUZZ)
+  add_test(NAME fuzz_seeds COMMAND fuzz_seeds ${fuzz_seeds_dir})
+  set_tests_properties(fuzz_seeds PROPERTIES LABELS host FIXTURES_SETUP fuzz_seeds TIMEOUT 120)
+endif()
+
+# mkbench_fuzz_target(name library [JSON bytes]): JSON: the input is a JSON document behind so many bytes.
+function(mkbench_fuzz_target name library)
+  cmake_parse_arguments(ARG "" "JSON" "" ${ARGN})
+  set(target fuzz_${name})
+  add_executable(${target} fuzz/${name}.cpp)
+  target_link_libraries(${target} PRIVATE mkbench_options mkbench_fuzz_input ${library})
+  if(MKBENCH_FUZZ)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    if(DEFINED ARG_JSON)
+      target_sources(${target} PRIVATE fuzz/json_mutator.cpp)
+      target_compile_definitions(${target} PRIVATE MKBENCH_FUZZ_PREFIX=${ARG_JSON})
+    endif()
+    add_dependencies(fuzzers ${target})
+  else()
+    target_sources(${target} PRIVATE fuzz/replay.cpp)
+    add_test(NAME ${target}
+      COMMAND ${target} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${fuzz_seeds_dir}/${name})
+    set_tests_properties(${target} PROPERTIES LABELS host FIXTURES_REQUIRED fuzz_seeds TIMEOUT 120)
+  endif()
+endfunction()
+
+if(MKBENCH_FUZZ)
+  add_custom_target(fuzzers DEPENDS fuzz_seeds)
+endif()
+mkbench_fuzz_target(safetensors mkbench_references)
+mkbench_fuzz_target(config mkbench_references JSON 0)
+mkbench_fuzz_target(reference mkbench_references JSON 0)
+mkbench_fuzz_target(wire mkbench_wire JSON 4)
+mkbench_fuzz_target(report mkbench_parent JSON 0)
