@@ -1,5 +1,5 @@
 # Fuzz targets: the readers of what strangers write. With MKBENCH_FUZZ (clang) each is a libFuzzer program; in other builds
-# it runs the inputs that there are, as a test.
+# it runs the seeds, as a test.
 mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp PUBLIC mkbench_base PRIVATE fmt::fmt)
 
 add_executable(fuzz_seeds fuzz/seeds.cpp)
@@ -26,7 +26,7 @@ function(mkbench_fuzz_target name library)
   else()
     target_sources(${target} PRIVATE fuzz/replay.cpp)
     add_test(NAME ${target}
-      COMMAND ${target} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${fuzz_seeds_dir}/${name})
+      COMMAND ${target} ${fuzz_seeds_dir}/${name})
     set_tests_properties(${target} PROPERTIES LABELS host FIXTURES_REQUIRED fuzz_seeds TIMEOUT 120)
   endif()
 endfunction()

@@ -18,12 +18,35 @@ using Random = std::minstd_rand;
 size_t below(Random& random, size_t count) { return count == 0 ? 0 : random() % count; }
 
 json odd_value(Random& random) {
-  static const json values[] = {
-      nullptr, true, false, 0, 1, -1, 2, 7, 1.5, -0.0, 1e-300, 1e300, "", "x", "0", "\u00e9\n",
-      json::array(), json::object(), json::array({1, 2}), json::array({nullptr}),
-      std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(),
-      std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(),
-      std::numeric_limits<uint64_t>::max(), int64_t{1} << 32, "AAAA", "qwen3", "PASS"};
+  static const json values[] = {nullptr,
+                                true,
+                                false,
+                                0,
+                                1,
+                                -1,
+                                2,
+                                7,
+                                1.5,
+                                -0.0,
+                                1e-300,
+                                1e300,
+                                "",
+                                "x",
+                                "0",
+                                "\u00e9\n",
+                                json::array(),
+                                json::object(),
+                                json::array({1, 2}),
+                                json::array({nullptr}),
+                                std::numeric_limits<int32_t>::max(),
+                                std::numeric_limits<int32_t>::min(),
+                                std::numeric_limits<int64_t>::max(),
+                                std::numeric_limits<int64_t>::min(),
+                                std::numeric_limits<uint64_t>::max(),
+                                int64_t{1} << 32,
+                                "AAAA",
+                                "qwen3",
+                                "PASS"};
   return values[below(random, std::size(values))];
 }
 
@@ -57,9 +80,15 @@ json& any_value(json& document, Random& random, json** holder) {
 
 void change_number(json& value, Random& random) {
   switch (below(random, 4)) {
-    case 0: value = -value.get<double>(); break;
-    case 1: value = value.get<double>() * 2; break;
-    case 2: value = value.is_number_integer() ? json(value.get<int64_t>() / 2) : json(1); break;
+    case 0:
+      value = -value.get<double>();
+      break;
+    case 1:
+      value = value.get<double>() * 2;
+      break;
+    case 2:
+      value = value.is_number_integer() ? json(value.get<int64_t>() / 2) : json(1);
+      break;
     default:
       if (value.is_number_integer() && std::abs(value.get<double>()) < 1e9)
         value = value.get<int64_t>() + (random() % 2 == 0 ? 1 : -1);
@@ -72,8 +101,12 @@ void mutate(json& document, Random& random) {
   json *holder = nullptr, *other_holder = nullptr;
   json& value = any_value(document, random, &holder);
   switch (below(random, 6)) {
-    case 0: value = odd_value(random); break;
-    case 1: value = json(any_value(document, random, &other_holder)); break;
+    case 0:
+      value = odd_value(random);
+      break;
+    case 1:
+      value = json(any_value(document, random, &other_holder));
+      break;
     case 2:  // a member or an item goes
       if (!value.is_structured() || value.empty()) break;
       value.erase(std::next(value.begin(), static_cast<long>(below(random, value.size()))));
@@ -93,9 +126,12 @@ void mutate(json& document, Random& random) {
       }
       break;
     default:
-      if (value.is_number()) change_number(value, random);
-      else if (value.is_string()) value = value.get<std::string>() + "\u00e9\x1b\n";
-      else value = odd_value(random);
+      if (value.is_number())
+        change_number(value, random);
+      else if (value.is_string())
+        value = value.get<std::string>() + "\u00e9\x1b\n";
+      else
+        value = odd_value(random);
   }
 }
 

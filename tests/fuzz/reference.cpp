@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ReferencePrompt& prompt : reference.prompts) {
     fuzz::expect(!prompt.ids.empty() && !prompt.steps.empty(), "a prompt has ids and steps");
     for (const ReferenceStep& step : prompt.steps)
-      fuzz::expect(std::isfinite(step.margin) && step.margin >= 0, "margins are finite, not negative");
+      fuzz::expect(std::isfinite(step.margin) && step.margin >= 0,
+                   "margins are finite, not negative");
   }
   return 0;
 }

@@ -1,6 +1,5 @@
 // fuzz_seeds OUT: writes to OUT/<target>/ the inputs from which each fuzzer starts: sound ones of this version,
-// and those of the tables of bad input that the tests hold. What fuzzing found beyond them is committed in
-// tests/fuzz/corpus.
+// and those of the tables of bad input that the tests hold.
 #include <fmt/format.h>
 
 #include <fstream>
