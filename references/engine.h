@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "references/base/bf16.h"
 #include "references/base/error.h"
 #include "references/planted_fault.h"
 
@@ -41,7 +42,16 @@ struct EngineCapabilities {
   bool rewind = false;        // rewind() works
   bool late_id = true;        // decode_late() prefills nothing again
   bool deterministic = true;  // equal input gives equal bits
+  bool vectors = false;       // decode_vectors() works; never over a host
   PrecisionClass precision = PrecisionClass::kBf16;
+};
+
+// What decode_vectors() reads and writes. All arrays are in host memory.
+struct VectorSteps {
+  const Bf16* in = nullptr;  // [n, hidden], finite; null: ids, as in decode()
+  float* hidden_out =
+      nullptr;  // null, or [n, hidden]: after the final norm, as the LM head reads it
+  float* logits_out = nullptr;  // null, or [n, vocab]
 };
 
 // Times of the last decode() by up to three clocks; 0 where the engine has no such clock.
@@ -92,6 +102,15 @@ class Engine {
   // and the last returned id is pending.
   virtual std::vector<int32_t> decode(int n, const int32_t* forced = nullptr,
                                       float* logits_out = nullptr) = 0;
+  // decode() for a trunk that is one part of a model: the input of step t is row t of steps.in in the
+  // place of an embedding's row, and hidden vectors come out. With steps.in no id needs to be pending,
+  // and a pending id is dropped: it writes no KV row. Afterwards the KV holds n more rows and the last
+  // returned id is pending. Throws Error(kRuntime) without the capability.
+  virtual std::vector<int32_t> decode_vectors(int /*n*/, const VectorSteps& /*steps*/) {
+    throw Error(
+        ErrorKind::kRuntime,
+        capabilities().name + ": decode_vectors: this engine takes ids and gives logits alone");
+  }
   // Replaces the pending id.
   virtual void set_pending(int32_t id) = 0;
 
@@ -144,5 +163,15 @@ class Engine {
     return decode(1, nullptr, logits_out)[0];
   }
 };
+
+// Throws Error(kBadInput), which begins with `who`, for the first of these inputs that is not finite.
+inline void require_finite(const std::string& who, std::span<const Bf16> vectors, int hidden) {
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    if (is_finite(vectors[i])) continue;
+    const auto width = static_cast<size_t>(hidden);
+    throw Error(ErrorKind::kBadInput, who + ": vector " + std::to_string(i / width) + ", value " +
+                                          std::to_string(i % width) + " is not finite");
+  }
+}
 
 }  // namespace mkbench

@@ -29,7 +29,7 @@ BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
     "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
     "naive_cpu_stateful": ("FAIL_FIDELITY", "R_rms"),
-    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 3, wanted 2 or 1"),
+    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 4, wanted 3, 2 or 1"),
     "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),
     "refused_environment": ("ENV_UNFIT", "open failed (3): hidden is 128, wanted 4096"),
 }
