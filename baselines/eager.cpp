@@ -310,10 +310,8 @@ std::vector<int32_t> EagerEngine::run(int n, const int32_t* forced, const Vector
                          " positions, the KV cache holds " + std::to_string(options_.max_context));
   }
   const std::vector<int64_t> given = given_ids(n, forced, steps);
-  if (steps.in != nullptr) {
-    const size_t values = static_cast<size_t>(n) * static_cast<size_t>(shape_.hidden);
-    require_finite(name_of(options_) + std::string(": decode"), {steps.in, values}, shape_.hidden);
-  }
+  check_vector_steps(name_of(options_) + std::string(": decode"), n, steps, shape_.hidden,
+                     position());
 
   activity_ = "decode";
   std::vector<int32_t> result = on_device([&] {

@@ -86,6 +86,7 @@ std::vector<int32_t> LaunchEngine::decode(int n, const int32_t* forced, float* l
 std::vector<int32_t> LaunchEngine::decode_vectors(int n, const VectorSteps& steps) {
   if (!traits_.vectors) return Engine::decode_vectors(n, steps);
   check_steps(n);
+  check_vector_steps(traits_.prefix + ": decode", n, steps, config_.shape.hidden, position_);
   if (steps.in == nullptr) {
     if (pending_ < 0) {
       throw Error(ErrorKind::kBadInput,
@@ -93,9 +94,6 @@ std::vector<int32_t> LaunchEngine::decode_vectors(int n, const VectorSteps& step
     }
     return run({pending_}, n, steps);
   }
-  const int hidden = config_.shape.hidden;
-  require_finite(traits_.prefix + ": decode",
-                 {steps.in, static_cast<size_t>(n) * static_cast<size_t>(hidden)}, hidden);
   // The vectors are a table of n rows in the embedding's place, and the input of step t is its row t.
   std::vector<int32_t> rows(static_cast<size_t>(n));
   std::iota(rows.begin(), rows.end(), 0);

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "references/base/bf16.h"
 #include "references/base/error.h"
 #include "references/planted_fault.h"
+#include "references/vector_steps.h"
 
 namespace mkbench {
 
@@ -44,14 +44,6 @@ struct EngineCapabilities {
   bool deterministic = true;  // equal input gives equal bits
   bool vectors = false;       // decode_vectors() works; never over a host
   PrecisionClass precision = PrecisionClass::kBf16;
-};
-
-// What decode_vectors() reads and writes. All arrays are in host memory.
-struct VectorSteps {
-  const Bf16* in = nullptr;  // [n, hidden], finite; null: ids, as in decode()
-  float* hidden_out =
-      nullptr;  // null, or [n, hidden]: after the final norm, as the LM head reads it
-  float* logits_out = nullptr;  // null, or [n, vocab]
 };
 
 // Times of the last decode() by up to three clocks; 0 where the engine has no such clock.
@@ -163,15 +155,5 @@ class Engine {
     return decode(1, nullptr, logits_out)[0];
   }
 };
-
-// Throws Error(kBadInput), which begins with `who`, for the first of these inputs that is not finite.
-inline void require_finite(const std::string& who, std::span<const Bf16> vectors, int hidden) {
-  for (size_t i = 0; i < vectors.size(); ++i) {
-    if (is_finite(vectors[i])) continue;
-    const auto width = static_cast<size_t>(hidden);
-    throw Error(ErrorKind::kBadInput, who + ": vector " + std::to_string(i / width) + ", value " +
-                                          std::to_string(i % width) + " is not finite");
-  }
-}
 
 }  // namespace mkbench

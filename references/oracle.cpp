@@ -6,7 +6,7 @@
 
 #include "references/base/error.h"
 #include "references/base/parallel.h"
-#include "references/engine.h"
+#include "references/vector_steps.h"
 
 // One function per step of the forward pass. All arithmetic is fp32. Sums run in kLanes interleaved
 // parts, which keeps the rounding error of long dot products small and lets compilers vectorise.
@@ -200,7 +200,7 @@ std::vector<float> Oracle::step(std::span<const Bf16> vector, bool want_logits) 
     throw Error(ErrorKind::kBadInput, "oracle: a vector of " + std::to_string(vector.size()) +
                                           " values, wanted " + std::to_string(hidden));
   }
-  require_finite("oracle", vector, hidden);
+  check_vector_steps("oracle", 1, {.in = vector.data()}, hidden, position_);
   std::vector<float> h(vector.size());
   std::transform(vector.begin(), vector.end(), h.begin(), to_float);
   return forward(std::move(h), want_logits);

@@ -120,11 +120,8 @@ class PluginEngine : public Engine {
   std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) override {
     if (plugin_->decode_vectors == nullptr) return Engine::decode_vectors(n, steps);
     check_steps(n, steps.logits_out);
-    if (steps.in != nullptr) {
-      require_finite(who_ + ": decode_vectors",
-                     {steps.in, static_cast<size_t>(n) * static_cast<size_t>(shape_.hidden)},
-                     shape_.hidden);
-    } else {
+    check_vector_steps(who_ + ": decode_vectors", n, steps, shape_.hidden, position_);
+    if (steps.in == nullptr) {
       check_pending();
       if (!can_start())
         throw Error(ErrorKind::kRuntime, who_ + ": decode_vectors: it takes no late id");

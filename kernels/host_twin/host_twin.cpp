@@ -272,10 +272,7 @@ class HostTwin final : public Engine {
     if (n < 1) bad_input("decode: n = " + std::to_string(n) + ", wanted 1 or more");
     if (pending_ < 0 && steps.in == nullptr) bad_input("decode: no pending id (prefill first)");
     require_room("decode", n);
-    if (steps.in != nullptr) {
-      const size_t values = static_cast<size_t>(n) * static_cast<size_t>(model_.shape().hidden);
-      require_finite("host twin: decode", {steps.in, values}, model_.shape().hidden);
-    }
+    check_vector_steps("host-twin: decode", n, steps, model_.shape().hidden, position_);
     std::vector<int32_t> inputs;
     for (int t = 0; forced && t < n; ++t) {
       inputs.push_back(t == 0 ? pending_ : checked_id("decode: forced", forced[t]));
