@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Judges engines on the trunk of Qwen3-TTS's talker, by hidden vector and by id, against HF transformers.
 
-usage: talker_trunk.py --probe build/release/tests/trunk_probe [--layers N] [--weights random|SET] [--engine NAME]... [--cuda]
+usage: talker_trunk.py --probe build/release/tests/trunk_probe [--layers N] [--weights random|SET] [--engine NAME]...
+                       [--cuda]
 
 The weights have the shape of the shape table's talker, random or analytic (a lag set: none, short), as a cut of N
 layers [4]; --layers 0 takes all 28. They are written as a folder of Qwen3-TTS, which the probe loads. transformers has
@@ -135,9 +136,6 @@ def run_engine(probe, engine, folder, inputs, shape, cuda=False, rows=None):
             more += ["--positions", positions]
         done = subprocess.run([probe, engine, folder, source, answer, "vectors" if by_vector else "ids", *more],
                               stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode == NO_GPU and cuda:
-            print(done.stderr.strip())
-            sys.exit(NO_GPU)
         if done.returncode != 0:
             raise Refused(f"exit {done.returncode}: {done.stderr.strip()}")
         values = torch.from_numpy(numpy.fromfile(answer, numpy.float32))
@@ -242,6 +240,9 @@ def main():
     parser.add_argument("--engine", action="append")
     parser.add_argument("--cuda", action="store_true")
     args = parser.parse_args()
+    if args.cuda and not torch.cuda.is_available():
+        print("no GPU")
+        sys.exit(NO_GPU)
     passes = True
     for weights in args.weights or ["random", "none"]:
         case = make_case(args.layers, weights, args.steps)
