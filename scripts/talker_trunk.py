@@ -36,10 +36,11 @@ import synthetic_checkpoint as synthetic
 SHAPE = shape_table.ROWS["qwen3-tts-talker"]
 SECTIONS = [24, 20, 20]
 NAMES = {"model.embed_tokens.weight": "talker.model.codec_embedding.weight", "lm_head.weight": "talker.codec_head.weight"}
-# Largest error of logits and of hidden vectors. Engines in fp32: relative to the truth. Others: in errors of HF's bf16,
-# where eager is at 1.0 and engines that accumulate in fp32 are at 0.4 (CPU, 4 and 28 layers).
+# Largest error of logits and of hidden vectors. Engines in fp32: relative to the truth; 2e-6 was seen. Others: in errors
+# of HF's bf16. On a CPU, with 4 and with 28 layers, eager was at 0.98 to 1.14 and host-twin at 0.03 to 0.19; the limit of
+# engines that accumulate in fp32 is that of their class in parity.
 FP32_ENGINES, FP32_LIMIT = ("oracle", "truth"), 1e-4
-EAGER_LIMIT, ACCUMULATE_LIMIT = 1.5, 0.6
+EAGER_LIMIT, ACCUMULATE_LIMIT = 1.5, 0.35
 ON_CPU, ON_CUDA = ("oracle", "truth", "eager", "host-twin"), ("eager", "plain")
 NO_GPU = 77
 

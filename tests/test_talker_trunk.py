@@ -102,7 +102,7 @@ class AnalyticWeights(TrunkTest, unittest.TestCase):
     weights = "none"
 
     def test_engines_follow_hf_and_the_closed_form(self):
-        self.assertEqual(len(self.case.continued), STEPS // 2 + 1)
+        self.assertEqual(len(self.case.continued), STEPS // 2)
         self.check_engines()
 
     def test_wrong_ids_are_found(self):
