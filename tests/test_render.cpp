@@ -355,7 +355,7 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
   CHECK_THAT(render_markdown(r),
-             ContainsText("- qwen3_tts: the decoder's trunk alone was run; not covered: code "
+             ContainsText("- qwen3_tts: the decoder's trunk alone was run, by ids; not covered: code "
                           "predictor: 1 tensor, 8 bytes; speech\\ntokenizer\n"));
 }
 
