@@ -102,3 +102,11 @@ mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+
+# The talker's trunk, by vector and by id, against HF transformers: setup's Python has it, so nothing is skipped.
+add_executable(trunk_probe trunk_probe.cpp)
+target_link_libraries(trunk_probe PRIVATE mkbench_options mkbench_references mkbench_host_twin mkbench_baselines
+  mkbench_plain mkbench_ring mkbench_plugin)
+list(APPEND mkbench_plugin_environment "TRUNK_PROBE=$<TARGET_FILE:trunk_probe>" "ENGINES=${PROJECT_BINARY_DIR}/engines")
+mkbench_python_test(test_talker_trunk TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_talker_trunk_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
