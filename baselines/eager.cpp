@@ -39,13 +39,6 @@ const char* name_of(const EagerOptions& options) {
   throw Error(ErrorKind::kBadInput, name_of(options) + (": " + message));
 }
 
-// A checksum that depends on positions and not on the order of addition: every 64-bit word is
-// multiplied by an odd weight of its own, so that no single change can cancel, and integers give
-// the same sum in any order.
-Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
-  return (rows.view(at::kLong) * weights).sum();
-}
-
 std::vector<float> to_host(const Tensor& x) {
   const Tensor host = x.to(at::kFloat).cpu().contiguous();
   const float* data = host.const_data_ptr<float>();
@@ -67,6 +60,7 @@ class EagerEngine final : public Engine {
   void poison() override;
   void prefill(std::span<const int32_t> ids) override;
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override;
+  std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) override;
   void set_pending(int32_t id) override;
   Snapshot save() override;
   void restore(const Snapshot& s) override;
@@ -92,10 +86,11 @@ class EagerEngine final : public Engine {
   Tensor upload_ids(const std::vector<int64_t>& ids) const;
   std::vector<int32_t> collect(const Tensor& ids, const Tensor& best) const;
   void synchronize() const;
-  Decoded decode_eagerly(int n, const Tensor& inputs, bool forced, float* logits_out);
+  std::vector<int32_t> run(int n, const int32_t* forced, const VectorSteps& steps);
+  std::vector<int64_t> given_ids(int n, const int32_t* forced, const VectorSteps& steps) const;
+  Tensor upload_vectors(int n, const Bf16* vectors) const;
+  Decoded decode_eagerly(int n, const Tensor& inputs, bool forced, const VectorSteps& steps);
   Decoded decode_statically(int n, const Tensor& inputs, bool forced, float* logits_out);
-  void keep_logits(const Tensor& logits, int step, float* logits_out) const;
-  uint64_t kv_checksum(int rows) const;
 
   EagerOptions options_;
   CpuThreads threads_;
@@ -168,6 +163,7 @@ EngineCapabilities EagerEngine::capabilities() const {
                at::cuda::getDeviceProperties(device_.index())->name;
   }
   c.max_context = options_.max_context;
+  c.vectors = !options_.static_steps();  // a static step begins with an id
   return c;
 }
 
@@ -225,23 +221,38 @@ std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best)
   return {host.const_data_ptr<int32_t>(), host.const_data_ptr<int32_t>() + host.numel()};
 }
 
-Decoded EagerEngine::decode_eagerly(int n, const Tensor& inputs, bool forced, float* logits_out) {
+// fp32 [n, width] of host memory gets row `step`, where it is wanted.
+void keep_row(const Tensor& row, int step, float* out) {
+  if (out == nullptr) return;
+  float* const to = out + static_cast<int64_t>(step) * row.numel();
+  at::from_blob(to, {row.numel()}, at::kFloat).copy_(row.view({row.numel()}));
+}
+
+// `inputs`: ids [n], or [1] without forced ids; with steps.in vectors [1, n, hidden].
+Decoded EagerEngine::decode_eagerly(int n, const Tensor& inputs, bool forced,
+                                    const VectorSteps& steps) {
   Tensor slots = at::full({n}, -1, ids_);
   Tensor best = at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
+  const bool by_vector = steps.in != nullptr;
   // The truth takes forced steps in one pass: scoring 128 ids one by one costs 0.15 s on a CPU, and
   // how fp32 sums are grouped is far below what its answers are compared with.
-  const bool one_pass = options_.fp32 && forced;
+  const bool one_pass = options_.fp32 && forced && !by_vector;
   const Tensor all =
       one_pass ? model_->forward(inputs.unsqueeze(0), /*keep_hidden=*/true) : Tensor();
-  for (int t = 0; t < n; ++t) {
+  const auto step_of = [&](int t) {
+    if (one_pass) return all.narrow(1, t, 1);
+    if (by_vector) return model_->forward_vectors(inputs.narrow(1, t, 1), /*keep_hidden=*/true);
     const Tensor id = t == 0 || forced ? inputs.narrow(0, t, 1) : slots.narrow(0, t - 1, 1);
-    const Tensor hidden =
-        one_pass ? all.narrow(1, t, 1) : model_->forward(id.unsqueeze(0), /*keep_hidden=*/true);
+    return model_->forward(id.unsqueeze(0), /*keep_hidden=*/true);
+  };
+  for (int t = 0; t < n; ++t) {
+    const Tensor hidden = step_of(t);
     const Tensor logits = model_->head(hidden);
     // max() over a dimension promises the first index among equals. The id stays on the device.
     Tensor value = best.narrow(0, t, 1), index = slots.narrow(0, t, 1);
     at::max_out(value, index, logits, 0, /*keepdim=*/true);
-    keep_logits(logits, t, logits_out);
+    keep_row(logits, t, steps.logits_out);
+    if (steps.hidden_out != nullptr) keep_row(model_->normed(hidden), t, steps.hidden_out);
   }
   return {slots, best};
 }
@@ -253,7 +264,7 @@ Decoded EagerEngine::decode_statically(int n, const Tensor& inputs, bool forced,
   for (int t = 0; t < n; ++t) {
     if (t == 0 || forced) static_step_->set_id(inputs.narrow(0, t, 1));
     static_step_->run();
-    keep_logits(static_step_->logits(), t, logits_out);
+    keep_row(static_step_->logits(), t, logits_out);
     model_->set_position(first + t + 1);
   }
   model_->hidden_states().clear();
@@ -262,25 +273,45 @@ Decoded EagerEngine::decode_statically(int n, const Tensor& inputs, bool forced,
   return {static_step_->ids().narrow(0, first, n), static_step_->best().narrow(0, first, n)};
 }
 
-void EagerEngine::keep_logits(const Tensor& logits, int step, float* logits_out) const {
-  if (logits_out == nullptr) return;
-  float* row = logits_out + static_cast<size_t>(step) * static_cast<size_t>(shape_.vocab);
-  at::from_blob(row, {shape_.vocab}, at::kFloat).copy_(logits);
-}
-
-std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* logits_out) {
-  if (n < 1) refuse(options_, "decode: n is " + std::to_string(n) + ", wanted at least 1");
+// The ids that are inputs, checked; none where vectors are.
+std::vector<int64_t> EagerEngine::given_ids(int n, const int32_t* forced,
+                                            const VectorSteps& steps) const {
+  if (steps.in != nullptr) return {};
   if (pending_ < 0)
     refuse(options_, "decode: no pending id, call prefill() or set_pending() first");
-  if (n > options_.max_context - position()) {
-    refuse(options_, "decode: " + std::to_string(position()) + " + " + std::to_string(n) +
-                         " positions, the KV cache holds " + std::to_string(options_.max_context));
-  }
   std::vector<int64_t> given = {pending_};
   for (int t = 1; forced != nullptr && t < n; ++t) {
     check_id(forced[t], "decode: forced id " + std::to_string(t));
     given.push_back(forced[t]);
   }
+  return given;
+}
+
+// [1, n, hidden] in the model's dtype.
+Tensor EagerEngine::upload_vectors(int n, const Bf16* vectors) const {
+  const Tensor host =
+      at::from_blob(const_cast<Bf16*>(vectors), {1, n, shape_.hidden}, at::kBFloat16);
+  return host.to(device_).to(dtype_);
+}
+
+std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* logits_out) {
+  return run(n, forced, {.logits_out = logits_out});
+}
+
+std::vector<int32_t> EagerEngine::decode_vectors(int n, const VectorSteps& steps) {
+  if (options_.static_steps()) return Engine::decode_vectors(n, steps);
+  return run(n, nullptr, steps);
+}
+
+std::vector<int32_t> EagerEngine::run(int n, const int32_t* forced, const VectorSteps& steps) {
+  if (n < 1) refuse(options_, "decode: n is " + std::to_string(n) + ", wanted at least 1");
+  if (n > options_.max_context - position()) {
+    refuse(options_, "decode: " + std::to_string(position()) + " + " + std::to_string(n) +
+                         " positions, the KV cache holds " + std::to_string(options_.max_context));
+  }
+  const std::vector<int64_t> given = given_ids(n, forced, steps);
+  check_vector_steps(name_of(options_) + std::string(": decode"), n, steps, shape_.hidden,
+                     position());
 
   activity_ = "decode";
   std::vector<int32_t> result = on_device([&] {
@@ -289,10 +320,10 @@ std::vector<int32_t> EagerEngine::decode(int n, const int32_t* forced, float* lo
     at::cuda::CUDAEvent first(cudaEventDefault), last(cudaEventDefault);
     if (device_.is_cuda()) first.record();
 
-    const Tensor inputs = upload_ids(given);
+    const Tensor inputs = steps.in != nullptr ? upload_vectors(n, steps.in) : upload_ids(given);
     const Decoded decoded = static_step_
-                                ? decode_statically(n, inputs, forced != nullptr, logits_out)
-                                : decode_eagerly(n, inputs, forced != nullptr, logits_out);
+                                ? decode_statically(n, inputs, forced != nullptr, steps.logits_out)
+                                : decode_eagerly(n, inputs, forced != nullptr, steps);
 
     if (device_.is_cuda()) last.record();
     std::vector<int32_t> ids = collect(decoded.ids, decoded.best);
@@ -314,29 +345,8 @@ void EagerEngine::set_pending(int32_t id) {
   pending_ = id;
 }
 
-uint64_t EagerEngine::kv_checksum(int rows) const {
-  uint64_t sum = 0x6d6b62656e636821u;  // the value of an empty prefix
-  if (rows == 0) return sum;
-  const int64_t words = shape_.head_dim * static_cast<int64_t>(c10::elementSize(dtype_)) / 8;
-  const int64_t count = shape_.kv_heads * int64_t{rows} * words;
-  const int64_t odd_multiplier = static_cast<int64_t>(0x9E3779B97F4A7C15u);
-  const Tensor weights =
-      ((at::arange(count, ids_) * 2 + 1) * odd_multiplier).view({1, shape_.kv_heads, rows, words});
-  std::vector<Tensor> sums;
-  for (int l = 0; l < shape_.layers; ++l) {
-    sums.push_back(weighted_sum(model_->k_cache(l).narrow(2, 0, rows), weights));
-    sums.push_back(weighted_sum(model_->v_cache(l).narrow(2, 0, rows), weights));
-  }
-  const Tensor host = at::stack(sums).to(at::kCPU);
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    sum = (sum ^ static_cast<uint64_t>(host.const_data_ptr<int64_t>()[i])) * 0x9E3779B97F4A7C15u;
-    sum ^= sum >> 29;  // without it the order of layers would only change the upper bits
-  }
-  return sum;
-}
-
 Snapshot EagerEngine::save() {
-  return {position(), pending_, on_device([&] { return kv_checksum(position()); })};
+  return {position(), pending_, on_device([&] { return model_->kv_checksum(position()); })};
 }
 
 void EagerEngine::restore(const Snapshot& s) {
@@ -345,7 +355,7 @@ void EagerEngine::restore(const Snapshot& s) {
                          std::to_string(position()));
   }
   if (s.pending != -1) check_id(s.pending, "restore: pending id");
-  if (on_device([&] { return kv_checksum(s.position); }) != s.kv_checksum) {
+  if (on_device([&] { return model_->kv_checksum(s.position); }) != s.kv_checksum) {
     throw Error(ErrorKind::kIntegrity, name_of(options_) + std::string(": restore: KV rows 0 to ") +
                                            std::to_string(s.position - 1) +
                                            " were modified since save()");

@@ -76,6 +76,13 @@ Tensor in_one_piece(std::initializer_list<Tensor*> parts) {
   return whole;
 }
 
+// A checksum that depends on positions and not on the order of addition: every 64-bit word is
+// multiplied by an odd weight of its own, so that no single change can cancel, and integers give
+// the same sum in any order.
+Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
+  return (rows.view(at::kLong) * weights).sum();
+}
+
 }  // namespace
 
 struct EagerModel::Impl : ModelTensors {
@@ -201,8 +208,12 @@ EagerModel::EagerModel(const ModelWeights& weights, const EagerOptions& options)
 EagerModel::~EagerModel() = default;
 
 Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
-  const int64_t first = position_, rows = ids.size(1);
-  Tensor h = at::embedding(impl_->embed, ids).to(impl_->real.dtype());
+  return forward_vectors(at::embedding(impl_->embed, ids).to(impl_->real.dtype()), keep_hidden);
+}
+
+Tensor EagerModel::forward_vectors(const Tensor& vectors, bool keep_hidden) {
+  const int64_t first = position_, rows = vectors.size(1);
+  Tensor h = vectors;
   const Rotary r = impl_->rotary(first, rows);
   const Tensor mask = impl_->causal_mask(first, rows);
   impl_->hidden.clear();
@@ -219,10 +230,36 @@ Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
   return h;
 }
 
+Tensor EagerModel::normed(const Tensor& hidden) const {
+  return rms_norm(hidden, impl_->final_norm, impl_->eps);
+}
+
 Tensor EagerModel::head(const Tensor& hidden) const {
-  Tensor x = rms_norm(hidden, impl_->final_norm, impl_->eps);
+  Tensor x = normed(hidden);
   if (impl_->options.head_fp32) x = x.to(at::kFloat);
   return apply_matrix(x, impl_->lm_head).view({impl_->shape.vocab});
+}
+
+uint64_t EagerModel::kv_checksum(int rows) const {
+  uint64_t sum = 0x6d6b62656e636821u;  // the value of an empty prefix
+  if (rows == 0) return sum;
+  const int64_t words = impl_->shape.head_dim * k_cache(0).element_size() / 8;
+  const int64_t count = impl_->shape.kv_heads * int64_t{rows} * words;
+  const int64_t odd_multiplier = static_cast<int64_t>(0x9E3779B97F4A7C15u);
+  const Tensor weights =
+      ((at::arange(count, k_cache(0).options().dtype(at::kLong)) * 2 + 1) * odd_multiplier)
+          .view({1, impl_->shape.kv_heads, rows, words});
+  std::vector<Tensor> sums;
+  for (int l = 0; l < impl_->shape.layers; ++l) {
+    sums.push_back(weighted_sum(k_cache(l).narrow(2, 0, rows), weights));
+    sums.push_back(weighted_sum(v_cache(l).narrow(2, 0, rows), weights));
+  }
+  const Tensor host = at::stack(sums).to(at::kCPU);
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    sum = (sum ^ static_cast<uint64_t>(host.const_data_ptr<int64_t>()[i])) * 0x9E3779B97F4A7C15u;
+    sum ^= sum >> 29;  // without it the order of layers would only change the upper bits
+  }
+  return sum;
 }
 
 const Tensor& EagerModel::k_cache(int layer) const {

@@ -32,6 +32,10 @@ class EagerModel {
   // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: hidden_states()
   // then has the state after each layer.
   at::Tensor forward(const at::Tensor& ids, bool keep_hidden);
+  // The same from vectors [1, rows, hidden] of the model's dtype in place of embedding rows.
+  at::Tensor forward_vectors(const at::Tensor& vectors, bool keep_hidden);
+  // Hidden state [1, 1, hidden] -> the same after the final norm.
+  at::Tensor normed(const at::Tensor& hidden) const;
   // Hidden state [1, 1, hidden] -> logits [vocab], in fp32 with EagerOptions::head_fp32.
   at::Tensor head(const at::Tensor& hidden) const;
 
@@ -39,6 +43,8 @@ class EagerModel {
   // unspecified.
   const at::Tensor& k_cache(int layer) const;
   const at::Tensor& v_cache(int layer) const;
+  // A checksum over the K and V rows below `rows`, of all layers.
+  uint64_t kv_checksum(int rows) const;
   // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
   // empty before one.
   std::vector<at::Tensor>& hidden_states();

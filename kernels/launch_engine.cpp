@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "kernels/phase.h"
 #include "kernels/prefill/prefill.h"
@@ -30,7 +31,8 @@ EngineCapabilities LaunchEngine::capabilities() const {
           .device = device_name_,
           .max_context = traits_.max_context,
           .logits = true,
-          .one_launch = true};
+          .one_launch = true,
+          .vectors = traits_.vectors};
 }
 
 void LaunchEngine::reset() {
@@ -62,27 +64,54 @@ void LaunchEngine::prefill(std::span<const int32_t> ids) {
   if (steps >= prefill::kLeastRows) {
     append(inputs);
   } else if (steps > 0) {
-    launch(inputs, steps, steps, nullptr);
+    launch(inputs, steps, steps, {});
   }
   pending_ = ids.back();
 }
 
 std::vector<int32_t> LaunchEngine::decode(int n, const int32_t* forced, float* logits_out) {
-  if (n < 1) {
-    throw Error(ErrorKind::kBadInput,
-                traits_.prefix + ": decode: " + std::to_string(n) + " steps, wanted 1 or more");
-  }
+  check_steps(n);
   if (pending_ < 0) {
     throw Error(ErrorKind::kBadInput,
                 traits_.prefix + ": decode: no pending id, call prefill first");
   }
-  check_room(n);
   std::vector<int32_t> inputs{pending_};
   for (int t = 1; forced != nullptr && t < n; ++t) {
     check_id(forced[t]);
     inputs.push_back(forced[t]);
   }
-  launch(inputs, n, 0, logits_out);
+  return run(inputs, n, {.logits_out = logits_out});
+}
+
+std::vector<int32_t> LaunchEngine::decode_vectors(int n, const VectorSteps& steps) {
+  if (!traits_.vectors) return Engine::decode_vectors(n, steps);
+  check_steps(n);
+  check_vector_steps(traits_.prefix + ": decode", n, steps, config_.shape.hidden, position_);
+  if (steps.in == nullptr) {
+    if (pending_ < 0) {
+      throw Error(ErrorKind::kBadInput,
+                  traits_.prefix + ": decode: no pending id, call prefill first");
+    }
+    return run({pending_}, n, steps);
+  }
+  // The vectors are a table of n rows in the embedding's place, and the input of step t is its row t.
+  std::vector<int32_t> rows(static_cast<size_t>(n));
+  std::iota(rows.begin(), rows.end(), 0);
+  return run(rows, n, steps);
+}
+
+void LaunchEngine::check_steps(int n) const {
+  if (n < 1) {
+    throw Error(ErrorKind::kBadInput,
+                traits_.prefix + ": decode: " + std::to_string(n) + " steps, wanted 1 or more");
+  }
+  check_room(n);
+}
+
+// Runs n steps with outputs. `inputs` holds the ids of the first steps, or of all steps.
+std::vector<int32_t> LaunchEngine::run(const std::vector<int32_t>& inputs, int n,
+                                       const VectorSteps& wanted) {
+  launch(inputs, n, 0, wanted);
   std::vector<int32_t> ids(static_cast<size_t>(n));
   MKBENCH_CUDA(cudaMemcpy(ids.data(), outputs_.get(), 4 * ids.size(), cudaMemcpyDeviceToHost));
   const auto none = std::find(ids.begin(), ids.end(), -1);
@@ -188,27 +217,39 @@ void LaunchEngine::check_room(int64_t steps) const {
 // Runs `steps` steps from position_ in one launch. The host's clock covers the copy of the input
 // ids, what prepare() queues, and the kernel to its end.
 void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int first_output,
-                          float* logits_out) {
+                          const VectorSteps& wanted) {
   const size_t outputs = static_cast<size_t>(steps - first_output);
+  const size_t hidden = static_cast<size_t>(config_.shape.hidden);
   const size_t logits = outputs * static_cast<size_t>(config_.shape.vocab);
   inputs_.reserve(inputs.size());
   outputs_.reserve(outputs);
   token_ns_.reserve(static_cast<size_t>(steps) + 1);
-  if (logits_out != nullptr) {
+  if (wanted.logits_out != nullptr) {
     logits_.reserve(logits);
     MKBENCH_CUDA(cudaMemset(logits_.get(), 0xff, 4 * logits));
   }
-  const Request request{.steps = steps,
-                        .first_output = first_output,
-                        .input_count = static_cast<int>(inputs.size()),
-                        .logits = logits_out != nullptr ? logits_.get() : nullptr,
-                        .keep_hidden = logits_out != nullptr || !traits_.hidden_with_logits_only};
+  if (wanted.hidden_out != nullptr) {
+    normed_.reserve(outputs * hidden);
+    MKBENCH_CUDA(cudaMemset(normed_.get(), 0xff, 4 * outputs * hidden));
+  }
+  const size_t given = wanted.in != nullptr ? static_cast<size_t>(steps) * hidden : 0;
+  vectors_.reserve(given);
+  const Request request{
+      .steps = steps,
+      .first_output = first_output,
+      .input_count = static_cast<int>(inputs.size()),
+      .logits = wanted.logits_out != nullptr ? logits_.get() : nullptr,
+      .keep_hidden = wanted.logits_out != nullptr || !traits_.hidden_with_logits_only,
+      .vectors = wanted.in != nullptr ? vectors_.get() : nullptr,
+      .normed = wanted.hidden_out != nullptr ? normed_.get() : nullptr};
   timed_steps_ = 0;
   hidden_kept_ = false;
   status_.host()->progress_position = -1;
   const auto host_start = std::chrono::steady_clock::now();
   MKBENCH_CUDA(
       cudaMemcpyAsync(inputs_.get(), inputs.data(), 4 * inputs.size(), cudaMemcpyHostToDevice));
+  if (given > 0)
+    MKBENCH_CUDA(cudaMemcpyAsync(vectors_.get(), wanted.in, 2 * given, cudaMemcpyHostToDevice));
   MKBENCH_CUDA(cudaMemsetAsync(outputs_.get(), 0xff, outputs_.bytes()));
   void* arguments[] = {prepare(request)};
   start_.record();
@@ -225,8 +266,12 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   host_ms_ = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
   timed_steps_ = steps;
   hidden_kept_ = request.keep_hidden;
-  if (logits_out != nullptr) {
-    MKBENCH_CUDA(cudaMemcpy(logits_out, logits_.get(), 4 * logits, cudaMemcpyDeviceToHost));
+  if (wanted.logits_out != nullptr) {
+    MKBENCH_CUDA(cudaMemcpy(wanted.logits_out, logits_.get(), 4 * logits, cudaMemcpyDeviceToHost));
+  }
+  if (wanted.hidden_out != nullptr) {
+    MKBENCH_CUDA(
+        cudaMemcpy(wanted.hidden_out, normed_.get(), 4 * outputs * hidden, cudaMemcpyDeviceToHost));
   }
 }
 

@@ -24,6 +24,7 @@ struct LaunchEngineTraits {
   // True when the kernel stores hidden states only in launches with logits, because the stores
   // would slow down timed launches.
   bool hidden_with_logits_only = false;
+  bool vectors = false;  // the kernel takes Request::vectors and Request::normed
   PlantedFault fault = PlantedFault::kNone;
   int stall_block = -1;
 };
@@ -35,6 +36,7 @@ class LaunchEngine : public Engine {
   void poison() final;
   void prefill(std::span<const int32_t> ids) final;
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) final;
+  std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) final;
   void set_pending(int32_t id) final;
   Snapshot save() final;
   void restore(const Snapshot& s) final;
@@ -54,6 +56,10 @@ class LaunchEngine : public Engine {
     int input_count;
     float* logits;  // device memory (steps - first_output, vocab), or null
     bool keep_hidden;
+    // Device memory (steps, hidden), or null: the table that the input ids are rows of, in place of
+    // the embedding.
+    const Bf16* vectors;
+    float* normed;  // device memory (steps - first_output, hidden), or null
   };
 
   // The caller has made the checks of launch_checks.h: the device of `traits` is current, its
@@ -126,7 +132,10 @@ class LaunchEngine : public Engine {
  private:
   void check_id(int32_t id) const;
   void check_room(int64_t steps) const;
-  void launch(const std::vector<int32_t>& inputs, int steps, int first_output, float* logits_out);
+  void check_steps(int n) const;
+  std::vector<int32_t> run(const std::vector<int32_t>& inputs, int n, const VectorSteps& wanted);
+  void launch(const std::vector<int32_t>& inputs, int steps, int first_output,
+              const VectorSteps& wanted);
   void append(const std::vector<int32_t>& inputs);
   void check_fault();
   // Ends the sequence with the KV row of step `step`, which yielded no token.
@@ -138,9 +147,10 @@ class LaunchEngine : public Engine {
   std::string device_name_;
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)
-  DeviceBuffer<unsigned long long> token_ns_;  // this and the next three grow with the calls
+  DeviceBuffer<unsigned long long> token_ns_;  // this and the next five grow with the calls
   DeviceBuffer<int> inputs_, outputs_;
-  DeviceBuffer<float> logits_;
+  DeviceBuffer<float> logits_, normed_;
+  DeviceBuffer<Bf16> vectors_;
   MappedValue<KernelStatus> status_;
   Event start_, stop_;
   double host_ms_ = 0;        // the last launch's, by the host's clock

@@ -12,6 +12,7 @@
 
 #include "references/base/error.h"
 #include "references/planted_fault.h"
+#include "references/vector_steps.h"
 
 namespace mkbench {
 
@@ -41,6 +42,7 @@ struct EngineCapabilities {
   bool rewind = false;        // rewind() works
   bool late_id = true;        // decode_late() prefills nothing again
   bool deterministic = true;  // equal input gives equal bits
+  bool vectors = false;       // decode_vectors() works; never over a host
   PrecisionClass precision = PrecisionClass::kBf16;
 };
 
@@ -92,6 +94,15 @@ class Engine {
   // and the last returned id is pending.
   virtual std::vector<int32_t> decode(int n, const int32_t* forced = nullptr,
                                       float* logits_out = nullptr) = 0;
+  // decode() for a trunk that is one part of a model: the input of step t is row t of steps.in in the
+  // place of an embedding's row, and hidden vectors come out. With steps.in no id needs to be pending,
+  // and a pending id is dropped: it writes no KV row. Afterwards the KV holds n more rows and the last
+  // returned id is pending. Throws Error(kRuntime) without the capability.
+  virtual std::vector<int32_t> decode_vectors(int /*n*/, const VectorSteps& /*steps*/) {
+    throw Error(
+        ErrorKind::kRuntime,
+        capabilities().name + ": decode_vectors: this engine takes ids and gives logits alone");
+  }
   // Replaces the pending id.
   virtual void set_pending(int32_t id) = 0;
 

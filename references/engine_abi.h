@@ -11,9 +11,9 @@
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
  *
- * mkbench offers its own version first and then version 1 (engine_abi_v1.h), and loads libraries
- * that were built against either. A newer version only adds: constants, and members at the end of a
- * struct.
+ * mkbench offers its own version first, then version 2 (engine_abi_v2.h) and version 1
+ * (engine_abi_v1.h), and loads libraries that were built against any of them. A newer version only
+ * adds: constants, and members at the end of a struct.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or the meaning of a call changes. */
-#define MKBENCH_ENGINE_ABI_VERSION 2u
+#define MKBENCH_ENGINE_ABI_VERSION 3u
 
 #if defined(__GNUC__)
 #define MKBENCH_ENGINE_EXPORT __attribute__((visibility("default")))
@@ -203,6 +203,21 @@ typedef struct mkbench_engine_abi {
    * are never asked for when the clock runs. phase_name() may return NULL. */
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
+
+  /* Version 2 ends here. Everything below may be NULL: not offered. */
+
+  /* decode() for a trunk that is one part of a model, such as the talker of Qwen3-TTS: the inputs of
+   * the n steps are vectors in the place of embedding rows, and hidden vectors come out. All four
+   * arrays are memory of the device (host memory on a CPU).
+   *   vectors: bf16 [n, hidden], all finite, or NULL: ids, as in decode() with `forced` NULL. With
+   *     vectors no id needs to be pending, and a pending one is dropped: it writes no KV row. The
+   *     last id emitted is pending afterwards.
+   *   ids: n emitted ids, as in decode().
+   *   logits: as in decode().
+   *   hidden: NULL, or fp32 [n, hidden], NaN beforehand: after the final norm, as the LM head reads
+   *     it. */
+  int32_t (*decode_vectors)(mkbench_engine* engine, int32_t n, const uint16_t* vectors,
+                            int32_t* ids, float* logits, float* hidden);
 } mkbench_engine_abi;
 
 /* The one exported function. Returns NULL where mkbench_abi_suits(host) is 0. */

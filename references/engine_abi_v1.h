@@ -1,7 +1,7 @@
 /*
  * The engine ABI's version 1, frozen: for libraries that were built against it, which mkbench still
- * loads. A new engine includes engine_abi.h, whose table begins with this one. Both have the same
- * include guard, so a source file gets the version that it includes first.
+ * loads. A new engine includes engine_abi.h, whose table begins with this one. All versions have the
+ * same include guard, so a source file gets the version that it includes first.
  *
  * mkbench calls the functions of one engine from one thread. Text is UTF-8, ends with 0, and stays
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or

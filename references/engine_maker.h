@@ -52,6 +52,8 @@ struct EngineMaker {
   std::string (*settings)() = nullptr;
   // True where EngineRequest::fault can plant faults inside the kernel.
   bool takes_kernel_faults = false;
+  // True where the engine has EngineCapabilities::vectors.
+  bool vectors = false;
 };
 
 }  // namespace mkbench

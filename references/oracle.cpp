@@ -6,6 +6,7 @@
 
 #include "references/base/error.h"
 #include "references/base/parallel.h"
+#include "references/vector_steps.h"
 
 // One function per step of the forward pass. All arithmetic is fp32. Sums run in kLanes interleaved
 // parts, which keeps the rounding error of long dot products small and lets compilers vectorise.
@@ -188,13 +189,27 @@ std::vector<float> Oracle::step(int32_t id, bool want_logits) {
     throw Error(ErrorKind::kBadInput, "oracle: id " + std::to_string(id) + ", wanted 0 to " +
                                           std::to_string(config.shape.vocab - 1));
   }
-  if (position_ >= config.max_positions) {
-    throw Error(ErrorKind::kBadInput, "oracle: position " + std::to_string(position_) +
-                                          ", wanted below max_position_embeddings " +
-                                          std::to_string(config.max_positions));
-  }
   std::vector<float> h;
   for (Bf16 x : weights_.embed_tokens.row(id)) h.push_back(to_float(x));
+  return forward(std::move(h), want_logits);
+}
+
+std::vector<float> Oracle::step(std::span<const Bf16> vector, bool want_logits) {
+  const int hidden = weights_.config.shape.hidden;
+  if (vector.size() != static_cast<size_t>(hidden)) {
+    throw Error(ErrorKind::kBadInput, "oracle: a vector of " + std::to_string(vector.size()) +
+                                          " values, wanted " + std::to_string(hidden));
+  }
+  check_vector_steps("oracle", 1, {.in = vector.data()}, hidden, position_);
+  std::vector<float> h(vector.size());
+  std::transform(vector.begin(), vector.end(), h.begin(), to_float);
+  return forward(std::move(h), want_logits);
+}
+
+// From the embedded vector on.
+std::vector<float> Oracle::forward(std::vector<float> h, bool want_logits) {
+  const ModelConfig& config = weights_.config;
+  check_room();
   for (int layer = 0; layer < config.shape.layers; ++layer) {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
     const std::vector<float> x = rms_norm(h, w.input_layernorm, config.rms_norm_eps);
@@ -205,7 +220,19 @@ std::vector<float> Oracle::step(int32_t id, bool want_logits) {
   }
   ++position_;
   if (!want_logits) return {};
-  return matvec(weights_.lm_head, rms_norm(h, weights_.final_norm, config.rms_norm_eps), threads_);
+  return matvec(weights_.lm_head, final_hidden(), threads_);
+}
+
+void Oracle::check_room() const {
+  if (position_ < weights_.config.max_positions) return;
+  throw Error(ErrorKind::kBadInput, "oracle: position " + std::to_string(position_) +
+                                        ", wanted below max_position_embeddings " +
+                                        std::to_string(weights_.config.max_positions));
+}
+
+std::vector<float> Oracle::final_hidden() const {
+  if (hidden_.back().empty()) return {};
+  return rms_norm(hidden_.back(), weights_.final_norm, weights_.config.rms_norm_eps);
 }
 
 std::vector<float> Oracle::kv_row(int layer, int position) const {

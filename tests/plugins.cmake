@@ -12,7 +12,7 @@ endfunction()
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_v1 naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
-foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length)
+foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
   string(TOUPPER ${first} first)
@@ -35,12 +35,17 @@ foreach(reason symbol null version size name function precision device open envi
 endforeach()
 mkbench_plugin_example(refused_size_v1 refused.cpp REFUSED_SIZE)
 mkbench_plugin_example(counting counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
+mkbench_plugin_example(naive_cpu_v2 naive_cpu.cpp)
+mkbench_plugin_example(counting_v2 counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
 # Version 1 has no bits but the first two.
 mkbench_plugin_example(counting_v1 counting.c COUNTING_CAN=MKBENCH_CAN_FORCED|12)
 # The header that comes first keeps the other one out.
 foreach(old naive_cpu_v1 naive_cpu_ids refused_size_v1 counting_v1)
   target_compile_options(${old} PRIVATE
     -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v1.h -Wno-unused-function)
+endforeach()
+foreach(old naive_cpu_v2 counting_v2)
+  target_compile_options(${old} PRIVATE -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v2.h)
 endforeach()
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
@@ -97,3 +102,11 @@ mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+
+# The talker's trunk, by vector and by id, against HF transformers: setup's Python has it, so nothing is skipped.
+add_executable(trunk_probe trunk_probe.cpp)
+target_link_libraries(trunk_probe PRIVATE mkbench_options mkbench_references mkbench_host_twin mkbench_baselines
+  mkbench_plain mkbench_ring mkbench_plugin)
+list(APPEND mkbench_plugin_environment "TRUNK_PROBE=$<TARGET_FILE:trunk_probe>" "ENGINES=${PROJECT_BINARY_DIR}/engines")
+mkbench_python_test(test_talker_trunk TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_talker_trunk_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

@@ -9,6 +9,7 @@
 #include "references/base/error.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
+#include "tests/support/oracle_comparison.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;
@@ -33,6 +34,20 @@ TEST_CASE("faults planted in eager change tokens") {
 }
 
 TEST_CASE("eager meets the engine contract") { check_contract(load_case("tiny").weights, kCpu); }
+
+TEST_CASE("eager takes rows of the embedding as vectors, and refuses what is no input") {
+  const ModelWeights tiny = load_case("tiny-untied").weights;
+  const auto e = make_eager(tiny, options_for(kCpu));
+  CHECK(e->capabilities().vectors);
+  require_rows_equal_ids(*e, tiny);
+  require_vectors_refused(*e, tiny);
+  const auto truth = make_eager(tiny, {.fp32 = true, .max_context = 64});
+  require_vectors_agree(*truth, tiny, {1e-4, 1e-4, 0});
+  const auto graph = make_eager(tiny, options_for(kGraphOnCpu));
+  CHECK_FALSE(graph->capabilities().vectors);
+  CHECK_THROWS_WITH(graph->decode_vectors(1, {.in = tiny.embed_tokens.data}),
+                    "graph: decode_vectors: this engine takes ids and gives logits alone");
+}
 
 TEST_CASE("graph's steps, run op by op, equal the committed references") {
   for (const std::string model : {"tiny", "tiny-untied"})

@@ -36,6 +36,21 @@ TEST_CASE("host twin agrees with the oracle on odd shapes", "[host_twin][oracle]
   }
 }
 
+TEST_CASE("host twin takes hidden vectors and gives them, as the oracle does",
+          "[host_twin][oracle]") {
+  for (const bool tied : {false, true}) {
+    const ModelWeights w = random_model({20, 36, 3, 6, 2, 10, 97}, {.tied = tied});
+    for (const int blocks : {1, 3, 16}) {
+      INFO("tied " << tied << ", blocks " << blocks);
+      const auto e = make_host_twin(w, {.max_context = 50, .blocks = blocks});
+      REQUIRE(e->capabilities().vectors);
+      require_vectors_agree(*e, w, kRandomLimits);
+      require_rows_equal_ids(*e, w);
+      require_vectors_refused(*e, w);
+    }
+  }
+}
+
 TEST_CASE("KV rows are the oracle's, rounded to bf16", "[host_twin][oracle]") {
   const ModelWeights w = random_model({20, 36, 3, 6, 2, 10, 97});
   const auto ids = random_ids(50, 97);

@@ -4,6 +4,7 @@
 #include "kernels/plain/megakernel.h"
 #include "references/base/error.h"
 #include "tests/support/oracle_comparison.h"
+#include "tests/support/random_model.h"
 
 namespace mkbench {
 namespace {
@@ -49,6 +50,23 @@ TEST_CASE("plain agrees with the oracle to the last position", "[plain]") {
   require_agreement_to_the_end(name, [](const ModelWeights& w, PlantedFault fault) {
     return make_plain(w, {.fault = fault});
   });
+}
+
+TEST_CASE("plain takes hidden vectors and gives them, as the oracle does", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const bool tied = GENERATE(true, false);
+  const int blocks = GENERATE(0, 3);
+  INFO("tied " << tied << ", blocks " << blocks);
+  const ModelWeights w = random_model(kTiny, {.tied = tied});
+  const auto e = make_plain(w, {.max_context = 64, .blocks = blocks});
+  REQUIRE(e->capabilities().vectors);
+  require_vectors_agree(*e, w, kRandomLimits);
+  require_rows_equal_ids(*e, w);
+  require_vectors_refused(*e, w);
+  // A launch by id after them reads the embedding again.
+  const auto fresh = make_plain(w, {.max_context = 64, .blocks = blocks});
+  const auto prompt = random_ids(9, w.config.shape.vocab);
+  REQUIRE(run(*e, prompt, 8, w.config.shape.vocab) == run(*fresh, prompt, 8, w.config.shape.vocab));
 }
 
 TEST_CASE("plain agrees with the oracle on four layers of the full shape", "[plain]") {

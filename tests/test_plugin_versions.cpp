@@ -1,5 +1,5 @@
-// What version 2 of the engine ABI adds, with an engine in C99 that offers all of it, and what
-// mkbench does with the same engine behind version 1.
+// What versions 2 and 3 of the engine ABI add, with an engine in C99 and one in C++ that offer it,
+// and what mkbench does with the same engines behind older versions.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -48,12 +48,17 @@ std::unique_ptr<Engine> counting(const char* fault = "", const std::string& name
   return engine;
 }
 
-TEST_CASE("the table of version 1 is the beginning of this version's", "[plugin]") {
+TEST_CASE("the tables of older versions are the beginning of this version's", "[plugin]") {
   const mkbench_abi_sizes ours = MKBENCH_ABI_SIZES;
   CHECK(mkbench_abi_v1_sizes.version == 1);
-  CHECK(ours.version == 2);
+  CHECK(mkbench_abi_v2_sizes.version == 2);
+  CHECK(ours.version == 3);
   CHECK(mkbench_abi_v1_sizes.abi == offsetof(mkbench_engine_abi, precision));
   CHECK(mkbench_abi_v1_sizes.open == offsetof(mkbench_open, batch));
+  CHECK(mkbench_abi_v2_sizes.abi == offsetof(mkbench_engine_abi, decode_vectors));
+  CHECK(mkbench_abi_v2_sizes.open == ours.open);
+  CHECK(mkbench_abi_v2_sizes.model == ours.model);
+  CHECK(mkbench_abi_v2_sizes.tensor == ours.tensor);
   CHECK(mkbench_abi_v1_sizes.model == ours.model);
   CHECK(mkbench_abi_v1_sizes.tensor == ours.tensor);
 }
@@ -99,6 +104,7 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
     CHECK(static_cast<int32_t>(row->precision) == table.precision);
     CHECK((table.devices == MKBENCH_DEVICE_CUDA) == row->cuda);
     CHECK((table.devices == MKBENCH_DEVICE_CPU) == row->cpu);
+    CHECK((table.decode_vectors != nullptr) == (name != "ring"));
     // A model without tensors.
     const mkbench_model model{.hidden = 64,
                               .intermediate = 128,
@@ -206,6 +212,100 @@ TEST_CASE("a rewind that fails or is not there", "[plugin]") {
   CHECK(lying->decode_late(60, 3) != counted(late(60), 3));
   const auto without = counting("", "counting_v1");
   CHECK(thrown_by([&] { without->rewind(2); }).says("cannot go back"));
+}
+
+// Two rows of the embedding, added: no row of it.
+std::vector<Bf16> sums_of_rows(const std::vector<int32_t>& ids) {
+  const Matrix& table = plugin_model().embed_tokens;
+  std::vector<Bf16> vectors;
+  for (const int32_t id : ids) {
+    const auto a = table.row(id), b = table.row((id + 7) % table.rows);
+    for (size_t i = 0; i < a.size(); ++i)
+      vectors.push_back(to_bf16(to_float(a[i]) + 0.5f * to_float(b[i])));
+  }
+  return vectors;
+}
+
+TEST_CASE("a plugin takes hidden vectors and gives them", "[plugin]") {
+  const std::vector<Bf16> vectors = sums_of_rows(kPrompt);
+  const int n = static_cast<int>(kPrompt.size());
+  const auto hidden = static_cast<size_t>(plugin_model().config.shape.hidden);
+  const auto vocab = static_cast<size_t>(plugin_model().config.shape.vocab);
+  Oracle oracle(plugin_model(), 1);
+  std::vector<float> logits, normed;
+  std::vector<int32_t> ids;
+  const auto keep = [&](const std::vector<float>& row) {
+    const std::vector<float> state = oracle.final_hidden();
+    logits.insert(logits.end(), row.begin(), row.end());
+    normed.insert(normed.end(), state.begin(), state.end());
+    ids.push_back(argmax_lowest(row));
+  };
+  for (int t = 0; t < n; ++t)
+    keep(oracle.step(std::span(vectors).subspan(static_cast<size_t>(t) * hidden, hidden)));
+  keep(oracle.step(ids.back()));
+
+  for (const std::string name : {"naive_cpu", "naive_cpu_unnormed"}) {
+    CAPTURE(name);
+    const auto engine = make_example(name);
+    CHECK(engine->capabilities().vectors);
+    std::vector<float> found(logits.size()), states(normed.size());
+    std::vector<int32_t> told = engine->decode_vectors(
+        n, {.in = vectors.data(), .hidden_out = states.data(), .logits_out = found.data()});
+    CHECK(engine->position() == n);
+    // By id after the vectors: the last id is pending.
+    const auto last = static_cast<size_t>(n);
+    told.push_back(engine->decode_vectors(
+        1, {.hidden_out = &states[last * hidden], .logits_out = &found[last * vocab]})[0]);
+    CHECK(told == ids);
+    const auto worst = [](const std::vector<float>& a, const std::vector<float>& b) {
+      float most = 0;
+      for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+      return most;
+    };
+    CHECK(worst(found, logits) < 1e-3f);
+    CHECK((worst(states, normed) < 1e-3f) == (name == "naive_cpu"));
+    CHECK(thrown_by([&] { engine->prefill(kPrompt); }).says("rows of vectors cannot be prefilled"));
+    engine->reset();
+    engine->prefill(kPrompt);
+    CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
+  }
+}
+
+TEST_CASE("a plugin without hidden vectors refuses them by name", "[plugin]") {
+  const std::vector<Bf16> vectors = sums_of_rows(kPrompt);
+  for (const std::string name : {"naive_cpu_v1", "naive_cpu_v2", "counting_v2", "counting"}) {
+    CAPTURE(name);
+    const auto engine = make_example(name);
+    CHECK_FALSE(engine->capabilities().vectors);
+    const Thrown thrown = thrown_by([&] { engine->decode_vectors(1, {.in = vectors.data()}); });
+    CHECK(thrown.kind == ErrorKind::kRuntime);
+    CHECK(thrown.says(name + ".so: decode_vectors: this engine takes ids and gives logits alone"));
+  }
+}
+
+TEST_CASE("vectors that no trunk can take never reach a plugin", "[plugin]") {
+  std::vector<Bf16> vectors = sums_of_rows(kPrompt);
+  const auto engine = make_example("naive_cpu", false, 6);
+  const auto bad = [&](int n, const VectorSteps& steps, const std::string& words) {
+    const Thrown thrown = thrown_by([&] { engine->decode_vectors(n, steps); });
+    CHECK(thrown.kind == ErrorKind::kBadInput);
+    CHECK(thrown.says(words));
+  };
+  bad(0, {.in = vectors.data()}, "0 steps");
+  bad(7, {.in = vectors.data()}, "7 positions needed, 6 there");
+  bad(1, {}, "no pending id");
+  std::vector<int32_t> rows = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+  engine->decode_vectors(3, {.in = vectors.data(), .positions = rows.data()});
+  bad(3, {.in = vectors.data(), .positions = rows.data()},
+      "mRoPE positions of step 0: found 0, 0, 0, wanted 3 in each row");
+  engine->reset();
+  rows[4] = 5;
+  bad(3, {.in = vectors.data(), .positions = rows.data()},
+      "mRoPE positions of step 1: found 1, 5, 1, wanted three equal rows: mRoPE with unequal rows "
+      "is unsupported");
+  vectors[65] = {0x7f80};
+  bad(3, {.in = vectors.data()}, "vector 1, value 1 is not finite");
+  CHECK(engine->position() == 0);
 }
 
 TEST_CASE("snapshots of a plugin", "[plugin]") {

@@ -354,9 +354,10 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   CHECK_THAT(render_markdown(r), !ContainsText("not covered"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
-  CHECK_THAT(render_markdown(r),
-             ContainsText("- qwen3_tts: the decoder's trunk alone was run; not covered: code "
-                          "predictor: 1 tensor, 8 bytes; speech\\ntokenizer\n"));
+  CHECK_THAT(
+      render_markdown(r),
+      ContainsText("- qwen3_tts: the decoder's trunk alone was run, by ids; not covered: code "
+                   "predictor: 1 tensor, 8 bytes; speech\\ntokenizer\n"));
 }
 
 TEST_CASE("flat forms quote what would break them") {

@@ -52,6 +52,21 @@ TEST_CASE("ring repeats itself to the bit, at every pace and size of its cache",
   }
 }
 
+TEST_CASE("ring takes no hidden vectors and says so", "[ring]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  const auto e = make_ring(four_layers(), {.max_context = 64});
+  REQUIRE_FALSE(e->capabilities().vectors);
+  const std::vector<Bf16> vector(static_cast<size_t>(four_layers().config.shape.hidden));
+  std::string message;
+  try {
+    e->decode_vectors(1, {.in = vector.data()});
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  REQUIRE(message == "ring: decode_vectors: this engine takes ids and gives logits alone");
+  REQUIRE(e->position() == 0);
+}
+
 TEST_CASE("ring repeats itself to the bit at every pace with several slots of LM head", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const int vocab = GENERATE(2048, 128 * 8 * 12, 128 * 8 * 22 + 1);  // 2, 12, 23 slots

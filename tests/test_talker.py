@@ -36,7 +36,7 @@ class Talker(CliTest):
         manifest = json.loads((DATA / "tiny-untied" / "manifest.json").read_text())
         self.assertEqual(model["weights_sha256"], manifest["weights_sha256"])
         self.assertIn("talker.codec_head.weight, untied", model["head"])
-        self.assertIn("- qwen3_tts: the decoder's trunk alone was run; not covered: text embedding: 1 tensor, 4 bytes; speech",
+        self.assertIn("- qwen3_tts: the decoder's trunk alone was run, by ids; not covered: text embedding: 1 tensor, 4 bytes; speech",
                       (self.out / "report.md").read_text())
         verified = self.mkbench("verify", str(self.out / "report.json"))
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)

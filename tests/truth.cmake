@@ -6,3 +6,4 @@ mkbench_test(test_greedy_reference LABEL host LIBS mkbench_input_cases
 mkbench_python_test(test_references)
 mkbench_python_test(test_synthetic_python TIMEOUT 180)
 mkbench_test(test_oracle LABEL host LIBS mkbench_references TIMEOUT 180)
+mkbench_test(test_vector_steps LABEL host LIBS mkbench_references)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -32,6 +33,9 @@ class PluginEngine : public Engine {
         who_(plugin_.who()),
         shape_(weights.config.shape),
         weights_(who_, weights, options.cuda),
+        vectors_(who_ + ": vectors of decode_vectors()", options.cuda, 1),
+        hidden_(who_ + ": hidden vectors of decode_vectors()", options.cuda,
+                sizeof(float) * static_cast<size_t>(shape_.hidden)),
         ids_(who_ + ": ids of decode()", options.cuda, 1),
         logits_(who_ + ": logits of decode()", options.cuda,
                 sizeof(float) * static_cast<size_t>(shape_.vocab)),
@@ -69,6 +73,7 @@ class PluginEngine : public Engine {
             .rewind = plugin_->rewind != nullptr && takes_late_ids(),
             .late_id = takes_late_ids(),
             .deterministic = !plugin_.can(MKBENCH_NOT_DETERMINISTIC),
+            .vectors = plugin_->decode_vectors != nullptr,
             .precision = static_cast<PrecisionClass>(plugin_->precision)};
   }
 
@@ -95,21 +100,35 @@ class PluginEngine : public Engine {
     check_decode(n, forced, logits_out);
     times_ = {};
     ++decodes_;
-    if (forced == nullptr && can_start()) return run(n, nullptr, logits_out);
+    if (forced == nullptr && can_start()) return run(n, nullptr, {.logits_out = logits_out});
     if (!can_force()) return replay(n, forced, logits_out);
     std::vector<int32_t> inputs{pending_};
     if (forced != nullptr) {
       inputs.insert(inputs.end(), forced + 1, forced + n);
-      return run(n, inputs.data(), logits_out);
+      return run(n, inputs.data(), {.logits_out = logits_out});
     }
     // The first id is forced; the engine chooses all later ones.
-    std::vector<int32_t> ids = run(1, inputs.data(), logits_out);
+    std::vector<int32_t> ids = run(1, inputs.data(), {.logits_out = logits_out});
     if (n > 1 && !ids.empty()) {
       float* rest = logits_out == nullptr ? nullptr : logits_out + shape_.vocab;
-      const std::vector<int32_t> more = run(n - 1, nullptr, rest);
+      const std::vector<int32_t> more = run(n - 1, nullptr, {.logits_out = rest});
       ids.insert(ids.end(), more.begin(), more.end());
     }
     return ids;
+  }
+
+  std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) override {
+    if (plugin_->decode_vectors == nullptr) return Engine::decode_vectors(n, steps);
+    check_steps(n, steps.logits_out);
+    check_vector_steps(who_ + ": decode_vectors", n, steps, shape_.hidden, position_);
+    if (steps.in == nullptr) {
+      check_pending();
+      if (!can_start())
+        throw Error(ErrorKind::kRuntime, who_ + ": decode_vectors: it takes no late id");
+    }
+    times_ = {};
+    ++decodes_;
+    return run(n, nullptr, steps, /*by_vectors=*/true);
   }
 
   void set_pending(int32_t id) override {
@@ -213,6 +232,8 @@ class PluginEngine : public Engine {
 
   // Prefills the whole sequence from position 0; the last id of `all` becomes pending.
   void feed(const std::vector<int32_t>& all) {
+    if (std::find(all.begin(), all.end(), kVectorRow) != all.end())
+      throw Error(ErrorKind::kRuntime, who_ + ": rows of vectors cannot be prefilled again as ids");
     if (!clean_) restart();
     clean_ = false;
     plugin_.end_call("prefill",
@@ -242,28 +263,50 @@ class PluginEngine : public Engine {
         feed(all);
       }
       float* row = logits_out == nullptr ? nullptr : logits_out + int64_t{t} * shape_.vocab;
-      const std::vector<int32_t> id = run(1, nullptr, row);
+      const std::vector<int32_t> id = run(1, nullptr, {.logits_out = row});
       if (id.empty()) break;
       ids.push_back(id.front());
     }
     return ids;
   }
 
-  // One call of decode() into poisoned and guarded buffers. Without inputs it begins with pending_.
-  // Trailing ids that are still -1 are cut off.
-  std::vector<int32_t> run(int n, const int32_t* inputs, float* logits_out) {
-    const size_t logits_bytes =
-        sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(shape_.vocab);
-    auto* logits =
-        logits_out != nullptr ? static_cast<float*>(logits_.prepare(logits_bytes)) : nullptr;
+  // Poisoned memory of the device for n rows, or null where they are not wanted.
+  static float* room_for(GuardedBuffer& buffer, const float* wanted, int n, int width) {
+    if (wanted == nullptr) return nullptr;
+    return static_cast<float*>(
+        buffer.prepare(sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(width)));
+  }
+
+  // A copy of the input vectors in memory of the device; null without any.
+  const uint16_t* upload(const Bf16* vectors, int n) {
+    if (vectors == nullptr) return nullptr;
+    const size_t bytes = sizeof(Bf16) * static_cast<size_t>(n) * static_cast<size_t>(shape_.hidden);
+    void* const copy = vectors_.prepare(bytes);
+    if (options_.cuda) {
+      MKBENCH_CUDA(cudaMemcpy(copy, vectors, bytes, cudaMemcpyHostToDevice));
+    } else {
+      std::memcpy(copy, vectors, bytes);
+    }
+    return static_cast<const uint16_t*>(copy);
+  }
+
+  // One call of decode(), or of decode_vectors(), into poisoned and guarded buffers. Without inputs
+  // and vectors it begins with pending_. Trailing ids that are still -1 are cut off.
+  std::vector<int32_t> run(int n, const int32_t* inputs, const VectorSteps& steps,
+                           bool by_vectors = false) {
+    float* const logits = room_for(logits_, steps.logits_out, n, shape_.vocab);
+    float* const hidden = room_for(hidden_, steps.hidden_out, n, shape_.hidden);
+    const uint16_t* const vectors = upload(steps.in, n);
     if (events_) events_->start.record();
     auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
-    if (inputs == nullptr && pending_ != plugin_pending_) {
+    if (inputs == nullptr && vectors == nullptr && pending_ != plugin_pending_) {
       // The device is not waited for: the clock may run.
       plugin_.check("set_pending", plugin_->set_pending(plugin_.get(), pending_));
       plugin_pending_ = pending_;
     }
-    const int32_t status = plugin_->decode(plugin_.get(), n, inputs, ids, logits);
+    const int32_t status =
+        by_vectors ? plugin_->decode_vectors(plugin_.get(), n, vectors, ids, logits, hidden)
+                   : plugin_->decode(plugin_.get(), n, inputs, ids, logits);
     plugin_.finish_device();
     std::vector<int32_t> emitted(static_cast<size_t>(n));
     ids_.collect(emitted.data());
@@ -272,12 +315,14 @@ class PluginEngine : public Engine {
       plugin_.finish_device();
       times_.event_ms += events_->stop.ms_since(events_->start);
     }
-    if (logits_out != nullptr) logits_.collect(logits_out);
-    plugin_.check("decode", status);
+    if (logits != nullptr) logits_.collect(steps.logits_out);
+    if (hidden != nullptr) hidden_.collect(steps.hidden_out);
+    plugin_.check(by_vectors ? "decode_vectors" : "decode", status);
     for (int t = 0; t < n; ++t) {
-      consumed_.push_back(inputs != nullptr ? inputs[t]
-                          : t == 0          ? plugin_pending_
-                                            : emitted[static_cast<size_t>(t) - 1]);
+      consumed_.push_back(vectors != nullptr  ? kVectorRow
+                          : inputs != nullptr ? inputs[t]
+                          : t == 0            ? plugin_pending_
+                                              : emitted[static_cast<size_t>(t) - 1]);
     }
     position_ = static_cast<int>(consumed_.size());
     while (!emitted.empty() && emitted.back() == -1) emitted.pop_back();
@@ -286,15 +331,23 @@ class PluginEngine : public Engine {
   }
 
   void check_decode(int n, const int32_t* forced, const float* logits_out) const {
+    check_steps(n, logits_out);
+    check_pending();
+    for (int t = 1; forced != nullptr && t < n; ++t) check_id(forced[t]);
+  }
+
+  void check_pending() const {
+    if (pending_ < 0)
+      throw Error(ErrorKind::kBadInput, who_ + ": decode: no pending id, call prefill first");
+  }
+
+  void check_steps(int n, const float* logits_out) const {
     if (n < 1)
       throw Error(ErrorKind::kBadInput,
                   fmt::format("{}: decode: {} steps, wanted 1 or more", who_, n));
-    if (pending_ < 0)
-      throw Error(ErrorKind::kBadInput, who_ + ": decode: no pending id, call prefill first");
     if (logits_out != nullptr && !plugin_.can(MKBENCH_CAN_LOGITS))
       throw Error(ErrorKind::kRuntime,
                   who_ + ": decode: it has no logits, and they were asked for");
-    for (int t = 1; forced != nullptr && t < n; ++t) check_id(forced[t]);
     check_room(consumed_.size() + static_cast<size_t>(n));
   }
 
@@ -325,17 +378,18 @@ class PluginEngine : public Engine {
   const std::string& who_;
   const ModelShape shape_;
   PluginWeights weights_;
-  GuardedBuffer ids_, logits_, spans_;
+  GuardedBuffer vectors_, hidden_, ids_, logits_, spans_;
   mkbench_model model_{};
   std::optional<EventPair> events_;
   const volatile int32_t* progress_ = nullptr;
 
-  std::vector<int32_t> consumed_;  // ids whose KV rows are written
-  std::atomic<int> position_ = 0;  // consumed_.size(), for progress()
-  int32_t pending_ = -1;           // the next input by order of the harness
-  int32_t plugin_pending_ = -1;    // the next input that the plugin assumes
-  bool clean_ = true;              // nothing was prefilled since open() or reset()
-  int64_t decodes_ = 0;            // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
+  static constexpr int32_t kVectorRow = -1;  // in consumed_: a row of a vector, which has no id
+  std::vector<int32_t> consumed_;            // ids whose KV rows are written
+  std::atomic<int> position_ = 0;            // consumed_.size(), for progress()
+  int32_t pending_ = -1;                     // the next input by order of the harness
+  int32_t plugin_pending_ = -1;              // the next input that the plugin assumes
+  bool clean_ = true;                        // nothing was prefilled since open() or reset()
+  int64_t decodes_ = 0;  // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
   DecodeTimes times_;
 };
 

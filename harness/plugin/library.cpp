@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
 #include <filesystem>
@@ -19,16 +20,27 @@ constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
 constexpr uint32_t kBitsOfV1 = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED;
 
+// In the order in which a library is asked.
+constexpr std::array kOffered = {&kOurs, &mkbench_abi_v2_sizes, &mkbench_abi_v1_sizes};
+
+// "3, 2 or 1"
+std::string offered_versions(const char* word) {
+  return fmt::format("{}, {} {} {}", kOffered[0]->version, kOffered[1]->version, word,
+                     kOffered[2]->version);
+}
+
 // Checks the sizes that a library says it was compiled with; returns those of mkbench in its
 // version.
 const mkbench_abi_sizes& check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
   // The version is compared first: in another version the other words may mean something else.
-  const bool first = found.version == mkbench_abi_v1_sizes.version;
-  if (!first && found.version != kOurs.version) {
-    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {} or {}",
-                                    found.version, kOurs.version, mkbench_abi_v1_sizes.version));
+  const auto version = std::find_if(kOffered.begin(), kOffered.end(), [&](const auto* sizes) {
+    return sizes->version == found.version;
+  });
+  if (version == kOffered.end()) {
+    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}", found.version,
+                                    offered_versions("or")));
   }
-  const mkbench_abi_sizes& wanted = first ? mkbench_abi_v1_sizes : kOurs;
+  const mkbench_abi_sizes& wanted = **version;
   struct Size {
     const char* name;
     uint32_t mkbench_abi_sizes::*member;
@@ -78,8 +90,8 @@ void check_functions(const mkbench_engine_abi& table, const std::string& path) {
   }
 }
 
-// Copies and checks what mkbench_engine_table() returned. The table of version 1 is the beginning
-// of ours, so what it lacks stays 0 or NULL.
+// Copies and checks what mkbench_engine_table() returned. The table of an older version is the
+// beginning of ours, so what it lacks stays 0 or NULL.
 mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::string& path) {
   mkbench_engine_abi table{};
   std::memcpy(&table, found, check_sizes(found->sizes, path).abi);
@@ -112,13 +124,15 @@ mkbench_engine_abi load_plugin(const std::string& path) {
                               MKBENCH_ENGINE_ABI_SYMBOL));
   }
   const auto entry = reinterpret_cast<decltype(&mkbench_engine_table)>(symbol);
-  const mkbench_engine_abi* table = entry(&kOurs);
-  if (table == nullptr) table = entry(&mkbench_abi_v1_sizes);
+  const mkbench_engine_abi* table = nullptr;
+  for (const mkbench_abi_sizes* sizes : kOffered) {
+    if (table == nullptr) table = entry(sizes);
+  }
   if (table == nullptr) {
     refuse_plugin(path,
                   fmt::format("it was built for another version of the engine ABI: it refuses "
-                              "versions {} and {} of mkbench",
-                              kOurs.version, mkbench_abi_v1_sizes.version));
+                              "versions {} of mkbench",
+                              offered_versions("and")));
   }
   return checked_table(table, path);
 }

@@ -114,7 +114,7 @@ std::string model_note(const CaseReport& c) {
 // "not covered: text embedding: 1 tensor, 622329856 bytes; speech tokenizer (codec ids to audio)"
 std::string not_covered_note(const CaseReport& c) {
   if (c.not_covered.empty()) return {};
-  return fmt::format("{}: the decoder's trunk alone was run; not covered: {}",
+  return fmt::format("{}: the decoder's trunk alone was run, by ids; not covered: {}",
                      one_line(c.model_kind),
                      one_line(fmt::format("{}", fmt::join(c.not_covered, "; ")), 600));
 }

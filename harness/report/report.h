@@ -299,7 +299,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
     g.field("head", &C::head, "which LM head, and by which rule");
     g.field("kind", &C::model_kind,
-            "model_type of the checkpoint; of qwen3_tts the talker's trunk is run");
+            "model_type of the checkpoint; of qwen3_tts the talker's trunk is run, by ids");
     g.field("not_covered", &C::not_covered,
             "parts of the checkpoint that nothing here computes with");
     g.field("lagset", &C::lagset, "of the analytic checkpoint; else empty");

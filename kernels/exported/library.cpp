@@ -87,8 +87,9 @@ std::unique_ptr<Engine> make(const mkbench_open& open) {
 
 struct mkbench_engine {
   std::unique_ptr<mkbench::Engine> engine;
-  size_t vocab = 0;
-  std::vector<float> logits;
+  size_t vocab = 0, hidden = 0;
+  std::vector<float> logits, normed;
+  std::vector<mkbench::Bf16> vectors;
   std::string error;
 };
 
@@ -123,7 +124,13 @@ int32_t guarded(std::string& error, const Work& work, bool opening = false) {
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
   const auto work = [&] {
-    *engine = new mkbench_engine{make(*args), static_cast<size_t>(args->model->vocab), {}, {}};
+    *engine = new mkbench_engine{make(*args),
+                                 static_cast<size_t>(args->model->vocab),
+                                 static_cast<size_t>(args->model->hidden),
+                                 {},
+                                 {},
+                                 {},
+                                 {}};
   };
   return guarded(open_error, work, true);
 }
@@ -142,6 +149,26 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
         e->engine->decode(n, forced, logits != nullptr ? e->logits.data() : nullptr);
     copy(ids, emitted.data(), emitted.size() * sizeof(int32_t));
     if (logits != nullptr) copy(logits, e->logits.data(), e->logits.size() * sizeof(float));
+  });
+}
+int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, int32_t* ids,
+                       float* logits, float* hidden) {
+  return guarded(e->error, [&] {
+    const auto steps = static_cast<size_t>(n);
+    VectorSteps wanted;
+    if (vectors != nullptr) {
+      e->vectors.resize(steps * e->hidden);
+      copy(e->vectors.data(), vectors, e->vectors.size() * sizeof(Bf16));
+      wanted.in = e->vectors.data();
+    }
+    if (logits != nullptr) e->logits.resize(steps * e->vocab);
+    if (hidden != nullptr) e->normed.resize(steps * e->hidden);
+    wanted.logits_out = logits != nullptr ? e->logits.data() : nullptr;
+    wanted.hidden_out = hidden != nullptr ? e->normed.data() : nullptr;
+    const std::vector<int32_t> emitted = e->engine->decode_vectors(n, wanted);
+    copy(ids, emitted.data(), emitted.size() * sizeof(int32_t));
+    if (logits != nullptr) copy(logits, wanted.logits_out, e->logits.size() * sizeof(float));
+    if (hidden != nullptr) copy(hidden, wanted.hidden_out, e->normed.size() * sizeof(float));
   });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
@@ -189,6 +216,7 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.set_pending = set_pending;
     t.save = save;
     t.restore = restore;
+    if (EXPORTED_MAKER.vectors) t.decode_vectors = decode_vectors;
     return t;
   }();
   return mkbench_abi_suits(host) ? &table : nullptr;

@@ -20,7 +20,10 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 
 }  // namespace
 
-extern const EngineMaker host_twin_maker{
-    .name = "host-twin", .make = make, .bytes = bytes, .takes_kernel_faults = true};
+extern const EngineMaker host_twin_maker{.name = "host-twin",
+                                         .make = make,
+                                         .bytes = bytes,
+                                         .takes_kernel_faults = true,
+                                         .vectors = true};
 
 }  // namespace mkbench

@@ -53,13 +53,13 @@ class FaultyQwen3 final : public Qwen3 {
   FaultyQwen3(PlantedFault fault, int blocks)
       : fault_(fault), late_(static_cast<size_t>(blocks)), early_(static_cast<size_t>(blocks)) {}
 
-  void phase_embed(Block& b, int32_t id) override {
+  void phase_embed(Block& b, int32_t id, const Bf16* vector) override {
     // A poisoned block keeps nothing of the step before.
     if (std::isnan(b.local.x[0])) {
       late_[b.index].clear();
       early_[b.index].reset();
     }
-    Qwen3::phase_embed(b, id);
+    Qwen3::phase_embed(b, id, vector);
   }
 
   void phase_gate_up(Block& b, int layer) override {

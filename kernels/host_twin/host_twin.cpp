@@ -29,6 +29,11 @@ constexpr int kExchangesPerLayer = 5;
 BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
   const Launch& launch = *b.launch;
   const int layers = b.model->shape().layers;
+  // The row of step t in an array that a launch may have.
+  const auto row = [](auto* array, int t, int width) {
+    return array != nullptr ? array + static_cast<size_t>(t) * static_cast<size_t>(width) : array;
+  };
+  const int hidden = b.model->shape().hidden, vocab = b.model->shape().vocab;
   int32_t id = launch.first_id;
   for (int t = 0; t < launch.steps; ++t) {
     const int position = launch.position + t;
@@ -38,7 +43,7 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     if (t > 0 && launch.inputs) id = launch.inputs[t];
 
     enter(Phase::kEmbed, -1);
-    qwen3.phase_embed(b, id);
+    qwen3.phase_embed(b, id, row(launch.vectors, t, hidden));
     for (int layer = 0; layer < layers; ++layer) {
       enter(Phase::kQkv, layer);
       qwen3.phase_qkv(b, layer);
@@ -58,8 +63,7 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     }
     if (launch.lm_head) {
       enter(Phase::kLmHead, -1);
-      const size_t row = static_cast<size_t>(t) * b.model->shape().vocab;
-      qwen3.phase_lm_head(b, launch.logits_out ? launch.logits_out + row : nullptr);
+      qwen3.phase_lm_head(b, row(launch.logits_out, t, vocab), row(launch.hidden_out, t, hidden));
       co_await exchange.arrive(b.index);
       id = qwen3.block_reduce_best(b);
       if (b.index == 0) launch.tokens_out[t] = id;
@@ -139,7 +143,8 @@ class HostTwin final : public Engine {
             .device = "cpu",
             .max_context = options_.max_context,
             .logits = true,
-            .one_launch = true};
+            .one_launch = true,
+            .vectors = true};
   }
 
   void reset() override {
@@ -182,26 +187,11 @@ class HostTwin final : public Engine {
   }
 
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
-    const auto begin = Clock::now();
-    require_sound();
-    if (n < 1) bad_input("decode: n = " + std::to_string(n) + ", wanted 1 or more");
-    if (pending_ < 0) bad_input("decode: no pending id (prefill first)");
-    require_room("decode", n);
-    std::vector<int32_t> inputs;
-    for (int t = 0; forced && t < n; ++t) {
-      inputs.push_back(t == 0 ? pending_ : checked_id("decode: forced", forced[t]));
-    }
-    tokens_.assign(static_cast<size_t>(n), -1);
-    launch({.position = position_,
-            .steps = n,
-            .first_id = pending_,
-            .inputs = forced ? inputs.data() : nullptr,
-            .logits_out = logits_out,
-            .tokens_out = tokens_.data()});
-    pending_ = tokens_.back();
-    const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
-    times_.host_ms = elapsed.count();
-    return tokens_;
+    return run(n, forced, {.logits_out = logits_out});
+  }
+
+  std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) override {
+    return run(n, nullptr, steps);
   }
 
   void set_pending(int32_t id) override {
@@ -274,6 +264,32 @@ class HostTwin final : public Engine {
     bad_input(std::string(what) + ": position " + std::to_string(position_) + " + " +
               std::to_string(rows) + " steps, but max_context is " +
               std::to_string(options_.max_context));
+  }
+
+  std::vector<int32_t> run(int n, const int32_t* forced, const VectorSteps& steps) {
+    const auto begin = Clock::now();
+    require_sound();
+    if (n < 1) bad_input("decode: n = " + std::to_string(n) + ", wanted 1 or more");
+    if (pending_ < 0 && steps.in == nullptr) bad_input("decode: no pending id (prefill first)");
+    require_room("decode", n);
+    check_vector_steps("host-twin: decode", n, steps, model_.shape().hidden, position_);
+    std::vector<int32_t> inputs;
+    for (int t = 0; forced && t < n; ++t) {
+      inputs.push_back(t == 0 ? pending_ : checked_id("decode: forced", forced[t]));
+    }
+    tokens_.assign(static_cast<size_t>(n), -1);
+    launch({.position = position_,
+            .steps = n,
+            .first_id = pending_,
+            .inputs = forced ? inputs.data() : nullptr,
+            .vectors = steps.in,
+            .logits_out = steps.logits_out,
+            .hidden_out = steps.hidden_out,
+            .tokens_out = tokens_.data()});
+    pending_ = tokens_.back();
+    const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
+    times_.host_ms = elapsed.count();
+    return tokens_;
   }
 
   // Runs all blocks to the end of `work` and moves the position. Throws Error(kHang), which names

@@ -141,9 +141,11 @@ void Qwen3::block_add_to_residual(Block& b, const Matrix& w, const float* x) {
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] += b.local.rows[r - mine.begin];
 }
 
-void Qwen3::phase_embed(Block& b, int32_t id) {
+void Qwen3::phase_embed(Block& b, int32_t id, const Bf16* vector) {
   const Matrix& table = b.model->weights.embed_tokens;
-  if (id < 0) {
+  if (vector != nullptr) {
+    std::transform(vector, vector + b.model->shape().hidden, b.local.x.begin(), to_float);
+  } else if (id < 0) {
     std::fill(b.local.x.begin(), b.local.x.end(), std::numeric_limits<float>::quiet_NaN());
   } else {
     std::transform(table.row(id).begin(), table.row(id).end(), b.local.x.begin(), to_float);
@@ -242,8 +244,13 @@ Best Qwen3::best_of(const float* logits, Range rows) {
   return best;
 }
 
-void Qwen3::phase_lm_head(Block& b, float* logits_out) {
+void Qwen3::phase_lm_head(Block& b, float* logits_out, float* hidden_out) {
   rms_norm(b, b.shared->h.data(), b.model->weights.final_norm, b.local.x.data());
+  if (hidden_out != nullptr) {
+    const Range own = partition(b.model->shape().hidden, b.blocks, b.index);
+    const auto x = b.local.x.begin();
+    std::copy(x + own.begin, x + own.end, hidden_out + own.begin);
+  }
   const Range mine = head_rows(b);
   head_logits(b, mine);
   const float* logits = b.shared->logits.data();

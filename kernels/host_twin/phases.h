@@ -26,8 +26,10 @@ struct Launch {
   int steps = 0;
   int32_t first_id = -1;
   const int32_t* inputs = nullptr;  // null, or ids of steps 1 .. steps - 1 (inputs[0] is not read)
+  const Bf16* vectors = nullptr;    // null, or [steps, hidden] in place of embedding rows
   bool lm_head = true;              // prefill leaves it out
   float* logits_out = nullptr;      // null, or [steps, vocab]
+  float* hidden_out = nullptr;      // null, or [steps, hidden] after the final norm
   int32_t* tokens_out = nullptr;    // [steps], with lm_head only
   std::chrono::steady_clock::time_point* step_ends = nullptr;  // [steps]
 };
@@ -52,10 +54,11 @@ class Qwen3 {
  public:
   virtual ~Qwen3() = default;
 
-  // Computes x = E[id], in every block; NaN for id = -1, the greedy id of NaN logits.
+  // Computes x = vector where there is one, else E[id], in every block; NaN for id = -1, the greedy id
+  //          of NaN logits.
   // Writes   h (hidden): the block's own rows.
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
-  virtual void phase_embed(Block& b, int32_t id);
+  virtual void phase_embed(Block& b, int32_t id, const Bf16* vector);
 
   // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), with x of phase_embed as h in layer 0.
   // Reads    h (hidden).
@@ -91,9 +94,9 @@ class Qwen3 {
 
   // Computes logits = Whead RMSNorm(h), and the best of the block's rows.
   // Reads    h (hidden).
-  // Writes   best (blocks); logits_out (vocab), which may be null.
-  // A block takes a range of the rows of the vocabulary.
-  void phase_lm_head(Block& b, float* logits_out);
+  // Writes   best (blocks); logits_out (vocab) and hidden_out (hidden), RMSNorm(h): both may be null.
+  // A block takes a range of the rows of the vocabulary, and of hidden_out.
+  void phase_lm_head(Block& b, float* logits_out, float* hidden_out);
 
   // After the LM head's exchange: the greedy id of the grid, the lowest among equals; -1 when any
   // logit is NaN.

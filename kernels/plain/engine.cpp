@@ -24,6 +24,7 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 
 }  // namespace
 
-extern const EngineMaker plain_maker{.name = "plain", .make = make, .bytes = bytes};
+extern const EngineMaker plain_maker{
+    .name = "plain", .make = make, .bytes = bytes, .vectors = true};
 
 }  // namespace mkbench

@@ -71,6 +71,7 @@ class PlainEngine final : public LaunchEngine {
                       .prefix = kPrefix,
                       .gpu = options.gpu,
                       .max_context = options.max_context,
+                      .vectors = true,
                       .fault = options.fault,
                       .stall_block = options.stall_block},
                      weights.config, launch),
@@ -170,8 +171,10 @@ class PlainEngine final : public LaunchEngine {
     LaunchParams& p = params_;
     fill_common(p, request);
     p.layers = bits(model_.layers);
-    p.embed = bits(model_.embed);
-    p.head = model_.head.size() > 0 ? bits(model_.head) : p.embed;
+    p.head = bits(model_.head.size() > 0 ? model_.head : model_.embed);
+    p.embed = request.vectors != nullptr ? reinterpret_cast<const unsigned short*>(request.vectors)
+                                         : bits(model_.embed);
+    p.normed = request.normed;
     p.final_norm = bits(model_.final_norm);
     p.k_cache = bits(k_cache_);
     p.v_cache = bits(v_cache_);

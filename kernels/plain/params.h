@@ -8,9 +8,10 @@ namespace mkbench::plain {
 
 // All pointers are device memory, except `status` (host-mapped). bf16 values are 16 raw bits.
 struct LaunchParams {
-  const unsigned short* layers;      // slabs of LayerLayout::stride elements
-  const unsigned short* embed;       // (vocab, hidden)
-  const unsigned short* head;        // (vocab, hidden); == embed when tied
+  const unsigned short* layers;  // slabs of LayerLayout::stride elements
+  const unsigned short* embed;   // rows that `inputs` and outputs name: (vocab, hidden), or vectors
+                                 // given in its place: (input_count, hidden)
+  const unsigned short* head;    // (vocab, hidden); the embedding when tied
   const unsigned short* final_norm;  // (hidden)
   unsigned short* k_cache;           // (layers, kv_heads, max_context, head_dim)
   unsigned short* v_cache;           // (layers, kv_heads, max_context, head_dim)
@@ -28,6 +29,7 @@ struct LaunchParams {
   int* outputs;       // (steps - first_output)
   float* logits;      // null or (steps - first_output, vocab)
   float* hidden;      // null or (layers, hidden) of the last step
+  float* normed;      // null or (steps - first_output, hidden), after the final norm
   unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
   unsigned long long* cycles;    // (2) clock of block 0's multiprocessor at start and end
 

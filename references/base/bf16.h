@@ -21,6 +21,8 @@ inline Bf16 to_bf16(float x) {
   return {static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
 
+inline bool is_finite(Bf16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
+
 inline float round_to_bf16(float x) { return to_float(to_bf16(x)); }
 
 }  // namespace mkbench

@@ -32,7 +32,8 @@ enum Fault {
   kStateful,   // reset() keeps the first row
   kPending,    // set_pending() is ignored
   kRewind,     // rewind() is ignored
-  kLength      // a step that sees 200 KV rows gives another id
+  kLength,     // a step that sees 200 KV rows gives another id
+  kUnnormed    // hidden vectors are those before the final norm
 };
 #ifndef NAIVE_FAULT
 #define NAIVE_FAULT kNone
@@ -216,13 +217,18 @@ struct mkbench_engine {
     return out;
   }
 
-  // Runs one position: writes its KV rows and returns the final hidden state, (hidden).
   Vector step(int32_t id) {
-    if (position >= max_context) throw std::runtime_error("the KV cache is full");
     if (id < 0 || id >= m.vocab) throw std::runtime_error("no such id: " + std::to_string(id));
+    return step(embedding.data + size_t(id) * m.hidden);
+  }
+
+  // Runs one position from a bf16 vector (hidden): writes its KV rows and returns the final hidden
+  // state, (hidden).
+  Vector step(const uint16_t* input) {
+    if (position >= max_context) throw std::runtime_error("the KV cache is full");
     running = position;
     Vector h(m.hidden);
-    for (int i = 0; i < m.hidden; ++i) h[i] = widen(embedding.data[size_t(id) * m.hidden + i]);
+    for (int i = 0; i < m.hidden; ++i) h[i] = widen(input[i]);
     for (Layer& layer : layers) {
       add(h, multiply(layer.o, attention(layer, normed(h, layer.input_norm, m.rms_norm_eps))));
       const Vector x = normed(h, layer.post_norm, m.rms_norm_eps);
@@ -235,15 +241,23 @@ struct mkbench_engine {
     return h;
   }
 
-  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out) {
+  // `vectors`: null, or bf16 (n, hidden) that are the inputs; `hidden_out`: null, or (n, hidden).
+  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out,
+              const uint16_t* vectors = nullptr, float* hidden_out = nullptr) {
     if (kFault == kHang) {
       for (;;) running = position;
     }
     if (kFault == kCrash) std::raise(SIGSEGV);
     if (kFault == kFails) throw std::runtime_error("it gives\nup");
     for (int32_t t = 0; t < n; ++t) {
-      const Vector h = step(forced != nullptr ? forced[t] : pending);
-      Vector logits = multiply(head, normed(h, final_norm, m.rms_norm_eps));
+      const Vector h = vectors != nullptr ? step(vectors + size_t(t) * m.hidden)
+                                          : step(forced != nullptr ? forced[t] : pending);
+      const Vector x = normed(h, final_norm, m.rms_norm_eps);
+      Vector logits = multiply(head, x);
+      if (hidden_out != nullptr) {
+        const Vector& shown = kFault == kUnnormed ? h : x;
+        std::copy(shown.begin(), shown.end(), hidden_out + size_t(t) * m.hidden);
+      }
       if (kFault == kNan) logits[7] = NAN;
       if (kFault == kLength && position == 200) logits[argmax(logits) ^ 1] = 1e3f;
       pending = argmax(logits);
@@ -296,6 +310,12 @@ int32_t set_pending(mkbench_engine* e, int32_t id) {
   if (kFault != kPending) e->pending = id;
   return MKBENCH_OK;
 }
+#if MKBENCH_ENGINE_ABI_VERSION > 2
+int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, int32_t* ids,
+                       float* logits, float* hidden) {
+  return guarded(e->error, [&] { e->decode(n, nullptr, ids, logits, vectors, hidden); });
+}
+#endif
 int32_t go_back(mkbench_engine* e, int32_t position) {
   if (kFault != kRewind) e->position = position;
   return MKBENCH_OK;
@@ -317,10 +337,13 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.decode = decode;
     t.last_error = last_error;
     t.progress = progress;
-#if MKBENCH_ENGINE_ABI_VERSION > 1  // mkbench's tests also build it against engine_abi_v1.h
+#if MKBENCH_ENGINE_ABI_VERSION > 1  // mkbench's tests also build it against older versions
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
     t.set_pending = set_pending;
     t.rewind = go_back;
+#endif
+#if MKBENCH_ENGINE_ABI_VERSION > 2
+    t.decode_vectors = decode_vectors;
 #endif
     return t;
   }();

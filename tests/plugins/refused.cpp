@@ -41,8 +41,8 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
 #if defined(REFUSED_NULL)
   return nullptr;
 #elif defined(REFUSED_VERSION)
-  table.sizes.version = 3;
-  table.sizes.abi = 1;  // the size in version 3, with which ours cannot be compared
+  table.sizes.version = 4;
+  table.sizes.abi = 1;  // the size in version 4, with which ours cannot be compared
 #elif defined(REFUSED_SIZE)
   table.sizes.model -= 4;
 #elif defined(REFUSED_NAME)

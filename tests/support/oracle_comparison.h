@@ -136,6 +136,89 @@ inline void require_hidden_close(Engine& e, const Oracle& oracle) {
   }
 }
 
+// One vector for each id: its row of the embedding, plus `share` of the next row.
+inline std::vector<Bf16> vectors_of(const ModelWeights& w, const std::vector<int32_t>& ids,
+                                    float share) {
+  std::vector<Bf16> vectors;
+  for (const int32_t id : ids) {
+    const auto row = w.embed_tokens.row(id),
+               next = w.embed_tokens.row((id + 1) % w.embed_tokens.rows);
+    for (size_t i = 0; i < row.size(); ++i)
+      vectors.push_back(to_bf16(to_float(row[i]) + share * to_float(next[i])));
+  }
+  return vectors;
+}
+
+// Steps by vectors that are no rows of the embedding, in two calls, then a step by id: logits and
+// hidden vectors are the oracle's.
+inline void require_vectors_agree(Engine& e, const ModelWeights& w, const Limits& limits) {
+  const auto width = static_cast<size_t>(w.config.shape.hidden);
+  const auto vocab = static_cast<size_t>(w.config.shape.vocab);
+  const std::vector<Bf16> vectors = vectors_of(w, random_ids(40, w.config.shape.vocab), 0.5f);
+  std::vector<float> logits(41 * vocab), hidden(41 * width);
+  e.reset();
+  e.poison();
+  for (const int begin : {0, 15}) {
+    const auto at = static_cast<size_t>(begin);
+    e.decode_vectors(begin == 0 ? 15 : 25, {.in = &vectors[at * width],
+                                            .hidden_out = &hidden[at * width],
+                                            .logits_out = &logits[at * vocab]});
+  }
+  REQUIRE(e.position() == 40);
+  e.set_pending(7);
+  e.decode_vectors(1, {.hidden_out = &hidden[40 * width], .logits_out = &logits[40 * vocab]});
+  Oracle oracle(w);
+  for (size_t t = 0; t <= 40; ++t) {
+    const std::vector<float> truth =
+        t < 40 ? oracle.step(std::span(vectors).subspan(t * width, width)) : oracle.step(7);
+    INFO("step " << t);
+    REQUIRE(relative_error(std::span(logits).subspan(t * vocab, vocab), truth) <= limits.worst);
+    REQUIRE(relative_error(std::span(hidden).subspan(t * width, width), oracle.final_hidden()) <=
+            limits.worst);
+  }
+}
+
+// Rows of the embedding as vectors give the bits of their ids.
+inline void require_rows_equal_ids(Engine& e, const ModelWeights& w) {
+  const std::vector<int32_t> ids = random_ids(20, w.config.shape.vocab);
+  const std::vector<Bf16> rows = vectors_of(w, ids, 0);
+  std::vector<float> by_id(20 * static_cast<size_t>(w.config.shape.vocab)), by_vector(by_id.size());
+  e.reset();
+  e.set_pending(ids[0]);
+  const std::vector<int32_t> wanted = e.decode(20, ids.data(), by_id.data());
+  const uint64_t checksum = e.save().kv_checksum;
+  e.reset();
+  REQUIRE(e.decode_vectors(20, {.in = rows.data(), .logits_out = by_vector.data()}) == wanted);
+  REQUIRE(by_vector == by_id);
+  REQUIRE(e.save().kv_checksum == checksum);
+}
+
+// What is no input of a trunk is refused, and the sequence stays as it is.
+inline void require_vectors_refused(Engine& e, const ModelWeights& w) {
+  std::vector<Bf16> vectors = vectors_of(w, {1, 2, 3}, 0);
+  std::vector<int32_t> positions = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+  const auto refused = [&](const VectorSteps& steps, const std::string& words) {
+    std::string message = "nothing was thrown";
+    try {
+      e.decode_vectors(3, steps);
+    } catch (const Error& error) {
+      REQUIRE(error.kind() == ErrorKind::kBadInput);
+      message = error.what();
+    }
+    INFO(message);
+    REQUIRE(message.find(words) != std::string::npos);
+    REQUIRE(e.position() == 0);
+  };
+  e.reset();
+  refused({}, "no pending id");
+  positions[5] = 4;
+  refused({.in = vectors.data(), .positions = positions.data()},
+          "mRoPE positions of step 2: found 2, 4, 2, wanted three equal rows");
+  vectors.back() = {0xff80};
+  refused({.in = vectors.data()},
+          "vector 2, value " + std::to_string(w.config.shape.hidden - 1) + " is not finite");
+}
+
 // Makes the engine under test, with room for all positions of the model.
 using EngineMaker = std::function<std::unique_ptr<Engine>(const ModelWeights&, PlantedFault)>;
 

@@ -1,6 +1,7 @@
 // LM head: logits = W_head RMSNorm(residual), and the best row of each block's range.
 // Reads  residual (hidden) fp32; final norm (hidden), W_head (vocab, hidden) bf16.
-// Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) fp32 when asked for.
+// Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) and normed (hidden), which is
+//        RMSNorm(residual), fp32 when asked for.
 // A block takes a contiguous range of rows, a warp every 16th of them: it computes one or two rows
 // while the next ones are being loaded.
 #pragma once
@@ -67,6 +68,18 @@ struct HeadRows {
   }
 };
 
+// Stores the block's range of RMSNorm(residual), of which `activations` holds 1 / scale times.
+template <typename S>
+__device__ __forceinline__ void block_store_normed(Thread me, const LaunchParams& p,
+                                                   const Shared<S>& s, float scale, int step) {
+  constexpr int kHidden = Dims<S>::kHidden;
+  const float* activations = reinterpret_cast<const float*>(s.activations);
+  float* normed = p.normed + static_cast<size_t>(step - p.first_output) * kHidden;
+  const Range own = partition(kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+  for (int e = own.begin + me.index; e < own.end; e += kThreads)
+    normed[e] = activations[activation_index(e, kHidden)] * scale;
+}
+
 template <typename S>
 __device__ __forceinline__ Range block_head_rows(const LaunchParams& p) {
   return partition(p.vocab, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
@@ -86,6 +99,7 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
   if (!x.block_wait(s, Phase::kLmHead, p.layer_count, p.position + step)) return false;
   const float scale = block_rms_norm(me, s, p.final_norm, p.eps,
                                      [&](int e) { return ptx::load_l2(p.residual + e); });
+  if (p.normed != nullptr) block_store_normed(me, p, s, scale, step);
   float* logits = p.logits == nullptr
                       ? nullptr
                       : p.logits + static_cast<size_t>(step - p.first_output) * p.vocab;
