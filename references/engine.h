@@ -12,6 +12,7 @@
 
 #include "references/base/error.h"
 #include "references/planted_fault.h"
+#include "references/standstill.h"
 
 namespace mkbench {
 
@@ -72,7 +73,7 @@ struct Snapshot {
   std::vector<float> derived{};
 };
 
-// Greedy decoding of one sequence, batch 1. Not thread-safe, except progress().
+// Greedy decoding of one sequence, batch 1. Not thread-safe, except progress() and standstill().
 // Bad ids, n or positions throw Error(kBadInput) before any work; nothing is ever clamped.
 class Engine {
  public:
@@ -117,6 +118,10 @@ class Engine {
   virtual int64_t launch_count() const = 0;
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
+  // What is known of a launch that stands still. Called from another thread while a call does not
+  // return, or after a call that threw Error(kHang); takes milliseconds, and nothing where the engine
+  // knows nothing. In place of a device that does not answer it may wait for ever.
+  virtual std::optional<Standstill> standstill() const { return std::nullopt; }
 
   // Called between runs, off the clock: the engine checks memory that must not have changed and
   // that only its own code can reach. Throws Error(kIntegrity).

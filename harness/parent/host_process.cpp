@@ -19,6 +19,7 @@
 
 #include "harness/flow/interrupt.h"
 #include "harness/measure/statistics.h"
+#include "harness/parent/post_mortem.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -33,6 +34,8 @@ constexpr double kLeaveSeconds = 1;
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
 constexpr double kLeftProcessesS = 2;
+// How long a host may take to say what it knows of a call that stands still.
+constexpr double kPostMortemS = 3;
 constexpr int kCrossings = 32;
 
 using Clock = std::chrono::steady_clock;
@@ -76,6 +79,7 @@ struct ChildPlan {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(1);  // the parent died before prctl()
+  prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
   }  // where it is not permitted, the kernel chooses by size
@@ -191,9 +195,14 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
     progress_ = {};
   }
   send_frame(call_fd_, to_json(call));  // where the host is gone, wait() says so
+  const Clock::time_point begin = Clock::now();
   FromHost answer = wait(what, limit, on_stage);
   const auto* failed = std::get_if<Failed>(&answer);
   if (failed == nullptr) return answer;
+  if (failed->kind == ErrorKind::kHang) {
+    const std::string line = post_mortem(what, seconds_since(begin), false);
+    throw Error(failed->kind, fmt::format("{}; {}", failed->message, line));
+  }
   if (!failed->traceback.empty()) on_traceback(*failed);
   throw Error(failed->kind, failed->message);
 }
@@ -238,9 +247,9 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       fail(ErrorKind::kTimeout,
            fmt::format("still at work, killed {:.1f} s after '{}' began{}", waited, what, at));
     }
-    fail(ErrorKind::kHang,
-         fmt::format("no progress for {:.1f} s, killed {:.1f} s after '{}' began{}", silent, waited,
-                     what, at));
+    const std::string how = fmt::format(
+        "no progress for {:.1f} s, killed {:.1f} s after '{}' began{}", silent, waited, what, at);
+    fail(ErrorKind::kHang, how + "; " + post_mortem(what, waited, true));
   }
 }
 
@@ -265,8 +274,40 @@ void HostProcess::ask_progress(Running& running) {
       return;  // a progress that cannot be read is no progress
     }
   }
-  const char ask = '?';
-  if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &ask, 1);
+  if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &kAskProgress, 1);
+}
+
+// Asks the host's second thread; nothing where it does not answer.
+std::optional<HangTold> HostProcess::ask_hang() {
+  const Clock::time_point begin = Clock::now();
+  if (!write_all(progress_fd_, &kAskHang, 1)) return std::nullopt;
+  while (seconds_since(begin) < kPostMortemS) {
+    const FrameReader::Got got = told_->read(kPollMs);
+    if (got == FrameReader::Got::kNothing) continue;
+    if (got != FrameReader::Got::kFrame) return std::nullopt;
+    try {
+      FromHost answer = answer_from_json(nlohmann::json::parse(told_->frame(), nullptr, false));
+      if (auto* told = std::get_if<HangTold>(&answer)) return std::move(*told);
+      asked_progress_ = false;  // an earlier question's
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+// Finds out what is known of the call, tells it, and returns the line that says it.
+std::string HostProcess::post_mortem(const char* what, double seconds, bool killed) {
+  HangReport report{
+      .engine = command_.holds, .call = what, .seconds = seconds, .killed = killed, .line = ""};
+  if (const std::optional<HangTold> told = hello_ ? ask_hang() : std::nullopt) {
+    report.answered = true;
+    report.told = *told;
+  }
+  explain_hang(report);
+  if (killed) report.stacks = take_stacks(pid_);
+  on_hang(report);
+  return report.line;
 }
 
 void HostProcess::obey_interrupt(Running& running, const char* what) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 
 #include "harness/flow/case_flow.h"
@@ -24,6 +25,7 @@
 #include "harness/parent/options.h"
 #include "harness/parent/outlook.h"
 #include "harness/parent/plan.h"
+#include "harness/parent/post_mortem.h"
 #include "harness/parent/progress.h"
 #include "harness/parent/recompute.h"
 #include "harness/parent/resume.h"
@@ -53,7 +55,7 @@ class Run {
         argv_(invocation.argv),
         start_host_(invocation.start_host),
         in_process_(invocation.in_process),
-        hosts_(invocation.start_host, options.timeout_s),
+        hosts_(invocation.start_host, options.timeout_s, on_hang()),
         outlook_(hosts_, steady_seconds(), options.timeout_s),
         baselines_(options),
         progress_(options.quiet, options.verbose) {}
@@ -104,6 +106,20 @@ class Run {
   void warn(const std::string& text) {
     say("warning: " + text);
     warnings_.push_back(text);
+  }
+  std::function<void(const HangReport&)> on_hang() {
+    return [this](const HangReport& report) { keep_hang(report); };
+  }
+  // Says and keeps at once what is known of a call that stands still: the run may not reach its end.
+  void keep_hang(const HangReport& report) {
+    say(report.line);
+    if (folder_.empty()) return;
+    if (!hang_file_) hang_file_.emplace(folder_);
+    try {
+      hang_file_->add(report);
+    } catch (const Error& error) {
+      warn(fmt::format("the post-mortem is not kept: {}", error.what()));
+    }
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
@@ -323,7 +339,7 @@ class Run {
     }
     if (job.one_at_a_time) hosts_.end_idle("");
     repeat_in_fresh_processes(
-        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s); },
+        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s, on_hang()); },
         [this] { return interrupted(); }, report);
   }
 
@@ -420,6 +436,7 @@ class Run {
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;
+  std::optional<HangFile> hang_file_;
   std::vector<std::string> warnings_;
   Report report_;
 };
