@@ -241,8 +241,8 @@ void LaunchEngine::start_kernel(void** arguments) {
   if (traits_.fault == PlantedFault::kNotResident) {
     MKBENCH_CUDA(cudaLaunchKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
   } else {
-    MKBENCH_CUDA(cudaLaunchCooperativeKernel(launch_.kernel, grid, block, arguments, shared_bytes,
-                                             nullptr));
+    MKBENCH_CUDA(
+        cudaLaunchCooperativeKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
   }
 }
 

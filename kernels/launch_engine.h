@@ -162,10 +162,10 @@ class LaunchEngine : public Engine {
   std::string device_name_;
   const SideStream side_;
   const int resident_;
-  std::atomic<bool> running_{false};      // the device works on a launch
+  std::atomic<bool> running_{false};  // the device works on a launch
   std::atomic<int> launch_position_{0};
   mutable std::mutex stood_mutex_;
-  std::optional<Standstill> stood_;  // of the last launch that raised a hang
+  std::optional<Standstill> stood_;            // of the last launch that raised a hang
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)
   DeviceBuffer<unsigned long long> token_ns_;  // this and the next three grow with the calls

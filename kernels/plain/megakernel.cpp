@@ -64,10 +64,11 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
   MKBENCH_CUDA(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
   const bool too_many = options.fault == PlantedFault::kNotResident;
-  return {.kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
-          .blocks = options.blocks > 0 ? options.blocks : multiprocessors * (too_many ? kTooMany : 1),
-          .threads = plain::threads_per_block(),
-          .shared_bytes = plain::shared_bytes_for(shape)};
+  return {
+      .kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
+      .blocks = options.blocks > 0 ? options.blocks : multiprocessors * (too_many ? kTooMany : 1),
+      .threads = plain::threads_per_block(),
+      .shared_bytes = plain::shared_bytes_for(shape)};
 }
 
 class PlainEngine final : public LaunchEngine {
@@ -267,7 +268,8 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   check_memory(kPrefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
   const LaunchConfig launch = launch_config(weights.config.shape, options);
-  if (options.fault != PlantedFault::kNotResident) require_co_resident(kPrefix, launch, options.gpu);
+  if (options.fault != PlantedFault::kNotResident)
+    require_co_resident(kPrefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);
 }
 
