@@ -20,14 +20,36 @@ PLANTED = {
     "words_reset": ("words_reset", "waits in phase o_proj of layer 3, step 0, for epoch 17: the counter holds "),
 }
 
+# A decoder that tells where it is, and never returns from its first decode().
+WAITS = """import time
+
+
+class Decoder:
+    def open(self, folder, device, max_context):
+        pass
+
+    def prefill(self, ids):
+        pass
+
+    def progress(self):
+        return 3, 1, "qkv"
+
+    def decode(self, n):
+        while True:
+            time.sleep(0.01)
+"""
+
 
 class HangTest(HostsTest):
-    def run_it(self, *args, timeout=100):
-        process = self.start("--model", "tiny", "-n", "7", "--blocks", "3", "--reference",
-                             self.short_reference(prompts=("corpus-1", "other-2")), *args)
-        _, stderr = process.communicate(timeout=timeout)
+    references = None
+
+    def run_it(self, *args, files=True):
+        if self.references is None:
+            self.references = self.short_reference(prompts=("corpus-1", "other-2"))
+        process = self.start("--model", "tiny", "-n", "7", "--blocks", "3", "--reference", self.references, *args)
+        _, stderr = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 7, stderr)
-        self.assert_nothing_left()
+        self.assert_nothing_left(files)
         return stderr
 
     def only_hang(self, stderr):
@@ -102,10 +124,9 @@ class Foreign(HangTest):
         self.assertTrue(hang["line"].endswith("and its process does not answer"), hang["line"])
 
     def test_an_engine_in_python(self):
-        (self.folder / "waits.py").write_text(
-            "import time, counting_decoder\n"
-            "class Decoder(counting_decoder.Decoder):\n"
-            "    def progress(self): return 3, 1, 'qkv'\n"
-            "    def decode(self, *args, **kwargs):\n"
-            "        while True: time.sleep(0.01)\n")
-        self.skipTest("replaced below")
+        (self.folder / "waits.py").write_text(WAITS)
+        self.out = self.folder / "python"
+        hang = self.only_hang(self.run_it("--timeout", "4", "--engine", "./waits.py", files=False))
+        self.check_verdicts("./waits.py")
+        self.assertIn("'decode' of ./waits.py does not return after 0 launches, its progress word says position 3, "
+                      "layer 1, phase qkv", hang["line"])
