@@ -43,7 +43,8 @@ class Words {
 };
 
 FaultWord hang(Phase phase, int layer, int block, int step, unsigned expected, unsigned seen) {
-  return pack_fault(kRaisedHang, static_cast<int>(phase), layer, block, kFirst + step, expected, seen);
+  return pack_fault(kRaisedHang, static_cast<int>(phase), layer, block, kFirst + step, expected,
+                    seen);
 }
 
 // Epochs of 8 bits are 1 .. 255, then 1 again.
@@ -56,16 +57,16 @@ TEST_CASE("a block of ring that never comes back is named by its words", "[ring]
   constexpr int64_t kEpoch = kStep * kLayers + 13;  // 321, 66 in 8 bits
   Words words(bits((kStep + 1) * kLayers));         // the others have gone on to the token's end
   words.set(16, bits(kEpoch - 1), bits(kEpoch - 1));
-  const FaultWord fault =
-      hang(Phase::kAttention, 12, 57, kStep, bits(kEpoch), bits(kEpoch - 1));
+  const FaultWord fault = hang(Phase::kAttention, 12, 57, kStep, bits(kEpoch), bits(kEpoch - 1));
   const Standstill s = standstill(words.launch(fault, false));
   const HangFinding found = explain(s);
   CHECK(found.cause == HangCause::kBlockDelayed);
   CHECK(found.waiter == 57);
   CHECK(found.awaited == std::vector<int>{16});
-  CHECK(found.text ==
-        "block 57 waits in phase attention of layer 12, step 11, for block 16, whose last arrival is "
-        "epoch 320 of 321");
+  CHECK(
+      found.text ==
+      "block 57 waits in phase attention of layer 12, step 11, for block 16, whose last arrival is "
+      "epoch 320 of 321");
   CHECK(s.exchange.size() == 2 * kBlocks);
   CHECK(s.fault_word.size() == 18);
   CHECK(explain(standstill(words.launch(fault, true))).cause == HangCause::kArrivalLost);

@@ -44,15 +44,17 @@ TEST_CASE("a block that is behind and waits for nothing is delayed", "[standstil
   CHECK(found.waiter == 0);
   CHECK(found.awaited == std::vector<int>{16});
   CHECK(found.text ==
-        "block 0 waits in phase o_proj of layer 12, step 3, for block 16, whose last arrival is epoch "
+        "block 0 waits in phase o_proj of layer 12, step 3, for block 16, whose last arrival is "
+        "epoch "
         "335 of 336: it is still in phase attention of layer 12, step 3");
   // Where the engine does not know the place, the line ends with the epoch; block 0 may be the late one.
   late.phase.clear();
   make_late(s, 0).phase.clear();
   CHECK(explain(s).awaited == std::vector<int>{0, 16});
-  CHECK(explain(s).text ==
-        "block 1 waits in phase o_proj of layer 12, step 3, for blocks 0, 16, whose last arrival is "
-        "epoch 335 of 336");
+  CHECK(
+      explain(s).text ==
+      "block 1 waits in phase o_proj of layer 12, step 3, for blocks 0, 16, whose last arrival is "
+      "epoch 335 of 336");
 }
 
 TEST_CASE("a block that went on to its end, uncounted, has lost an arrival", "[standstill]") {
@@ -70,7 +72,8 @@ TEST_CASE("a counter that lacks what all blocks have added has lost an arrival",
   CHECK(found.cause == HangCause::kArrivalLost);
   CHECK(found.awaited.empty());
   CHECK(found.text ==
-        "block 0 waits in phase o_proj of layer 12, step 3, for an arrival that was lost: all 8 blocks "
+        "block 0 waits in phase o_proj of layer 12, step 3, for an arrival that was lost: all 8 "
+        "blocks "
         "have arrived at epoch 20, the counter holds 159 of 160");
 }
 
@@ -94,7 +97,8 @@ TEST_CASE("blocks that have not begun, or cannot, are not resident", "[standstil
   CHECK(found.cause == HangCause::kNotResident);
   CHECK(found.awaited == std::vector<int>{6, 7});
   CHECK(found.text ==
-        "block 0 waits in phase o_proj of layer 12, step 3, for blocks 6 to 7, which have not begun: 6 "
+        "block 0 waits in phase o_proj of layer 12, step 3, for blocks 6 to 7, which have not "
+        "begun: 6 "
         "of the grid's 8 blocks are on the device at a time");
   for (BlockPlace& b : s.blocks) b.begun = true;  // where the engine cannot tell who has begun
   CHECK(explain(s).cause == HangCause::kNotResident);
