@@ -19,7 +19,6 @@
 
 #include "harness/flow/interrupt.h"
 #include "harness/measure/statistics.h"
-#include "harness/parent/post_mortem.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -34,8 +33,6 @@ constexpr double kLeaveSeconds = 1;
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
 constexpr double kLeftProcessesS = 2;
-// How long a host may take to say what it knows of a call that stands still.
-constexpr double kPostMortemS = 3;
 constexpr int kCrossings = 32;
 
 using Clock = std::chrono::steady_clock;
@@ -275,39 +272,6 @@ void HostProcess::ask_progress(Running& running) {
     }
   }
   if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &kAskProgress, 1);
-}
-
-// Asks the host's second thread; nothing where it does not answer.
-std::optional<HangTold> HostProcess::ask_hang() {
-  const Clock::time_point begin = Clock::now();
-  if (!write_all(progress_fd_, &kAskHang, 1)) return std::nullopt;
-  while (seconds_since(begin) < kPostMortemS) {
-    const FrameReader::Got got = told_->read(kPollMs);
-    if (got == FrameReader::Got::kNothing) continue;
-    if (got != FrameReader::Got::kFrame) return std::nullopt;
-    try {
-      FromHost answer = answer_from_json(nlohmann::json::parse(told_->frame(), nullptr, false));
-      if (auto* told = std::get_if<HangTold>(&answer)) return std::move(*told);
-      asked_progress_ = false;  // an earlier question's
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
-
-// Finds out what is known of the call, tells it, and returns the line that says it.
-std::string HostProcess::post_mortem(const char* what, double seconds, bool killed) {
-  HangReport report{
-      .engine = command_.holds, .call = what, .seconds = seconds, .killed = killed, .line = ""};
-  if (const std::optional<HangTold> told = hello_ ? ask_hang() : std::nullopt) {
-    report.answered = true;
-    report.told = *told;
-  }
-  explain_hang(report);
-  if (killed) report.stacks = take_stacks(pid_);
-  on_hang(report);
-  return report.line;
 }
 
 void HostProcess::obey_interrupt(Running& running, const char* what) {

@@ -16,17 +16,8 @@ namespace mkbench {
 // library. Takes up to 20 s a tool. A tool that is absent or may not attach says so in `why`.
 std::vector<StackDump> take_stacks(pid_t pid);
 
-// hang.json of a report's folder: all post-mortems of the run, written anew with each.
-class HangFile {
- public:
-  explicit HangFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  // Throws Error(kRuntime) where the file cannot be written.
-  void add(const HangReport& report);
-
- private:
-  const std::filesystem::path folder_;
-  std::string name_;  // empty before the first
-  std::vector<HangReport> reports_;
-};
+// A function that says the line of each post-mortem and keeps them in hang.json, written anew with each, because the
+// run may not reach its end. `folder` is the report's, read at each call: while it is empty nothing is written.
+OnHang keep_hangs(const std::filesystem::path& folder, std::function<void(const std::string&)> say);
 
 }  // namespace mkbench

@@ -1,6 +1,7 @@
 // The post-mortem of a call that stood still, as hang.json holds it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct HangReport {
                 "told", &H::told, "stacks", &H::stacks);
   }
 };
+
+using OnHang = std::function<void(const HangReport&)>;
 
 // Fills in `finding` and `line` from `told`.
 void explain_hang(HangReport& report);

@@ -29,7 +29,7 @@ class HostLink {
   std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
 
   // Is told of every call that stood still, before its host is killed.
-  std::function<void(const HangReport&)> on_hang = [](const HangReport&) {};
+  OnHang on_hang = [](const HangReport&) {};
 
   // Calls and returns the answer, which is never Failed or StageTold: these are thrown as Error and
   // given to `on_stage`. Throws Error with the kind of the failure; kHang or kTimeout where the

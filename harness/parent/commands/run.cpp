@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <system_error>
 
 #include "harness/flow/case_flow.h"
@@ -55,7 +54,7 @@ class Run {
         argv_(invocation.argv),
         start_host_(invocation.start_host),
         in_process_(invocation.in_process),
-        hosts_(invocation.start_host, options.timeout_s, on_hang()),
+        hosts_(invocation.start_host, options.timeout_s, on_hang_),
         outlook_(hosts_, steady_seconds(), options.timeout_s),
         baselines_(options),
         progress_(options.quiet, options.verbose) {}
@@ -106,20 +105,6 @@ class Run {
   void warn(const std::string& text) {
     say("warning: " + text);
     warnings_.push_back(text);
-  }
-  std::function<void(const HangReport&)> on_hang() {
-    return [this](const HangReport& report) { keep_hang(report); };
-  }
-  // Says and keeps at once what is known of a call that stands still: the run may not reach its end.
-  void keep_hang(const HangReport& report) {
-    say(report.line);
-    if (folder_.empty()) return;
-    if (!hang_file_) hang_file_.emplace(folder_);
-    try {
-      hang_file_->add(report);
-    } catch (const Error& error) {
-      warn(fmt::format("the post-mortem is not kept: {}", error.what()));
-    }
   }
   bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
 
@@ -339,7 +324,7 @@ class Run {
     }
     if (job.one_at_a_time) hosts_.end_idle("");
     repeat_in_fresh_processes(
-        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s, on_hang()); },
+        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s, on_hang_); },
         [this] { return interrupted(); }, report);
   }
 
@@ -428,6 +413,7 @@ class Run {
   const std::vector<std::string>& argv_;
   const StartHost start_host_;
   const bool in_process_;
+  const OnHang on_hang_ = keep_hangs(folder_, [this](const std::string& text) { say(text); });
   Hosts hosts_;
   Outlook outlook_;
   const RunBaselines baselines_;
@@ -436,7 +422,6 @@ class Run {
   int early_exit_ = -1;
   std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
   fs::path folder_;
-  std::optional<HangFile> hang_file_;
   std::vector<std::string> warnings_;
   Report report_;
 };
