@@ -207,6 +207,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
                         .keep_hidden = logits_out != nullptr || !traits_.hidden_with_logits_only};
   timed_steps_ = 0;
   hidden_kept_ = false;
+  set_stood(std::nullopt);
   status_.host()->progress_position = -1;
   const auto host_start = std::chrono::steady_clock::now();
   MKBENCH_CUDA(
@@ -273,9 +274,15 @@ std::optional<Standstill> LaunchEngine::standstill() const {
   return stood_;
 }
 
+void LaunchEngine::set_stood(std::optional<Standstill> stood) {
+  const std::lock_guard lock(stood_mutex_);
+  stood_ = std::move(stood);
+}
+
 void LaunchEngine::append(const std::vector<int32_t>& inputs) {
   timed_steps_ = 0;
   hidden_kept_ = false;
+  set_stood(std::nullopt);
   launches_ += append_rows(
       inputs, [this](int position) { status_.host()->progress_position = position - 1; });
   position_ += static_cast<int>(inputs.size());
@@ -286,10 +293,7 @@ void LaunchEngine::check_fault() {
   collect_fault(*status);
   if (status->raised == 0) return;
   const KernelStatus f = *status;
-  {
-    const std::lock_guard lock(stood_mutex_);
-    stood_ = find_standstill(f, true);
-  }
+  set_stood(find_standstill(f, true));
   forget_standstill();
   status->raised = 0;
   reset();

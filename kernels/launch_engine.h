@@ -152,6 +152,7 @@ class LaunchEngine : public Engine {
   // Launches the kernel, and plants what is planted around a launch.
   void start_kernel(void** arguments);
   void reset_words_within();
+  void set_stood(std::optional<Standstill> stood);
   void check_fault();
   // Ends the sequence with the KV row of step `step`, which yielded no token.
   void end_without_token(std::vector<int32_t>& ids, size_t step);

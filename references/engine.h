@@ -118,9 +118,9 @@ class Engine {
   virtual int64_t launch_count() const = 0;
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
-  // What is known of a launch that stands still. Called from another thread while a call does not
-  // return, or after a call that threw Error(kHang); takes milliseconds, and nothing where the engine
-  // knows nothing. In place of a device that does not answer it may wait for ever.
+  // What is known of a launch that stands still; nothing where the engine knows nothing. Called from
+  // another thread while a call does not return, or after a call that threw Error(kHang). Takes up to
+  // a second, or for ever where the device's driver does not answer.
   virtual std::optional<Standstill> standstill() const { return std::nullopt; }
 
   // Called between runs, off the clock: the engine checks memory that must not have changed and

@@ -29,9 +29,9 @@ void explain_hang(HangReport& report) {
     report.line = "HANG: " + report.finding.text;
     return;
   }
-  report.line = fmt::format("HANG: '{}' of {} does not return after {} launches{}", report.call,
-                            report.engine, std::max<int64_t>(report.told.launches, 0),
-                            progress_text(report.told));
+  report.line = fmt::format("HANG: '{}' of {} {} after {} launches{}", report.call, report.engine,
+                            report.killed ? "does not return" : "stood still",
+                            std::max<int64_t>(report.told.launches, 0), progress_text(report.told));
 }
 
 }  // namespace mkbench
