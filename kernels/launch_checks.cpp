@@ -99,24 +99,26 @@ void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_po
   throw Error(ErrorKind::kEnvUnfit, text);
 }
 
-void require_co_resident(const std::string& engine, const LaunchConfig& launch, int gpu) {
-  const bool cooperative = attribute(cudaDevAttrCooperativeLaunch, gpu) != 0;
-  const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, gpu);
+int co_resident_blocks(const LaunchConfig& launch, int gpu) {
   const int most_shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
-  int resident = 0;
   cudaFuncAttributes attributes{};
   MKBENCH_CUDA(cudaFuncGetAttributes(&attributes, launch.kernel));
   const size_t static_shared = attributes.sharedSizeBytes;
-  if (static_cast<size_t>(launch.shared_bytes) + static_shared <=
-      static_cast<size_t>(most_shared)) {
-    int per_multiprocessor = 0;
-    MKBENCH_CUDA(cudaFuncSetAttribute(launch.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      launch.shared_bytes));
-    MKBENCH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &per_multiprocessor, launch.kernel, launch.threads,
-        static_cast<size_t>(launch.shared_bytes)));
-    resident = multiprocessors * per_multiprocessor;
-  }
+  if (static_cast<size_t>(launch.shared_bytes) + static_shared > static_cast<size_t>(most_shared))
+    return 0;
+  int per_multiprocessor = 0;
+  MKBENCH_CUDA(cudaFuncSetAttribute(launch.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    launch.shared_bytes));
+  MKBENCH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &per_multiprocessor, launch.kernel, launch.threads,
+      static_cast<size_t>(launch.shared_bytes)));
+  return attribute(cudaDevAttrMultiProcessorCount, gpu) * per_multiprocessor;
+}
+
+void require_co_resident(const std::string& engine, const LaunchConfig& launch, int gpu) {
+  const bool cooperative = attribute(cudaDevAttrCooperativeLaunch, gpu) != 0;
+  const int resident = co_resident_blocks(launch, gpu);
+  const int most_shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
   if (cooperative && launch.blocks <= resident) return;
   const std::string shared = launch.shared_bytes == 0
                                  ? ""

@@ -42,6 +42,10 @@ void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_po
 // fall to `free`; 0 where not even one position fits.
 int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions);
 
+// How many blocks of the launch the device `gpu` holds at a time; 0 where it has too little shared memory
+// for one. Grants the kernel its shared memory.
+int co_resident_blocks(const LaunchConfig& launch, int gpu);
+
 // Grants the kernel its shared memory and loads its code, which would otherwise be loaded in the
 // first timed launch. Throws Error(kUnsupportedDevice) when the binary has no code for the current
 // device `gpu`, or when the grid cannot be resident on it at once: its blocks would wait for each

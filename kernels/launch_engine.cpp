@@ -10,10 +10,12 @@
 namespace mkbench {
 
 LaunchEngine::LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config,
-                           const LaunchConfig& launch)
+                           const LaunchConfig& launch, size_t side_bytes)
     : config_(config),
       traits_(std::move(traits)),
       launch_(launch),
+      side_(side_bytes),
+      resident_(co_resident_blocks(launch, traits_.gpu)),
       hidden_(static_cast<size_t>(config.shape.layers) * static_cast<size_t>(config.shape.hidden)),
       cycles_(2) {
   cudaDeviceProp properties{};
@@ -244,6 +246,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
       .normed = wanted.hidden_out != nullptr ? normed_.get() : nullptr};
   timed_steps_ = 0;
   hidden_kept_ = false;
+  set_stood(std::nullopt);
   status_.host()->progress_position = -1;
   const auto host_start = std::chrono::steady_clock::now();
   MKBENCH_CUDA(
@@ -252,13 +255,14 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
     MKBENCH_CUDA(cudaMemcpyAsync(vectors_.get(), wanted.in, 2 * given, cudaMemcpyHostToDevice));
   MKBENCH_CUDA(cudaMemsetAsync(outputs_.get(), 0xff, outputs_.bytes()));
   void* arguments[] = {prepare(request)};
+  launch_position_ = position_;
+  running_ = true;
   start_.record();
-  MKBENCH_CUDA(cudaLaunchCooperativeKernel(launch_.kernel,
-                                           dim3(static_cast<unsigned>(launch_.blocks)),
-                                           dim3(static_cast<unsigned>(launch_.threads)), arguments,
-                                           static_cast<size_t>(launch_.shared_bytes), nullptr));
+  start_kernel(arguments);
   stop_.record();
+  if (traits_.fault == PlantedFault::kWordsReset) reset_words_within();
   MKBENCH_CUDA(cudaDeviceSynchronize());
+  running_ = false;
   const auto host_stop = std::chrono::steady_clock::now();
   ++launches_;
   check_fault();
@@ -275,9 +279,55 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   }
 }
 
+void LaunchEngine::start_kernel(void** arguments) {
+  const dim3 grid(static_cast<unsigned>(launch_.blocks));
+  const dim3 block(static_cast<unsigned>(launch_.threads));
+  const auto shared_bytes = static_cast<size_t>(launch_.shared_bytes);
+  // A cooperative launch refuses a grid that is not resident at once; another one takes it.
+  if (traits_.fault == PlantedFault::kNotResident) {
+    MKBENCH_CUDA(cudaLaunchKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
+  } else {
+    MKBENCH_CUDA(
+        cudaLaunchCooperativeKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
+  }
+}
+
+// The planted fault: words are zeroed once the launch has come to its second step.
+void LaunchEngine::reset_words_within() {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const volatile KernelStatus* status = status_.host();
+  while (status->progress_position <= position_ && std::chrono::steady_clock::now() < limit) {
+  }
+  reset_words();
+}
+
+std::optional<Standstill> LaunchEngine::standstill() const {
+  if (running_) {
+    const volatile KernelStatus* now = status_.host();
+    KernelStatus status{};
+    status.progress_position = now->progress_position;
+    status.raised = now->raised;
+    status.block = now->block;
+    status.phase = now->phase;
+    status.layer = now->layer;
+    status.position = now->position;
+    status.expected = now->expected;
+    status.seen = now->seen;
+    return find_standstill(status, false);
+  }
+  const std::lock_guard lock(stood_mutex_);
+  return stood_;
+}
+
+void LaunchEngine::set_stood(std::optional<Standstill> stood) {
+  const std::lock_guard lock(stood_mutex_);
+  stood_ = std::move(stood);
+}
+
 void LaunchEngine::append(const std::vector<int32_t>& inputs) {
   timed_steps_ = 0;
   hidden_kept_ = false;
+  set_stood(std::nullopt);
   launches_ += append_rows(
       inputs, [this](int position) { status_.host()->progress_position = position - 1; });
   position_ += static_cast<int>(inputs.size());
@@ -288,6 +338,8 @@ void LaunchEngine::check_fault() {
   collect_fault(*status);
   if (status->raised == 0) return;
   const KernelStatus f = *status;
+  set_stood(find_standstill(f, true));
+  forget_standstill();
   status->raised = 0;
   reset();
   throw fault_error(f);

@@ -3,7 +3,10 @@
 // parameters and its KV cache.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "kernels/device_buffer.h"
 #include "kernels/fault.h"
 #include "kernels/launch_checks.h"
+#include "kernels/side_stream.h"
 #include "references/engine.h"
 
 namespace mkbench {
@@ -44,6 +48,7 @@ class LaunchEngine : public Engine {
   int64_t launch_count() const final { return launches_; }
   DecodeTimes last_times() const final;
   Progress progress() const final;
+  std::optional<Standstill> standstill() const final;
   std::optional<std::vector<float>> hidden(int layer) final;
   std::optional<std::vector<float>> kv_row(int layer, int position) final;
   bool skip_to(int position) final;
@@ -64,7 +69,9 @@ class LaunchEngine : public Engine {
 
   // The caller has made the checks of launch_checks.h: the device of `traits` is current, its
   // memory suffices and the grid fits.
-  LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch);
+  // side_bytes: the most that is read from the device while a launch runs.
+  LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch,
+               size_t side_bytes = 0);
 
   // Bytes of device memory that this class allocates when constructed.
   static int64_t fixed_bytes(const ModelShape& shape);
@@ -95,6 +102,15 @@ class LaunchEngine : public Engine {
   virtual void collect_fault(KernelStatus& /*status*/) const {}
   // The error that a complete fault stands for; unless overridden, that of an expired wait.
   virtual Error fault_error(const KernelStatus& f) const;
+
+  // What the last launch has left of where its blocks stand; nothing where that is not known. `ended`:
+  // it has come to its end, and `status` is complete; else another thread than the engine's calls.
+  virtual std::optional<Standstill> find_standstill(const KernelStatus& status,
+                                                    bool ended) const = 0;
+  // Called when an error of a launch has been collected, before the next launch.
+  virtual void forget_standstill() {}
+  // Zeroes words of the exchange while a launch runs, in side().get(): PlantedFault::kWordsReset.
+  virtual void reset_words() {}
 
   // Sets the parameters that all kernels have under the same names.
   template <typename Params>
@@ -128,6 +144,11 @@ class LaunchEngine : public Engine {
 
   const ModelConfig& config() const { return config_; }
   const LaunchEngineTraits& traits() const { return traits_; }
+  const SideStream& side() const { return side_; }
+  // Position of the last launch's first step, its grid, and how many of its blocks the device holds.
+  int launch_position() const { return launch_position_; }
+  int grid() const { return launch_.blocks; }
+  int resident() const { return resident_; }
 
  private:
   void check_id(int32_t id) const;
@@ -137,6 +158,10 @@ class LaunchEngine : public Engine {
   void launch(const std::vector<int32_t>& inputs, int steps, int first_output,
               const VectorSteps& wanted);
   void append(const std::vector<int32_t>& inputs);
+  // Launches the kernel, and plants what is planted around a launch.
+  void start_kernel(void** arguments);
+  void reset_words_within();
+  void set_stood(std::optional<Standstill> stood);
   void check_fault();
   // Ends the sequence with the KV row of step `step`, which yielded no token.
   void end_without_token(std::vector<int32_t>& ids, size_t step);
@@ -145,6 +170,12 @@ class LaunchEngine : public Engine {
   const LaunchEngineTraits traits_;
   LaunchConfig launch_;
   std::string device_name_;
+  const SideStream side_;
+  const int resident_;
+  std::atomic<bool> running_{false};  // the device works on a launch
+  std::atomic<int> launch_position_{0};
+  mutable std::mutex stood_mutex_;
+  std::optional<Standstill> stood_;            // of the last launch that raised a hang
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)
   DeviceBuffer<unsigned long long> token_ns_;  // this and the next five grow with the calls

@@ -12,6 +12,7 @@
 
 #include "references/base/error.h"
 #include "references/planted_fault.h"
+#include "references/standstill.h"
 #include "references/vector_steps.h"
 
 namespace mkbench {
@@ -74,7 +75,7 @@ struct Snapshot {
   std::vector<float> derived{};
 };
 
-// Greedy decoding of one sequence, batch 1. Not thread-safe, except progress().
+// Greedy decoding of one sequence, batch 1. Not thread-safe, except progress() and standstill().
 // Bad ids, n or positions throw Error(kBadInput) before any work; nothing is ever clamped.
 class Engine {
  public:
@@ -128,6 +129,10 @@ class Engine {
   virtual int64_t launch_count() const = 0;
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
+  // What is known of a launch that stands still; nothing where the engine knows nothing. Called from
+  // another thread while a call does not return, or after a call that threw Error(kHang). Takes up to
+  // a second, or for ever where the device's driver does not answer.
+  virtual std::optional<Standstill> standstill() const { return std::nullopt; }
 
   // Called between runs, off the clock: the engine checks memory that must not have changed and
   // that only its own code can reach. Throws Error(kIntegrity).

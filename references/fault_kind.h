@@ -57,6 +57,12 @@ enum class PlantedFault : int {
   kResetKeepsRows,
   kIdsClamped,
   kPrefixModified,
+  // Hangs, planted in the exchange or in the launch: no check of parity sees them, the watch over calls
+  // does (references/standstill.h).
+  kBlockDelayed,
+  kArrivalLost,
+  kNotResident,
+  kWordsReset,
   // Controls inside the kernel: different arithmetic that is equally right.
   kFastExp,
   kHfRounding,

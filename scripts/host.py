@@ -40,6 +40,7 @@ except ImportError as problem:
 
 # harness/wire/channel.h
 CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
+ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
 # Numbers of references/base/error.h.
 KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8}
 LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
@@ -195,6 +196,7 @@ class Server:
         self.modules, self.files, self.held = {}, set(), {}
         self.numbers = 0
         self.running = None
+        self.launches = -1  # of the running engine, before its call
 
     def answer(self, call: dict) -> dict:
         try:
@@ -212,6 +214,11 @@ class Server:
         except Exception:  # no engine runs, or it does not tell
             return self.wire.answer("progress")
 
+    def hang(self) -> dict:
+        """What is known of a call that stands still: where the engine is, and after how many launches."""
+        place = {key: value for key, value in self.progress().items() if key in ("position", "layer", "phase")}
+        return self.wire.answer("hang", **place, launches=self.launches)
+
     def module(self, path: str):
         if path not in self.modules:
             self.files.add(str(pathlib.Path(path).resolve()))
@@ -226,7 +233,7 @@ class Server:
         if call["engine"] not in self.held:
             raise HostError("runtime", f"no engine has the number {call['engine']}")
         held = self.held[call["engine"]]
-        self.running = held.engine
+        self.running, self.launches = held.engine, held.state()["launches"]
         return held
 
     def take_open(self, call: dict) -> dict:
@@ -377,8 +384,8 @@ class Server:
 
 def answer_progress(server: Server, channel: socket.socket) -> None:
     """Answers the second channel while the main thread is inside a call and does not hold the interpreter's lock."""
-    while channel.recv(1):
-        send_frame(channel, server.progress())
+    while asked := channel.recv(1):
+        send_frame(channel, server.hang() if asked == ASK_HANG else server.progress())
 
 
 def main() -> int:

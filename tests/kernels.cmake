@@ -11,5 +11,15 @@ mkbench_test(test_ring_parity LABEL host LIBS mkbench_references)
 mkbench_test(test_ring_rows LABEL gpu LIBS mkbench_ring mkbench_launch CUDA::cudart)
 mkbench_test(test_ring LABEL gpu LIBS mkbench_ring mkbench_plain CUDA::cudart TIMEOUT 300)
 mkbench_test(test_ring_state LABEL gpu LIBS mkbench_ring CUDA::cudart TIMEOUT 300)
+mkbench_test(test_standstill LABEL host LIBS mkbench_references)
+mkbench_test(test_ring_standstill LABEL host LIBS mkbench_ring)
+mkbench_test(test_hang_gpu LABEL gpu LIBS mkbench_ring mkbench_ring_delayed mkbench_plain_faults CUDA::cudart)
+# Launches that never end: a process each.
+foreach(kernel plain ring)
+  add_test(NAME test_hang_gpu_endless_${kernel} COMMAND test_hang_gpu [endless-${kernel}]
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(test_hang_gpu_endless_${kernel} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 60
+    RUN_SERIAL TRUE)
+endforeach()
 mkbench_test(test_prefill_host LABEL host LIBS mkbench_launch)
 mkbench_test(test_prefill LABEL gpu LIBS mkbench_plain mkbench_launch TIMEOUT 300)

@@ -93,6 +93,7 @@ set(mkbench_plugin_environment
 mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_slow_engines CLASSES SLOW SlowEngines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_hang CLASSES SLOW Foreign TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)

@@ -16,8 +16,17 @@ FromHost LocalHost::call(const ToHost& call, const CallLimit&,
                          const std::function<void(const std::string&)>& on_stage) {
   on_stage_ = on_stage;
   FromHost answer = server_.answer(call);
-  if (const auto* failed = std::get_if<Failed>(&answer)) throw Error(failed->kind, failed->message);
-  return answer;
+  const auto* failed = std::get_if<Failed>(&answer);
+  if (failed == nullptr) return answer;
+  if (failed->kind != ErrorKind::kHang) throw Error(failed->kind, failed->message);
+  HangReport report{.engine = program_.name,
+                    .call = std::visit([](const auto& one) { return one.kType; }, call),
+                    .line = "",
+                    .answered = true,
+                    .told = server_.hang()};
+  explain_hang(report);
+  on_hang(report);
+  throw Error(failed->kind, failed->message + "; " + report.line);
 }
 
 ProcessFacts LocalHost::facts() {

@@ -17,7 +17,8 @@ namespace {
 // Answers the second channel while the main thread is inside a call.
 void answer_progress(Server& server) {
   for (char asked = 0; read(kProgressFd, &asked, 1) == 1;) {
-    if (!send_frame(kProgressFd, to_json(FromHost(server.progress())))) return;
+    const FromHost told = asked == kAskHang ? FromHost(server.hang()) : FromHost(server.progress());
+    if (!send_frame(kProgressFd, to_json(told))) return;
   }
 }
 

@@ -44,8 +44,16 @@ ProgressTold Server::progress() {
   return {now.position, now.layer, std::string(now.phase)};
 }
 
+HangTold Server::hang() {
+  const std::lock_guard lock(mutex_);
+  if (running_ == nullptr) return {};
+  const Progress now = running_->progress();
+  return {launches_, now.position, now.layer, std::string(now.phase), running_->standstill()};
+}
+
 void Server::watch(const Engine* engine) {
   const std::lock_guard lock(mutex_);
+  launches_ = engine != nullptr ? engine->launch_count() : -1;
   running_ = engine;
 }
 

@@ -38,6 +38,9 @@ class Server {
   FromHost answer(const ToHost& call);
   // Where the engine of the running call is. May be called from another thread.
   ProgressTold progress();
+  // What the engine of the running or last call knows of its standstill. May be called from another
+  // thread.
+  HangTold hang();
 
  private:
   struct HeldEngine {
@@ -84,7 +87,8 @@ class Server {
   int last_number_ = 0;
   std::mutex mutex_;  // held while progress() reads the engine
   const Engine* running_ = nullptr;
-  std::string called_;  // "NAME: " of the engine of the running call; empty without one
+  int64_t launches_ = -1;  // of running_, before the running call
+  std::string called_;     // "NAME: " of the engine of the running call; empty without one
 };
 
 }  // namespace mkbench

@@ -137,6 +137,7 @@ class PhaseRig {
     p.stall_block = -1;
     p.eps = 1e-6f;
     p.spin_limit_ns = kSpinLimitNs;
+    p.records = records_.device();
     return p;
   }
 
@@ -148,6 +149,7 @@ class PhaseRig {
   DeviceBuffer<unsigned> control_;  // arrivals, abort
   DeviceBuffer<int> input_;
   MappedValue<KernelStatus> status_;
+  MappedValue<BlockRecords> records_;
   Event start_, stop_;
 };
 

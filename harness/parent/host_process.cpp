@@ -76,6 +76,7 @@ struct ChildPlan {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(1);  // the parent died before prctl()
+  prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
   }  // where it is not permitted, the kernel chooses by size
@@ -191,9 +192,14 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
     progress_ = {};
   }
   send_frame(call_fd_, to_json(call));  // where the host is gone, wait() says so
+  const Clock::time_point begin = Clock::now();
   FromHost answer = wait(what, limit, on_stage);
   const auto* failed = std::get_if<Failed>(&answer);
   if (failed == nullptr) return answer;
+  if (failed->kind == ErrorKind::kHang) {
+    const std::string line = post_mortem(what, seconds_since(begin), false);
+    throw Error(failed->kind, fmt::format("{}; {}", failed->message, line));
+  }
   if (!failed->traceback.empty()) on_traceback(*failed);
   throw Error(failed->kind, failed->message);
 }
@@ -238,9 +244,9 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       fail(ErrorKind::kTimeout,
            fmt::format("still at work, killed {:.1f} s after '{}' began{}", waited, what, at));
     }
-    fail(ErrorKind::kHang,
-         fmt::format("no progress for {:.1f} s, killed {:.1f} s after '{}' began{}", silent, waited,
-                     what, at));
+    const std::string how = fmt::format(
+        "no progress for {:.1f} s, killed {:.1f} s after '{}' began{}", silent, waited, what, at);
+    fail(ErrorKind::kHang, how + "; " + post_mortem(what, waited, true));
   }
 }
 
@@ -265,8 +271,7 @@ void HostProcess::ask_progress(Running& running) {
       return;  // a progress that cannot be read is no progress
     }
   }
-  const char ask = '?';
-  if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &ask, 1);
+  if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &kAskProgress, 1);
 }
 
 void HostProcess::obey_interrupt(Running& running, const char* what) {

@@ -58,6 +58,8 @@ class HostProcess final : public HostLink {
   FromHost wait(const char* what, const CallLimit& limit,
                 const std::function<void(const std::string&)>& on_stage);
   void ask_progress(Running& running);
+  std::string post_mortem(const char* what, double seconds, bool killed);
+  std::optional<HangTold> ask_hang();
   void obey_interrupt(Running& running, const char* what);
   void resume();
   void kill_group(pid_t group);

@@ -90,6 +90,7 @@ std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind 
   if (link == nullptr || !link->alive()) {
     link = start_(kind, holds);
     link->on_traceback = [this, holds](const Failed& failed) { tracebacks_[holds] = failed; };
+    link->on_hang = on_hang_;
   }
   return link;
 }

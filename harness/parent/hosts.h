@@ -25,7 +25,10 @@ StartHost start_processes(const std::string& python = {});
 // closed while anything is timed.
 class Hosts {
  public:
-  Hosts(StartHost start, double timeout_s) : start_(std::move(start)), timeout_s_(timeout_s) {}
+  // `on_hang` is told of every call that stood still.
+  Hosts(
+      StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
+      : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
 
   // Starts the host of an engine without waiting for it.
   void expect(const std::string& engine);
@@ -98,6 +101,7 @@ class Hosts {
 
   const StartHost start_;
   const double timeout_s_;
+  const OnHang on_hang_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
   std::map<std::string, Failed> tracebacks_;
   std::map<std::string, int64_t> idle_bytes_;     // by what a host holds

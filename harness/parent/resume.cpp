@@ -214,8 +214,8 @@ void Resumption::keep_old(const fs::path& folder) const {
   } else {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with("traceback-") && !fs::exists(folder / name))
-        copy(entry.path(), folder / name);
+      const bool named = name.starts_with("traceback-") || name.starts_with("hang");
+      if (named && !fs::exists(folder / name)) copy(entry.path(), folder / name);
     }
   }
   if (error) {

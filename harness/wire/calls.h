@@ -330,6 +330,20 @@ struct ProgressTold {
   }
 };
 
+// What a host knows of a call that stands still, for a post-mortem; sent over the second channel
+// when kAskHang arrives on it.
+struct HangTold {
+  static constexpr char kType[] = "hang";
+  int64_t launches = -1;  // of the engine, before the call; -1: no engine is in a call
+  int position = -1, layer = -1;
+  std::string phase;
+  std::optional<Standstill> launch{};  // of engines that know it
+  static void fields(auto& v) {
+    list_fields(v, "launches", &HangTold::launches, "position", &HangTold::position, "layer",
+                &HangTold::layer, "phase", &HangTold::phase, "launch", &HangTold::launch);
+  }
+};
+
 struct RingObstacle {
   std::string model, obstacle;  // obstacle: empty where ring can run the model
   static void fields(auto& v) {
@@ -396,7 +410,7 @@ struct Tuned {
 
 using FromHost =
     std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Flushed, Saved, Floats, Able,
-                 Described, Failed, StageTold, ProgressTold, CardFacts, TorchTold, Tuned>;
+                 Described, Failed, StageTold, ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

@@ -10,8 +10,10 @@ namespace mkbench {
 
 // File descriptors with which every host starts.
 inline constexpr int kCallFd = 3;      // calls and answers
-inline constexpr int kProgressFd = 4;  // the second channel: a byte asks, ProgressTold answers
+inline constexpr int kProgressFd = 4;  // the second channel: a byte asks, a frame answers
 inline constexpr int kArenaFd = 5;     // arena.h
+// What the parent writes to kProgressFd: kAskProgress for ProgressTold, kAskHang for HangTold.
+inline constexpr char kAskProgress = '?', kAskHang = '!';
 // The parent's stderr. A host begins with a file as stderr, which tells the parent why the host did
 // not start, and puts this one in its place before it says hello.
 inline constexpr int kStderrFd = 6;

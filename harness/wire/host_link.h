@@ -8,6 +8,7 @@
 #include "harness/report/report.h"
 #include "harness/wire/arena.h"
 #include "harness/wire/calls.h"
+#include "harness/wire/hang_report.h"
 
 namespace mkbench {
 
@@ -26,6 +27,9 @@ class HostLink {
 
   // Is told of every failure that call() throws with a traceback.
   std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
+
+  // Is told of every call that stood still, before its host is killed.
+  OnHang on_hang = [](const HangReport&) {};
 
   // Calls and returns the answer, which is never Failed or StageTold: these are thrown as Error and
   // given to `on_stage`. Throws Error with the kind of the failure; kHang or kTimeout where the

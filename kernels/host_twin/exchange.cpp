@@ -1,5 +1,9 @@
 #include "kernels/host_twin/exchange.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace mkbench::host_twin {
 namespace {
 
@@ -15,6 +19,17 @@ Location unpack(uint64_t word) {
           .position = static_cast<int>(static_cast<uint32_t>(word)) - 1};
 }
 
+// The phase that a block cannot begin while it waits after `at`.
+Location next_after(Location at, int layers, bool lm_head) {
+  if (at.phase != Phase::kDown && at.phase != Phase::kLmHead) {
+    return {static_cast<Phase>(static_cast<int>(at.phase) + 1), at.layer, at.position};
+  }
+  if (at.phase == Phase::kDown && at.layer + 1 < layers)
+    return {Phase::kQkv, at.layer + 1, at.position};
+  if (at.phase == Phase::kDown && lm_head) return {Phase::kLmHead, -1, at.position};
+  return {Phase::kEmbed, -1, at.position + 1};
+}
+
 }  // namespace
 
 std::string to_string(const Fault& fault) {
@@ -26,17 +41,26 @@ std::string to_string(const Fault& fault) {
          "; blocks waiting " + std::to_string(fault.waiting) + ")";
 }
 
-Exchange::Exchange(int blocks) : blocks_(blocks), words_(std::make_unique<Word[]>(blocks)) {}
+Exchange::Exchange(int blocks)
+    : blocks_(blocks), words_(std::make_unique<Word[]>(blocks)), resident_(blocks) {}
 
 Exchange::Wait Exchange::arrive(int block) {
   Word& word = words_[block];
   const uint64_t epoch = word.epoch.load(std::memory_order_relaxed) + 1;
-  if (block == stall_block_ && epoch == stall_epoch_) {
+  const bool disturbed = block == disturbed_block_ && epoch == disturbed_epoch_;
+  if (disturbed && disturbance_ == Disturbance::kStall) {
     word.wanted.store(kNever, std::memory_order_relaxed);
     return {*this, block};
   }
+  while (disturbed && disturbance_ == Disturbance::kDelay) {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  if (disturbed && disturbance_ == Disturbance::kReset) {
+    arrivals_.store(0, std::memory_order_relaxed);
+  }
   word.epoch.store(epoch, std::memory_order_relaxed);
   word.wanted.store(epoch * static_cast<uint64_t>(blocks_), std::memory_order_relaxed);
+  if (disturbed && disturbance_ == Disturbance::kLose) return {*this, block};
   // Release publishes the results of this block. Acquire: the block that arrives last sees the
   // results of all others without another load.
   arrivals_.fetch_add(1, std::memory_order_acq_rel);
@@ -67,9 +91,42 @@ Fault Exchange::find_fault() const {
   return fault;
 }
 
-void Exchange::stall(int block, int nth) {
-  stall_block_ = block;
-  stall_epoch_ = words_[block].epoch.load(std::memory_order_relaxed) + static_cast<uint64_t>(nth);
+void Exchange::begin_launch() {
+  for (int b = 0; b < blocks_; ++b) words_[b].location.store(0, std::memory_order_relaxed);
+}
+
+Standstill Exchange::standstill(int position, int layers, bool lm_head) const {
+  Standstill s;
+  s.grid = blocks_;
+  s.resident = resident_;
+  s.counted = static_cast<int64_t>(arrivals());
+  for (int b = 0; b < blocks_; ++b) {
+    const uint64_t wanted = words_[b].wanted.load(std::memory_order_relaxed);
+    Location at = location(b);
+    BlockPlace place{
+        .block = b,
+        .begun = at.position >= 0,
+        .waiting = wanted != kNever && static_cast<int64_t>(wanted) > s.counted,
+        .epoch = static_cast<int64_t>(words_[b].epoch.load(std::memory_order_relaxed))};
+    if (place.waiting) {
+      at = next_after(at, layers, lm_head);
+      s.wanted = std::max(s.wanted, place.epoch);
+    }
+    if (place.begun) {
+      place.phase = phase_name(at.phase);
+      place.layer = at.layer;
+      place.step = at.position - position;
+    }
+    s.blocks.push_back(place);
+  }
+  return s;
+}
+
+void Exchange::disturb(Disturbance what, int block, int nth) {
+  disturbance_ = what;
+  disturbed_block_ = block;
+  disturbed_epoch_ =
+      words_[block].epoch.load(std::memory_order_relaxed) + static_cast<uint64_t>(nth);
 }
 
 void Exchange::restart() {
@@ -78,7 +135,8 @@ void Exchange::restart() {
     words_[b].wanted.store(0, std::memory_order_relaxed);
   }
   arrivals_.store(0, std::memory_order_relaxed);
-  stall_block_ = -1;
+  disturbed_block_ = -1;
+  resident_ = blocks_;
 }
 
 }  // namespace mkbench::host_twin

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/phase.h"
+#include "references/standstill.h"
 
 namespace mkbench::host_twin {
 
@@ -64,7 +65,7 @@ class Exchange {
   // Acquires what all blocks wrote before they arrived.
   bool passed(int block) const {
     const uint64_t wanted = words_[block].wanted.load(std::memory_order_relaxed);
-    return arrivals_.load(std::memory_order_acquire) >= wanted;
+    return block < resident_ && arrivals_.load(std::memory_order_acquire) >= wanted;
   }
 
   uint64_t arrivals() const { return arrivals_.load(std::memory_order_relaxed); }
@@ -74,9 +75,22 @@ class Exchange {
   // The block for which the others wait. Only while the launch stands still.
   Fault find_fault() const;
 
-  // For tests, between launches: `block` never makes the `nth` arrival of the next launch.
-  void stall(int block, int nth);
-  // Sets counter and epochs to zero and ends stall(). Only between launches, after an aborted one.
+  // Between launches: no block has begun from now on.
+  void begin_launch();
+  // Where all blocks are. May be called from another thread while a launch stands still. `position` is
+  // that of the launch's first step, `layers` the model's; lm_head: the launch runs the LM head.
+  Standstill standstill(int position, int layers, bool lm_head) const;
+
+  // What tests plant at an arrival: the block waits for nothing and goes on never; its thread does not
+  // come back; it goes on, uncounted; it sets the counter to zero first.
+  enum class Disturbance { kStall, kDelay, kLose, kReset };
+  // For tests, between launches: disturbs the `nth` arrival of `block` in the next launch.
+  void disturb(Disturbance what, int block, int nth);
+  void stall(int block, int nth) { disturb(Disturbance::kStall, block, nth); }
+  // For tests, between launches: blocks from `resident` on do not begin, as those of a grid that does
+  // not fit on the device while the others wait for them.
+  void hold_back(int resident) { resident_ = resident; }
+  // Sets counter and epochs to zero and ends disturb() and hold_back(). Only between launches, after an aborted one.
   void restart();
 
  private:
@@ -92,8 +106,10 @@ class Exchange {
   const int blocks_;
   std::unique_ptr<Word[]> words_;
   alignas(64) std::atomic<uint64_t> arrivals_{0};
-  int stall_block_ = -1;
-  uint64_t stall_epoch_ = 0;
+  int resident_;
+  Disturbance disturbance_ = Disturbance::kStall;
+  int disturbed_block_ = -1;
+  uint64_t disturbed_epoch_ = 0;
 };
 
 }  // namespace mkbench::host_twin

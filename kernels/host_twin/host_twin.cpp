@@ -232,6 +232,13 @@ class HostTwin final : public Engine {
     return {.position = at.position, .layer = at.layer, .phase = phase_name(at.phase)};
   }
 
+  std::optional<Standstill> standstill() const override {
+    if (launch_position_ < 0) return std::nullopt;
+    Standstill found = exchange_.standstill(launch_position_, model_.shape().layers, launch_head_);
+    if (found.wanted < 0) return std::nullopt;  // no block waits: the launch is over, or moves
+    return found;
+  }
+
   std::optional<std::vector<float>> hidden(int layer) override {
     if (!stepped_ || layer < 0 || layer >= model_.shape().layers) return std::nullopt;
     const auto from = shared_.hidden.begin() + static_cast<int64_t>(layer) * model_.shape().hidden;
@@ -300,10 +307,10 @@ class HostTwin final : public Engine {
     rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the position after
     for (Block& b : blocks_) b.launch = &work;
     reported_block_.store(0, std::memory_order_relaxed);
-    if (options_.stall_block >= 0 &&
-        (options_.stall_launch < 0 || options_.stall_launch == launches_)) {
-      exchange_.stall(options_.stall_block, stalled_arrival(model_.shape().layers));
-    }
+    exchange_.begin_launch();
+    launch_position_ = work.position;
+    launch_head_ = work.lm_head;
+    plant_hang();
     ++launches_;
     stepped_ = false;
     faulted_ = true;  // until all blocks have come to their end
@@ -321,6 +328,25 @@ class HostTwin final : public Engine {
     stepped_ = true;
     position_ += work.steps;
     keep_times(begin, step_ends);
+  }
+
+  // Plants what the options say in the exchange of the next launch.
+  void plant_hang() {
+    using Disturbance = Exchange::Disturbance;
+    const int nth = stalled_arrival(model_.shape().layers), block = options_.blocks / 2;
+    if (options_.stall_block >= 0 &&
+        (options_.stall_launch < 0 || options_.stall_launch == launches_)) {
+      exchange_.stall(options_.stall_block, nth);
+    }
+    if (options_.fault == PlantedFault::kNotResident) {
+      exchange_.hold_back(std::max(1, options_.blocks * 3 / 4));
+    }
+    if (options_.fault == PlantedFault::kBlockDelayed)
+      exchange_.disturb(Disturbance::kDelay, block, nth);
+    if (options_.fault == PlantedFault::kArrivalLost)
+      exchange_.disturb(Disturbance::kLose, block, nth);
+    if (options_.fault == PlantedFault::kWordsReset)
+      exchange_.disturb(Disturbance::kReset, block, nth);
   }
 
   void keep_times(Clock::time_point begin, const std::vector<Clock::time_point>& step_ends) {
@@ -349,7 +375,9 @@ class HostTwin final : public Engine {
   int64_t launches_ = 0;
   std::vector<int32_t> tokens_;
   DecodeTimes times_;
-  std::atomic<int> reported_block_{0};  // progress() returns the location of this block
+  std::atomic<int> launch_position_{-1};  // of the last launch's first step
+  std::atomic<bool> launch_head_{false};  // the last launch runs the LM head
+  std::atomic<int> reported_block_{0};    // progress() returns the location of this block
 };
 
 }  // namespace

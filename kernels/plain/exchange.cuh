@@ -57,12 +57,25 @@ struct GridExchange {
       for (int i = 0; i < 256; ++i) {
         if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
       }
-      if (ptx::load_relaxed(p.abort) != 0) return 0;
-      if (ptx::global_ns() - start > p.spin_limit_ns) {
-        raise(p, expected, phase, layer, position);
-        return 0;
-      }
+      const bool aborted = ptx::load_relaxed(p.abort) != 0;
+      if (!aborted && ptx::global_ns() - start <= p.spin_limit_ns) continue;
+      record(p, expected, phase, layer, position);
+      if (!aborted) raise(p, expected, phase, layer, position);
+      return 0;
     }
+  }
+
+  // Every block whose wait ends unfulfilled says where.
+  static __device__ __forceinline__ void record(const LaunchParams& p, unsigned expected,
+                                                Phase phase, int layer, int position) {
+    if (blockIdx.x >= kMostRecords) return;
+    BlockRecord* mine = p.records->blocks + blockIdx.x;
+    ptx::store_system(&mine->phase, static_cast<int>(phase));
+    ptx::store_system(&mine->layer, layer);
+    ptx::store_system(&mine->position, position);
+    ptx::store_system(&mine->expected, static_cast<int>(expected));
+    __threadfence_system();
+    ptx::store_system(&mine->gave_up, 1);
   }
 
   // The first block whose wait runs out writes the status. All blocks then return in order instead

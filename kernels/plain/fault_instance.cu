@@ -178,6 +178,11 @@ __device__ __forceinline__ bool decode_step<FaultyTiny>(const LaunchParams& p,
       block_norm_values(p, layer, position);
     }
     if (!phase_attention<S>(p, s, x, step, layer)) return false;
+    // In the middle of the grid, before the last layer's results: the block never comes back.
+    while (planted(PlantedFault::kBlockDelayed) && layer == p.layer_count - 1 &&
+           blockIdx.x == gridDim.x / 2) {
+      __nanosleep(1000000);
+    }
     const bool moved = planted(PlantedFault::kKvRowBefore) && position > 0;
     const bool unwritten = planted(PlantedFault::kSlotUnwritten) && position == 16;
     if (moved || unwritten) block_unwrite_row(p, layer, position, moved);

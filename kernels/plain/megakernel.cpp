@@ -1,10 +1,12 @@
 #include "kernels/plain/megakernel.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
 #include "kernels/device_model.h"
 #include "kernels/launch_engine.h"
+#include "kernels/phase.h"
 #include "kernels/plain/instances.h"
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
@@ -53,15 +55,20 @@ int64_t bytes_per_position(const ModelShape& shape) {
          static_cast<int64_t>(sizeof(RopePair)) * (shape.head_dim / 2);
 }
 
+// With PlantedFault::kNotResident, blocks of the grid for each multiprocessor: more than any holds.
+constexpr int kTooMany = 8;
+
 // One block a multiprocessor, or what a test sets.
 LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options) {
   int multiprocessors = 0;
   MKBENCH_CUDA(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
-  return {.kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
-          .blocks = options.blocks > 0 ? options.blocks : multiprocessors,
-          .threads = plain::threads_per_block(),
-          .shared_bytes = plain::shared_bytes_for(shape)};
+  const bool too_many = options.fault == PlantedFault::kNotResident;
+  return {
+      .kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
+      .blocks = options.blocks > 0 ? options.blocks : multiprocessors * (too_many ? kTooMany : 1),
+      .threads = plain::threads_per_block(),
+      .shared_bytes = plain::shared_bytes_for(shape)};
 }
 
 class PlainEngine final : public LaunchEngine {
@@ -82,6 +89,7 @@ class PlainEngine final : public LaunchEngine {
         scratch_(ScratchSizes(weights.config.shape, launch.blocks)),
         prefill_scratch_(weights.config.shape),
         control_(kControlWords) {
+    *records_.host() = {};
     poison();
   }
 
@@ -95,6 +103,44 @@ class PlainEngine final : public LaunchEngine {
 
  private:
   static constexpr int kControlWords = 2;  // arrivals, abort
+
+  // Reads host memory alone, so it answers where the device does not.
+  std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
+    if (f.raised != kRaisedHang) return std::nullopt;
+    const int64_t grid = LaunchEngine::grid();
+    Standstill s;
+    s.grid = static_cast<int>(grid);
+    s.resident = resident();
+    s.ended = ended;
+    s.wanted = static_cast<unsigned>(f.expected) / grid;
+    s.counted = static_cast<unsigned>(f.seen);
+    int64_t waiting = 0;
+    for (int b = 0; b < std::min(s.grid, kMostRecords); ++b) {
+      const volatile BlockRecord& r = records_.host()->blocks[b];
+      BlockPlace place{.block = b, .waiting = r.gave_up != 0};
+      if (place.waiting) {
+        place.phase = phase_name(static_cast<Phase>(r.phase));
+        place.layer = r.layer;
+        place.step = r.position - launch_position();
+        place.epoch = static_cast<unsigned>(r.expected) / grid;
+        waiting += place.epoch == s.wanted;
+      }
+      s.blocks.push_back(place);
+    }
+    // Where the counter holds just the arrivals of the blocks that wait, all others are one behind.
+    const bool one_behind = s.counted == (s.wanted - 1) * grid + waiting;
+    for (BlockPlace& place : s.blocks) {
+      if (!place.waiting && one_behind) place.epoch = s.wanted - 1;
+    }
+    s.exchange.push_back({"arrivals", s.counted});
+    return s;
+  }
+
+  void forget_standstill() override { *records_.host() = {}; }
+
+  void reset_words() override {
+    MKBENCH_CUDA(cudaMemsetAsync(control_.get(), 0, sizeof(unsigned), side().get()));
+  }
 
   size_t cache_elements() const {
     return static_cast<size_t>(config().shape.kv_bytes_per_position() / 4) *
@@ -188,6 +234,7 @@ class PlainEngine final : public LaunchEngine {
     p.best = scratch_.best.get();
     p.arrivals = control_.get();
     p.abort = control_.get() + 1;
+    p.records = records_.device();
     p.layer_count = config().shape.layers;
     p.spin_limit_ns = static_cast<unsigned long long>(kSpinLimitMs * 1e6 * spin_scale_);
     return &p;
@@ -199,6 +246,7 @@ class PlainEngine final : public LaunchEngine {
   Scratch scratch_;
   prefill::PrefillScratch prefill_scratch_;
   DeviceBuffer<unsigned> control_;
+  MappedValue<BlockRecords> records_;
   LaunchParams params_{};
 };
 
@@ -223,7 +271,8 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   check_memory(kPrefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
   const LaunchConfig launch = launch_config(weights.config.shape, options);
-  require_co_resident(kPrefix, launch, options.gpu);
+  if (options.fault != PlantedFault::kNotResident)
+    require_co_resident(kPrefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);
 }
 

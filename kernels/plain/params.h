@@ -1,12 +1,13 @@
 // Arguments of one launch of the plain megakernel. Shared by host and device.
 #pragma once
 
+#include "kernels/block_records.h"
 #include "kernels/fault.h"
 #include "kernels/weight_layout.h"
 
 namespace mkbench::plain {
 
-// All pointers are device memory, except `status` (host-mapped). bf16 values are 16 raw bits.
+// All pointers are device memory, except `status` and `records` (host-mapped). bf16 values are 16 raw bits.
 struct LaunchParams {
   const unsigned short* layers;  // slabs of LayerLayout::stride elements
   const unsigned short* embed;   // rows that `inputs` and outputs name: (vocab, hidden), or vectors
@@ -48,6 +49,7 @@ struct LaunchParams {
   int stall_block;   // a block that never arrives, in tests of the watchdog; otherwise -1
   float eps;
   unsigned long long spin_limit_ns;
+  BlockRecords* records;
 };
 
 }  // namespace mkbench::plain

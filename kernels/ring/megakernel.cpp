@@ -1,6 +1,7 @@
 #include "kernels/ring/megakernel.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "kernels/launch_engine.h"
@@ -11,6 +12,7 @@
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/repack.h"
 #include "kernels/ring/scratch.h"
+#include "kernels/ring/standstill.h"
 #include "kernels/ring/tuning.h"
 
 namespace mkbench {
@@ -37,16 +39,17 @@ std::string model_obstacle(const ModelShape& shape) {
   return kPrefix + ": made for the layers of Qwen3-0.6B:" + text;
 }
 
-LaunchConfig launch_config(RingAblation ablation) {
-  return {.kernel = ring::kernel_for(ablation),
+LaunchConfig launch_config(const RingOptions& options) {
+  return {.kernel = options.kernel != nullptr ? options.kernel : ring::kernel_for(options.ablation),
           .blocks = ring::kBlocks,
           .threads = ring::threads_per_block(),
           .shared_bytes = ring::shared_bytes()};
 }
 
-// Throws Error(kUnsupportedDevice) unless the kernel runs on `gpu`, which becomes the current
+// Throws Error(kUnsupportedDevice) unless the kernel runs on the GPU, which becomes the current
 // device.
-void check_device(int gpu, RingAblation ablation) {
+void check_device(const RingOptions& options) {
+  const int gpu = options.gpu;
   use_device(kPrefix, gpu);
   int major = 0;
   MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
@@ -56,7 +59,7 @@ void check_device(int gpu, RingAblation ablation) {
                     std::to_string(major) + ".x, wanted " + std::to_string(kLeastComputeMajor) +
                     ".0 or later");
   }
-  require_co_resident(kPrefix, launch_config(ablation), gpu);
+  require_co_resident(kPrefix, launch_config(options), gpu);
 }
 
 void check_options(const RingOptions& options, int compute_major) {
@@ -86,7 +89,7 @@ class RingEngine final : public LaunchEngine {
                       .hidden_with_logits_only = true,
                       .fault = options.fault,
                       .stall_block = options.stall_block},
-                     weights.config, launch_config(options.ablation)),
+                     weights.config, launch_config(options), ring::exchange_layout().bytes),
         options_(options),
         compute_major_(properties.major),
         tuning_(ring::tuning_for(properties.name, properties.major)),
@@ -109,7 +112,7 @@ class RingEngine final : public LaunchEngine {
 
   void retune(const RingOptions& options) {
     check_options(options, compute_major_);
-    const LaunchConfig launch = launch_config(options.ablation);
+    const LaunchConfig launch = launch_config(options);
     require_co_resident(kPrefix, launch, options_.gpu);
     set_launch(launch);
     options_.pace = options.pace;
@@ -190,6 +193,24 @@ class RingEngine final : public LaunchEngine {
     return &p;
   }
 
+  std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
+    if (ended && f.raised != kRaisedHang) return std::nullopt;
+    constexpr ring::ExchangeLayout kLayout = ring::exchange_layout();
+    const std::optional<std::vector<char>> words =
+        ended ? words_.read() : side().read(options_.gpu, words_.get(), kLayout.bytes);
+    if (!words) return std::nullopt;
+    ring::StoodLaunch launch;
+    launch.words = *words;
+    launch.layers = config().shape.layers;
+    launch.position = launch_position();
+    launch.step = std::max(f.progress_position - launch_position(), 0);
+    launch.ended = ended;
+    std::memcpy(&launch.fault, words->data() + kLayout.fault, sizeof(launch.fault));
+    return ring::standstill(launch);
+  }
+
+  void reset_words() override { words_.reset_within(side().get()); }
+
   void collect_fault(KernelStatus& status) const override {
     const ring::FaultWord word = words_.fault();
     if (word != 0) ring::unpack_fault(word, status);
@@ -237,7 +258,9 @@ std::string ring_obstacle(const ModelConfig& config, int gpu) {
   const bool known = cudaGetDevice(&before) == cudaSuccess;
   std::string obstacle;
   try {
-    check_device(gpu, RingAblation::kNone);
+    RingOptions options;
+    options.gpu = gpu;
+    check_device(options);
   } catch (const Error& error) {
     obstacle = error.what();
   }
@@ -250,7 +273,7 @@ std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions
   if (!obstacle.empty()) throw Error(ErrorKind::kBadInput, obstacle);
   check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, options.max_context);
-  check_device(options.gpu, options.ablation);
+  check_device(options);
   cudaDeviceProp properties{};
   MKBENCH_CUDA(cudaGetDeviceProperties(&properties, options.gpu));
   check_options(options, properties.major);

@@ -25,6 +25,8 @@ struct RingOptions {
   ring::StreamPace head_pace{0, 0};  // of the LM head
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;
+  // The instance of the kernel to launch; null for that of `ablation` (delayed_instance.h has another).
+  const void* kernel = nullptr;
 };
 
 // Bytes of device memory that make_ring() will take.

@@ -12,7 +12,8 @@ namespace mkbench {
 enum class RingAblation {
   kNone,
   kNoWaits,  // no block waits for another one: what is left is the time of this stream
-  kNoLoads   // nothing is streamed: what is left is the dependency chain
+  kNoLoads,  // nothing is streamed: what is left is the dependency chain
+  kDelayed   // a test of post-mortems: stall_block never comes back from the last layer
 };
 
 }  // namespace mkbench

@@ -24,6 +24,7 @@
 #include "harness/parent/options.h"
 #include "harness/parent/outlook.h"
 #include "harness/parent/plan.h"
+#include "harness/parent/post_mortem.h"
 #include "harness/parent/progress.h"
 #include "harness/parent/recompute.h"
 #include "harness/parent/resume.h"
@@ -53,7 +54,7 @@ class Run {
         argv_(invocation.argv),
         start_host_(invocation.start_host),
         in_process_(invocation.in_process),
-        hosts_(invocation.start_host, options.timeout_s),
+        hosts_(invocation.start_host, options.timeout_s, on_hang_),
         outlook_(hosts_, steady_seconds(), options.timeout_s),
         baselines_(options),
         progress_(options.quiet, options.verbose) {}
@@ -323,7 +324,7 @@ class Run {
     }
     if (job.one_at_a_time) hosts_.end_idle("");
     repeat_in_fresh_processes(
-        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s); },
+        job, [this] { return std::make_unique<Hosts>(start_host_, options_.timeout_s, on_hang_); },
         [this] { return interrupted(); }, report);
   }
 
@@ -412,6 +413,7 @@ class Run {
   const std::vector<std::string>& argv_;
   const StartHost start_host_;
   const bool in_process_;
+  const OnHang on_hang_ = keep_hangs(folder_, [this](const std::string& text) { say(text); });
   Hosts hosts_;
   Outlook outlook_;
   const RunBaselines baselines_;

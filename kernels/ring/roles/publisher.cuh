@@ -29,7 +29,11 @@ template <RingAblation kAblation>
 __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
                                                    const Block& block, int lane, int layer,
                                                    int position, unsigned epoch, int& turn) {
-  const bool stalls = static_cast<int>(blockIdx.x) == p.stall_block;
+  constexpr bool kNeverReturns = kAblation == RingAblation::kDelayed;
+  const bool stalls = !kNeverReturns && static_cast<int>(blockIdx.x) == p.stall_block;
+  while (kNeverReturns && layer == p.layers - 1 && static_cast<int>(blockIdx.x) == p.stall_block) {
+    __nanosleep(1000000);
+  }
   auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
   auto partials_read = [&] {
     ptx::named_arrive<kOneMore>(kPartialsRead);

@@ -1,0 +1,12 @@
+#include "kernels/ring/delayed_instance.h"
+#include "kernels/ring/kernel.cuh"
+
+namespace mkbench::ring {
+
+template __global__ void ring_decode<RingAblation::kDelayed>(const __grid_constant__ LaunchParams);
+
+const void* delayed_kernel() {
+  return reinterpret_cast<const void*>(&ring_decode<RingAblation::kDelayed>);
+}
+
+}  // namespace mkbench::ring

@@ -1,0 +1,25 @@
+// Names the block that a launch of ring waits for, from what the launch has left in memory: the fault word
+// and the exchange words (exchange.cuh), each of which carries the epoch of its last value.
+#pragma once
+
+#include <span>
+
+#include "kernels/ring/fault_word.h"
+#include "references/standstill.h"
+
+namespace mkbench::ring {
+
+struct StoodLaunch {
+  FaultWord fault = 0;            // of the launch; 0: no wait has run out
+  std::span<const char> words{};  // the exchange words as exchange_layout() places them
+  int layers = 0;
+  int position = 0;    // of the first step
+  int step = 0;        // that the launch has come to, where no fault names one
+  bool ended = false;  // the launch has come to its end since
+};
+
+// Epochs are counted as one a layer over all steps of the launch, from 1. A block's epoch is the last
+// layer of which both its q, k, v and its SwiGLU values were published.
+Standstill standstill(const StoodLaunch& launch);
+
+}  // namespace mkbench::ring
