@@ -138,7 +138,7 @@ void build(const PackageKey& key, const fs::path& place) {
     command.push_back(word);
   std::fprintf(stderr,
                "mkbench: compiled: AOTInductor compiles the step for this model's shape on %s, "
-               "once, in a minute or more\n",
+               "once, in one to four minutes\n",
                key.cuda ? key.architecture.c_str() : "the CPU");
   fs::path log = place, kept = place;
   log.replace_extension("." + std::to_string(getpid()) + ".log");

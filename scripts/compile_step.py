@@ -188,13 +188,12 @@ def compile_package(torch, options, path):
     settings = {
         "cpp.dynamic_threads": True,  # as many as libtorch has when the step runs
         "emulate_precision_casts": True,  # each operator rounds, as it does outside a compiler
+        "cpp_cache_precompile_headers": False,  # they pay only where more than one package is made
     }
     if options.device == "cuda":
         # Products with one row become Triton's reductions, tuned one parameter at a time: gpt-fast's setting for
         # batch 1.
         settings["coordinate_descent_tuning"] = True
-    else:
-        settings["cpp_cache_precompile_headers"] = False  # they pay only where more than one package is made
     with torch.no_grad():
         with FakeTensorMode():
             inputs, free = traced_inputs(torch, options, device)

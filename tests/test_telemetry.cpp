@@ -134,12 +134,14 @@ TEST_CASE("the thread reads at once and then every period, and not between parts
   sleep_ms(50);
   CHECK(fake.card.readings == before);
 
+  const auto begun = std::chrono::steady_clock::now();
   sampler.begin();
   sleep_ms(400);
   const auto many = sampler.end();
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
   REQUIRE(many);
   CHECK(many->readings >= 10);  // 80 on a machine that does nothing else
-  CHECK(many->readings <= 82);
+  CHECK(many->readings <= taken.count() / 5 + 2);
   CHECK(many->energy_j == many->readings - 2);
   CHECK(many->energy_ms > 0);
 }
