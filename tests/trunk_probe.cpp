@@ -28,7 +28,7 @@ namespace {
 struct Arguments {
   std::string engine, folder, input, output;
   bool ids = false, cuda = false;
-  std::string positions;
+  std::string positions{};
 };
 
 // Room for these steps and no more: the published talker's own maximum would take 3.8 GB.
