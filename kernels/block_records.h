@@ -10,8 +10,6 @@ inline constexpr int kMostRecords = 1024;  // blocks of a larger grid have none
 // Plain ints, so that device and host code agree on the layout without a header of either.
 struct BlockRecord {
   int gave_up;  // 1: the fields below are complete
-  int phase;    // the Phase that it could not begin
-  int layer;
   int position;
   int expected;  // low 32 bits of the arrivals that it waited for
 };

@@ -26,6 +26,23 @@ inline constexpr PhaseInfo kPhases[] = {
 };
 static_assert(sizeof(kPhases) / sizeof(kPhases[0]) == static_cast<size_t>(Phase::kCount));
 
+inline constexpr int kPhasesPerLayer =
+    static_cast<int>(Phase::kLmHead) - static_cast<int>(Phase::kQkv);
+
+// layer: -1 outside of the layers.
+struct PhasePlace {
+  Phase phase;
+  int layer;
+};
+
+// The phase of a step that follows `ended` phases of it. The embedding is no phase of its own here: it
+// ends with no exchange.
+constexpr PhasePlace phase_after(int64_t ended, int layers) {
+  if (ended >= static_cast<int64_t>(layers) * kPhasesPerLayer) return {Phase::kLmHead, -1};
+  return {static_cast<Phase>(static_cast<int>(Phase::kQkv) + ended % kPhasesPerLayer),
+          static_cast<int>(ended / kPhasesPerLayer)};
+}
+
 constexpr std::string_view phase_name(Phase p) { return kPhases[static_cast<int>(p)].name; }
 
 // Bytes of weights and KV rows (bf16) that one execution of a phase reads, with `context` KV rows

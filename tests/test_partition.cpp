@@ -115,5 +115,21 @@ TEST_CASE("phase table: order, names, and bytes that add up to a step's", "[phas
   }
 }
 
+TEST_CASE("the phase that follows so many phases of a step, in the order of kPhases", "[phase]") {
+  constexpr int kLayers = 3;
+  int64_t ended = 0;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (const PhaseInfo& info : kPhases) {
+      if (!info.per_layer) continue;
+      const PhasePlace at = phase_after(ended++, kLayers);
+      REQUIRE(at.phase == info.phase);
+      REQUIRE(at.layer == layer);
+    }
+  }
+  REQUIRE(ended == kLayers * kPhasesPerLayer);
+  REQUIRE(phase_after(ended, kLayers).phase == Phase::kLmHead);
+  REQUIRE(phase_after(ended, kLayers).layer == -1);
+}
+
 }  // namespace
 }  // namespace mkbench

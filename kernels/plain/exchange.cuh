@@ -35,6 +35,18 @@ struct GridExchange {
     return s.wait_ok != 0;
   }
 
+  // The block calls this when it leaves the launch before its end. If a wait ended unfulfilled, the block
+  // says which one. In the wait itself the next phase's weights take the registers (CUDA 12.8 spills).
+  template <typename S>
+  __device__ __forceinline__ void block_leave(const Shared<S>& s, int position) const {
+    if (threadIdx.x != 0 || s.wait_ok != 0 || blockIdx.x >= kMostRecords) return;
+    BlockRecord* mine = p.records->blocks + blockIdx.x;
+    ptx::store_system(&mine->position, position);
+    ptx::store_system(&mine->expected, static_cast<int>(s.expected));
+    __threadfence_system();
+    ptx::store_system(&mine->gave_up, 1);
+  }
+
  private:
   static __device__ __forceinline__ int poll(const LaunchParams& p, unsigned expected, Phase phase,
                                              int layer, int position) {
@@ -57,25 +69,12 @@ struct GridExchange {
       for (int i = 0; i < 256; ++i) {
         if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
       }
-      const bool aborted = ptx::load_relaxed(p.abort) != 0;
-      if (!aborted && ptx::global_ns() - start <= p.spin_limit_ns) continue;
-      record(p, expected, phase, layer, position);
-      if (!aborted) raise(p, expected, phase, layer, position);
-      return 0;
+      if (ptx::load_relaxed(p.abort) != 0) return 0;
+      if (ptx::global_ns() - start > p.spin_limit_ns) {
+        raise(p, expected, phase, layer, position);
+        return 0;
+      }
     }
-  }
-
-  // Every block whose wait ends unfulfilled says where.
-  static __device__ __forceinline__ void record(const LaunchParams& p, unsigned expected,
-                                                Phase phase, int layer, int position) {
-    if (blockIdx.x >= kMostRecords) return;
-    BlockRecord* mine = p.records->blocks + blockIdx.x;
-    ptx::store_system(&mine->phase, static_cast<int>(phase));
-    ptx::store_system(&mine->layer, layer);
-    ptx::store_system(&mine->position, position);
-    ptx::store_system(&mine->expected, static_cast<int>(expected));
-    __threadfence_system();
-    ptx::store_system(&mine->gave_up, 1);
   }
 
   // The first block whose wait runs out writes the status. All blocks then return in order instead

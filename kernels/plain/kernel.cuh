@@ -44,9 +44,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       p.token_ns[step] = ptx::global_ns();
       ptx::store_system(&p.status->progress_position, p.position + step);
     }
-    if (!decode_step<S>(p, s, x, step)) return;
+    if (!decode_step<S>(p, s, x, step)) return x.block_leave(s, p.position + step);
   }
-  if (!x.block_wait(s, Phase::kEmbed, 0, p.position + p.steps)) return;
+  if (!x.block_wait(s, Phase::kEmbed, 0, p.position + p.steps))
+    return x.block_leave(s, p.position + p.steps);
   if (p.steps > p.first_output) block_select_token(this_thread(), p, s, p.steps);
   if (keeps_time) {
     p.token_ns[p.steps] = ptx::global_ns();

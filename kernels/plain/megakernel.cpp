@@ -119,10 +119,9 @@ class PlainEngine final : public LaunchEngine {
       const volatile BlockRecord& r = records_.host()->blocks[b];
       BlockPlace place{.block = b, .waiting = r.gave_up != 0};
       if (place.waiting) {
-        place.phase = phase_name(static_cast<Phase>(r.phase));
-        place.layer = r.layer;
         place.step = r.position - launch_position();
         place.epoch = static_cast<unsigned>(r.expected) / grid;
+        find_wait(place);
         waiting += place.epoch == s.wanted;
       }
       s.blocks.push_back(place);
@@ -134,6 +133,18 @@ class PlainEngine final : public LaunchEngine {
     }
     s.exchange.push_back({"arrivals", s.counted});
     return s;
+  }
+
+  // Phase and layer that a block could not begin, from its step and its last arrival: each phase that it
+  // has ended is one.
+  void find_wait(BlockPlace& place) const {
+    const int64_t steps = place.step, layers = params_.layer_count;
+    const int64_t heads = std::max<int64_t>(0, steps - params_.first_output);
+    const int64_t ended = place.epoch - steps * layers * kPhasesPerLayer - heads;
+    const PhasePlace at = steps == params_.steps ? PhasePlace{Phase::kEmbed, -1}
+                                                 : phase_after(ended, static_cast<int>(layers));
+    place.phase = phase_name(at.phase);
+    place.layer = at.layer;
   }
 
   void forget_standstill() override { *records_.host() = {}; }
