@@ -44,17 +44,26 @@ struct Dims {
 // Dot products that a tile may have: one a segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
-// Shared memory of a block, granted at launch: Qwen3-8B's is 86 KB. The phases use it one after the
-// other.
+// What attention alone keeps in shared memory.
 template <typename S>
-struct Shared {
+struct AttentionShared {
   using D = Dims<S>;
-  // The fp32 vector of the running phase, in the order of activation_index().
-  float4 activations[D::kActivations / 4];
-  float4 numerators[kWarps][D::kGroup][D::kHeadDim / 4];  // attention: one partial a warp
+  float4 numerators[kWarps][D::kGroup][D::kHeadDim / 4];  // one partial a warp
   float maxima[kWarps][D::kGroup], sums[kWarps][D::kGroup];
   float4 query[D::kGroup][D::kHeadDim / 4];              // after QK-norm, RoPE and scale
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
+};
+
+// Shared memory of a block, granted at launch: Qwen3-14B's is 69 KiB. The phases use it one after the
+// other, with a block barrier between them (GridExchange::block_wait).
+template <typename S>
+struct Shared {
+  using D = Dims<S>;
+  union {
+    // The fp32 vector of the running phase, in the order of activation_index().
+    float4 activations[D::kActivations / 4];
+    AttentionShared<S> attention;
+  };
   // Dot products of a tile's rows. Tiles alternate between the two halves, so that warp 0 reads one
   // while the other warps fill the other.
   float row_sums[2][kMostRowSums];

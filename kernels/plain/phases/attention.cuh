@@ -156,7 +156,7 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
                                            int pass, const KvRows<S>& rows, int head,
                                            float (&scores)[kRowsInFlight<S>]) {
   const int octet = slice.me.lane & 15;
-  const float4 q0 = s.query[head][octet * 2], q1 = s.query[head][octet * 2 + 1];
+  const float4 q0 = s.attention.query[head][octet * 2], q1 = s.attention.query[head][octet * 2 + 1];
 #pragma unroll
   for (int i = 0; i < kRowsInFlight<S>; ++i) {
     float k[8];
@@ -202,8 +202,8 @@ __device__ __forceinline__ void add_rows(const Shared<S>& s, const ContextSlice<
     // set, and a weight of zero would let a NaN through.
     const int at = slice.position(pass, i);
     if (at == slice.newest && at < slice.positions.end) {
-      rows.k[i] = s.new_k[slice.me.lane & 15];
-      rows.v[i] = s.new_v[slice.me.lane & 15];
+      rows.k[i] = s.attention.new_k[slice.me.lane & 15];
+      rows.v[i] = s.attention.new_v[slice.me.lane & 15];
     }
   }
 #pragma unroll
@@ -247,7 +247,7 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
     const float* raw = p.qkv + (kv_head * D::kGroup + warp) * D::kHeadDim;
     const HeadValues q = warp_norm_rope<S, Head::kQuery>(me, p, load_head(me, raw), slab, position);
     const float scale = rsqrtf(static_cast<float>(D::kHeadDim)) * kLog2E;  // scores in log2 units
-    float2* out = reinterpret_cast<float2*>(s.query[warp]) + lane;
+    float2* out = reinterpret_cast<float2*>(s.attention.query[warp]) + lane;
     out[0] = make_float2(q.low.x * scale, q.low.y * scale);
     out[32] = make_float2(q.high.x * scale, q.high.y * scale);
   } else if (keeps_newest && warp < D::kGroup + 2) {
@@ -257,7 +257,8 @@ __device__ __forceinline__ void block_prepare(Thread me, const LaunchParams& p, 
     if (is_k) x = warp_norm_rope<S, Head::kKey>(me, p, x, slab, position);
     const unsigned low = cached<S>(x.low.x) | cached<S>(x.low.y) << 16;
     const unsigned high = cached<S>(x.high.x) | cached<S>(x.high.y) << 16;
-    unsigned* near = reinterpret_cast<unsigned*>(is_k ? s.new_k : s.new_v) + lane;
+    unsigned* near =
+        reinterpret_cast<unsigned*>(is_k ? s.attention.new_k : s.attention.new_v) + lane;
     unsigned* far = reinterpret_cast<unsigned*>((is_k ? p.k_cache : p.v_cache) + row) + lane;
     near[0] = low;
     near[32] = high;
@@ -278,27 +279,27 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
   for (int h = 0; h < D::kGroup; ++h) {
     const float(&n)[8] = softmax.numerators[h];
     if (lane < 16) {
-      s.numerators[warp][h][lane * 2] = make_float4(n[0], n[1], n[2], n[3]);
-      s.numerators[warp][h][lane * 2 + 1] = make_float4(n[4], n[5], n[6], n[7]);
+      s.attention.numerators[warp][h][lane * 2] = make_float4(n[0], n[1], n[2], n[3]);
+      s.attention.numerators[warp][h][lane * 2 + 1] = make_float4(n[4], n[5], n[6], n[7]);
     }
     if (lane == 0) {
-      s.maxima[warp][h] = softmax.maximum[h];
-      s.sums[warp][h] = softmax.sum[h];
+      s.attention.maxima[warp][h] = softmax.maximum[h];
+      s.attention.sums[warp][h] = softmax.sum[h];
     }
   }
   __syncthreads();
   for (int i = me.index; i < D::kGroup * D::kHeadDim; i += kThreads) {
     const int h = i / D::kHeadDim, d = i % D::kHeadDim;
-    float top = s.maxima[0][h];
+    float top = s.attention.maxima[0][h];
 #pragma unroll
-    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.maxima[w][h]);
+    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.attention.maxima[w][h]);
     float sum = 0, numerator = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float factor = ptx::exp2_approx(s.maxima[w][h] - top);
-      sum = fmaf(s.sums[w][h], factor, sum);
-      numerator =
-          add_weighted<S>(numerator, factor, reinterpret_cast<const float*>(s.numerators[w][h])[d]);
+      const float factor = ptx::exp2_approx(s.attention.maxima[w][h] - top);
+      sum = fmaf(s.attention.sums[w][h], factor, sum);
+      numerator = add_weighted<S>(numerator, factor,
+                                  reinterpret_cast<const float*>(s.attention.numerators[w][h])[d]);
     }
     const int slot = (kv_head * D::kGroup + h) * kMaxSplits + split;
     p.attention_acc[static_cast<size_t>(slot) * D::kHeadDim + d] = numerator;
