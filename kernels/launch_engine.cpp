@@ -279,7 +279,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   }
 }
 
-void LaunchEngine::start_kernel(void** arguments) {
+void LaunchEngine::start_kernel(void** arguments) const {
   const dim3 grid(static_cast<unsigned>(launch_.blocks));
   const dim3 block(static_cast<unsigned>(launch_.threads));
   const auto shared_bytes = static_cast<size_t>(launch_.shared_bytes);

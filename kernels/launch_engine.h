@@ -159,7 +159,7 @@ class LaunchEngine : public Engine {
               const VectorSteps& wanted);
   void append(const std::vector<int32_t>& inputs);
   // Launches the kernel, and plants what is planted around a launch.
-  void start_kernel(void** arguments);
+  void start_kernel(void** arguments) const;
   void reset_words_within();
   void set_stood(std::optional<Standstill> stood);
   void check_fault();
