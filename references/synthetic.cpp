@@ -113,6 +113,8 @@ StateCode::StateCode(int vocab)
                                         std::to_string(kMultiplier));
 }
 
+bool StateCode::small() const { return bits_ < kMostBits; }
+
 int32_t StateCode::token(uint32_t state) const {
   return static_cast<int32_t>((int64_t{state} * kMultiplier + kOffset) % vocab_);
 }

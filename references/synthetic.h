@@ -64,6 +64,7 @@ class StateCode {
   explicit StateCode(int vocab);
 
   uint32_t states() const { return uint32_t{1} << bits_; }
+  bool small() const;  // the vocabulary has no room for 17 bits
   // L: one step of the LFSR, an invertible linear map. Sign i of a state's codeword is bit 0 of
   // L^i s.
   uint32_t step(uint32_t s) const { return s & 1 ? (s >> 1) ^ taps_ : s >> 1; }

@@ -39,6 +39,7 @@ SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
 CHUNK_ELEMENTS = 1 << 23
 LFSR_TAPS = {11: 0x500, 17: 0x10004}
+MOST_STATE_BITS = max(LFSR_TAPS)
 LAYERS = 28  # of the layer numbers in LAGS
 
 LAGS = {
@@ -73,7 +74,7 @@ def copies(shape):
 
 def state_bits(vocab):
     """Bits of a state: as many as the vocabulary has room for, up to 17. Raises ValueError."""
-    bits = min(17, vocab.bit_length() - 1)
+    bits = min(MOST_STATE_BITS, vocab.bit_length() - 1)
     if bits not in LFSR_TAPS:
         raise ValueError(f"synthetic: vocabulary {vocab}: no LFSR of {bits} bits")
     return bits
@@ -336,7 +337,7 @@ def tensors(lagset, shape=SHAPE):
         for t in made + mlp(shape, number + 8, lag, shift, stored(n2), rms2):
             yield next(names), t
     last = 2 + 11 * shape.layers
-    yield next(names), norm(last, hidden, 1.0 / copies(shape))
+    yield next(names), norm(last, hidden, (0.5 if state_bits(shape.vocab) < MOST_STATE_BITS else 1.0) / copies(shape))
     if not shape.tied:
         yield next(names), Codewords(last + 1, shape, sign=-1.0)
 
