@@ -66,7 +66,7 @@ install_packages() {  # NAME ...
   if [ -n "$offline" ]; then
     require_offline debian
     use_offline_apt
-    why="the packages are those of $offline; a system with newer ones than these takes them from its own source"
+    why="a system that is newer than $offline needs an archive that is as new"
   fi
   if [ "$(id -u)" != 0 ]; then
     command -v sudo > /dev/null ||

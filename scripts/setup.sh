@@ -76,6 +76,7 @@ make_venv() {
     if [ -d "$venv" ] && [ ! -e "$mark" ] && [ -n "$(ls -A "$venv")" ]; then
       die "$venv is there but was not made by this script" "set MKBENCH_VENV to a new or empty folder"
     fi
+    [ -z "$offline" ] || require_offline wheels
     [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
     rm -rf "$venv"
     check_disk "$venv"
