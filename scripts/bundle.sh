@@ -57,7 +57,7 @@ system="$(system_name)" base_python=/usr/bin/python3
 
 folder="$(dirname "$file")"
 [ ! -e "$file" ] || die "$file is there already" "remove it, or choose another name"
-[ -d "$folder" ] && [ -w "$folder" ] || die "$folder is no folder that can be written to" "choose another place for FILE.tar"
+[ -w "$folder/." ] || die "$folder is no folder that can be written to" "choose another place for FILE.tar"
 git=(git -c 'safe.directory=*' -C "$root")
 commit="$("${git[@]}" rev-parse HEAD 2> /dev/null)" ||
   die "$root is no git clone" "an archive holds the files that git tracks, and their commit"
@@ -145,7 +145,8 @@ fetch_wheels() {
 write_facts() {
   printf '%s\n' "system=$system" "python=$python_version" "cuda=$lane" "holds=$(xargs <<< "$holds")" \
     "commit=$commit" > "$offline/made_for" || return 1
-  (cd "$offline" && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum > SHA256SUMS)
+  (cd "$offline" && find . -type f -printf '%P\0' | sort -z | xargs -0 sha256sum) > "$work/sums" &&
+    mv "$work/sums" "$offline/SHA256SUMS"
 }
 
 say "packing the sources"
@@ -160,7 +161,7 @@ esac
 say "fetching wheels: ${wheel_files[*]} (minutes, by your network)"
 fetch_wheels || fail "pip could not fetch them" "is there a network?"
 write_facts || fail "the checksums could not be written" "look at $folder"
-# Wheels and Debian packages are compressed: zstd would save 1 % and need a program that a bare system lacks.
+# Wheels and Debian packages are compressed: zstd would save 2 % and need a program that a bare system lacks.
 say "writing the archive"
 tar -cf "$work/archive.tar" --owner=0 --group=0 --numeric-owner --sort=name --remove-files -C "$work" mkbench ||
   fail "tar could not write the archive" "look at $folder"

@@ -25,7 +25,7 @@ DOCKERFILE = ROOT / ".devcontainer" / "Dockerfile"
 # Where images without a host in their name live.
 DEFAULT_REGISTRY = "registry-1.docker.io"
 FROM = re.compile(r"^FROM (?P<name>[^\s:@]+):(?P<tag>[^\s:@]+)(?:@(?P<digest>\S+))?$", re.MULTILINE)
-IMAGE = re.compile(r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*):(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})")
+IMAGE = re.compile(r"(?P<name>[a-z0-9]+(?:(?:/|[._]|__|-+)[a-z0-9]+)*):(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})")
 # An index (of several platforms) first: its digest serves every platform.
 MANIFESTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
              "application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -80,6 +80,8 @@ def token_of(challenge: str, name: str, url: str) -> str:
 
 def digest_of(registry: str, name: str, tag: str) -> str:
     """The digest of an image's manifest, computed and compared with what the registry states."""
+    if "/" not in name:
+        name = f"library/{name}"  # where the public registry keeps names without an owner
     url = f"{registry.rstrip('/')}/v2/{name}/manifests/{tag}"
     try:
         try:
