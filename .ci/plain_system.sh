@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A plain system of this machine's distribution, in a folder: what Debian calls required and apt, nothing else. Sourced by
 # .ci/long.
 

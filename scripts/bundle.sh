@@ -55,7 +55,8 @@ grep -qxF -- "$lane" <<< "$lanes" ||
 # The distribution's own Python, which the archive brings where it is missing.
 system="$(system_name)" base_python=/usr/bin/python3
 
-folder="$(dirname "$file")"
+# Absolute, because apt-get takes a relative folder for one of its own.
+folder="$(realpath -m -- "$(dirname -- "$file")")"
 [ ! -e "$file" ] || die "$file is there already" "remove it, or choose another name"
 [ -w "$folder/." ] || die "$folder is no folder that can be written to" "choose another place for FILE.tar"
 git=(git -c 'safe.directory=*' -C "$root")

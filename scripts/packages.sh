@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Where packages come from: Debian's archive and PyPI, or an offline folder, which scripts/bundle.sh packs beside the
 # sources. Sourced by setup.sh and bundle.sh, after machine.sh.
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
+# The commands of docs/offline.md: on the machine that makes the archive, there, and there once it is built.
+MAKE, USE, REMOVE = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "offline.md").read_text(), re.MULTILINE | re.DOTALL)
 NINJA = """#!/bin/sh
 mkdir -p "$2/harness"
 printf '#!/bin/sh\\necho "mkbench $*"\\n' > "$2/harness/mkbench"
@@ -89,7 +92,8 @@ DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--f
         wheels = self.home / "wheels"
         wheel(wheels, "torch", "0.1", {"torch/__init__.py": "", "torch/version.py": "__version__ = '0.1'\ncuda = '13.0'\n",
                                        "torch/share/cmake/Torch/TorchConfig.cmake": ""})
-        wheel(wheels, "cmake", "0.1", {"cmake-0.1.data/scripts/cmake": "#!/bin/sh\nexit 0\n"})
+        wheel(wheels, "cmake", "0.1", {"cmake-0.1.data/scripts/cmake": "#!/bin/sh\nexit 0\n",
+                                       "cmake-0.1.data/scripts/ctest": "#!/bin/sh\necho \"ctest $*\"\n"})
         wheel(wheels, "ninja", "0.1", {"ninja-0.1.data/scripts/ninja": NINJA})
         wheel(wheels, "mkbench_standin_nvcc", "0.1", {"nvidia/cu13/bin/nvcc": ""})
 
@@ -122,10 +126,10 @@ DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--f
                 "APT_CONFIG": str(self.home / "apt.conf"), "TMPDIR": str(self.home / "tmp"), "MKBENCH_DEVICE": "cpu",
                 "MKBENCH_USE_PYPI_CUDA": "1", **more}
 
-    def bundle(self, *arguments, **more):
-        """Runs bundle.sh of the clone where the packages are; returns (exit code, stdout, stderr)."""
+    def bundle(self, script, **more):
+        """Runs a script in the clone, where the packages are; returns (exit code, stdout, stderr)."""
         environment = self.environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.home / "wheels"), **more)
-        return self.call(["clone/scripts/bundle.sh", *map(str, arguments)], environment)
+        return self.call(["bash", "-ec", script], environment, "clone")
 
     def call(self, command, environment, folder="."):
         done = subprocess.run(command, cwd=self.home / folder, env=environment, capture_output=True, text=True,
@@ -146,13 +150,15 @@ class Archive(unittest.TestCase):
         cls.addClassCleanup(holder.cleanup)
         cls.project = Project(pathlib.Path(holder.name).resolve())
         cls.home = cls.project.home
-        cls.made = cls.project.bundle("my.tar")
+        cls.made = cls.project.bundle(MAKE)
         (cls.home / "there").mkdir()
         if cls.made[0] == 0:
-            subprocess.run(["tar", "-xf", "../my.tar"], cwd=cls.home / "there", check=True)
+            (cls.home / "mkbench.tar").rename(cls.home / "there" / "mkbench.tar")
+            subprocess.run(["bash", "-ec", USE.splitlines()[0]], cwd=cls.home / "there", check=True)
 
     def setUp(self):
         self.assertEqual(self.made[0], 0, self.made[2])
+        self.assertIn("\nholds=debian wheels compiler\n", self.made[1])
         self.offline = self.home / "there" / "mkbench" / "offline"
 
     def edit(self, name, change):
@@ -224,35 +230,42 @@ class Archive(unittest.TestCase):
                 self.assert_stopped(self.project.setup(MKBENCH_CUDA="13"), *words)
                 self.doCleanups()
 
-    def test_6_the_readmes_command(self):
-        answer = self.project.call(["scripts/run.sh", "--compare", "eager"], self.project.environment(), "there/mkbench")
-        self.assertEqual(answer[:2], (0, "mkbench --compare eager"), answer[2])
+    def test_6_the_commands_of_the_page(self):
+        """docs/offline.md, which has those of the README word for word."""
+        readme = re.search(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        wanted = [line.partition("#")[0].strip() for line in readme.splitlines()]
+        self.assertEqual(USE.splitlines()[1:], wanted)
+        answer = self.project.call(["bash", "-ec", USE + REMOVE], self.project.environment(), "there")
+        self.assertEqual(answer[:2], (0, f"mkbench --compare eager\nctest --test-dir {self.offline.parent}/build/release "
+                                      f"--output-on-failure --no-tests=error -j {len(os.sched_getaffinity(0))} -LE slow"),
+                         answer[2])
         self.assertIn("installing the CUDA compiler", answer[2])
-        # What is set up needs no offline folder any more.
-        self.offline.rename(self.home / "gone")
-        self.assertEqual(self.project.call(["scripts/run.sh"], self.project.environment(), "there/mkbench")[:2],
-                         (0, "mkbench"))
+        self.assertFalse(self.offline.exists())
+        self.assertEqual(self.project.setup()[0], 0)
 
     def test_7_no_half_archive(self):
         """An interruption, and a disk that runs full."""
         before = sorted(p.name for p in self.home.iterdir())
-        self.project_program("apt-get", "touch \"$HOME/tmp/begun\"; sleep 60")
-        process = subprocess.Popen(["clone/scripts/bundle.sh", "cut.tar"], cwd=self.home, start_new_session=True,
+        self.project_program("apt-get", 'case "$*" in *Dir::State=/*) touch "$HOME/tmp/begun"; sleep 60 ;; esac')
+        process = subprocess.Popen(["clone/scripts/bundle.sh", "log/cut.tar"], cwd=self.home, start_new_session=True,
                                    env=self.project.environment(), stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 50
         while not (self.home / "tmp" / "begun").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=50)[1]
-        self.assert_stopped((process.returncode, "", said), "interrupted; cut.tar was not written", code=130)
+        self.assert_stopped((process.returncode, "", said), "interrupted; log/cut.tar was not written", code=130)
         self.project_program("df", 'echo; cat "$HOME/tmp/free"')
         (self.home / "tmp" / "free").write_text("fs x x 999999 x\n")
         self.project_program("git", 'if [ "$1" = clone ]; then echo "fs x x 7 x" > "$HOME/tmp/free"; exit 128; fi'
                              '; exec /usr/bin/git "$@"')
-        self.assert_stopped(self.project.bundle("full.tar"), "the disk of . is full; full.tar was not written")
+        self.assert_stopped(self.project.bundle("scripts/bundle.sh ../full.tar"),
+                            f"the disk of {self.home} is full; ../full.tar was not written")
         (self.home / "tmp" / "free").write_text("fs x x 500 x\n")
-        self.assert_stopped(self.project.bundle("full.tar"), "has 500 MB free; making the archive needs 6 GB")
+        self.assert_stopped(self.project.bundle("scripts/bundle.sh ../full.tar"),
+                            "has 500 MB free; making the archive needs 6 GB")
         self.assertEqual(sorted(p.name for p in self.home.iterdir()), before)
+        self.assertEqual(list((self.home / "log").glob(".bundle*")), [])
 
     def project_program(self, name, script):
         path = self.home / "bin" / name

@@ -2,12 +2,15 @@
 speaks the v2 API: challenge, token, manifest. No real registry is asked, and no container engine is needed.
 """
 
+import argparse
 import hashlib
 import http.server
 import json
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import ssl
 import subprocess
 import sys
@@ -24,6 +27,9 @@ import container_digest  # noqa: E402
 
 INDEX = json.dumps({"schemaVersion": 2, "mediaType": container_digest.MANIFESTS[0], "manifests": []}).encode()
 DIGEST = "sha256:" + hashlib.sha256(INDEX).hexdigest()
+# The commands of docs/containers.md, line by line.
+PAGE = [line for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "containers.md").read_text(),
+                                     re.MULTILINE | re.DOTALL) for line in block.splitlines()]
 DOCKERFILE = "# a comment\nFROM nvidia/cuda:12.8.1-devel-ubuntu24.04\nRUN true\n"
 
 
@@ -69,7 +75,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
             realm = "http://192.0.2.1/token" if "plain realm" in server.faults else server.url + "/token"
             challenge = f'Bearer realm="{realm}",service="registry here",scope="repository:nvidia/cuda:pull"'
             return self.answer(401, b"", WWW_Authenticate="Basic" if "basic" in server.faults else challenge)
-        if url.path != "/v2/nvidia/cuda/manifests/12.8.1-devel-ubuntu24.04":
+        if not re.fullmatch("/v2/nvidia/cuda/manifests/(12.8.1|13.0.2)-devel-ubuntu24.04", url.path):
             return self.answer(404, b"{}")
         if container_digest.MANIFESTS[0] not in self.headers.get("Accept", ""):
             return self.answer(406, b"{}")
@@ -107,10 +113,13 @@ class Digest(unittest.TestCase):
         self.assertEqual(self.pin(registry.url), (0, line, ""))
         self.assertEqual([p.name for p in self.home.iterdir()], ["Dockerfile"])
 
-    def test_another_image(self):
-        self.file.write_text("FROM nvidia/cuda:13.0.2-devel-ubuntu24.04\n")
-        self.assertEqual(self.pin(self.registry().url, "--image", "nvidia/cuda:12.8.1-devel-ubuntu24.04")[0], 0)
-        self.assertEqual(self.file.read_text(), f"FROM nvidia/cuda:12.8.1-devel-ubuntu24.04@{DIGEST}\n")
+    def test_the_commands_of_the_page(self):
+        """As they stand there, but for the registry and the file."""
+        commands = [shlex.split(line) for line in PAGE if not line.startswith("docker ")]
+        self.assertEqual([command[0] for command in commands], ["scripts/container_digest.py"] * 2)
+        for command, image in zip(commands, ("13.0.2-devel-ubuntu24.04", "12.8.1-devel-ubuntu24.04")):
+            shutil.copy(ROOT / ".devcontainer" / "Dockerfile", self.file)
+            self.assertEqual(self.pin(self.registry().url, *command[1:]), (0, f"FROM nvidia/cuda:{image}@{DIGEST}", ""))
 
     def test_what_is_refused_changes_nothing(self):
         for fault, said in [("no token", "HTTP 403, wanted a token"), ("odd token", "the answer holds no token"),
@@ -183,6 +192,45 @@ class Files(unittest.TestCase):
             self.assertNotEqual(content, self.content)
             findings = check_containers.check_devcontainer(content, self.dockerfile)
             self.assertTrue(any(said in finding for finding in findings), (said, findings))
+
+    def engine_findings(self, lines):
+        """What the lines of `docker` have that the container file has not."""
+        found, tags, volumes = [], set(), {}
+        has = dict(re.findall(r"^(ARG|WORKDIR|VOLUME|CMD) ([^=\n]+)", self.dockerfile, re.MULTILINE))
+        targets = {has["WORKDIR"], *json.loads(has["VOLUME"])}
+        for words in map(shlex.split, lines):
+            parser = argparse.ArgumentParser(exit_on_error=False)
+            for flag in ("--build-arg", "-t", "-f", "--gpus"):
+                parser.add_argument(flag)
+            parser.add_argument("--rm", action="store_true")
+            parser.add_argument("-v", action="append", default=[])
+            parser.add_argument("rest", nargs=argparse.REMAINDER)
+            line = parser.parse_args(words[2:])
+            if words[1] == "build":
+                tags.add(line.t)
+                if line.build_arg.partition("=")[0] != has["ARG"] or not (ROOT / line.f).exists() or line.rest != ["."]:
+                    found.append(f"build: {words}")
+            elif words[1] == "run":
+                mounts = dict(reversed(mount.split(":")) for mount in line.v)
+                volumes |= mounts
+                if set(mounts) != targets or line.rest[0] not in tags or not line.rm:
+                    found.append(f"run: {words}")
+                if line.rest[1:] and not (ROOT / line.rest[1]).exists():
+                    found.append(f"command: {words}")
+            elif words[1:3] != ["volume", "rm"] or not set(words[3:]) <= set(volumes.values()):
+                found.append(f"other: {words}")
+        return found
+
+    def test_the_lines_for_an_engine(self):
+        """Nothing runs them here: arguments, image, volumes and commands must be those of the container file."""
+        lines = [line for line in PAGE if line.startswith("docker ")]
+        self.assertEqual(self.engine_findings(lines), [])
+        self.assertEqual([line.split()[1] for line in lines], ["build", "run", "run", "run", "volume"])
+        for good, bad, said in [("USER_ID=", "USER=", "build"), ("-f .dev", "-f dev", "build"), (":/cache", ":/c", "run"),
+                                ("mkbench scripts", "mkbnch scripts", "run"), ("scripts/test.sh", "scripts/tst.sh", "command"),
+                                ("rm mkbench-cache", "rm mkbench-c", "other")]:
+            found = self.engine_findings([line.replace(good, bad) for line in lines])
+            self.assertTrue(found and found[0].startswith(said), (good, found))
 
 
 if __name__ == "__main__":
