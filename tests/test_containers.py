@@ -72,7 +72,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
                 return self.answer(403, b"{}")
             return self.answer(200, b"[]" if "odd token" in server.faults else b'{"token": "open sesame"}')
         if self.headers.get("Authorization") != "Bearer open sesame":
-            realm = "http://192.0.2.1/token" if "plain realm" in server.faults else server.url + "/token"
+            realm = "http://nvidia.com/token" if "plain realm" in server.faults else server.url + "/token"
             challenge = f'Bearer realm="{realm}",service="registry here",scope="repository:nvidia/cuda:pull"'
             return self.answer(401, b"", WWW_Authenticate="Basic" if "basic" in server.faults else challenge)
         if not re.fullmatch("/v2/nvidia/cuda/manifests/(12.8.1|13.0.2)-devel-ubuntu24.04", url.path):
@@ -183,7 +183,7 @@ class Files(unittest.TestCase):
                                 ('"build": {', '"biuld": {', "build: missing"), ('"name"', '"nmae"', "nmae: unknown"),
                                 ('"..",\n', '".."\n', "not JSON"), ('"Dockerfile"', '"Containerfile"', "build: found"),
                                 ('"mounts": [', '"mounts": "", "postCreateCommand": [', "mounts: found str, wanted list"),
-                                ("target=/cache,", "target=/root/.cache,", "mounts: found ['/mkbench/build', '/root/.cache']"),
+                                ("target=/cache,", "target=/src/.cache,", "mounts: found ['/mkbench/build', '/src/.cache']"),
                                 ('"workspaceFolder": "/mkbench"', '"workspaceFolder": "/src"', "workspaceFolder: /src is not"),
                                 ("target=/mkbench,type=bind", "target=/src,type=bind", "its target is not /mkbench")]:
             content = self.content.replace(good, bad)
