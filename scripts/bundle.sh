@@ -104,9 +104,8 @@ fail() {  # WHAT WHAT-TO-DO
 pack_sources() {
   # The owner of the clone may be another user (containers, mounted folders), which git's server asks its settings about.
   printf '[safe]\n\tdirectory = *\n' > "$work/gitconfig"
-  GIT_CONFIG_GLOBAL="$work/gitconfig" git clone --quiet --depth 1 --no-tags "file://$root" "$work/mkbench" ||
-    return 1
-  git -C "$work/mkbench" remote remove origin
+  GIT_CONFIG_GLOBAL="$work/gitconfig" git clone --quiet --no-local --depth 1 --no-tags "$root" "$work/mkbench" &&
+    git -C "$work/mkbench" remote remove origin || return 1
   [ "$changes" = 0 ] || "${git[@]}" diff --binary HEAD | git -C "$work/mkbench" apply --index --whitespace=nowarn
 }
 
@@ -128,7 +127,7 @@ fetch_debian_packages() {
 write_index() {
   local package
   for package in "$offline"/debian/*.deb; do
-    dpkg-deb --field "$package"
+    dpkg-deb --field "$package" || return 1
     printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$(basename "$package")" \
       "$(stat -c %s "$package")" "$(sha256sum < "$package" | cut -d' ' -f1)"
   done

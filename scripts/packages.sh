@@ -48,7 +48,7 @@ require_offline() {
   offline_checked+=" $folder "
 }
 
-# apt_options: for apt-get to see the offline folder and no other source. The lists go to a folder of their own, so that
+# apt_options, apt_folder: for apt-get to see the offline folder and no other source. The lists go to a folder of their own, so that
 # nothing of the machine's own sources is changed.
 use_offline_apt() {
   apt_folder="$(mktemp -d)"
@@ -81,7 +81,7 @@ install_packages() {  # NAME ...
     say "apt-get update failed; trying with the lists that are there"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get "${apt_options[@]}" install -y -qq --no-install-recommends "$@" >&2 < /dev/null || status=$?
-  [ -z "$apt_folder" ] || rm -rf "$apt_folder"
+  [ -z "$apt_folder" ] || rm -rf "$apt_folder" || true
   [ "$status" = 0 ] || die "apt-get could not install: $*" "$why"
 }
 

@@ -169,7 +169,11 @@ if [ "$plan" = 1 ]; then
 elif [ -n "$missing_packages" ]; then
   install_packages $missing_packages
 fi
-find_cxx
+# A compiler that would be installed cannot be asked for its version yet.
+case "$plan $missing_packages " in
+  "1 "*"g++ "*) cxx=/usr/bin/g++ ;;
+  *) find_cxx ;;
+esac
 judge_machine
 choose_python_and_toolkit
 if [ "$plan" = 1 ]; then
