@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# A plain system of this machine's distribution, in a folder: what Debian calls required and apt, nothing else. Sourced by
-# .ci/long.
+# A plain system of this machine's distribution, in a folder: what Debian calls required and apt, nothing else. Sourced
+# by .ci/long.
 
 plain_system() {  # FOLDER
   local packed=build/plain-system.tar

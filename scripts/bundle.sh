@@ -65,9 +65,13 @@ commit="$("${git[@]}" rev-parse HEAD 2> /dev/null)" ||
 "$base_python" -c 'import ensurepip, venv' 2> /dev/null ||
   die "$base_python cannot make a virtual environment" "apt-get install python3-venv"
 python_version="$("$base_python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
-command -v apt-get > /dev/null || die "this is not Debian or Ubuntu (no apt-get)" "make the archive on the target's distribution"
+command -v apt-get > /dev/null ||
+  die "this is not Debian or Ubuntu (no apt-get)" "make the archive on the target's distribution"
 
-debian_packages="python3-venv $(awk '$1 ~ /^[^#]/ { print $1 }' "$root/scripts/requirements/debian.txt" | paste -sd ' ')"
+debian_packages="python3-venv"
+while read -r name _; do
+  case "$name" in '' | '#'*) ;; *) debian_packages+=" $name" ;; esac
+done < "$root/scripts/requirements/debian.txt"
 wheel_files=(python.txt "lane-$lane.txt")
 case "$holds" in *" compiler "*) wheel_files+=("compiler-$lane.txt") ;; esac
 changes="$("${git[@]}" status --porcelain --untracked-files=no | wc -l)"
@@ -86,7 +90,7 @@ fi
 needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print int(($5 + 1) / 2) }')"
 free_mb() { df -Pm "$folder" | awk 'NR == 2 { print $4 }'; }
 [ "$(free_mb)" -ge $((needed_gb * 1024)) ] ||
-  die "$folder has $(free_mb) MB free; making the archive needs $needed_gb GB" "free some space, or choose another place"
+  die "$folder has $(free_mb) MB free; making the archive needs $needed_gb GB" "free some space, or take another folder"
 
 # All that is made lies in one folder beside FILE.tar, which is there under its name only when it is whole.
 work="$(mktemp -d "$folder/.bundle-XXXXXX")"
@@ -102,7 +106,7 @@ fail() {  # WHAT WHAT-TO-DO
 
 # A clone of one commit, so that a report from there names it; and what has changed since.
 pack_sources() {
-  # The owner of the clone may be another user (containers, mounted folders), which git's server asks its settings about.
+  # The owner of the clone may be another user (containers, mounted folders); git's server reads settings alone.
   printf '[safe]\n\tdirectory = *\n' > "$work/gitconfig"
   GIT_CONFIG_GLOBAL="$work/gitconfig" git clone --quiet --no-local --depth 1 --no-tags "$root" "$work/mkbench" &&
     git -C "$work/mkbench" remote remove origin || return 1
@@ -118,7 +122,8 @@ fetch_debian_packages() {
     -o "Dir::Cache=$work/apt" -o "Dir::Cache::archives=$offline/debian" -o "APT::Sandbox::User=$(id -un)")
   apt-get "${options[@]}" update -qq < /dev/null >&2 || return 1
   # shellcheck disable=SC2086
-  apt-get "${options[@]}" install -y -qq --no-install-recommends --download-only $debian_packages < /dev/null >&2 || return 1
+  apt-get "${options[@]}" install -y -qq --no-install-recommends --download-only $debian_packages < /dev/null >&2 ||
+    return 1
   rm -rf "$offline/debian/partial" "$offline/debian/lock"
   write_index > "$offline/debian/Packages"
 }
@@ -166,5 +171,6 @@ say "writing the archive"
 tar -cf "$work/archive.tar" --owner=0 --group=0 --numeric-owner --sort=name --remove-files -C "$work" mkbench ||
   fail "tar could not write the archive" "look at $folder"
 mv "$work/archive.tar" "$file"
-say "$file: $(($(stat -c %s "$file") / 1000000)) MB, made in $((SECONDS - begun)) s; for $system and Python $python_version:"
+size_mb="$(($(stat -c %s "$file") / 1000000))"
+say "$file: $size_mb MB, made in $((SECONDS - begun)) s; for $system and Python $python_version:"
 say "tar -xf $(basename "$file") && cd mkbench && scripts/run.sh --compare eager"

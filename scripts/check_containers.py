@@ -78,7 +78,7 @@ def check_devcontainer(content: str, dockerfile: str) -> list[str]:
         return found
     if keys["build"] != {"dockerfile": "Dockerfile", "context": ".."}:
         found.append(f"devcontainer.json: build: found {keys['build']}, wanted the Dockerfile beside it and '..'")
-    for key, line in [("remoteUser", f"useradd --create-home --shell /bin/bash --uid \"$USER_ID\" {keys['remoteUser']}"),
+    for key, line in [("remoteUser", f"--uid \"$USER_ID\" {keys['remoteUser']} \\\n"),
                       ("workspaceFolder", f"WORKDIR {keys['workspaceFolder']}\n")]:
         if line not in dockerfile:
             found.append(f"devcontainer.json: {key}: {keys[key]} is not what the Dockerfile has")

@@ -59,7 +59,8 @@ find_cxx() {
   fi
 }
 
-# base_python: a Python that can make the virtual environment; with offline packages one of the version that they are for.
+# base_python: a Python that can make the virtual environment; with offline packages, one of the version that they are
+# for.
 find_base_python() {
   local candidate seen=""
   for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do

@@ -3,7 +3,9 @@
 # sources. Sourced by setup.sh and bundle.sh, after machine.sh.
 
 # What this system is, as an offline folder names it: "debian 12".
-system_name() { (. /etc/os-release 2> /dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}") || printf unknown; }
+system_name() {
+  (. /etc/os-release 2> /dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}") || printf unknown
+}
 
 # offline_fact NAME, out of the offline folder's file made_for: system, python, cuda, holds.
 offline_fact() { sed -n "s/^$1=//p" "$offline/made_for"; }
@@ -20,11 +22,12 @@ find_offline() {
   [ -f "$offline/made_for" ] || die "$offline is no offline folder of scripts/bundle.sh: it has no file made_for" \
     "unpack the archive again, or take packages from the network: MKBENCH_OFFLINE=no"
   offline_python="$(offline_fact python)"
-  say "packages come from $offline, made for $(offline_fact system), Python $offline_python and CUDA $(offline_fact cuda)"
+  say "packages come from $offline," \
+    "made for $(offline_fact system), Python $offline_python and CUDA $(offline_fact cuda)"
 }
 
-# require_offline KIND: stops where the folder does not hold such packages (debian, wheels, compiler), where they are for
-# another machine than this one, or where one of their files is missing or changed.
+# require_offline KIND: stops where the folder does not hold such packages (debian, wheels, compiler), where they are
+# for another machine than this one, or where one of their files is missing or changed.
 require_offline() {
   local kind="$1" folder="wheels" found wanted bad
   case " $(offline_fact holds) " in
@@ -44,17 +47,19 @@ require_offline() {
   # Gigabytes are read once.
   case "$offline_checked" in *" $folder "*) return 0 ;; esac
   bad="$(cd "$offline" && grep -F "  $folder/" SHA256SUMS 2> /dev/null | sha256sum --check --quiet 2> /dev/null)" ||
-    die "$offline is not as it was made: ${bad:-SHA256SUMS lists nothing of $folder}" "copy and unpack the archive again"
+    die "$offline is not as it was made: ${bad:-SHA256SUMS lists nothing of $folder}" \
+      "copy and unpack the archive again"
   offline_checked+=" $folder "
 }
 
-# apt_options, apt_folder: for apt-get to see the offline folder and no other source. The lists go to a folder of their own, so that
-# nothing of the machine's own sources is changed.
+# apt_options, apt_folder: for apt-get to see the offline folder and no other source. The lists go to a folder of their
+# own, so that nothing of the machine's own sources is changed.
 use_offline_apt() {
   apt_folder="$(mktemp -d)"
   mkdir -p "$apt_folder/lists/partial" "$apt_folder/cache/archives/partial"
   # A source is a URI: a blank ends it.
-  printf 'deb [trusted=yes] file:%s ./\n' "$(sed 's/%/%25/g; s/ /%20/g' <<< "$offline/debian")" > "$apt_folder/sources.list"
+  printf 'deb [trusted=yes] file:%s ./\n' "$(sed 's/%/%25/g; s/ /%20/g' <<< "$offline/debian")" \
+    > "$apt_folder/sources.list"
   apt_options=(-o "Dir::Etc::SourceList=$apt_folder/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt_folder/lists" -o "Dir::Cache=$apt_folder/cache" -o APT::Sandbox::User=root)
 }

@@ -21,7 +21,8 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
 # The commands of docs/offline.md: on the machine that makes the archive, there, and there once it is built.
-MAKE, USE, REMOVE = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "offline.md").read_text(), re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MAKE, USE, REMOVE = COMMANDS.findall((ROOT / "docs" / "offline.md").read_text())
 NINJA = """#!/bin/sh
 mkdir -p "$2/harness"
 printf '#!/bin/sh\\necho "mkbench $*"\\n' > "$2/harness/mkbench"
@@ -90,7 +91,8 @@ APT::Sandbox::User "";
 DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--force-script-chrootless"; }};
 """)
         wheels = self.home / "wheels"
-        wheel(wheels, "torch", "0.1", {"torch/__init__.py": "", "torch/version.py": "__version__ = '0.1'\ncuda = '13.0'\n",
+        wheel(wheels, "torch", "0.1", {"torch/__init__.py": "",
+                                       "torch/version.py": "__version__ = '0.1'\ncuda = '13.0'\n",
                                        "torch/share/cmake/Torch/TorchConfig.cmake": ""})
         wheel(wheels, "cmake", "0.1", {"cmake-0.1.data/scripts/cmake": "#!/bin/sh\nexit 0\n",
                                        "cmake-0.1.data/scripts/ctest": "#!/bin/sh\necho \"ctest $*\"\n"})
@@ -232,13 +234,13 @@ class Archive(unittest.TestCase):
 
     def test_6_the_commands_of_the_page(self):
         """docs/offline.md, which has those of the README word for word."""
-        readme = re.search(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        readme = COMMANDS.search((ROOT / "README.md").read_text())[1]
         wanted = [line.partition("#")[0].strip() for line in readme.splitlines()]
         self.assertEqual(USE.splitlines()[1:], wanted)
         answer = self.project.call(["bash", "-ec", USE + REMOVE], self.project.environment(), "there")
-        self.assertEqual(answer[:2], (0, f"mkbench --compare eager\nctest --test-dir {self.offline.parent}/build/release "
-                                      f"--output-on-failure --no-tests=error -j {len(os.sched_getaffinity(0))} -LE slow"),
-                         answer[2])
+        self.assertEqual(answer[0], 0, answer[2])
+        self.assertRegex(answer[1], f"^mkbench --compare eager\nctest --test-dir {self.offline.parent}/build/release "
+                                    r"--output-on-failure --no-tests=error -j \d+ -LE slow$")
         self.assertIn("installing the CUDA compiler", answer[2])
         self.assertFalse(self.offline.exists())
         self.assertEqual(self.project.setup()[0], 0)
@@ -303,7 +305,8 @@ class Requests(unittest.TestCase):
     def test_usage(self):
         self.assertEqual(self.call("--help")[0], 0)
         self.assertIn("usage: scripts/bundle.sh", self.call("--help")[1])
-        for arguments in ([], ["--frobnicate", "a.tar"], ["a.tar", "b.tar"], ["--without", "wheels", "a.tar"], ["--cuda"]):
+        for arguments in ([], ["--frobnicate", "a.tar"], ["a.tar", "b.tar"], ["--without", "wheels", "a.tar"],
+                          ["--cuda"]):
             self.assertEqual(self.call(*arguments)[0], 2, arguments)
         status, _, said = self.call("--cuda", "12.4", "a.tar")
         self.assertEqual((status, said), (2, "bundle: error: --cuda or MKBENCH_CUDA is '12.4', wanted 13 or 12.8\n"))
