@@ -69,6 +69,7 @@ class Project:
             (home / folder).mkdir(parents=True)
         (home / "system" / "var" / "lib" / "dpkg" / "status").touch()
         self.make_packages()
+        self.make_wheels()
         self.make_clone()
         # Without root apt is called by sudo; here nothing of the machine is changed, so nothing is asked.
         (home / "bin" / "sudo").write_text('#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n')
@@ -80,9 +81,15 @@ class Project:
             ("python3-venv", "1"), ("mkbench-standin", "1", "mkbench-standin-lib"), ("mkbench-standin-lib", "4:1+b1")]]
         (self.home / "archive" / "Packages").write_text("".join(entries))
         (self.home / "sources.list").write_text(f"deb [trusted=yes] copy:{self.home / 'archive'} ./\n")
+        # The machine without a network has sources too, which must not be asked.
+        (self.home / "there.list").write_text("deb [trusted=yes] copy:/nowhere ./\n")
+        self.configure_apt("sources")
+        self.configure_apt("there")
+
+    def configure_apt(self, name):
         system = self.home / "system"
-        (self.home / "apt.conf").write_text(f"""Dir::Etc::Parts "/dev/null";
-Dir::Etc::SourceList "{self.home}/sources.list";
+        (self.home / f"{name}.conf").write_text(f"""Dir::Etc::Parts "/dev/null";
+Dir::Etc::SourceList "{self.home}/{name}.list";
 Dir::Etc::SourceParts "/dev/null";
 Dir::State "{self.home}/system/var/lib/apt";
 Dir::State::status "{system}/var/lib/dpkg/status";
@@ -90,6 +97,8 @@ Dir::Log "{self.home}/log";
 APT::Sandbox::User "";
 DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--force-script-chrootless"; }};
 """)
+
+    def make_wheels(self):
         wheels = self.home / "wheels"
         wheel(wheels, "torch", "0.1", {"torch/__init__.py": "",
                                        "torch/version.py": "__version__ = '0.1'\ncuda = '13.0'\n",
@@ -125,12 +134,13 @@ DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--f
 
     def environment(self, **more):
         return {"PATH": f"{self.home / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.home), "LC_ALL": "C",
-                "APT_CONFIG": str(self.home / "apt.conf"), "TMPDIR": str(self.home / "tmp"), "MKBENCH_DEVICE": "cpu",
+                "APT_CONFIG": str(self.home / "there.conf"), "https_proxy": "127.0.0.1:9", "TMPDIR": str(self.home / "tmp"), "MKBENCH_DEVICE": "cpu",
                 "MKBENCH_USE_PYPI_CUDA": "1", **more}
 
-    def bundle(self, script, **more):
+    def bundle(self, script):
         """Runs a script in the clone, where the packages are; returns (exit code, stdout, stderr)."""
-        environment = self.environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.home / "wheels"), **more)
+        environment = self.environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.home / "wheels"),
+                                       APT_CONFIG=str(self.home / "sources.conf"))
         return self.call(["bash", "-ec", script], environment, "clone")
 
     def call(self, command, environment, folder="."):
@@ -218,7 +228,9 @@ class Archive(unittest.TestCase):
         self.assertEqual(status, 2, said)
         # Ends behind the Debian packages, at a Python that is not there.
         (moved / "made_for").write_text((moved / "made_for").read_text().replace("python=3", "python=4"))
-        self.assert_stopped(self.project.setup(MKBENCH_OFFLINE=str(moved)), "no Python 4.")
+        answer = self.project.setup(MKBENCH_OFFLINE=str(moved))
+        self.assert_stopped(answer, "no Python 4.")
+        self.assertNotIn("nowhere", answer[2])
         self.assertTrue((self.home / "system/usr/share/mkbench-standin-lib").exists())
 
     def test_5_wheels(self):
@@ -242,6 +254,8 @@ class Archive(unittest.TestCase):
         self.assertRegex(answer[1], f"^mkbench --compare eager\nctest --test-dir {self.offline.parent}/build/release "
                                     r"--output-on-failure --no-tests=error -j \d+ -LE slow$")
         self.assertIn("installing the CUDA compiler", answer[2])
+        # pip says this of an index that it cannot reach.
+        self.assertNotIn("Retrying", answer[2])
         self.assertFalse(self.offline.exists())
         self.assertEqual(self.project.setup()[0], 0)
 
