@@ -19,7 +19,10 @@ import unittest
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PYTHON = "/usr/bin/python3"
+# What an archive is made with: Debian's tools, and the distribution's own Python with venv.
+TOOLS = all(map(shutil.which, ("apt-get", "dpkg-deb", "/usr/bin/python3"))) and not subprocess.run(
+    ["/usr/bin/python3", "-c", "import ensurepip, venv"], capture_output=True, check=False).returncode
+WITH_TOOLS = unittest.skipUnless(TOOLS, "this is not Debian or Ubuntu with python3-venv")
 # The commands of docs/offline.md: on the machine that makes the archive, there, and there once it is built.
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAKE, USE, REMOVE = COMMANDS.findall((ROOT / "docs" / "offline.md").read_text())
@@ -153,8 +156,7 @@ DPkg::Options {{ "--root={system}"; "--force-not-root"; "--force-bad-path"; "--f
         return self.call(["scripts/setup.sh", *arguments], self.environment(**more), "there/mkbench")
 
 
-@unittest.skipUnless(shutil.which("apt-get") and shutil.which("dpkg-deb") and os.path.exists(PYTHON),
-                     "this is not Debian or Ubuntu")
+@WITH_TOOLS
 class Archive(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -298,7 +300,7 @@ class Requests(unittest.TestCase):
                               timeout=60, env={"PATH": "/usr/bin:/bin", "HOME": "/none", **more})
         return done.returncode, done.stdout, done.stderr
 
-    @unittest.skipUnless(shutil.which("apt-get") and os.path.exists(PYTHON), "this is not Debian or Ubuntu")
+    @WITH_TOOLS
     def test_plan(self):
         with tempfile.TemporaryDirectory() as folder:
             for arguments, holds, compiler in [([], "debian wheels compiler", " compiler-13.txt"),
