@@ -22,6 +22,9 @@ find_offline() {
   [ -f "$offline/made_for" ] || die "$offline is no offline folder of scripts/bundle.sh: it has no file made_for" \
     "unpack the archive again, or take packages from the network: MKBENCH_OFFLINE=no"
   offline_python="$(offline_fact python)"
+}
+
+tell_offline() {
   say "packages come from $offline," \
     "made for $(offline_fact system), Python $offline_python and CUDA $(offline_fact cuda)"
 }
@@ -30,6 +33,7 @@ find_offline() {
 # for another machine than this one, or where one of their files is missing or changed.
 require_offline() {
   local kind="$1" folder="wheels" found wanted bad
+  [ -n "$offline_checked" ] || tell_offline
   case " $(offline_fact holds) " in
     *" $kind "*) ;;
     *) die "$offline holds no packages of the kind '$kind', but: $(offline_fact holds)" \
@@ -44,11 +48,12 @@ require_offline() {
   [ "$folder" = debian ] || [ "$lane" = "$(offline_fact cuda)" ] ||
     die "$offline is for CUDA $(offline_fact cuda); CUDA $lane is wanted here" \
       "make the archive with scripts/bundle.sh --cuda $lane, or leave --cuda and MKBENCH_CUDA out"
-  # Gigabytes are read once.
+  # Gigabytes are read once. The first bad file is named.
   case "$offline_checked" in *" $folder "*) return 0 ;; esac
   bad="$(cd "$offline" && grep -F "  $folder/" SHA256SUMS 2> /dev/null | sha256sum --check --quiet 2> /dev/null)" ||
-    die "$offline is not as it was made: ${bad:-SHA256SUMS lists nothing of $folder}" \
-      "copy and unpack the archive again"
+    { bad="${bad%%$'\n'*}"
+      die "$offline is not as it was made: ${bad:-SHA256SUMS lists nothing of $folder}" \
+        "copy and unpack the archive again"; }
   offline_checked+=" $folder "
 }
 

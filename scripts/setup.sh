@@ -165,15 +165,17 @@ find_offline
 if [ -n "$offline" ]; then MKBENCH_CUDA="${MKBENCH_CUDA:-$(offline_fact cuda)}"; fi
 find_missing_packages
 if [ "$plan" = 1 ]; then
+  [ -z "$offline" ] || tell_offline
   [ -z "$missing_packages" ] || say "would install: $missing_packages"
 elif [ -n "$missing_packages" ]; then
   install_packages $missing_packages
 fi
 # A compiler that would be installed cannot be asked for its version yet.
-case "$plan $missing_packages " in
-  "1 "*"g++ "*) cxx=/usr/bin/g++ ;;
-  *) find_cxx ;;
-esac
+if [ "$plan" = 1 ] && [ -z "${CXX:-}" ] && [[ " $missing_packages " == *" g++ "* ]]; then
+  cxx=/usr/bin/g++
+else
+  find_cxx
+fi
 judge_machine
 choose_python_and_toolkit
 if [ "$plan" = 1 ]; then
