@@ -6,11 +6,12 @@ usual_toolkit=/usr/local/cuda
 
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
 
-say() { printf 'setup: %s\n' "$*" >&2; }
+# program: who speaks.
+say() { printf '%s: %s\n' "${program:-setup}" "$*" >&2; }
 
 # die MESSAGE [WHAT TO DO ...]
 die() {
-  printf 'setup: error: %s\n' "$1" >&2
+  printf '%s: error: %s\n' "${program:-setup}" "$1" >&2
   shift
   local line
   for line in "$@"; do printf '       %s\n' "$line" >&2; done
@@ -58,14 +59,16 @@ find_cxx() {
   fi
 }
 
-# base_python: a Python that can make the virtual environment.
+# base_python: a Python that can make the virtual environment; with offline packages, one of the version that they are
+# for.
 find_base_python() {
   local candidate seen=""
   for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
     candidate="$(command -v "$candidate" || true)"
     [ -n "$candidate" ] || continue
-    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
-        2> /dev/null && "$candidate" -c 'import ensurepip, venv' 2> /dev/null; then
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) or
+          sys.argv[1] not in ("", "%d.%d" % sys.version_info[:2]))' "${offline_python:-}" 2> /dev/null &&
+        "$candidate" -c 'import ensurepip, venv' 2> /dev/null; then
       base_python="$("$candidate" -c 'import sys; print(sys.executable)')"
       return 0
     fi
@@ -77,9 +80,10 @@ find_base_python() {
 }
 
 # Whether the system's package python3-venv may give one: there is no Python at all, or the system's own, of a version
-# that fits, lacks venv. A Python of the user's is not ours to complete.
+# that fits, lacks venv. A Python of the user's is not ours to complete. Offline packages are for the system's own.
 python_package_helps() {
   local found
+  [ -z "${offline:-}" ] || return 0
   found="$(command -v python3 || true)"
   [ -n "$found" ] || return 0
   [ "$found" = /usr/bin/python3 ] &&

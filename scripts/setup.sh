@@ -6,6 +6,7 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 . "$root/scripts/machine.sh"
 . "$root/scripts/progress.sh"
+. "$root/scripts/packages.sh"
 
 usage() {
   cat << 'END'
@@ -20,6 +21,8 @@ environment:
                               "all": every supported card
   MKBENCH_VENV                the virtual environment (default: ~/.cache/mkbench/venv-<hash of the pins>)
   MKBENCH_USE_PYPI_CUDA=1     take the CUDA compiler from PyPI even where the machine has a toolkit
+  MKBENCH_OFFLINE             the folder that packages come from, without a network (default: offline/ in the sources,
+                              where an archive of scripts/bundle.sh was unpacked); "no": the network
   MKBENCH_DEVICE=cpu          leave this machine's GPUs aside
   MKBENCH_JOBS                parallel compile jobs (default: cores, but 2 GB of memory each)
   CXX                         the C++ compiler, for nvcc too (default: g++)
@@ -48,25 +51,6 @@ build="$root/build/$preset"
 requirements="$root/scripts/requirements"
 started=$SECONDS
 
-install_packages() {  # NAME ...
-  command -v apt-get > /dev/null ||
-    die "these packages are missing, and this is not Debian or Ubuntu (no apt-get): $*" \
-        "install what your system calls them (debian.txt in scripts/requirements names the files looked for)"
-  local as_root=()
-  if [ "$(id -u)" != 0 ]; then
-    command -v sudo > /dev/null ||
-      die "packages are missing, and there is neither root nor sudo to install them" \
-          "let an administrator run: apt-get install $*"
-    as_root=(sudo)
-    [ -t 0 ] || as_root+=(-n)
-  fi
-  say "installing Debian packages: $*"
-  "${as_root[@]}" apt-get update -qq >&2 || say "apt-get update failed; trying with the lists that are there"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "$@" >&2 < /dev/null ||
-    die "apt-get could not install: $*" "is there a network? Debian 12 or Ubuntu 24.04 is needed"
-}
-
 # Room for the environment, where it will lie (the folder itself may not exist yet).
 check_disk() {  # FOLDER
   local at="$1" free_gb needed_gb
@@ -77,22 +61,6 @@ check_disk() {  # FOLDER
   [ "$free_gb" -ge "$needed_gb" ] ||
     die "$at has $free_gb GB free; the Python environment needs $needed_gb" \
         "free some space, or set MKBENCH_VENV to a folder on another disk"
-}
-
-pip_install() {  # REQUIREMENTS FILE ...
-  # pip unpacks where TMPDIR points; /tmp may be a small memory disk.
-  mkdir -p "$venv/tmp"
-  local file requirements_files=() names=""
-  for file in "$@"; do requirements_files+=(--requirement "$requirements/$file") names+="${names:+ and }$file"; done
-  if ! TMPDIR="$venv/tmp" with_progress "fetching and unpacking $names" /dev/null \
-      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-      --constraint "$requirements/constraints.txt" --constraint "$requirements/constraints-$lane.txt" \
-      "${requirements_files[@]}" >&2 < /dev/null; then
-    die "pip could not install $names (its message is above)" \
-        "without a network nothing can be fetched: run this once with one, or put a python3 that has" \
-        "torch $(pinned torch), cmake and ninja, and a toolkit of CUDA $lane, on PATH"
-  fi
-  rm -rf "$venv/tmp"
 }
 
 # A link that a compiler expects beside the libraries that PyPI packs without it.
@@ -108,6 +76,7 @@ make_venv() {
     if [ -d "$venv" ] && [ ! -e "$mark" ] && [ -n "$(ls -A "$venv")" ]; then
       die "$venv is there but was not made by this script" "set MKBENCH_VENV to a new or empty folder"
     fi
+    [ -z "$offline" ] || require_offline wheels
     [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
     rm -rf "$venv"
     check_disk "$venv"
@@ -158,7 +127,7 @@ choose_python_and_toolkit() {
   fi
   if [ ! -e "$venv/.mkbench-complete" ] && ! find_base_python; then
     ! python_package_helps || install_packages python3-venv
-    find_base_python || die "no Python from 3.11 to 3.14 that can make a virtual environment" \
+    find_base_python || die "no Python ${offline_python:-from 3.11 to 3.14} that can make a virtual environment" \
       "found: ${rejected_pythons:-none}" "apt-get install python3-venv (Debian 12, Ubuntu 24.04)"
   fi
   make_venv "$compiler"
@@ -191,13 +160,22 @@ configure() {
 }
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "mkbench runs on Linux x86-64; this is $(uname -sm)"
+find_offline
+# Without a request the lane is that of the offline packages, also on a machine without a GPU.
+if [ -n "$offline" ]; then MKBENCH_CUDA="${MKBENCH_CUDA:-$(offline_fact cuda)}"; fi
 find_missing_packages
 if [ "$plan" = 1 ]; then
+  [ -z "$offline" ] || tell_offline
   [ -z "$missing_packages" ] || say "would install: $missing_packages"
 elif [ -n "$missing_packages" ]; then
   install_packages $missing_packages
 fi
-find_cxx
+# A compiler that would be installed cannot be asked for its version yet.
+if [ "$plan" = 1 ] && [ -z "${CXX:-}" ] && [[ " $missing_packages " == *" g++ "* ]]; then
+  cxx=/usr/bin/g++
+else
+  find_cxx
+fi
 judge_machine
 choose_python_and_toolkit
 if [ "$plan" = 1 ]; then

@@ -5,3 +5,6 @@ mkbench_python_test(test_house_report)
 mkbench_python_test(test_house_timing)
 mkbench_python_test(test_gpu_gate)
 mkbench_python_test(test_update_ratchet)
+# Real git, apt-get, dpkg and pip on stand-in packages.
+mkbench_python_test(test_bundle TIMEOUT 300)
+mkbench_python_test(test_containers)
