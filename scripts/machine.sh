@@ -6,7 +6,7 @@ usual_toolkit=/usr/local/cuda
 
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
 
-say() { printf 'setup: %s\n' "$*" >&2; }
+say() { printf '%s: %s\n' "${said_by:-setup}" "$*" >&2; }
 
 # die MESSAGE [WHAT TO DO ...]
 die() {
