@@ -104,8 +104,8 @@ beat_s=$(((patience_s + 3) / 4))
 if [ ! -t 0 ]; then ssh_options+=(-o BatchMode=yes); fi
 ssh_options+=(-o ControlMaster=auto -o "ControlPath=$socket" -o ControlPersist=600 -o ConnectTimeout=15
   -o "ServerAliveInterval=$beat_s" -o ServerAliveCountMax=3 -o LogLevel=ERROR)
-# As long as the connection is kept, its socket is all that ssh needs.
-rsync_ssh="ssh -o ControlPath=$socket -o BatchMode=yes -o LogLevel=ERROR${port:+ -p $port}"
+# The kept connection is all that rsync's ssh needs, and with this ProxyCommand all that it has.
+rsync_ssh="ssh -o ControlPath=$socket -o ProxyCommand=false -o LogLevel=ERROR${port:+ -p $port}"
 
 scratch="$(mktemp -d "${TMPDIR:-/tmp}/mkbench-remote.XXXXXX")" || exit 107
 job="" beats="" interrupts=0 leaving=0 woken=0
@@ -210,12 +210,11 @@ send() {
   rsync --links --perms --checksum --compress --force --timeout="$((3 * patience_s))" --from0 --files-from=- \
     --rsh="$rsync_ssh" --rsync-path="cd $(quoted "$there_root") && rsync" "$root/" "$target:./" \
     < "$scratch/files" > "$scratch/said" 2>&1 || code=$?
-  case "$code" in
-    0) ;;
-    12 | 20 | 30 | 35 | 255) explain 102 "$scratch/said" "the connection to $target broke while files were sent" ;;
-    *) explain 107 "$scratch/said" "rsync could not send the files (exit code $code)" ;;
-  esac
+  [ "$code" = 0 ] || explain "$(copy_problem "$code")" "$scratch/said" "the files could not be sent to $target"
 }
+
+# copy_problem STATUS: what rsync's exit status means: the connection, or something else.
+copy_problem() { case "$1" in 12 | 30 | 35 | 255) echo 102 ;; *) echo 107 ;; esac; }
 
 # Tells the machine that somebody is here. Descriptor 9 is this script's alone, so that its end is the end of ssh's stdin.
 beat() {
@@ -280,7 +279,7 @@ fetch() {
     --rsync-path="cd $(quoted "$from") && rsync" "$target:./" "$to/" > "$scratch/said" 2>&1 || code=$?
   if [ "$code" != 0 ]; then
     rm -rf -- "$to"
-    explain 107 "$scratch/said" "the report is not fetched and lies in $target:$from"
+    explain "$(copy_problem "$code")" "$scratch/said" "the report could not be fetched and lies in $target:$from"
     return
   fi
   say "the report is in $to"
@@ -303,14 +302,15 @@ answer() { sed -n "s/^$1=//p" "$scratch/answer"; }
 
 # Sends, builds, runs, fetches: one round of --watch.
 round() {
-  local status name sync_ms fetch_ms=0 begun built
+  local status=0 name sync_ms all_ms fetch_ms=0 begun built
   timed send || return
   sync_ms="$took_ms"
-  status=0
-  run_there "$@" || status=$?
+  timed run_there "$@" || status=$?
+  all_ms=$((sync_ms + took_ms))
   case "$status" in 10[0-7]) return "$status" ;; esac
-  there results "$there_root" > "$scratch/answer" 2> "$scratch/said" ||
+  timed there results "$there_root" > "$scratch/answer" 2> "$scratch/said" ||
     { explain 102 "$scratch/said" "the connection to $target broke after the run"; return; }
+  all_ms=$((all_ms + took_ms))
   answer report > "$scratch/reports"
   while IFS= read -r name <&4; do
     timed fetch "$name" || return
@@ -318,7 +318,7 @@ round() {
   done 4< "$scratch/reports"
   begun="$(answer begun)" built="$(answer built)"
   say "sync $(seconds "$sync_ms"), build $(seconds $((built - begun))), run $(seconds $(($(answer ended) - built)))$(
-    [ "$fetch_ms" = 0 ] || printf ', fetch %s' "$(seconds "$fetch_ms")")"
+    [ "$fetch_ms" = 0 ] || printf ', fetch %s' "$(seconds "$fetch_ms")"); $(seconds $((all_ms + fetch_ms))) in all"
   return "$status"
 }
 

@@ -45,11 +45,12 @@ end_job() {
   kill -TERM -- "-$worker"
   for tries in {1..70}; do
     pids="$(job_processes)"
-    if [ -z "$pids" ] && ! kill -0 -- "-$worker"; then return; fi
+    [ -n "$pids" ] || break
     # shellcheck disable=SC2086
-    [ "$tries" -le 20 ] || kill -KILL -- "-$worker" $pids
+    [ "$tries" -le 20 ] || kill -KILL $pids
     sleep 0.1
   done
+  kill -KILL -- "-$worker"
 } 2> /dev/null
 
 # Does what remote.sh says on descriptor 7, and ends the job when it says nothing any more: the connection has ended, or
@@ -152,7 +153,7 @@ job() {
   status=$?
   now_ms > "$state/ended"
   if [ -e "$state/cut" ]; then return 102; fi
-  kill "$obedient" 2> /dev/null
+  { kill "$obedient"; wait "$obedient"; } 2> /dev/null
   end_job
   if [ ! -e "$state/built" ]; then
     if disk_is_full; then return 103; fi

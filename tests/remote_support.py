@@ -17,7 +17,7 @@ import unittest
 import ssh_server
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIMIT_S = 40
+LIMIT_S = 120
 
 SETUP = """#!/usr/bin/env bash
 set -eu
@@ -96,21 +96,32 @@ class RemoteTest(unittest.TestCase):
                 "-i", str(key or server.user_key), "--ssh", f"UserKnownHostsFile={known_hosts or server.known_hosts}",
                 "--ssh", "IdentitiesOnly=yes", *args]
 
-    def start(self, *args, cwd="", patience_s=20, **target):
-        """remote.sh in a session of its own, so that a signal can go to its group as a terminal's Ctrl-C does."""
+    def start(self, *args, cwd="", patience_s=20, tools="", **target):
+        """remote.sh in a session of its own, so that a signal can go to its group as a terminal's Ctrl-C does. `tools`
+        is a folder of programs that stand before all others."""
         self.out.write_text("")
         self.said.write_text("")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MKBENCH_")}
         with self.out.open("w") as out, self.said.open("w") as said:
             process = subprocess.Popen(
                 self.command(*args, **target), cwd=cwd or self.tree, stdin=subprocess.DEVNULL, stdout=out, stderr=said,
-                env={**environment, "MKBENCH_REMOTE_PATIENCE_S": str(patience_s)}, start_new_session=True)
+                env={**environment, "MKBENCH_REMOTE_PATIENCE_S": str(patience_s),
+                     "PATH": f"{tools}:{environment['PATH']}" if tools else environment["PATH"]},
+                start_new_session=True)
         self.addCleanup(process.kill)
         return process
 
     def remote(self, *args, **options):
         """The exit code of one whole call; what it wrote is in self.out and self.said."""
         return self.start(*args, **options).wait(LIMIT_S)
+
+    def tool(self, name, script):
+        """The folder of a program that stands before the machine's own."""
+        path = self.folder / "tools" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+        return path.parent
 
     def stderr(self):
         return self.said.read_text()

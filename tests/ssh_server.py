@@ -7,6 +7,7 @@ who is removed again. Otherwise it is the user of the tests, whom the server giv
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -50,12 +51,15 @@ def free_port() -> int:
 
 
 class Server:
-    def __init__(self):
+    def __init__(self, as_caller=False):
+        """With `as_caller` who logs in is root where root runs the tests, in root's own home folder."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mkbench_sshd_"))
         self.folder.chmod(0o755)  # sshd reads the keys as who logs in
         self.home = self.folder / "home of a user"
-        self.made_user = os.geteuid() == 0
-        self.user = f"mkbench-{os.getpid()}" if self.made_user else pwd.getpwuid(os.geteuid()).pw_name
+        caller = pwd.getpwuid(os.geteuid())
+        self.made_user = os.geteuid() == 0 and not as_caller
+        self.user = f"mkbench-{os.getpid()}" if self.made_user else caller.pw_name
+        self.own_home = as_caller
         key(self.folder / "host_key")
         key(self.folder / "user_key")
         self.user_key = self.folder / "user_key"
@@ -65,24 +69,26 @@ class Server:
         self.log = self.folder / "sshd.log"
         self.process = None
 
-    def start(self):
+    def start(self, within=()):
+        """`within`: a command that runs another, before the server's."""
         self.port = free_port()
         config = CONFIG.format(port=self.port, folder=self.folder)
         if self.made_user:
             # Without a password, and not locked.
             subprocess.run(["useradd", "--create-home", "--home-dir", str(self.home), "--shell", "/bin/bash",
                             "--password", "*", self.user], check=True)
-            pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        else:
+        elif not self.own_home:
             self.home.mkdir()
             login = self.folder / "login"
             login.write_text(LOGIN.format(home=self.home))
             login.chmod(0o755)
             config += f'ForceCommand "{login}"\n'
+        if os.geteuid() == 0:
+            pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         (self.folder / "config").write_text(config)
         kind, text = (self.folder / "host_key.pub").read_text().split()[:2]
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {kind} {text}\n")
-        self.process = subprocess.Popen([program(), "-D", "-f", str(self.folder / "config"), "-E", str(self.log)],
+        self.process = subprocess.Popen([*within, program(), "-D", "-f", str(self.folder / "config"), "-E", str(self.log)],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while "Server listening" not in (self.log.read_text() if self.log.exists() else ""):
@@ -95,9 +101,9 @@ class Server:
             self.end_sessions()
             self.process.terminate()
             self.process.wait()
-        if self.made_user:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)
+        if self.made_user:
             subprocess.run(["userdel", "--force", self.user], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -122,12 +128,12 @@ class Server:
             os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> dict[int, str]:
-        """What of the login's processes is alive, without the connections themselves: pid -> command."""
+        """What was started by logins here and is alive, without the connections themselves: pid -> command."""
         found = {}
-        homes = f"HOME={self.home}".encode()
+        ours = re.compile(rb"^SSH_CONNECTION=127\.0\.0\.1 \d+ 127\.0\.0\.1 %d$" % self.port)
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if homes in (folder / "environ").read_bytes().split(b"\0"):
+                if any(map(ours.match, (folder / "environ").read_bytes().split(b"\0"))):
                     found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")[:80]
             except OSError:
                 pass  # it has ended

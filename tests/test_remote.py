@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import ssh_tools  # noqa: E402
 
-TIMES = r"remote: sync (\d+\.\d) s, build (\d+\.\d) s, run (\d+\.\d) s(?:, fetch (\d+\.\d) s)?\n"
+TIMES = r"remote: sync (\d+\.\d) s, build (\d+\.\d) s, run (\d+\.\d) s(?:, fetch (\d+\.\d) s)?; (\d+\.\d) s in all\n"
 # The loop without changes, on loopback.
 LOOP_LIMIT_S = 5
 
@@ -153,6 +153,27 @@ class Failures(RemoteTest):
         self.assert_one_error("the connection to .* broke")
         self.assert_nothing_left_there()
         self.assert_ends(0, "--version")  # over a new connection
+
+    def test_connection_dies_while_files_are_sent_or_fetched(self):
+        for direction, wanted in (("sent", "the files could not be sent to"), ("fetched", "the report could not be fetched")):
+            self.assert_ends(0, "--version")
+            (session,) = server().sessions()
+            shot = f'kill -KILL {session}; while kill -0 {session}; do sleep 0.02; done 2> /dev/null'
+            last = "./" if direction == "sent" else "report/"
+            tools = self.tool("rsync", f'case "${{@: -1}}" in *{last}) {shot} ;; esac; exec {shutil.which("rsync")} "$@"')
+            self.assert_ends(102, "--out", "report", tools=tools)
+            self.assert_one_error(wanted)
+            self.assertEqual(self.reports(), {})
+
+    def test_ctrl_c_while_files_are_sent(self):
+        tools = self.tool("rsync", f'[ "$1" != --version ] || exec {shutil.which("rsync")} "$@"; '
+                                   f'touch "{self.folder}/sending"; sleep 600')
+        process = self.start("--version", tools=tools)
+        self.wait_until((self.folder / "sending").exists, "rsync")
+        self.interrupt(process)
+        self.assertEqual(process.wait(20), 106, self.stderr())
+        self.assert_one_error("ended by Ctrl-C")
+        self.assert_nothing_left_there()
 
     def test_connection_without_a_word(self):
         process = self.start_long_run(patience_s=2)
@@ -300,17 +321,85 @@ class Failures(RemoteTest):
         self.assertEqual(ours & theirs, set())
 
 
-class Close(RemoteTest):
-    def test_close_ends_the_connection(self):
+class Page(RemoteTest):
+    """docs/remote.md: its commands run as they stand there, with an ssh that takes the page's hosts for this server."""
+    PAGE = (ROOT / "docs" / "remote.md").read_text()
+    BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    SSH = """previous="" words=()
+for word in "$@"; do
+  case "$previous $word" in
+    *" root@203.0.113."[78] | *" ubuntu@203.0.113."[78]) word=@USER@@127.0.0.1 ;;
+    "-l root" | "-l ubuntu") word=@USER@ ;;
+    *" "203.0.113.[78]) word=127.0.0.1 ;;
+  esac
+  words+=("$word") previous="$word"
+done
+exec @SSH@ -F none -i @KEY@ -o IdentitiesOnly=yes -o UserKnownHostsFile=@HOSTS@ -o Port=@PORT@ "${words[@]}" """
+
+    def setUp(self):
+        super().setUp()
+        for name in ("tests/plugins/naive_cpu.cpp", "references/engine_abi.h"):
+            self.write(name, (ROOT / name).read_text())
+        script = self.SSH
+        for name, value in {"USER": server().user, "KEY": server().user_key, "HOSTS": server().known_hosts,
+                            "PORT": server().port, "SSH": shutil.which("ssh")}.items():
+            script = script.replace(f"@{name}@", str(value))
+        self.tools = self.tool("ssh", script)
+
+    def start_block(self, block):
+        environment = os.environ | {"PATH": f"{self.tools}:{os.environ['PATH']}"}
+        with self.out.open("w") as out, self.said.open("w") as said:
+            process = subprocess.Popen(["bash", "-euc", block], cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=said, start_new_session=True)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_commands(self):
+        ended, there = [], server().home / "mkbench-remote"
+        self.addCleanup(shutil.rmtree, "/var/tmp/mkbench", ignore_errors=True)
+        for block in self.BLOCKS:
+            process = self.start_block(block)
+            if "--watch" in block:
+                self.wait_for_output("waiting for a file to be saved")
+                self.assertTrue((there / self.tree.name / "mine" / "engine.so").exists(), self.stderr())
+                self.interrupt(process)
+            ended.append((block.split("\n")[0], process.wait(60), "error" in self.stderr().replace("by Ctrl-C", "")))
+        watch = next(i for i, block in enumerate(self.BLOCKS) if "--watch" in block)
+        self.assertEqual([code for _, code, _ in ended], [106 if i == watch else 0 for i in range(len(self.BLOCKS))], ended)
+        self.assertEqual(len(self.BLOCKS), 7)
+        self.assertEqual({name for name in self.reports() if not name.startswith("mkbench-report-")},
+                         {"report-h100", "report-5090"})
+        self.assertFalse(there.exists())
+
+    def test_exit_codes_are_those_of_the_help(self):
+        usage = subprocess.run([self.tree / "scripts" / "remote.sh", "--help"], capture_output=True, text=True).stdout
+        codes = re.findall(r"^ +(2|10\d)  ", usage, re.MULTILINE)
+        self.assertEqual(len(codes), 9)
+        self.assertEqual(re.findall(r"^\| (\d+) \|", self.PAGE, re.MULTILINE), codes)
+
+
+class KeptConnection(RemoteTest):
+    def test_close_ends_it(self):
         self.assert_ends(0, "--version")
         self.assertEqual(len(server().sessions()), 1)
         self.assert_ends(0, "--close")
         self.wait_until(lambda: not server().sessions(), "the end of the connection")
 
+    def test_a_dead_one_is_replaced(self):
+        self.assert_ends(0, "--close")
+        self.assert_ends(0, "--version", patience_s=2)
+        (session,) = server().sessions()
+        os.kill(session, signal.SIGSTOP)  # as after a night in which the laptop slept
+        try:
+            self.assert_ends(0, "--version", patience_s=2)
+        finally:
+            os.kill(session, signal.SIGKILL)
+        self.assertEqual(self.errors(), [])
+
 
 if __name__ == "__main__":
     why_not = ssh_tools.missing()
     if why_not:
-        print(f"SKIPPED: {why_not}")
+        print(f"skipped: {why_not}")
         sys.exit(77)
     unittest.main()
