@@ -2,9 +2,12 @@
 # Edit here, run there: sends this tree over ssh, builds and runs mkbench on that machine, and fetches the report.
 # The bash of macOS is version 3.2, and its tools lack GNU's options: neither is used here. The machine's part is
 # remote_job.sh.
+# Handlers of signals, and what `timed` is given, look unreachable to shellcheck; words that expand here are meant to.
+# shellcheck disable=SC2012,SC2029,SC2317
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 said_by=remote
+# shellcheck source=scripts/machine.sh
 . "$root/scripts/machine.sh"
 
 usage() {
@@ -194,7 +197,8 @@ prepare() {  # sets `there_root`
 
 send() {
   local code=0 kept=0
-  list_files > "$scratch/files" && [ -s "$scratch/files" ] || { problem 107 "git lists no file of $root"; return; }
+  list_files > "$scratch/files"
+  [ -s "$scratch/files" ] || { problem 107 "git lists no file of $root"; return; }
   [ ! -S "$socket" ] || kept=1
   prepare 2> "$scratch/problem" || code=$?
   # A kept connection may have died since; a new one is tried before anything is said.
@@ -234,7 +238,8 @@ below() {
 run_there() {
   local code status=255
   rm -f "$scratch/words"
-  mkfifo "$scratch/words" && exec 9<> "$scratch/words" || return 107
+  mkfifo "$scratch/words" || return 107
+  exec 9<> "$scratch/words"
   set -m
   there job "$there_root" "$(below)" "$patience_s" "$before" "${#variables[@]}" \
     ${variables[@]+"${variables[@]}"} "$@" < "$scratch/words" 9>&- &

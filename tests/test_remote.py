@@ -37,7 +37,7 @@ class Rounds(RemoteTest):
     def test_first_and_second_run(self):
         self.assert_ends(0, "--env", "MKBENCH_JOBS=3", "--", "--compare", "a b", "it's", "$HOME", "--device=cpu")
         self.assertEqual(self.out.read_text(), f"[--compare][a b][it's][$HOME][--device=cpu] in {self.there}\n")
-        self.assertRegex(self.stderr(), TIMES)
+        self.assertRegex(self.stderr(), r"^setup: building\nremote: the report is in mkbench-report-\S+\n" + TIMES + "$")
         self.assertEqual(list(self.reports().values()), ["whole"])
         self.assertEqual(self.calls(), ["setup mkbench device=cpu jobs=3", "compiled"])
         sha = subprocess.run(["git", "-C", self.tree, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
@@ -151,6 +151,7 @@ class Failures(RemoteTest):
         server().end_sessions()
         self.assertEqual(process.wait(20), 102, self.stderr())
         self.assert_one_error("the connection to .* broke")
+        self.assertEqual(self.stderr().count("\n"), 2, self.stderr())  # set-up's line is the other one
         self.assert_nothing_left_there()
         self.assert_ends(0, "--version")  # over a new connection
 
@@ -167,7 +168,7 @@ class Failures(RemoteTest):
 
     def test_ctrl_c_while_files_are_sent(self):
         tools = self.tool("rsync", f'[ "$1" != --version ] || exec {shutil.which("rsync")} "$@"; '
-                                   f'touch "{self.folder}/sending"; sleep 600')
+                                   f': > "{self.folder}/sending"; exec sleep 600')
         process = self.start("--version", tools=tools)
         self.wait_until((self.folder / "sending").exists, "rsync")
         self.interrupt(process)
@@ -236,6 +237,7 @@ class Failures(RemoteTest):
     def test_bad_host(self):
         self.assert_ends(100, "--version", target=f"{server().user}@127.0.0.1:{ssh_server.free_port()}")
         self.assert_one_error("127.0.0.1 cannot be reached: .*refused")
+        self.assertEqual(self.stderr().count("\n"), 1, self.stderr())
         self.assert_ends(100, "--version", target="no-such-host.invalid")
         self.assert_one_error("no-such-host.invalid cannot be reached")
 
@@ -250,6 +252,7 @@ class Failures(RemoteTest):
         known.write_text(f"[127.0.0.1]:{server().port} {kind} {text}\n")
         self.assert_ends(101, "--version", known_hosts=known)
         self.assert_one_error("refuses the login: Host key verification failed")
+        self.assertEqual(self.stderr().count("\n"), 1, self.stderr())
 
     def test_full_disk(self):
         if not server().made_user:
