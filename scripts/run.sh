@@ -16,6 +16,8 @@ done
 MKBENCH_DEVICE="$device" "$root/scripts/setup.sh" mkbench < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
+# For remote.sh: when the build was done.
+[ -z "${MKBENCH_BUILT_FILE:-}" ] || date +%s%3N > "$MKBENCH_BUILT_FILE"
 # Set-up's own variables are no flags of mkbench.
-unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
+unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS MKBENCH_BUILT_FILE
 exec "$build/harness/mkbench" "$@"

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Collection
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git")
+LEFT_BEHIND = ("build", "mkbench-report-", ".venv", "__pycache__", ".git", ".mkbench-remote")
 
 
 def tracked_files(root: pathlib.Path = ROOT, untracked: bool = False) -> list[str]:

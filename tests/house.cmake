@@ -8,3 +8,4 @@ mkbench_python_test(test_update_ratchet)
 # Real git, apt-get, dpkg and pip on stand-in packages.
 mkbench_python_test(test_bundle TIMEOUT 300)
 mkbench_python_test(test_containers)
+mkbench_python_test(test_remote TIMEOUT 300)

@@ -1,8 +1,14 @@
-# Runs at every build: writes the commit to ${OUTPUT}, and touches that file only when it changes.
+# Runs at every build: writes the commit to ${OUTPUT}, and touches that file only when it changes. A tree that
+# scripts/remote.sh sent has no .git; it comes with a file that says "<commit> true|false".
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD
   OUTPUT_VARIABLE sha OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 set(dirty false)
-if(failed)
+set(sent ${SOURCE}/.mkbench-remote/commit)
+if(EXISTS ${sent})
+  file(STRINGS ${sent} words LIMIT_COUNT 1)
+  string(REGEX REPLACE " .*" "" sha "${words}")
+  string(REGEX REPLACE ".* " "" dirty "${words}")
+elseif(failed)
   set(sha unknown)
 else()
   execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no
