@@ -15,10 +15,12 @@ int inspect_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
+int new_engine_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
+void require_new_engine_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
@@ -67,6 +69,8 @@ constexpr CommandRow kRows[] = {
      kMeasureFlags | kGateFlags | kJudging, "", require_compare_arguments, run_command},
     {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
      kHistoryFlags | kTalkFlags, "", require_history_arguments, history_command},
+    {"new-engine", "make a folder with an engine of your own to fill in", "DIR c|cpp|cuda|python",
+     kTalkFlags, "", require_new_engine_arguments, new_engine_command},
     {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
      kTalkFlags, "", require_list_arguments, list_command},
 };
