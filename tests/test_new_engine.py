@@ -17,6 +17,11 @@ ARCH = "sm_90"
 PROMPTS = ("corpus-1", "corpus-17", "corpus-64", "other-2")
 
 
+def blocks(page):
+    """The shell blocks of a page, in order."""
+    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
 def kernel(language):
     """The code that a test writes in the place of a person."""
     if language == "python":
@@ -129,12 +134,18 @@ class C(NewEngineTest):
         strict = ("-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "engine.c", "-o", "engine.so")
         self.compile(folder, "cc", "-std=c99", "-pedantic", *strict)
         self.compile(folder, os.environ["CXX"], "-x", "c++", *strict)
+        folder = self.new("cpp", "cpp", filled=True)
+        done = self.shell(folder, "make CXXFLAGS='-O2 -Werror'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
 
     def test_empty_it_fails_with_the_place(self):
-        """By the commands of its own README, and with their messages: what is judged first is named with its line."""
-        folder = self.new("c")
-        block = re.search(r"^```sh\n(.*?)^```", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
-        done = self.shell(folder, block)
+        """By the commands of docs/new-engine.md, which are those of its own README: what is called first is named, with
+        its line."""
+        begin, gate = blocks(PAGE)
+        self.assertEqual(gate, "bash gate.sh cpu\n")  # see below
+        done = self.shell(self.folder, begin)
+        folder = self.folder / "my-kernel"
+        self.assertEqual("".join(begin.splitlines(keepends=True)[2:]), blocks(folder / "README.md")[0])
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         source = (folder / "engine.c").read_text().splitlines()
         places = re.findall(r"- \./engine\.so: RUNTIME_ERROR: .*: (\w+) is not written yet: engine\.c:(\d+)",
@@ -142,15 +153,17 @@ class C(NewEngineTest):
         self.assertEqual(len(places), 2, done.stdout)  # of parity, and of run
         for function, line in places:
             self.assertIn(f'not_written(e, "{function}", __LINE__)', source[int(line) - 1])
-        self.assertNotIn("| PASS", "".join(line for line in done.stdout.splitlines() if "engine.so" in line))
+            self.assertIn(f"{function} is not written yet: engine.c:{line}\n", PAGE.read_text())
+        rows = [line for line in done.stdout.splitlines() if line.startswith("|") and "engine.so" in line]
+        self.assertEqual([row for row in rows if "PASS" in row], [])
 
     def test_filled_in_it_passes_the_gate(self):
         """parity, then run, by the line that CI runs."""
         folder = self.new("c", filled=True)
-        context = self.short_model(64)
-        done = self.shell(folder, f"bash gate.sh cpu {' '.join(context)}", MKBENCH_TIME_BUDGET="30")
+        _, model, _, references = self.short_model(160)
+        done = self.shell(folder, "bash gate.sh cpu", MKBENCH_MODEL=model, MKBENCH_REFERENCE=references)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("(my-kernel@engine.so)"), 2)
+        self.assertIn("my-kernel@engine.so", done.stdout)
         self.assertEqual(done.stdout.count("**PASS** (exit code 0, 1 case)"), 2, done.stdout)
         for name in ("parity", "run"):
             self.assertTrue((folder / "reports" / name / "report.json").exists(), name)
@@ -185,12 +198,33 @@ class C(NewEngineTest):
             self.assertEqual(status, 2, told)
             self.assertRegex(told.splitlines()[-1], f"^gate.sh: error: .*{said}")
 
+
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
+class Cuda(NewEngineTest):
+    def test_it_compiles(self):
+        """As it is and filled in, for one architecture."""
+        folder, nvcc = self.new("cuda"), os.environ["CUDACXX"]
+        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        fill(folder / "engine.cu", "cuda")
+        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
+class MoreRuns(NewEngineTest):
     def test_as_cpp(self):
         folder = self.new("cpp", filled=True)
-        done = self.shell(folder, "make CXXFLAGS='-O2 -Werror'")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertEqual(self.shell(folder, "make").returncode, 0)
         result, engine = self.judge(folder, "engine.so")
         self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
+
+    def test_cuda_has_no_code_for_a_cpu(self):
+        folder = self.new("cuda")
+        self.assertEqual(self.shell(folder, f"make ARCH={ARCH} NVCC='{os.environ['CUDACXX']}'").returncode, 0)
+        result, engine = self.judge(folder, "engine.so")
+        self.assertEqual((result.returncode, engine["verdict"]), (6, "UNSUPPORTED_DEVICE"), result.stderr)
+        self.assertIn("devices: found cuda, wanted cpu", engine["reasons"][0])
 
     def test_another_shape_is_refused(self):
         """The frame compares every weight with the model: here the source wants another one."""
@@ -202,38 +236,24 @@ class C(NewEngineTest):
         self.assertEqual(self.shell(folder, "make").returncode, 0)
         result, engine = self.judge(folder, "engine.so")
         self.assertEqual((result.returncode, engine["verdict"]), (2, "BAD_INPUT"), result.stdout + result.stderr)
-        self.assertRegex(engine["reasons"][0], r"model\.layers\.0\.mlp\.up_proj\.weight: found \[\d+, \d+\] of type 1, ")
-
-
-@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
-class Cuda(NewEngineTest):
-    def test_it_compiles(self):
-        """As it is and filled in, for one architecture; what it has no code for is refused."""
-        folder, nvcc = self.new("cuda"), os.environ["CUDACXX"]
-        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        result, engine = self.judge(folder, "engine.so")
-        self.assertEqual((result.returncode, engine["verdict"]), (6, "UNSUPPORTED_DEVICE"), result.stderr)
-        fill(folder / "engine.cu", "cuda")
-        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertRegex(engine["reasons"][0], r"model\.layers\.0\.mlp\.up_proj\.weight: found \[\d+, \d+\] of")
 
 
 class Python(NewEngineTest):
-    def test_empty_it_fails_with_the_place(self):
-        folder = self.new("python")
-        result, engine = self.judge(folder, "engine.py")
-        self.assertEqual((result.returncode, engine["verdict"]), (1, "RUNTIME_ERROR"), result.stdout + result.stderr)
+    def test_empty_it_fails_with_the_place_and_filled_in_it_passes(self):
+        """Both in one run, which judges the baseline once."""
+        empty, filled = (self.new("python", name, filled=name == "filled") / "engine.py" for name in ("empty", "filled"))
+        result = self.bench("--engine", f"{empty},{filled}", "--reference", self.references(), "--compare", "none")
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        report = self.report()
+        engine = self.engine(report, str(empty))
+        self.assertEqual(engine["verdict"], "RUNTIME_ERROR")
         place = re.search(r"(prefill|decode) is not written yet \(engine\.py, line (\d+)\)", engine["reasons"][0])
         self.assertTrue(place, engine["reasons"])
-        line = (folder / "engine.py").read_text().splitlines()[int(place[2]) - 1]
+        line = empty.read_text().splitlines()[int(place[2]) - 1]
         self.assertIn(f'NotImplementedError("{place[1]} is not', line)
-
-    def test_filled_in_it_passes(self):
-        folder = self.new("python", filled=True)
-        result, engine = self.judge(folder, "engine.py")
-        self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
-        self.assertEqual(engine["resolved_name"], "my-kernel@engine.py")
+        engine = self.engine(report, str(filled))
+        self.assertEqual((engine["verdict"], engine["resolved_name"]), ("PASS", "filled@engine.py"), engine["reasons"])
 
 
 if __name__ == "__main__":
