@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "harness/device/program_output.h"
@@ -63,9 +65,8 @@ std::string installed_libcuda(const fs::path& root) {
 }
 
 // The number behind the first of `words` that the text holds.
-template <typename Words>
-std::string number_behind(const std::string& text, const Words& words) {
-  for (const std::string word : words) {
+std::string number_behind(const std::string& text, std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words) {
     const size_t at = text.find(word);
     if (at == std::string::npos) continue;
     const size_t begin = text.find_first_not_of(' ', at + word.size());
@@ -98,10 +99,8 @@ void ask_windows_driver(Wsl& wsl) {
 }
 
 void read_smi_header(const std::string& text, Wsl& wsl) {
-  wsl.windows_driver =
-      number_behind(text, std::initializer_list<const char*>{"Driver Version:", "KMD Version:"});
-  wsl.windows_cuda =
-      number_behind(text, std::initializer_list<const char*>{"CUDA Version:", "CUDA UMD Version:"});
+  wsl.windows_driver = number_behind(text, {"Driver Version:", "KMD Version:"});
+  wsl.windows_cuda = number_behind(text, {"CUDA Version:", "CUDA UMD Version:"});
 }
 
 std::string version_of_libcuda(const std::string& path) {

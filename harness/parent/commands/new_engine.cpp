@@ -154,8 +154,11 @@ void write_new(const fs::path& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   if (file == nullptr) refuse(path, std::strerror(errno));
   const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int problem = errno;
-  if (std::fclose(file) != 0 || !whole) refuse(path, std::strerror(whole ? errno : problem));
+  int problem = errno;
+  if (std::fclose(file) == 0 && whole) return;
+  if (whole) problem = errno;
+  fs::remove(path, error);
+  refuse(path, std::strerror(problem));
 }
 
 // As a shell reads it: "my kernel" -> "'my kernel'".

@@ -9,6 +9,7 @@
 // may be open at a time, so state belongs into struct mkbench_engine. No C++ exception may leave a
 // function of the table, and nothing may run on the card once a call is over: decode() may return
 // before the device is done, and mkbench waits for it. What you print goes to mkbench's stderr.
+// The frame copies on the default stream: order kernels on a stream of your own behind it.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
