@@ -46,6 +46,8 @@ TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 FMT = re.compile(r"^fmt/")
 # Examples for users, which no target of ours compiles.
 TORCH_EXAMPLES = "tests/engines/"
+# Sources of `mkbench new-engine`: they are compiled in a folder of somebody else's, beside a copy of this header alone.
+TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
 
 
 def check_room(path: str, target: str) -> str:
@@ -67,6 +69,10 @@ def check_room(path: str, target: str) -> str:
 
 def check_file(path: str, text: str) -> list[str]:
     """Violations of one file, each as a line; path is relative to the root."""
+    if path.startswith(TEMPLATES):
+        targets = [target for quote, target in INCLUDE.findall(text) if quote == '"']
+        return [f"{path}: {target}: a template has {TEMPLATE_HEADER} alone" for target in targets
+                if target != TEMPLATE_HEADER]
     folder = path.split("/", 1)[0]
     if folder not in MAY_INCLUDE:
         return [f"{path}: source file outside {', '.join(MAY_INCLUDE)}"]

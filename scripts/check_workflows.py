@@ -1,5 +1,6 @@
-"""Lints .github/workflows: check-jsonschema with the GitHub schema that it carries, then zizmor, offline. What the jobs
-of mkbench.yml run must be the scripts that run anywhere (COMMANDS), so that a workflow does nothing that was not tried.
+"""Lints .github/workflows, and the workflows that `mkbench new-engine` gives away: check-jsonschema with the GitHub
+schema that it carries, then zizmor, offline. What a job runs must be scripts that run anywhere (COMMANDS), so that a
+workflow does nothing that was not tried.
 
 The wheels of requirements/workflows.txt are installed once into a folder of their own, so that building mkbench
 does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.
@@ -8,6 +9,7 @@ does not fetch them. Each linter must also find a fault that is planted for it. 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,9 +18,14 @@ from pinned_wheels import installed
 from tracked_files import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
+TEMPLATES = ROOT / "scripts" / "templates" / "workflows"
 
-# The commands of mkbench.yml, in order.
-COMMANDS = ["bash .ci/run", 'scripts/gpu_gate.sh "$REPORTS"']
+# The commands of each workflow, in order.
+COMMANDS = {
+    "mkbench.yml": ["bash .ci/run", 'scripts/gpu_gate.sh "$REPORTS"'],
+    "mkbench-cpu.yml": ["bash gate.sh cpu"],
+    "mkbench-gpu.yml": ["bash gate.sh cuda"],
+}
 
 # A fault for each linter, as (text, replacement, word of the complaint): a key that does not exist, and an action
 # that its owner can exchange because no hash pins it.
@@ -62,12 +69,16 @@ def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
         return status != 0 and word in output
 
 
-def main() -> int:
-    folder, failed = installed("workflows", "the workflow linters (40 MB)"), False
-    paths = sorted(WORKFLOWS.glob("*.y*ml"))
-    if not paths:
-        print(f"{WORKFLOWS}: holds no workflow")
-        return 1
+def copies(sources: list[pathlib.Path], holder: pathlib.Path) -> list[pathlib.Path]:
+    """Copies of workflows in the folder by which zizmor recognises them."""
+    folder = holder / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    return [pathlib.Path(shutil.copy(source, folder)) for source in sources]
+
+
+def lint_all(folder: pathlib.Path, paths: list[pathlib.Path]) -> bool:
+    """Prints what each linter says; whether one refuses a workflow or misses its fault."""
+    failed = False
     for name in PLANTED:
         status, output = lint(folder, name, paths)
         if status != 0:
@@ -76,10 +87,19 @@ def main() -> int:
         print(f"{name}: {len(paths)} workflow(s) {'clean' if status == 0 else 'REFUSED'}, "
               f"planted fault {'seen' if seen else 'MISSED'}")
         failed = failed or status != 0 or not seen
-    found = commands((WORKFLOWS / "mkbench.yml").read_text(encoding="utf-8"))
+    return failed
+
+
+def main() -> int:
+    folder, failed = installed("workflows", "the workflow linters (40 MB)"), False
+    sources = sorted(WORKFLOWS.glob("*.y*ml")) + sorted(TEMPLATES.glob("*.y*ml"))
+    found = {path.name: commands(path.read_text(encoding="utf-8")) for path in sources}
     if found != COMMANDS:
-        print(f"mkbench.yml: runs {found}, wanted {COMMANDS}")
+        print(f"workflows: run {found}, wanted {COMMANDS}")
         failed = True
+    with tempfile.TemporaryDirectory() as holder:
+        paths = copies(sources, pathlib.Path(holder))
+        failed = lint_all(folder, paths) or failed
     return 1 if failed else 0
 
 

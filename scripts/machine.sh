@@ -4,6 +4,10 @@
 # Where NVIDIA's installer puts a toolkit, without putting it on PATH.
 usual_toolkit=/usr/local/cuda
 
+# Where WSL2 has the user's half of Windows' driver, the only one that reaches the card there. It may be missing in
+# PATH, or stand behind the programs of a driver for Linux that was installed inside.
+wsl_lib=/usr/lib/wsl/lib
+
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
 
 # program: who speaks.
@@ -158,15 +162,17 @@ find_toolkit() {
 # NVIDIA's forward compatibility it is newer than the driver's own.
 find_gpus() {
   gpus="" driver_cuda=""
-  command -v nvidia-smi > /dev/null || return 0
-  local query=(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
+  local smi
+  smi="$(command -v "$wsl_lib/nvidia-smi" || command -v nvidia-smi || true)"
+  [ -n "$smi" ] || return 0
+  local query=("$smi" --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
   if ! gpus="$(timeout 30 "${query[@]}" 2> /dev/null)"; then
     say "nvidia-smi is there but answers nothing: no GPU is used. It says:"
-    timeout 30 nvidia-smi 2>&1 | head -n 3 >&2 || true
+    timeout 30 "$smi" 2>&1 | head -n 3 >&2 || true
     gpus=""
     return 0
   fi
-  driver_cuda="$(timeout 30 nvidia-smi 2> /dev/null |
+  driver_cuda="$(timeout 30 "$smi" 2> /dev/null |
     sed -n 's/.*CUDA \(UMD \)\?Version: *\([0-9][0-9.]*\).*/\2/p' | head -n 1)" || true
 }
 

@@ -296,7 +296,7 @@ TEST_CASE("a toolkit is judged by the lane of the driver") {
   }
 }
 
-TEST_CASE("WSL, containers and disks are told, each with what to do") {
+TEST_CASE("containers and disks are told, each with what to do") {
   DoctorReport report = healthy();
   const auto row = [&](const char* topic) {
     judge_machine(inputs(), report);
@@ -305,20 +305,81 @@ TEST_CASE("WSL, containers and disks are told, each with what to do") {
     return *item;
   };
   CHECK(row("WSL2").text == "no");
+  CHECK(find_row(report.items, "Windows driver") == nullptr);
   CHECK(row("container").text == "none");
-  report.machine.wsl = 2;
-  CHECK(row("WSL2").finding == Finding::kProblem);
-  report.machine.wsl_driver = true;
-  CHECK(row("WSL2").finding == Finding::kFine);
-  report.devices.driver_cuda_version = 0;
-  CHECK_THAT(row("WSL2").what_to_do, ContainsText("LD_LIBRARY_PATH=/usr/lib/wsl/lib"));
-  report.machine.wsl = 1;
-  CHECK_THAT(row("WSL2").what_to_do, ContainsText("wsl --set-version"));
   report.machine.container = "docker";
   report.machine.shared_total = 64'000'000;
   CHECK(row("container").text == "docker, /dev/shm 0.1 GB");
   report.machine.disk_free = 1000;
   CHECK(row("disk").finding == Finding::kWarning);
+}
+
+TEST_CASE("under WSL a driver of Windows' serves, and no other") {
+  constexpr char kWindows[] = "/usr/lib/wsl/lib/libcuda.so.1";
+  constexpr char kLinux[] = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14";
+  DoctorReport report = healthy();
+  Wsl& wsl = report.machine.wsl;
+  DoctorInputs in = inputs();
+  const auto row = [&](const char* topic) {
+    judge_machine(in, report);
+    const DoctorItem* item = find_row(report.items, topic);
+    REQUIRE(item != nullptr);
+    return *item;
+  };
+  wsl.version = 1;
+  CHECK(row("WSL2").finding == Finding::kProblem);
+  CHECK_THAT(row("WSL2").what_to_do, ContainsText("wsl --set-version"));
+  wsl.version = 2;
+  CHECK(row("WSL2").finding == Finding::kProblem);
+  CHECK_THAT(row("WSL2").what_to_do, ContainsText("driver in Windows, none in Linux"));
+  wsl.windows_libcuda = wsl.loaded_libcuda = kWindows;
+  SECTION("as it should be, with the numbers of both sides and what Windows limits") {
+    wsl.windows_driver = "581.29";
+    wsl.windows_cuda = "13.0";
+    CHECK(row("WSL2").finding == Finding::kFine);
+    CHECK(row("Windows driver").finding == Finding::kFine);
+    CHECK(row("Windows driver").text ==
+          std::string("581.29 (CUDA 13.0); here ") + kWindows + " is loaded (CUDA 13.0)");
+    CHECK(row("WSL2 limits").finding == Finding::kNote);
+    CHECK(report.gpu_ready);
+    const nlohmann::json told = to_json(report)["machine"]["wsl"];
+    CHECK(told["version"] == 2);
+    CHECK(told["windows_driver"] == "581.29");
+    CHECK(told["loaded_libcuda"] == kWindows);
+  }
+  SECTION("Windows' nvidia-smi says nothing") {
+    CHECK(row("WSL2").finding == Finding::kFine);
+    CHECK(row("Windows driver").finding == Finding::kNote);
+  }
+  SECTION("the loader does not look into its folder") {
+    report.devices.driver_cuda_version = 0;
+    CHECK_THAT(row("WSL2").what_to_do, ContainsText("LD_LIBRARY_PATH=/usr/lib/wsl/lib"));
+  }
+  SECTION("a driver for Linux was installed inside, and hides Windows'") {
+    wsl.linux_libcuda = wsl.loaded_libcuda = kLinux;
+    CHECK(row("WSL2").finding == Finding::kProblem);
+    CHECK_THAT(row("WSL2").text,
+               ContainsText("a driver for Linux (550.54.14) was installed inside"));
+    CHECK_THAT(row("WSL2").what_to_do, ContainsText("apt-get purge"));
+    CHECK_FALSE(report.gpu_ready);
+    in.cpu_only = true;
+    CHECK(row("WSL2").finding == Finding::kNote);
+  }
+  SECTION("it was installed, and the other one is loaded") {
+    wsl.linux_libcuda = kLinux;
+    CHECK(row("WSL2").finding == Finding::kWarning);
+    CHECK(report.gpu_ready);
+  }
+  SECTION("two numbers of CUDA are two drivers") {
+    wsl.windows_driver = "572.16";
+    wsl.windows_cuda = "12.8";
+    CHECK(row("Windows driver").finding == Finding::kWarning);
+    CHECK_THAT(row("Windows driver").text, ContainsText("572.16 (CUDA 12.8)"));
+  }
+  SECTION("memory is what Windows lends") {
+    report.machine.memory_free = 1000;
+    CHECK_THAT(row("host memory").what_to_do, ContainsText(".wslconfig"));
+  }
 }
 
 TEST_CASE("with --device cpu nothing that a GPU lacks is a problem") {

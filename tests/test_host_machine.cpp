@@ -74,14 +74,68 @@ TEST_CASE("disks are real ones") {
 
 TEST_CASE("WSL is told by its kernel") {
   const FakeRoot root;
-  CHECK(root.read().wsl == 0);
+  CHECK(root.read().wsl.version == 0);
   root.write("proc/version", "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x) #1 SMP\n");
-  CHECK(root.read().wsl == 2);
-  CHECK_FALSE(root.read().wsl_driver);
-  root.write("usr/lib/wsl/lib/libcuda.so.1", "");
-  CHECK(root.read().wsl_driver);
+  CHECK(root.read().wsl.version == 2);
   root.write("proc/version", "Linux version 4.4.0-19041-Microsoft (Microsoft@Microsoft.com)\n");
-  CHECK(root.read().wsl == 1);
+  CHECK(root.read().wsl.version == 1);
+  // A kernel of one's own: its release is named by hand, the way to the card stays.
+  root.write("proc/version", "Linux version 6.6.0-mine (me@home) #1 SMP\n");
+  CHECK(root.read().wsl.version == 0);
+  root.write("proc/sys/kernel/osrelease", "6.6.0-mine-microsoft-standard-WSL2\n");
+  CHECK(root.read().wsl.version == 2);
+  root.write("proc/sys/kernel/osrelease", "6.6.0-mine\n");
+  root.write("dev/dxg", "");
+  CHECK(root.read().wsl.version == 0);
+  root.write("usr/lib/wsl/lib/libdxcore.so", "");
+  CHECK(root.read().wsl.version == 2);
+}
+
+TEST_CASE("under WSL2 Windows' libcuda is told from one that was installed inside") {
+  namespace fs = std::filesystem;
+  const FakeRoot root;
+  const fs::path top = fs::canonical(root.folder.path());
+  root.write("usr/lib/wsl/lib/libcuda.so.1", "");
+  CHECK(root.read().wsl.windows_libcuda.empty());  // not looked for where this is no WSL
+  root.write("proc/version", "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x) #1 SMP\n");
+  CHECK(root.read().wsl.windows_libcuda == (top / "usr/lib/wsl/lib/libcuda.so.1").string());
+  CHECK(root.read().wsl.linux_libcuda.empty());
+  // A container has a link to Windows' there.
+  const fs::path folder = top / "usr/lib/x86_64-linux-gnu";
+  fs::create_directories(folder);
+  fs::create_symlink("../wsl/lib/libcuda.so.1", folder / "libcuda.so.1");
+  CHECK(root.read().wsl.linux_libcuda.empty());
+  fs::remove(folder / "libcuda.so.1");
+  root.write("usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14", "");
+  fs::create_symlink("libcuda.so.550.54.14", folder / "libcuda.so.1");
+  const Wsl wsl = root.read().wsl;
+  CHECK(wsl.linux_libcuda == (folder / "libcuda.so.550.54.14").string());
+  CHECK(version_of_libcuda(wsl.linux_libcuda) == "550.54.14");
+  CHECK(version_of_libcuda("/usr/lib/wsl/lib/libcuda.so.1.1").empty());
+  CHECK(version_of_libcuda("/usr/lib/wsl/lib/libcuda.so.1").empty());
+  CHECK(version_of_libcuda("").empty());
+}
+
+TEST_CASE("Windows' nvidia-smi is asked for the driver") {
+  const FakeRoot root;
+  root.write("proc/version", "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x) #1 SMP\n");
+  const auto asked = [&](const std::string& says) {
+    root.write("usr/lib/wsl/lib/nvidia-smi", "#!/bin/sh\ncat << END\n" + says + "\nEND\n");
+    std::filesystem::permissions(root.folder.path() / "usr/lib/wsl/lib/nvidia-smi",
+                                 std::filesystem::perms::owner_all);
+    Wsl wsl = root.read().wsl;
+    ask_windows_driver(wsl);
+    return wsl.windows_driver + " " + wsl.windows_cuda;
+  };
+  CHECK(asked("| NVIDIA-SMI 580.82.10     Driver Version: 581.29      CUDA Version: 13.0     |") ==
+        "581.29 13.0");
+  CHECK(asked("| NVIDIA-SMI 590.44.01   KMD Version: 591.44   CUDA UMD Version: 13.1   |") ==
+        "591.44 13.1");
+  CHECK(asked("NVIDIA-SMI has failed because it could not communicate with the driver.") == " ");
+  // Elsewhere no program is run.
+  root.write("proc/version", "Linux version 6.8.0-45-generic (buildd@lcy02)\n");
+  CHECK(asked("| NVIDIA-SMI 580.82.10     Driver Version: 581.29      CUDA Version: 13.0     |") ==
+        " ");
 }
 
 TEST_CASE("containers are told by their marks") {

@@ -80,6 +80,9 @@ class IncludeArrows(unittest.TestCase):
 
     def test_code_elsewhere(self):
         self.assertIn("outside", check_includes.check_file("scripts/a.cpp", "")[0])
+        template = "scripts/templates/c/engine.c"
+        self.assertEqual(check_includes.check_file(template, '#include <stdio.h>\n#include "engine_abi.h"\n'), [])
+        self.assertIn("alone", check_includes.check_file(template, '#include "references/engine_abi.h"\n')[0])
 
     def test_allowed_includes(self):
         for path, include in [

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -42,7 +43,7 @@ class FakeMachine(unittest.TestCase):
 
     def call(self, script, **environment):
         """Runs a piece of shell after machine.sh was read; returns (exit code, stdout, stderr)."""
-        prelude = f"set -euo pipefail; root='{ROOT}'; . \"$root/scripts/machine.sh\"; usual_toolkit=/none\n"
+        prelude = f"set -euo pipefail; root='{ROOT}'; . \"$root/scripts/machine.sh\"; usual_toolkit=/none wsl_lib=/none\n"
         done = subprocess.run(
             ["bash", "-c", prelude + script], capture_output=True, text=True, timeout=60,
             env={"PATH": f"{self.home / 'bin'}:/usr/bin:/bin", "HOME": str(self.home), **environment})
@@ -120,6 +121,23 @@ class Gpus(FakeMachine):
         self.assertEqual((status, architectures), (0, "90a-real"))
         self.assertIn("NVIDIA-SMI has failed", said)
         self.assertIn("the build is for 90a-real alone (MKBENCH_CUDA_ARCHITECTURES=all", said)
+
+    def test_under_wsl2_windows_nvidia_smi_is_asked(self):
+        """Also where PATH lacks it, or has the one of a driver for Linux first."""
+        self.program("nvidia-smi", "echo '581.29, 12.0, NVIDIA GeForce RTX 5090'", folder="wsl")
+        ask = f"wsl_lib='{self.home / 'wsl'}'; {self.ASK}"
+        self.assertEqual(self.call(ask)[1], "120a-real")
+        self.program("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+        self.assertEqual(self.call(ask)[1], "120a-real")
+
+    def test_set_up_installs_no_driver(self):
+        """Under WSL2 a driver for Linux would hide Windows'; elsewhere it is the machine's own matter."""
+        packages = re.findall(r"^([a-z][^ ]*) ", (ROOT / "scripts/requirements/debian.txt").read_text(), re.MULTILINE)
+        self.assertIn("g++", packages)
+        self.assertEqual([name for name in packages if re.search("nvidia|cuda|driver", name)], [])
+        script = (ROOT / "scripts" / "setup.sh").read_text()
+        self.assertEqual(re.findall(r"^.*install_packages .*$", script, re.MULTILINE), [
+            "    ! python_package_helps || install_packages python3-venv", "  install_packages $missing_packages"])
 
     def test_all_on_request(self):
         self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="all")[1], ALL)

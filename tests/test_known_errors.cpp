@@ -126,6 +126,10 @@ TEST_CASE("messages of real programs are found") {
       {"Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.  Reboot the system "
        "to recover this GPU",
        "card-failed", kDriver},
+      {"RuntimeError: CUDA error: the launch timed out and was terminated\nCUDA kernel errors "
+       "might "
+       "be asynchronously reported at some other API call",
+       "launch-timeout", kDriver},
       {"NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "card-failed",
        kDriver},
       // the image, and how it was started

@@ -88,7 +88,9 @@ void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
   doctor::judge_toolkit(report, items);
   doctor::judge_code(inputs, report, items);
   doctor::judge_memory(inputs, report, items);
-  doctor::judge_surroundings(inputs, report, items);
+  doctor::judge_surroundings(report, items);
+  doctor::judge_wsl(inputs, report, items);
+  doctor::judge_container(report, items);
   report.required = judge_requirements(inputs.required, report.devices, inputs.gpu, report.machine);
   report.python_items.clear();
   if (report.python)
@@ -152,7 +154,7 @@ nlohmann::json to_json(const DoctorReport& report) {
         {"disk_total_bytes", m.disk_total},
         {"disk_free_bytes", m.disk_free},
         {"shared_memory_bytes", m.shared_total},
-        {"wsl", m.wsl},
+        {"wsl", to_json(m.wsl)},
         {"container", m.container}}},
       {"items", to_json(report.items)},
       {"required", to_json(report.required)},

@@ -110,11 +110,14 @@ void judge_memory(const DoctorInputs& inputs, const DoctorReport& report, Items&
   if (report.machine.memory_free >= inputs.host_bytes_needed) {
     items.fine("host memory", text);
   } else {
-    items.warning("host memory", text, "close other programs, or choose a smaller --model");
+    items.warning("host memory", text,
+                  report.machine.wsl.version == 2
+                      ? "Windows lends WSL2 a part: memory= under [wsl2] in .wslconfig raises it"
+                      : "close other programs, or choose a smaller --model");
   }
 }
 
-void judge_surroundings(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
+void judge_surroundings(const DoctorReport& report, Items& items) {
   constexpr double kLittleDisk = 1e9;  // reports, and their plots
   const HostMachine& machine = report.machine;
   items.fine("cores", fmt::format("{:g}", machine.cores));
@@ -127,21 +130,10 @@ void judge_surroundings(const DoctorInputs& inputs, const DoctorReport& report, 
       items.fine("disk", text);
     }
   }
-  const bool seen = report.devices.driver_cuda_version > 0;
-  if (machine.wsl == 0) {
-    items.fine("WSL2", "no");
-  } else if (machine.wsl == 1) {
-    add_of_card(inputs, items, "WSL2", "this is WSL1, which has no GPUs",
-                "in Windows: wsl --set-version <distribution> 2");
-  } else if (!machine.wsl_driver) {
-    add_of_card(inputs, items, "WSL2", "yes, without Windows' driver in /usr/lib/wsl/lib",
-                "install NVIDIA's driver in Windows, none in Linux; then wsl --shutdown");
-  } else if (!seen) {
-    items.warning("WSL2", "yes; Windows' driver is there, and programs do not find it",
-                  "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH");
-  } else {
-    items.fine("WSL2", "yes, with Windows' driver in /usr/lib/wsl/lib");
-  }
+}
+
+void judge_container(const DoctorReport& report, Items& items) {
+  const HostMachine& machine = report.machine;
   items.fine("container",
              machine.container.empty()
                  ? "none"

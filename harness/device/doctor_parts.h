@@ -26,6 +26,9 @@ void judge_code(const DoctorInputs& inputs, const DoctorReport& report, Items& i
 // doctor_host.cpp
 void judge_toolkit(const DoctorReport& report, Items& items);
 void judge_memory(const DoctorInputs& inputs, const DoctorReport& report, Items& items);
-void judge_surroundings(const DoctorInputs& inputs, const DoctorReport& report, Items& items);
+void judge_surroundings(const DoctorReport& report, Items& items);
+void judge_container(const DoctorReport& report, Items& items);
+// doctor_wsl.cpp: WSL, whose driver programs find there, and what Windows keeps from them.
+void judge_wsl(const DoctorInputs& inputs, const DoctorReport& report, Items& items);
 
 }  // namespace mkbench::doctor

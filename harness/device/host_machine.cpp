@@ -5,7 +5,6 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -68,18 +67,6 @@ std::pair<int64_t, int64_t> disk_bytes(const fs::path& folder) {
   return {block * static_cast<int64_t>(disk.f_blocks), block * static_cast<int64_t>(disk.f_bavail)};
 }
 
-int wsl_version(const fs::path& root) {
-  std::string kernel = text_of(root / "proc/version");
-  std::transform(kernel.begin(), kernel.end(), kernel.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (kernel.find("microsoft") == std::string::npos) return 0;
-  // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
-  return kernel.find("wsl2") != std::string::npos ||
-                 kernel.find("microsoft-standard") != std::string::npos
-             ? 2
-             : 1;
-}
-
 // Pods are docker's or podman's containers too, so Kubernetes' marks come first.
 std::string container_kind(const fs::path& root) {
   const std::string groups = text_of(root / "proc/self/cgroup") + text_of(root / "proc/1/cgroup");
@@ -112,8 +99,7 @@ HostMachine read_host_machine(const fs::path& folder, const fs::path& root) {
   machine.disk_folder = folder.string();
   std::tie(machine.disk_total, machine.disk_free) = disk_bytes(folder);
   machine.shared_total = disk_bytes(root / "dev/shm").first;
-  machine.wsl = wsl_version(root);
-  machine.wsl_driver = is_there(root / "usr/lib/wsl/lib/libcuda.so.1");
+  machine.wsl = read_wsl(root);
   machine.container = container_kind(root);
   return machine;
 }

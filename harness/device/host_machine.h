@@ -6,6 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "harness/device/wsl.h"
+
 namespace mkbench {
 
 // The machine around this process, or the container that it sees of it.
@@ -15,9 +17,8 @@ struct HostMachine {
   std::string disk_folder;
   int64_t disk_total = 0, disk_free = 0;  // bytes, of the disk of that folder
   int64_t shared_total = 0;               // bytes of /dev/shm; 0 without one
-  int wsl = 0;                            // version of the Windows Subsystem for Linux; 0: none
-  bool wsl_driver = false;                // WSL brings Windows' NVIDIA driver (/usr/lib/wsl/lib)
-  std::string container;                  // "docker", "podman", "kubernetes", "lxc"; empty: none
+  Wsl wsl;
+  std::string container;  // "docker", "podman", "kubernetes", "lxc"; empty: none
 };
 
 // Files are read below `root`; sizes of disks are those of this machine.

@@ -173,6 +173,13 @@ const std::vector<KnownError>& table() {
         "unexpected error from cudagetdevicecount"},
        "the driver did not start: its module for compute is not loaded, or the machine slept",
        "sudo modprobe nvidia_uvm; nvidia-smi"},
+      {"launch-timeout",
+       kDriver,
+       "CUDA error: the launch timed out and was terminated",
+       {"launch timed out and was terminated", "cudaErrorLaunchTimeout",
+        "CUDA_ERROR_LAUNCH_TIMEOUT"},
+       "the driver has ended a kernel that kept a display waiting: on Windows (WSL2) after 2 s",
+       "mkbench -n 16 ...  # a shorter launch; docs/machine.md says how Windows waits longer"},
       {"card-failed",
        kDriver,
        "Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.  Reboot the system "

@@ -12,6 +12,7 @@ int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int inspect_command(const Options& options, const Invocation& invocation);
+int new_engine_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
@@ -19,6 +20,7 @@ int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
+void require_new_engine_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
@@ -47,6 +49,8 @@ constexpr CommandRow kRows[] = {
      "", require_fetch_arguments, fetch_command},
     {"inspect", "every difference between a model and what this binary can run", "MODEL",
      kInspectFlags | kTalkFlags, "", require_inspect_arguments, inspect_command},
+    {"new-engine", "make a folder with an engine of your own to fill in", "DIR c|cpp|cuda|python",
+     kTalkFlags, "", require_new_engine_arguments, new_engine_command},
     {"tune", "sweep the ring megakernel's tuning on a card", "", kCardFlags | kTalkFlags, "",
      nullptr, tune_command},
     {"audit", "show whether a decode reads all bytes of the weights", "",

@@ -1,0 +1,221 @@
+// `mkbench new-engine`: a folder with an engine to be filled in, out of scripts/templates/.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "harness/parent/build_info.h"
+#include "harness/parent/option_values.h"
+#include "harness/parent/options.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file of the new folder, and the files of mkbench that it is made of, one behind the other.
+struct NewFile {
+  std::string name;
+  std::vector<std::string> parts;
+};
+
+struct Language {
+  std::string name;
+  std::string source;  // what a person fills in
+  std::string engine;  // what --engine names
+  std::vector<NewFile> files;
+};
+
+const std::string kTemplates = "scripts/templates/";
+
+std::vector<Language> make_languages() {
+  const NewFile abi = {"engine_abi.h", {"references/engine_abi.h"}};
+  const NewFile on_cpu = {".github/workflows/mkbench-cpu.yml",
+                          {kTemplates + "workflows/mkbench-cpu.yml"}};
+  const NewFile on_gpu = {".github/workflows/mkbench-gpu.yml",
+                          {kTemplates + "workflows/mkbench-gpu.yml"}};
+  const auto makefile = [](const std::string& language) {
+    return NewFile{"Makefile", {kTemplates + language + "/Makefile"}};
+  };
+  std::vector<Language> languages = {
+      {"c", "engine.c", "engine.so", {abi, makefile("c"), on_cpu}},
+      {"cpp", "engine.cpp", "engine.so", {abi, makefile("cpp"), on_cpu}},
+      {"cuda", "engine.cu", "engine.so", {abi, makefile("cuda"), on_gpu}},
+      {"python", "engine.py", "engine.py", {on_cpu, on_gpu}},
+  };
+  for (Language& l : languages) {
+    const bool is_cpp = l.name == "cpp";  // the source for C compiles as C++ too
+    const std::string own = kTemplates + (is_cpp ? "c" : l.name) + "/";
+    const NewFile common[] = {{l.source, {own + (is_cpp ? "engine.c" : l.source)}},
+                              {"README.md", {own + "README.md", kTemplates + "README.md"}},
+                              {"gate.sh", {kTemplates + "gate.sh"}},
+                              {".gitignore", {kTemplates + "gitignore"}}};
+    l.files.insert(l.files.begin(), std::begin(common), std::end(common));
+  }
+  return languages;
+}
+
+const std::vector<Language>& languages() {
+  static const std::vector<Language> all = make_languages();
+  return all;
+}
+
+const Language& language_of(const std::string& word) {
+  std::string names;
+  for (const Language& l : languages()) {
+    if (l.name == word) return l;
+    names += (names.empty() ? "" : ", ") + l.name;
+  }
+  bad_usage(fmt::format("mkbench new-engine: language: found '{}', wanted one of {}", word, names));
+}
+
+// What an engine may be called (references/engine_abi.h), after the folder: "my kernel" -> "my-kernel".
+std::string engine_name(const fs::path& folder) {
+  constexpr size_t kLongest = 40;
+  std::string name = fs::absolute(folder / "x").lexically_normal().parent_path().filename();
+  name = name.substr(0, kLongest);
+  for (char& c : name) {
+    const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '_' || c == '-';
+    if (!fits) c = '-';
+  }
+  return name.empty() ? "mine" : name;
+}
+
+std::string read_template(const std::string& name) {
+  const fs::path path = fs::path(MKBENCH_SOURCE_DIR) / name;
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || text.empty())
+    throw Error(ErrorKind::kRuntime, fmt::format("mkbench new-engine: {} cannot be read: the "
+                                                 "installation is not complete",
+                                                 path.string()));
+  return text;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// The texts of all files, before any of them is written.
+std::vector<std::pair<std::string, std::string>> texts_of(const Language& language,
+                                                          const fs::path& folder) {
+  const std::string commit = build_info().git_sha;
+  const std::pair<std::string, std::string> marks[] = {
+      {"@NAME@", engine_name(folder)},
+      {"@SOURCE@", language.source},
+      {"@ENGINE@", language.engine},
+      {"@COMMIT@", commit == "unknown" ? "HEAD" : commit}};
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const NewFile& file : language.files) {
+    std::string text;
+    for (const std::string& part : file.parts)
+      text += (text.empty() ? "" : "\n") + read_template(part);
+    for (const auto& [mark, value] : marks) replace_all(text, mark, value);
+    texts.emplace_back(file.name, std::move(text));
+  }
+  return texts;
+}
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
+  throw Error(ErrorKind::kBadInput, fmt::format("mkbench new-engine: {}: {}", path.string(), why));
+}
+
+// Makes sure that there is an empty folder at `path`.
+void make_empty_folder(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status found = fs::status(path, error);
+  if (fs::exists(found) && !fs::is_directory(found))
+    refuse(path, "found a file, wanted an empty folder or none");
+  if (!fs::exists(found)) fs::create_directories(path, error);
+  if (error && !fs::is_directory(path)) refuse(path, error.message());
+  const bool empty = fs::is_empty(path, error);
+  if (error) refuse(path, error.message());
+  if (!empty) refuse(path, "the folder is not empty, and nothing is overwritten");
+}
+
+void write_new(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (error) refuse(path, error.message());
+  // "x": fails where somebody else has made the file in the meantime.
+  std::FILE* file = std::fopen(path.c_str(), "wbx");
+  if (file == nullptr) refuse(path, std::strerror(errno));
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int problem = errno;
+  if (std::fclose(file) == 0 && whole) return;
+  if (whole) problem = errno;
+  fs::remove(path, error);
+  refuse(path, std::strerror(problem));
+}
+
+// As a shell reads it: "my kernel" -> "'my kernel'".
+std::string quoted(const std::string& word) {
+  const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("._-/+", c) != nullptr;
+  });
+  if (plain) return word;
+  std::string text = word;
+  replace_all(text, "'", "'\\''");
+  return "'" + text + "'";
+}
+
+// The commands of the first block of a page.
+std::string first_block(const std::string& page) {
+  const std::string begin = "```sh\n";
+  const size_t from = page.find(begin) + begin.size();
+  return page.substr(from, page.find("```", from) - from);
+}
+
+void tell(const Language& language, const fs::path& folder,
+          const std::vector<std::pair<std::string, std::string>>& texts) {
+  fmt::print("{}:\n", folder.string());
+  std::string commands;
+  for (const auto& [name, text] : texts) {
+    fmt::print("  {}{}\n", name, name == language.source ? "  <- your kernel goes here" : "");
+    if (name == "README.md") commands = first_block(text);
+  }
+  fmt::print("\nnext:\ncd {}\n{}", quoted(folder.string()), commands);
+}
+
+}  // namespace
+
+void require_new_engine_arguments(Options& options) {
+  if (options.arguments.size() != 2 || options.arguments.front().empty())
+    bad_usage("mkbench new-engine: name a new folder and a language: DIR c|cpp|cuda|python");
+  language_of(options.arguments[1]);
+}
+
+int new_engine_command(const Options& options, const Invocation&) {
+  const Language& language = language_of(options.arguments[1]);
+  const fs::path folder = options.arguments[0];
+  const auto texts = texts_of(language, folder);
+  make_empty_folder(folder);
+  std::vector<fs::path> written;
+  try {
+    for (const auto& [name, text] : texts) {
+      write_new(folder / name, text);
+      written.push_back(folder / name);
+    }
+  } catch (const Error&) {
+    std::error_code ignored;
+    for (const fs::path& file : written) fs::remove(file, ignored);
+    throw;
+  }
+  if (!options.quiet) tell(language, folder, texts);
+  return 0;
+}
+
+}  // namespace mkbench

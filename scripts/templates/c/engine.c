@@ -1,0 +1,264 @@
+/* A decoder of your own behind mkbench's C interface (engine_abi.h).
+ *
+ * The frame is whole: it checks the model, finds the weights, and keeps position and pending id.
+ * What is missing is your kernel, in the two functions between "Your kernel begins" and "ends".
+ * Until then each of them fails with its own name and line, and mkbench's verdict is RUNTIME_ERROR.
+ *
+ * mkbench calls one engine from one thread; several engines may be open at a time, so state belongs
+ * into struct mkbench_engine. Nothing may go on after a call has returned, and no C++ exception may
+ * leave one. What you print goes to mkbench's stderr. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_abi.h"
+
+/* Weights are bf16, row-major [out, in], as Hugging Face stores them. They belong to mkbench, stay
+ * valid until close(), and may only be read: a change ends in the verdict INTEGRITY. */
+struct layer {
+  const uint16_t* input_norm; /* [hidden] */
+  const uint16_t* q;          /* [heads * head_dim, hidden] */
+  const uint16_t* k;          /* [kv_heads * head_dim, hidden] */
+  const uint16_t* v;          /* [kv_heads * head_dim, hidden] */
+  const uint16_t* o;          /* [hidden, heads * head_dim] */
+  const uint16_t* q_norm;     /* [head_dim], before RoPE, for each head */
+  const uint16_t* k_norm;     /* [head_dim] */
+  const uint16_t* post_norm;  /* [hidden] */
+  const uint16_t* gate;       /* [intermediate, hidden] */
+  const uint16_t* up;         /* [intermediate, hidden] */
+  const uint16_t* down;       /* [hidden, intermediate] */
+};
+
+struct mkbench_engine {
+  mkbench_model m;            /* sizes, rope_theta, rms_norm_eps */
+  const uint16_t* embedding;  /* [vocab, hidden] */
+  const uint16_t* final_norm; /* [hidden] */
+  const uint16_t* head;       /* [vocab, hidden]; the embedding itself where m.tied */
+  struct layer* layers;       /* [m.layers] */
+  float* keys;                /* [layers, max_context, kv_heads * head_dim], after norm and RoPE */
+  float* values;              /* [layers, max_context, kv_heads * head_dim] */
+  int32_t max_context;        /* rows that the KV cache must hold */
+  int32_t position;           /* KV rows written: the frame counts them */
+  int32_t pending;            /* the input of the next step; -1: none */
+  volatile int32_t running;   /* the position of the running step: set it, and a HANG has a place */
+  char error[256];
+};
+
+static int32_t fail(mkbench_engine* e, const char* what) {
+  snprintf(e->error, sizeof e->error, "%s", what);
+  return MKBENCH_FAILED;
+}
+
+/* ---- Your kernel begins -------------------------------------------------------------------- */
+
+/* Goes with its last use. */
+static int32_t not_written(mkbench_engine* e, const char* what, int line) {
+  snprintf(e->error, sizeof e->error, "%s is not written yet: %s:%d", what, __FILE__, line);
+  return MKBENCH_FAILED;
+}
+
+/* 1 of 2. Writes the KV rows of ids[0] .. ids[n - 1], n >= 1, at position .. position + n - 1 of
+ * keys and values. There is room for them, and every id is in [0, vocab). No output: the frame sets
+ * the id behind them as pending. A step of one id at a time is right, only slow. */
+static int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
+  (void)ids;
+  (void)n;
+  return not_written(e, "prefill", __LINE__);
+}
+
+/* 2 of 2. n greedy steps, n >= 1, from `position` on. A step embeds its input id, writes one KV
+ * row, and emits the id of the largest logit, the lowest id among equals.
+ *   inputs: step 0 takes e->pending, a later step the id emitted before it. With `forced` (n ids)
+ *     step t takes forced[t], and still emits the model's own choice.
+ *   ids: [n], to be filled. It holds -1: an id that is still -1 counts as not generated.
+ *   logits: NULL when the clock runs. Else [n, vocab], to be filled; NaN beforehand.
+ * ids and logits have no room beyond that: a write behind them ends in the verdict INTEGRITY. The
+ * clock runs from this call until it has returned. */
+static int32_t decode_steps(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
+                            float* logits) {
+  (void)n;
+  (void)forced;
+  (void)ids;
+  (void)logits;
+  return not_written(e, "decode", __LINE__);
+}
+
+/* ---- Your kernel ends ---------------------------------------------------------------------- */
+
+static char open_error[256]; /* last_error(NULL) */
+
+static int32_t refuse(int32_t why, const char* what) {
+  snprintf(open_error, sizeof open_error, "%s", what);
+  return why;
+}
+
+/* Finds a weight by name and checks its shape; a vector is [rows, 1]. */
+static int32_t find(const mkbench_open* args, const char* name, int64_t rows, int64_t cols,
+                    const uint16_t** at) {
+  uint32_t i;
+  for (i = 0; i < args->tensor_count; ++i) {
+    const mkbench_tensor* t = &args->tensors[i];
+    if (strcmp(t->name, name) != 0) continue;
+    if (t->dtype == MKBENCH_BF16 && t->shape[0] == rows && t->shape[1] == cols) {
+      *at = (const uint16_t*)t->data;
+      return MKBENCH_OK;
+    }
+    snprintf(open_error, sizeof open_error,
+             "%s: found [%lld, %lld] of type %d, wanted [%lld, %lld]", name, (long long)t->shape[0],
+             (long long)t->shape[1], (int)t->dtype, (long long)rows, (long long)cols);
+    return MKBENCH_UNFIT_MODEL;
+  }
+  snprintf(open_error, sizeof open_error, "%s: there is no such tensor", name);
+  return MKBENCH_UNFIT_MODEL;
+}
+
+static int32_t find_layer(const mkbench_open* args, int32_t number, struct layer* l) {
+  const mkbench_model* m = args->model;
+  const int64_t q_rows = (int64_t)m->heads * m->head_dim,
+                kv_rows = (int64_t)m->kv_heads * m->head_dim;
+  const struct {
+    const char* name;
+    int64_t rows, cols;
+    const uint16_t** at;
+  } wanted[] = {
+      {"input_layernorm", m->hidden, 1, &l->input_norm},
+      {"self_attn.q_proj", q_rows, m->hidden, &l->q},
+      {"self_attn.k_proj", kv_rows, m->hidden, &l->k},
+      {"self_attn.v_proj", kv_rows, m->hidden, &l->v},
+      {"self_attn.o_proj", m->hidden, q_rows, &l->o},
+      {"self_attn.q_norm", m->head_dim, 1, &l->q_norm},
+      {"self_attn.k_norm", m->head_dim, 1, &l->k_norm},
+      {"post_attention_layernorm", m->hidden, 1, &l->post_norm},
+      {"mlp.gate_proj", m->intermediate, m->hidden, &l->gate},
+      {"mlp.up_proj", m->intermediate, m->hidden, &l->up},
+      {"mlp.down_proj", m->hidden, m->intermediate, &l->down},
+  };
+  size_t i;
+  for (i = 0; i < sizeof wanted / sizeof wanted[0]; ++i) {
+    char name[80];
+    int32_t status;
+    snprintf(name, sizeof name, "model.layers.%d.%s.weight", (int)number, wanted[i].name);
+    status = find(args, name, wanted[i].rows, wanted[i].cols, wanted[i].at);
+    if (status != MKBENCH_OK) return status;
+  }
+  return MKBENCH_OK;
+}
+
+static int32_t find_weights(const mkbench_open* args, mkbench_engine* e) {
+  const mkbench_model* m = &e->m;
+  int32_t i, status = find(args, "model.embed_tokens.weight", m->vocab, m->hidden, &e->embedding);
+  if (status == MKBENCH_OK) status = find(args, "model.norm.weight", m->hidden, 1, &e->final_norm);
+  if (status == MKBENCH_OK) status = find(args, "lm_head.weight", m->vocab, m->hidden, &e->head);
+  for (i = 0; status == MKBENCH_OK && i < m->layers; ++i)
+    status = find_layer(args, i, &e->layers[i]);
+  return status;
+}
+
+static void close_engine(mkbench_engine* e) {
+  if (e == NULL) return;
+  free(e->layers);
+  free(e->keys);
+  free(e->values);
+  free(e);
+}
+
+/* Makes an engine with an empty sequence. Refuse here, in one line, what your kernel has no code
+ * for: MKBENCH_UNFIT_MODEL (a shape) ends as BAD_INPUT, MKBENCH_UNFIT_ENV (memory, processor) as
+ * ENV_UNFIT. A kernel that is compiled for one model compares all of args->model with it. */
+static int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
+  const mkbench_model* m = args->model;
+  mkbench_engine* e;
+  size_t rows;
+  int32_t status;
+  if (m->head_dim % 2 != 0 || m->heads % m->kv_heads != 0)
+    return refuse(MKBENCH_UNFIT_MODEL, "heads: wanted an even head_dim and heads % kv_heads = 0");
+  if (args->batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
+  e = (mkbench_engine*)calloc(1, sizeof *e);
+  if (e == NULL) return refuse(MKBENCH_UNFIT_ENV, "no memory for the engine");
+  e->m = *m;
+  e->max_context = args->max_context;
+  e->pending = -1;
+  rows = (size_t)m->layers * (size_t)args->max_context;
+  e->layers = (struct layer*)calloc((size_t)m->layers, sizeof *e->layers);
+  e->keys = (float*)calloc(rows, sizeof(float) * (size_t)(m->kv_heads * m->head_dim));
+  e->values = (float*)calloc(rows, sizeof(float) * (size_t)(m->kv_heads * m->head_dim));
+  status = e->layers != NULL && e->keys != NULL && e->values != NULL
+               ? find_weights(args, e)
+               : refuse(MKBENCH_UNFIT_ENV, "no memory for the KV cache");
+  if (status != MKBENCH_OK) {
+    close_engine(e);
+    return status;
+  }
+  *engine = e;
+  return MKBENCH_OK;
+}
+
+/* Empties the sequence. */
+static int32_t reset(mkbench_engine* e) {
+  e->position = 0;
+  e->pending = -1;
+  return MKBENCH_OK;
+}
+
+/* Called once after open() or reset(): KV rows for all ids but the last, which becomes pending. */
+static int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
+  if (n - 1 > e->max_context) return fail(e, "prefill: the KV cache is full");
+  if (n > 1) {
+    const int32_t status = prefill_rows(e, ids, n - 1);
+    if (status != MKBENCH_OK) return status;
+  }
+  e->position = n - 1;
+  e->pending = ids[n - 1];
+  return MKBENCH_OK;
+}
+
+static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
+                      float* logits) {
+  int32_t status;
+  if (n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
+  if (forced == NULL && e->pending < 0) return fail(e, "decode: no id is pending");
+  status = decode_steps(e, n, forced, ids, logits);
+  if (status != MKBENCH_OK) return status;
+  e->position += n;
+  e->pending = ids[n - 1];
+  return MKBENCH_OK;
+}
+
+/* Replaces the pending id, on the clock: mkbench draws one at the last moment. */
+static int32_t set_pending(mkbench_engine* e, int32_t id) {
+  e->pending = id;
+  return MKBENCH_OK;
+}
+
+/* Rows below `position` stay, the others count as never written; nothing is pending. Without this
+ * function every timed block prefills its prompt again. */
+static int32_t go_back(mkbench_engine* e, int32_t position) {
+  e->position = position;
+  e->pending = -1;
+  return MKBENCH_OK;
+}
+
+/* Why the last call failed; with NULL, why open() did. */
+static const char* last_error(mkbench_engine* e) { return e != NULL ? e->error : open_error; }
+
+/* Read from another thread while decode() runs. */
+static const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
+
+const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+  static const mkbench_engine_abi table = {
+      MKBENCH_ABI_SIZES, "@NAME@", /* as reports show it */
+      MKBENCH_DEVICE_CPU,
+      /* Add MKBENCH_NOT_DETERMINISTIC where equal input may give other bits. Leave out what you do
+       * not offer: without logits, tokens alone are judged; without forced ids, prefill is called
+       * more often. */
+      MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED, open_engine, close_engine, reset, prefill, decode,
+      last_error, progress,
+      /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
+       * a product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other. */
+      MKBENCH_PRECISION_FP32_ACCUMULATE, set_pending, go_back,
+      NULL,       /* save, restore: engine_abi.h says what both do; offer both or neither */
+      NULL, NULL, /* set_timeline, phase_name: what each thread did when, for the report */
+      NULL, NULL, /* decode_vectors: hidden vectors in and out */
+  };
+  return mkbench_abi_suits(host) ? &table : NULL;
+}
