@@ -1,0 +1,117 @@
+#include "harness/parent/man_page.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "harness/parent/build_info.h"
+#include "harness/parent/shell_words.h"
+#include "harness/report/verdict.h"
+
+namespace mkbench {
+namespace {
+
+// The day on which the texts of this file were last changed.
+constexpr char kDate[] = "2026-11-24";
+
+// Text as roff shows it: a minus that can be copied, and no line that begins a request.
+std::string roff(std::string_view text) {
+  std::string plain = with_replaced(std::string(text), "\\", "\\e");
+  plain = with_replaced(plain, "-", "\\-");
+  return plain.starts_with('.') || plain.starts_with('\'') ? "\\&" + plain : plain;
+}
+
+std::string bold(std::string_view text) { return fmt::format("\\fB{}\\fR", roff(text)); }
+std::string italic(std::string_view text) {
+  return text.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(text));
+}
+
+// A term and what is said of it.
+std::string item(const std::string& term, const std::string& text) {
+  return fmt::format(".TP\n{}\n{}\n", term, text);
+}
+
+std::string commands_text() {
+  std::string text = ".SH COMMANDS\n";
+  for (const CommandRow& row : command_rows())
+    text += item(bold(row.name) + italic(row.arguments), roff(row.help));
+  return text;
+}
+
+std::string flag_text(const Flag& flag) {
+  std::vector<std::string> terms;
+  for (const std::string& spelling : spellings_of(flag))
+    terms.push_back(bold(spelling) + italic(flag.value));
+  std::string text = roff(flag.help) + ".\n";
+  if (!flag.default_text.empty() && !flag.is_switch())
+    text += fmt::format("Default: {}.\n", roff(flag.default_text));
+  text += fmt::format("Of {}.", roff(fmt::format("{}", fmt::join(commands_of(flag), ", "))));
+  return item(fmt::format("{}", fmt::join(terms, ", ")), text);
+}
+
+std::string options_text() {
+  std::string text =
+      ".SH OPTIONS\nEach option is followed by the commands that take it.\n"
+      "A flag of the value \\fILIST\\fR or \\fIL\\fR may be repeated, or its items are joined by "
+      "commas.\n";
+  for (const Flag* flag : shown_flags()) text += flag_text(*flag);
+  for (const CommonFlag& flag : kCommonFlags) {
+    const std::string letter = flag.letter != 0 ? bold(fmt::format("-{}", flag.letter)) + ", " : "";
+    text += item(letter + bold(fmt::format("--{}", flag.name)), roff(flag.help) + ".");
+  }
+  return text;
+}
+
+std::string exit_codes_text() {
+  std::map<int, std::vector<std::string_view>> names;
+  for (const VerdictInfo& info : verdict_table()) names[info.exit_code].push_back(info.name);
+  std::string text = ".SH EXIT STATUS\nThe worst verdict of a run decides.\n";
+  for (const auto& [code, verdicts] : names)
+    text += item(bold(std::to_string(code)), roff(fmt::format("{}", fmt::join(verdicts, ", "))));
+  return text;
+}
+
+std::string environment_text() {
+  return ".SH ENVIRONMENT\n"
+         "Every option has a variable: MKBENCH_ and its name in upper case, with _ for \\-, as in "
+         "MKBENCH_N_GEN.\n"
+         "The command line comes before the environment, and the environment before the default.\n" +
+         item(bold("MKBENCH_DATA_DIR"),
+              "The folder of the committed checkpoints and references.") +
+         item(bold("MKBENCH_PYTHON"),
+              "The Python that draws plots, writes pages and runs engines in Python.") +
+         item(bold("XDG_CACHE_HOME") + ", " + bold("XDG_DATA_HOME"),
+              "Where packages of the baseline compiled are kept, and baselines, history and "
+              "calibrations.");
+}
+
+std::string files_text() {
+  return ".SH FILES\n" +
+         item("\\fImkbench\\-report\\-<time>\\fR",
+              "The folder of a run: report.json, report.md, report.html, junit.xml, plots.") +
+         item("\\fI~/.local/share/mkbench\\fR, \\fI~/.cache/mkbench\\fR",
+              "What is kept between runs.") +
+         ".SH EXAMPLES\n"
+         ".nf\nmkbench \\-\\-compare eager\nmkbench \\-\\-engine ./kernel.so \\-\\-model tiny "
+         "\\-\\-device cpu\nmkbench doctor\n.fi\n";
+}
+
+}  // namespace
+
+std::string man_page() {
+  std::string text = fmt::format(
+      ".\\\" printed by: mkbench manpage\n"
+      ".TH MKBENCH 1 {} \"mkbench {}\" \"User Commands\"\n"
+      ".SH NAME\nmkbench \\- is a single\\-kernel LLM decoder right, how fast is it, and where does "
+      "the time go\n.SH SYNOPSIS\n.B mkbench\n[\\fICOMMAND\\fR] [\\fIOPTION\\fR]... "
+      "[\\fIARGUMENT\\fR]...\n"
+      ".SH DESCRIPTION\nmkbench judges engines that decode with a large language model against "
+      "references, and times those that are right beside a baseline.\n"
+      "Without a command it runs {}.\n",
+      kDate, roff(build_info().version), bold(command_rows().front().name));
+  return text + commands_text() + options_text() + environment_text() + exit_codes_text() +
+         files_text();
+}
+
+}  // namespace mkbench
