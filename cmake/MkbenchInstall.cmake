@@ -44,6 +44,8 @@ else()
   set_target_properties(${mkbench_programs} ${mkbench_exported_engines} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endif()
 
+list(REMOVE_ITEM mkbench_programs mkbench)
+install(TARGETS mkbench EXPORT mkbench RUNTIME DESTINATION ${mkbench_root})
 install(TARGETS ${mkbench_programs} RUNTIME DESTINATION ${mkbench_root} LIBRARY DESTINATION ${mkbench_root})
 install(TARGETS ${mkbench_exported_engines} LIBRARY DESTINATION ${mkbench_root}/engines)
 foreach(file IN LISTS MKBENCH_DATA MKBENCH_SCRIPTS)

@@ -150,14 +150,16 @@ std::string fish_flag(const Flag& flag) {
 
 std::string bash_completions() {
   std::string text = kBashHead;
-  text += fmt::format("  case \"${{tokens[1]}}\" in\n    {}) command=\"${{tokens[1]}}\" ;;\n  esac\n",
-                      command_names(" | "));
+  text +=
+      fmt::format("  case \"${{tokens[1]}}\" in\n    {}) command=\"${{tokens[1]}}\" ;;\n  esac\n",
+                  command_names(" | "));
   // Flags, where one has been begun.
   text +=
       "  case \"$token\" in\n    --*=*) flag=\"${token%%=*}\" value=\"${token#*=}\" ;;\n    -*)\n"
       "      case \"$command\" in\n";
   for (const CommandRow& row : command_rows()) {
-    text += fmt::format("        {}) words='{}' ;;\n", row.name, fmt::join(all_spellings(row), " "));
+    text +=
+        fmt::format("        {}) words='{}' ;;\n", row.name, fmt::join(all_spellings(row), " "));
   }
   text +=
       "      esac\n      value=\"$token\"\n      ;;\n"
@@ -179,7 +181,8 @@ std::string bash_completions() {
       text += fmt::format("        {}) {} ;;\n", row.name, bash_value(arguments_of(row)));
   }
   text += fmt::format(
-      "      esac\n      if [ ${{#tokens[@]}} = 1 ]; then words='{}' kind=''; fi\n      ;;\n  esac\n",
+      "      esac\n      if [ ${{#tokens[@]}} = 1 ]; then words='{}' kind=''; fi\n      ;;\n  "
+      "esac\n",
       command_names(" "));
   return text + kBashTail;
 }
@@ -210,9 +213,10 @@ std::string zsh_completions() {
     }
     text += "      ) ;;\n";
   }
-  return text + "  esac\n  _arguments -s -S $flags\n}\n"
-                "if [[ $funcstack[1] == _mkbench ]]; then _mkbench \"$@\"; else compdef _mkbench "
-                "mkbench; fi\n";
+  return text +
+         "  esac\n  _arguments -s -S $flags\n}\n"
+         "if [[ $funcstack[1] == _mkbench ]]; then _mkbench \"$@\"; else compdef _mkbench "
+         "mkbench; fi\n";
 }
 
 std::string fish_completions() {

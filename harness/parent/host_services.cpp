@@ -168,8 +168,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return proxy != nullptr ? proxy->ablate(ablation) : name + " has no ablations";
   };
   services.ratchet = [](const RatchetKey& key) {
-    return find_ratchet(data_root() / "reports" / "ratchet.json",
-                        key);
+    return find_ratchet(data_root() / "reports" / "ratchet.json", key);
   };
   services.bytes = [on_device, &hosts](const EngineRequest& request,
                                        const ModelConfig& config) -> int64_t {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <sstream>
 
 #include "harness/parent/build_info.h"
 #include "harness/parent/shell_words.h"
@@ -15,11 +16,29 @@ namespace {
 // The day on which the texts of this file were last changed.
 constexpr char kDate[] = "2026-11-24";
 
-// Text as roff shows it: a minus that can be copied, and no line that begins a request.
+constexpr size_t kLineBytes = 76;
+
+// Text as roff shows it: a minus that can be copied.
 std::string roff(std::string_view text) {
-  std::string plain = with_replaced(std::string(text), "\\", "\\e");
-  plain = with_replaced(plain, "-", "\\-");
-  return plain.starts_with('.') || plain.starts_with('\'') ? "\\&" + plain : plain;
+  return with_replaced(with_replaced(std::string(text), "\\", "\\e"), "-", "\\-");
+}
+
+// `text`, which is roff already, in short lines, none of which begins a request.
+std::string filled(const std::string& text) {
+  std::istringstream words(text);
+  std::string lines, line;
+  const auto end_line = [&] {
+    if (line.empty()) return;
+    if (line[0] == '.' || line[0] == '\'') line.insert(0, "\\&");
+    lines += line + "\n";
+    line.clear();
+  };
+  for (std::string word; words >> word;) {
+    if (line.size() + word.size() >= kLineBytes) end_line();
+    line += (line.empty() ? "" : " ") + word;
+  }
+  end_line();
+  return lines;
 }
 
 std::string bold(std::string_view text) { return fmt::format("\\fB{}\\fR", roff(text)); }
@@ -29,7 +48,7 @@ std::string italic(std::string_view text) {
 
 // A term and what is said of it.
 std::string item(const std::string& term, const std::string& text) {
-  return fmt::format(".TP\n{}\n{}\n", term, text);
+  return fmt::format(".TP\n{}\n{}", term, filled(text));
 }
 
 std::string commands_text() {
@@ -43,18 +62,19 @@ std::string flag_text(const Flag& flag) {
   std::vector<std::string> terms;
   for (const std::string& spelling : spellings_of(flag))
     terms.push_back(bold(spelling) + italic(flag.value));
-  std::string text = roff(flag.help) + ".\n";
+  std::string text = roff(flag.help) + ". ";
   if (!flag.default_text.empty() && !flag.is_switch())
-    text += fmt::format("Default: {}.\n", roff(flag.default_text));
+    text += fmt::format("Default: {}. ", roff(flag.default_text));
   text += fmt::format("Of {}.", roff(fmt::format("{}", fmt::join(commands_of(flag), ", "))));
   return item(fmt::format("{}", fmt::join(terms, ", ")), text);
 }
 
 std::string options_text() {
   std::string text =
-      ".SH OPTIONS\nEach option is followed by the commands that take it.\n"
-      "A flag of the value \\fILIST\\fR or \\fIL\\fR may be repeated, or its items are joined by "
-      "commas.\n";
+      ".SH OPTIONS\nEach option is followed by the commands that take it.\n" +
+      filled(
+          "A flag of the value \\fILIST\\fR or \\fIL\\fR may be repeated, or its items are "
+          "joined by commas.");
   for (const Flag* flag : shown_flags()) text += flag_text(*flag);
   for (const CommonFlag& flag : kCommonFlags) {
     const std::string letter = flag.letter != 0 ? bold(fmt::format("-{}", flag.letter)) + ", " : "";
@@ -73,12 +93,13 @@ std::string exit_codes_text() {
 }
 
 std::string environment_text() {
-  return ".SH ENVIRONMENT\n"
-         "Every option has a variable: MKBENCH_ and its name in upper case, with _ for \\-, as in "
-         "MKBENCH_N_GEN.\n"
-         "The command line comes before the environment, and the environment before the default.\n" +
-         item(bold("MKBENCH_DATA_DIR"),
-              "The folder of the committed checkpoints and references.") +
+  return ".SH ENVIRONMENT\n" +
+         filled(
+             "Every option has a variable: MKBENCH_ and its name in upper case, with _ for \\-, as "
+             "in "
+             "MKBENCH_N_GEN. The command line comes before the environment, and the environment "
+             "before the default.") +
+         item(bold("MKBENCH_DATA_DIR"), "The folder of the committed checkpoints and references.") +
          item(bold("MKBENCH_PYTHON"),
               "The Python that draws plots, writes pages and runs engines in Python.") +
          item(bold("XDG_CACHE_HOME") + ", " + bold("XDG_DATA_HOME"),
@@ -100,16 +121,16 @@ std::string files_text() {
 }  // namespace
 
 std::string man_page() {
-  std::string text = fmt::format(
-      ".\\\" printed by: mkbench manpage\n"
-      ".TH MKBENCH 1 {} \"mkbench {}\" \"User Commands\"\n"
-      ".SH NAME\nmkbench \\- is a single\\-kernel LLM decoder right, how fast is it, and where does "
-      "the time go\n.SH SYNOPSIS\n.B mkbench\n[\\fICOMMAND\\fR] [\\fIOPTION\\fR]... "
-      "[\\fIARGUMENT\\fR]...\n"
-      ".SH DESCRIPTION\nmkbench judges engines that decode with a large language model against "
-      "references, and times those that are right beside a baseline.\n"
-      "Without a command it runs {}.\n",
-      kDate, roff(build_info().version), bold(command_rows().front().name));
+  std::string text =
+      fmt::format(".\\\" printed by: mkbench manpage\n.TH MKBENCH 1 {} \"mkbench {}\"\n", kDate,
+                  roff(build_info().version)) +
+      ".SH NAME\nmkbench \\- judge and time LLM decoders that are one kernel\n"
+      ".SH SYNOPSIS\n.B mkbench\n[\\fICOMMAND\\fR] [\\fIOPTION\\fR]... [\\fIARGUMENT\\fR]...\n"
+      ".SH DESCRIPTION\n" +
+      filled(fmt::format(
+          "mkbench judges engines that decode with a large language model against references, and "
+          "times those that are right beside a baseline. Without a command it does what {} does.",
+          bold(command_rows().front().name)));
   return text + commands_text() + options_text() + environment_text() + exit_codes_text() +
          files_text();
 }

@@ -51,8 +51,7 @@ std::string read_all(int file) {
 }  // namespace
 
 int run_script(const PythonScript& script, std::string& problem) {
-  const std::filesystem::path path =
-      data_root() / "scripts" / script.name;
+  const std::filesystem::path path = data_root() / "scripts" / script.name;
   if (!std::filesystem::exists(path)) {
     problem = fmt::format("{} is not there", path.string());
     return -1;

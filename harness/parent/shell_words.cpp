@@ -59,8 +59,8 @@ ShellValue value_of(const Flag& flag) {
     value = {.words = names_of(flag.name), .files = false, .list = true};
     value.files = flag.name == "engine" || flag.name == "model";
   } else {
-    value.files = flag.value == "PATH" || flag.value == "FILE" || flag.value == "DIR" ||
-                  flag.value == "STEP";
+    value.files =
+        flag.value == "PATH" || flag.value == "FILE" || flag.value == "DIR" || flag.value == "STEP";
   }
   return value;
 }
@@ -106,7 +106,8 @@ std::vector<std::string> spellings_of(const Flag& flag) {
   std::vector<std::string> all;
   if (flag.letter != 0) all.push_back(fmt::format("-{}", flag.letter));
   all.push_back(fmt::format("--{}", flag.name));
-  if (flag.is_switch() && flag.default_text == "on") all.push_back(fmt::format("--no-{}", flag.name));
+  if (flag.is_switch() && flag.default_text == "on")
+    all.push_back(fmt::format("--no-{}", flag.name));
   return all;
 }
 

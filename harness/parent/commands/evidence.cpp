@@ -87,10 +87,11 @@ void require_evidence_arguments(Options& options) {
   if (options.arguments.size() != 1)
     bad_usage("mkbench evidence: name the folder to write, as in 'mkbench evidence evidence'");
   if (is_installed()) {
-    throw Error(ErrorKind::kEnvUnfit,
-                fmt::format("mkbench evidence: found an installation in {}, wanted a build in a clone: "
-                            "evidence names the hash of the sources",
-                            data_root().string()));
+    throw Error(
+        ErrorKind::kEnvUnfit,
+        fmt::format("mkbench evidence: found an installation in {}, wanted a build in a clone: "
+                    "evidence names the hash of the sources",
+                    data_root().string()));
   }
 }
 
