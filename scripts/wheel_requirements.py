@@ -16,12 +16,11 @@ def requirements(torch_version: str, pins: str) -> list[str]:
     return [f"torch=={torch_version}", *(line.replace("==", ">=") for line in named)]
 
 
-def dynamic_metadata(field: str, settings: object = None, project: object = None) -> list[str]:
-    if field != "dependencies":
-        raise ValueError(f"wheel_requirements: found field {field}, wanted dependencies")
+def dynamic_metadata(settings: object, project: object) -> dict[str, list[str]]:
     sys.path.insert(0, str(HERE))
     import find_torch
     facts = find_torch.facts()
     if facts is None:
         raise RuntimeError(f"found no torch in {sys.executable}, wanted the one to build with: scripts/wheel.sh has it")
-    return requirements(facts["version"], (HERE / "requirements" / "python.txt").read_text(encoding="utf-8"))
+    return {"dependencies": requirements(facts["version"],
+                                         (HERE / "requirements" / "python.txt").read_text(encoding="utf-8"))}

@@ -34,6 +34,11 @@ std::string own_python() {
                         : std::string(kBuildPython);
 }
 
+std::string advice_here(const std::string& advice) {
+  const bool elsewhere = is_installed() && advice.find("scripts/") != std::string::npos;
+  return elsewhere ? "in a clone of mkbench: " + advice : advice;
+}
+
 std::string python_of_scripts() { return variable_or("MKBENCH_PYTHON", own_python()); }
 
 }  // namespace mkbench

@@ -25,4 +25,8 @@ std::string own_python();
 // The Python that runs programs of scripts/: MKBENCH_PYTHON of the environment, else own_python().
 std::string python_of_scripts();
 
+// Advice as it is shown here: where it names a program of scripts/ an installation adds that it is one
+// of a clone.
+std::string advice_here(const std::string& advice);
+
 }  // namespace mkbench
