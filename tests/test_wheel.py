@@ -46,7 +46,8 @@ class Wheel(unittest.TestCase):
         begun = time.monotonic()
         subprocess.run(["bash", "-euo", "pipefail", "-c", blocks("A wheel")[0]], cwd=ROOT, check=True)
         cls.wheel, = (ROOT / "build" / "wheels").glob("mkbench-*.whl")
-        print(f"{cls.wheel.name}: {cls.wheel.stat().st_size / 1e6:.1f} MB in {time.monotonic() - begun:.0f} s", flush=True)
+        size = cls.wheel.stat().st_size / 1e6
+        print(f"{cls.wheel.name}: {size:.1f} MB in {time.monotonic() - begun:.0f} s", flush=True)
         shutil.copy2(cls.wheel, cls.work)
         begun = time.monotonic()
         cls.first = cls.run_block(cls, blocks("A wheel")[1])

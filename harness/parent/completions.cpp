@@ -15,7 +15,7 @@ std::string command_names(std::string_view between) {
 }
 
 // In single quotes, as each of the three shells reads it.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   return "'" + with_replaced(text, "'", "'\\''") + "'";
 }
 
@@ -34,7 +34,8 @@ std::vector<std::string> all_spellings(const CommandRow& command) {
 
 // What the branches of bash's `case` set: words, and f for files, l for a list.
 std::string bash_value(const ShellValue& value) {
-  return fmt::format("words={} kind={}{}", quoted(fmt::format("{}", fmt::join(value.words, " "))),
+  return fmt::format("words={} kind={}{}",
+                     shell_quoted(fmt::format("{}", fmt::join(value.words, " "))),
                      value.files ? "f" : "", value.list ? "l" : "");
 }
 
@@ -90,7 +91,7 @@ std::string zsh_flag(const Flag& flag) {
     line += fmt::format("[{}]", zsh_help(flag.help));
     if (!flag.is_switch())
       line += fmt::format(":{}:{}", zsh_help(flag.value), zsh_action(value_of(flag)));
-    text += fmt::format("        {}\n", quoted((flag.is_list() ? "*" : "") + line));
+    text += fmt::format("        {}\n", shell_quoted((flag.is_list() ? "*" : "") + line));
   }
   return text;
 }
@@ -191,7 +192,7 @@ std::string zsh_completions() {
   std::string text = kZshHead;
   text += "  commands=(\n";
   for (const CommandRow& row : command_rows()) {
-    text += fmt::format("    {}\n", quoted(fmt::format("{}:{}", row.name, row.help)));
+    text += fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", row.name, row.help)));
   }
   text +=
       "  )\n  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n"
@@ -208,8 +209,9 @@ std::string zsh_completions() {
       if (flag.letter != 0) text += fmt::format("        '-{}[{}]'\n", flag.letter, flag.help);
     }
     if (!row.arguments.empty()) {
-      text += fmt::format("        {}\n", quoted(fmt::format("*:{}:{}", zsh_help(row.arguments),
-                                                             zsh_action(arguments_of(row)))));
+      text +=
+          fmt::format("        {}\n", shell_quoted(fmt::format("*:{}:{}", zsh_help(row.arguments),
+                                                               zsh_action(arguments_of(row)))));
     }
     text += "      ) ;;\n";
   }

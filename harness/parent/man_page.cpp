@@ -47,14 +47,14 @@ std::string italic(std::string_view text) {
 }
 
 // A term and what is said of it.
-std::string item(const std::string& term, const std::string& text) {
+std::string man_item(const std::string& term, const std::string& text) {
   return fmt::format(".TP\n{}\n{}", term, filled(text));
 }
 
-std::string commands_text() {
+std::string commands_section() {
   std::string text = ".SH COMMANDS\n";
   for (const CommandRow& row : command_rows())
-    text += item(bold(row.name) + italic(row.arguments), roff(row.help));
+    text += man_item(bold(row.name) + italic(row.arguments), roff(row.help));
   return text;
 }
 
@@ -66,10 +66,10 @@ std::string flag_text(const Flag& flag) {
   if (!flag.default_text.empty() && !flag.is_switch())
     text += fmt::format("Default: {}. ", roff(flag.default_text));
   text += fmt::format("Of {}.", roff(fmt::format("{}", fmt::join(commands_of(flag), ", "))));
-  return item(fmt::format("{}", fmt::join(terms, ", ")), text);
+  return man_item(fmt::format("{}", fmt::join(terms, ", ")), text);
 }
 
-std::string options_text() {
+std::string options_section() {
   std::string text =
       ".SH OPTIONS\nEach option is followed by the commands that take it.\n" +
       filled(
@@ -78,41 +78,43 @@ std::string options_text() {
   for (const Flag* flag : shown_flags()) text += flag_text(*flag);
   for (const CommonFlag& flag : kCommonFlags) {
     const std::string letter = flag.letter != 0 ? bold(fmt::format("-{}", flag.letter)) + ", " : "";
-    text += item(letter + bold(fmt::format("--{}", flag.name)), roff(flag.help) + ".");
+    text += man_item(letter + bold(fmt::format("--{}", flag.name)), roff(flag.help) + ".");
   }
   return text;
 }
 
-std::string exit_codes_text() {
+std::string exit_codes_section() {
   std::map<int, std::vector<std::string_view>> names;
   for (const VerdictInfo& info : verdict_table()) names[info.exit_code].push_back(info.name);
   std::string text = ".SH EXIT STATUS\nThe worst verdict of a run decides.\n";
   for (const auto& [code, verdicts] : names)
-    text += item(bold(std::to_string(code)), roff(fmt::format("{}", fmt::join(verdicts, ", "))));
+    text +=
+        man_item(bold(std::to_string(code)), roff(fmt::format("{}", fmt::join(verdicts, ", "))));
   return text;
 }
 
-std::string environment_text() {
+std::string environment_section() {
   return ".SH ENVIRONMENT\n" +
          filled(
              "Every option has a variable: MKBENCH_ and its name in upper case, with _ for \\-, as "
              "in "
              "MKBENCH_N_GEN. The command line comes before the environment, and the environment "
              "before the default.") +
-         item(bold("MKBENCH_DATA_DIR"), "The folder of the committed checkpoints and references.") +
-         item(bold("MKBENCH_PYTHON"),
-              "The Python that draws plots, writes pages and runs engines in Python.") +
-         item(bold("XDG_CACHE_HOME") + ", " + bold("XDG_DATA_HOME"),
-              "Where packages of the baseline compiled are kept, and baselines, history and "
-              "calibrations.");
+         man_item(bold("MKBENCH_DATA_DIR"),
+                  "The folder of the committed checkpoints and references.") +
+         man_item(bold("MKBENCH_PYTHON"),
+                  "The Python that draws plots, writes pages and runs engines in Python.") +
+         man_item(bold("XDG_CACHE_HOME") + ", " + bold("XDG_DATA_HOME"),
+                  "Where packages of the baseline compiled are kept, and baselines, history and "
+                  "calibrations.");
 }
 
-std::string files_text() {
+std::string files_section() {
   return ".SH FILES\n" +
-         item("\\fImkbench\\-report\\-<time>\\fR",
-              "The folder of a run: report.json, report.md, report.html, junit.xml, plots.") +
-         item("\\fI~/.local/share/mkbench\\fR, \\fI~/.cache/mkbench\\fR",
-              "What is kept between runs.") +
+         man_item("\\fImkbench\\-report\\-<time>\\fR",
+                  "The folder of a run: report.json, report.md, report.html, junit.xml, plots.") +
+         man_item("\\fI~/.local/share/mkbench\\fR, \\fI~/.cache/mkbench\\fR",
+                  "What is kept between runs.") +
          ".SH EXAMPLES\n"
          ".nf\nmkbench \\-\\-compare eager\nmkbench \\-\\-engine ./kernel.so \\-\\-model tiny "
          "\\-\\-device cpu\nmkbench doctor\n.fi\n";
@@ -131,8 +133,8 @@ std::string man_page() {
           "mkbench judges engines that decode with a large language model against references, and "
           "times those that are right beside a baseline. Without a command it does what {} does.",
           bold(command_rows().front().name)));
-  return text + commands_text() + options_text() + environment_text() + exit_codes_text() +
-         files_text();
+  return text + commands_section() + options_section() + environment_section() +
+         exit_codes_section() + files_section();
 }
 
 }  // namespace mkbench

@@ -30,7 +30,7 @@ std::vector<std::string> model_words() {
 }
 
 // The words of a list whose items have names.
-std::vector<std::string> names_of(std::string_view flag) {
+std::vector<std::string> words_of_list(std::string_view flag) {
   if (flag == "model") return model_words();
   std::vector<std::string> words;
   if (flag == "engine") {
@@ -56,7 +56,7 @@ ShellValue value_of(const Flag& flag) {
   if (flag.value.find('|') != std::string_view::npos) {
     value.words = split(flag.value, '|');
   } else if (flag.is_list()) {
-    value = {.words = names_of(flag.name), .files = false, .list = true};
+    value = {.words = words_of_list(flag.name), .files = false, .list = true};
     value.files = flag.name == "engine" || flag.name == "model";
   } else {
     value.files =
