@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/base/one_line.h"
 #include "references/base/sha256.h"
@@ -26,12 +27,7 @@ namespace fs = std::filesystem;
 constexpr int kMissing = 3;  // the script's exit code where its last line says what is missing
 constexpr size_t kLongestReason = 400;
 
-fs::path script() { return fs::path(MKBENCH_SOURCE_DIR) / "scripts" / "compile_step.py"; }
-
-std::string python_of_scripts() {
-  const char* given = environment_value("MKBENCH_PYTHON");
-  return given != nullptr ? given : MKBENCH_BUILD_PYTHON;
-}
+fs::path script() { return data_root() / "scripts" / "compile_step.py"; }
 
 [[noreturn]] void not_built(const std::string& why) {
   throw Error(ErrorKind::kNotBuilt, "compiled: it cannot be built here: " + why);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
 #include "references/hub_cache.h"
@@ -57,7 +58,7 @@ std::string known_names() {
 
 fs::path data_dir() {
   if (const char* folder = environment_value("MKBENCH_DATA_DIR")) return folder;
-  return fs::path(MKBENCH_SOURCE_DIR) / "references" / "data";
+  return data_root() / "references" / "data";
 }
 
 ModelSpec resolve_model(const std::string& text) {

@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// The folder of committed data: MKBENCH_DATA_DIR from the environment, else references/data of the
-// source tree.
+// The folder of committed data: MKBENCH_DATA_DIR from the environment, else references/data of
+// data_root().
 std::filesystem::path data_dir();
 
 struct ModelSpec {

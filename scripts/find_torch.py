@@ -10,20 +10,24 @@ import runpy
 import sys
 
 
-def main() -> int:
+def facts() -> dict[str, str] | None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return 1
+        return None
     package = pathlib.Path(spec.origin).resolve().parent
     cmake = package / "share" / "cmake" / "Torch"
     if not cmake.is_dir():
-        return 1
-    facts = runpy.run_path(str(package / "version.py"))
-    print(f"version={facts['__version__'].split('+')[0]}")
-    print(f"cuda={facts.get('cuda') or 'none'}")
-    print(f"cmake={cmake}")
-    print(f"site={package.parent}")
-    return 0
+        return None
+    told = runpy.run_path(str(package / "version.py"))
+    return {"version": told["__version__"].split("+")[0], "cuda": told.get("cuda") or "none", "cmake": str(cmake),
+            "site": str(package.parent)}
+
+
+def main() -> int:
+    found = facts()
+    for name, value in (found or {}).items():
+        print(f"{name}={value}")
+    return 0 if found else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "harness/device/doctor_parts.h"
 #include "harness/report/known_errors.h"
+#include "references/base/data_root.h"
 
 namespace mkbench {
 namespace {
@@ -24,7 +25,7 @@ void add_lines(const std::vector<DoctorItem>& items, std::vector<std::string>& l
     lines.push_back(
         fmt::format("- {:<9}{:<13} {}", finding_text(item.finding), item.topic, item.text));
     if (!item.what_to_do.empty()) {
-      lines.push_back(fmt::format("{:<25}-> {}", "", item.what_to_do));
+      lines.push_back(fmt::format("{:<25}-> {}", "", advice_here(item.what_to_do)));
     }
   }
 }
@@ -35,7 +36,7 @@ void conclude(const DoctorInputs& inputs, DoctorReport& report) {
                      !inputs.cpu_only && report.problems() == 0;
   if (no_run) {
     report.verdict = "nothing can be judged: a program of mkbench cannot start";
-    report.next = "scripts/setup.sh";
+    report.next = advice_here("scripts/setup.sh");
   } else if (report.gpu_ready) {
     report.verdict = fmt::format("ready on GPU {}", inputs.gpu);
     report.next = "mkbench --compare eager";

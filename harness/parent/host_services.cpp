@@ -12,6 +12,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/judge/findings.h"
 #include "harness/parent/card_sampler.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
@@ -167,8 +168,7 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
     return proxy != nullptr ? proxy->ablate(ablation) : name + " has no ablations";
   };
   services.ratchet = [](const RatchetKey& key) {
-    return find_ratchet(std::filesystem::path(MKBENCH_SOURCE_DIR) / "reports" / "ratchet.json",
-                        key);
+    return find_ratchet(data_root() / "reports" / "ratchet.json", key);
   };
   services.bytes = [on_device, &hosts](const EngineRequest& request,
                                        const ModelConfig& config) -> int64_t {

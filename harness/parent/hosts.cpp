@@ -15,6 +15,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/parent/host_process.h"
 #include "harness/wire/build_id.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
@@ -69,12 +70,11 @@ HostEngine& proxy(Engine& engine) {
 
 StartHost start_processes(const std::string& python) {
   return [python](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
-    const std::filesystem::path here =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    const std::filesystem::path here = program_folder();
     HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
     if (kind == HostKind::kPython) {
-      command.argv = {python.empty() ? MKBENCH_BUILD_PYTHON : find_program(python),
-                      MKBENCH_SOURCE_DIR "/scripts/host.py",
+      command.argv = {python.empty() ? own_python() : find_program(python),
+                      (data_root() / "scripts" / "host.py").string(),
                       (here / "libmkbench_python_recorder.so").string()};
       command.build = wire_fields_hash();
     } else {

@@ -18,8 +18,9 @@ namespace {
 
 // Environment variables that are not flags.
 const std::vector<std::string> kOtherVariables = {
-    "MKBENCH_DATA_DIR", "MKBENCH_SPIN_SCALE",         "MKBENCH_VENV",          "MKBENCH_PRESET",
-    "MKBENCH_CUDA",     "MKBENCH_CUDA_ARCHITECTURES", "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS"};
+    "MKBENCH_DATA_DIR",      "MKBENCH_SPIN_SCALE", "MKBENCH_VENV",
+    "MKBENCH_PRESET",        "MKBENCH_CUDA",       "MKBENCH_CUDA_ARCHITECTURES",
+    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS",       "MKBENCH_OWN_PYTHON"};
 
 std::vector<std::string> visible_names(unsigned groups) {
   std::vector<std::string> names;

@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "harness/flow/interrupt.h"
 #include "harness/parent/host_process.h"
 #include "harness/parent/options.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -22,8 +22,7 @@ namespace {
 
 // Goes on as mkbench-all, which lies beside this program.
 [[noreturn]] void become_all(const std::vector<std::string>& argv) {
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mkbench-all";
+  const auto program = program_folder() / "mkbench-all";
   std::vector<char*> arguments;
   for (const std::string& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

@@ -6,17 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "references/base/data_root.h"
+
 namespace mkbench {
 namespace {
-
-std::string python_of_scripts() {
-  const char* given = std::getenv("MKBENCH_PYTHON");
-  return given != nullptr && *given != '\0' ? given : MKBENCH_BUILD_PYTHON;
-}
 
 // A file without a name that holds `text`, open at its beginning; -1 with errno where it cannot be.
 int open_text(const std::string& text) {
@@ -55,8 +51,7 @@ std::string read_all(int file) {
 }  // namespace
 
 int run_script(const PythonScript& script, std::string& problem) {
-  const std::filesystem::path path =
-      std::filesystem::path(MKBENCH_SOURCE_DIR) / "scripts" / script.name;
+  const std::filesystem::path path = data_root() / "scripts" / script.name;
   if (!std::filesystem::exists(path)) {
     problem = fmt::format("{} is not there", path.string());
     return -1;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "references/base/data_root.h"
+
 namespace mkbench {
 namespace {
 
@@ -283,7 +285,7 @@ std::string_view error_class_name(ErrorClass error_class) {
 
 std::string advice_text(const KnownError& error) {
   return fmt::format("{}: {}; try: {}", error_class_name(error.error_class), error.cause,
-                     error.command);
+                     advice_here(std::string(error.command)));
 }
 
 std::vector<std::string> advice_lines(const std::vector<std::string>& texts) {

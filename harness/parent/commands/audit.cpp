@@ -15,6 +15,7 @@
 #include "harness/parent/run_folder.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
+#include "references/base/data_root.h"
 #include "references/snapshot_folder.h"
 #include "references/synthetic.h"
 
@@ -28,7 +29,7 @@ constexpr size_t kTilesShown = 8;
 // This run's own program, which holds all engines, as ncu is to run it.
 std::vector<std::string> one_decode(const CaseJob& job, const std::string& engine,
                                     const Options& options) {
-  const fs::path all = fs::read_symlink("/proc/self/exe").parent_path() / "mkbench-all";
+  const fs::path all = program_folder() / "mkbench-all";
   return {all.string(),   "audit",
           "--in-process", "--decode-once",
           "--device",     job.device,

@@ -13,6 +13,7 @@
 #include "harness/parent/options.h"
 #include "harness/report/render.h"
 #include "harness/report/verdict.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/snapshot.h"
 
@@ -44,8 +45,8 @@ constexpr char kNoPython[] = "none";
 // Looks at the Python that --python names, and at the one of the build where libtorch's architectures
 // are not known: they are those of its torch.
 void look_at_python(const Options& options, DoctorInputs& inputs, DoctorReport& report) {
-  const std::string own = MKBENCH_BUILD_PYTHON;
-  const std::string script = MKBENCH_SOURCE_DIR "/scripts/doctor_python.py";
+  const std::string own = own_python();
+  const std::string script = (data_root() / "scripts" / "doctor_python.py").string();
   if (options.python != kNoPython) {
     const std::string asked = options.python.empty() ? own : options.python;
     if (!options.quiet) fmt::print(stderr, "mkbench: looking at the packages of {}\n", asked);

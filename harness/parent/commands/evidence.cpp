@@ -16,6 +16,7 @@
 #include "harness/parent/run_folder.h"
 #include "harness/report/report.h"
 #include "harness/report/verdict.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/base/sha256.h"
 
@@ -85,6 +86,13 @@ std::string list_files(const fs::path& folder) {
 void require_evidence_arguments(Options& options) {
   if (options.arguments.size() != 1)
     bad_usage("mkbench evidence: name the folder to write, as in 'mkbench evidence evidence'");
+  if (is_installed()) {
+    throw Error(
+        ErrorKind::kEnvUnfit,
+        fmt::format("mkbench evidence: found an installation in {}, wanted a build in a clone: "
+                    "evidence names the hash of the sources",
+                    data_root().string()));
+  }
 }
 
 int evidence_command(const Options& options, const Invocation&) {

@@ -8,6 +8,7 @@
 #include "harness/parent/options.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"
@@ -90,9 +91,10 @@ int list_devices_of_machine(const Options& options, const Invocation& invocation
 
 void require_list_arguments(Options& options) {
   for (const std::string& word : options.arguments) {
-    if (word != "engines" && word != "models" && word != "devices" && word != "errors")
-      bad_usage(
-          fmt::format("mkbench list: '{}' is not one of engines, models, devices, errors", word));
+    if (word != "engines" && word != "models" && word != "devices" && word != "errors" &&
+        word != "root")
+      bad_usage(fmt::format(
+          "mkbench list: '{}' is not one of engines, models, devices, errors, root", word));
   }
 }
 
@@ -105,6 +107,8 @@ int list_command(const Options& options, const Invocation& invocation) {
   if (wants("models")) list_models();
   // Asked for by name alone: the table of docs/troubleshooting.md.
   if (!options.arguments.empty() && wants("errors")) fmt::print("{}", render_known_errors());
+  // The folder of references/engine_abi.h and the examples, for a compiler's -I.
+  if (!options.arguments.empty() && wants("root")) fmt::print("{}\n", data_root().string());
   return wants("devices") ? list_devices_of_machine(options, invocation) : 0;
 }
 

@@ -12,6 +12,7 @@
 #include "harness/parent/collector.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/plan.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -20,17 +21,18 @@ namespace fs = std::filesystem;
 
 std::string SelftestCases::path_of(std::string_view folder, std::string_view library) const {
   const char* device = cuda_ ? "cuda" : "cpu";
-  const fs::path plugins =
-      options_.libraries.empty()
-          ? fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "tests" / "plugins"
-          : fs::path(options_.libraries);
+  const fs::path plugins = options_.libraries.empty()
+                               ? program_folder().parent_path() / "tests" / "plugins"
+                               : fs::path(options_.libraries);
   const fs::path path =
       plugins / fmt::format("{}-{}", folder, device) / fmt::format("{}.so", library);
   if (!fs::is_regular_file(path)) {
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("selftest --timing: no library {}: build the target {}_{}, or name the "
-                            "folder of tests/plugins with --libraries",
-                            path.lexically_normal().string(), folder, device));
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("selftest --timing: no library {}: build the target {}_{}{}, or name the "
+                    "folder of tests/plugins with --libraries",
+                    path.lexically_normal().string(), folder, device,
+                    is_installed() ? " in a clone" : ""));
   }
   return path.lexically_normal().string();
 }

@@ -16,11 +16,14 @@ int new_engine_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
+int completions_command(const Options& options, const Invocation& invocation);
+int manpage_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
 void require_new_engine_arguments(Options& options);
+void require_completions_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
@@ -71,8 +74,11 @@ constexpr CommandRow kRows[] = {
      kMeasureFlags | kGateFlags | kJudging, "", require_compare_arguments, run_command},
     {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
      kHistoryFlags | kTalkFlags, "", require_history_arguments, history_command},
-    {"list", "engines, models, devices; known errors", "[engines|models|devices|errors]",
-     kTalkFlags, "", require_list_arguments, list_command},
+    {"list", "engines, models, devices; known errors; where mkbench lies",
+     "[engines|models|devices|errors|root]", kTalkFlags, "", require_list_arguments, list_command},
+    {"completions", "completions of a shell, on stdout", "bash|zsh|fish", kTalkFlags, "",
+     require_completions_arguments, completions_command},
+    {"manpage", "the manual page, on stdout", "", kTalkFlags, "", nullptr, manpage_command},
 };
 
 }  // namespace

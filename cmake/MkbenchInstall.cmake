@@ -1,0 +1,91 @@
+# What `cmake --install` and the wheel hold. One folder, lib/mkbench (in a wheel the package itself), has the programs
+# side by side, the exported engines, and the data by their paths in the source tree: references/base/data_root.h finds
+# it there. Included last, because it names targets of all folders.
+#
+# A file that mkbench reads at run time is added here, and found through data_root().
+set(MKBENCH_DATA
+  LICENSE
+  references/decoder.py
+  references/engine_abi.h
+  references/model_shape.h
+  references/shape_table.h
+  reports/ratchet.json
+  # Examples of engines, to start from.
+  tests/engines/hf_decoder.py
+  tests/plugins/naive_cpu.cpp
+  tests/plugins/naive_cuda.cu)
+# Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they
+# import: tests/test_install.py holds this list to the imports.
+set(MKBENCH_SCRIPTS
+  capture_reference.py checkpoint_format.py compile_step.py doctor_python.py fetch_model.py history.py host.py
+  hub_cache.py page_charts.py page_tables.py plot_history.py plot_report.py qwen3_hf.py reference_prompts.py
+  reference_steps.py report_page.py shape_table.py synthetic_checkpoint.py token_texts.py torch_decoder.py train_tiny.py
+  wire.json)
+list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
+
+if(MKBENCH_WHEEL)
+  set(mkbench_root .)
+  set(mkbench_share ${SKBUILD_DATA_DIR}/share)
+  # From the package's folder to the packages beside it: libtorch, and CUDA 13's libraries or CUDA 12's.
+  set(mkbench_beside torch/lib nvidia/cu13/lib nvidia/cuda_runtime/lib nvidia/cuda_cupti/lib)
+  list(TRANSFORM mkbench_beside PREPEND "$ORIGIN/../" OUTPUT_VARIABLE mkbench_rpath)
+  list(TRANSFORM mkbench_beside PREPEND "$ORIGIN/../../" OUTPUT_VARIABLE mkbench_engines_rpath)
+else()
+  set(mkbench_root lib/mkbench)
+  set(mkbench_share share)
+endif()
+
+get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
+set(mkbench_programs mkbench mkbench-all mkbench-host-cuda mkbench-host-torch mkbench_python_recorder)
+if(MKBENCH_WHEEL)
+  set_target_properties(${mkbench_programs} PROPERTIES INSTALL_RPATH "${mkbench_rpath}")
+  set_target_properties(${mkbench_exported_engines} PROPERTIES INSTALL_RPATH "${mkbench_engines_rpath}")
+else()
+  set_target_properties(${mkbench_programs} ${mkbench_exported_engines} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
+
+list(REMOVE_ITEM mkbench_programs mkbench)
+install(TARGETS mkbench EXPORT mkbench RUNTIME DESTINATION ${mkbench_root})
+install(TARGETS ${mkbench_programs} RUNTIME DESTINATION ${mkbench_root} LIBRARY DESTINATION ${mkbench_root})
+install(TARGETS ${mkbench_exported_engines} LIBRARY DESTINATION ${mkbench_root}/engines)
+foreach(file IN LISTS MKBENCH_DATA MKBENCH_SCRIPTS)
+  get_filename_component(folder ${file} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${mkbench_root}/${folder})
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/references/data DESTINATION ${mkbench_root}/references)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/page DESTINATION ${mkbench_root}/scripts)
+
+# find_package(mkbench): mkbench::engine_abi, and the program as mkbench::mkbench.
+add_library(mkbench_engine_abi INTERFACE)
+target_include_directories(mkbench_engine_abi INTERFACE $<INSTALL_INTERFACE:${mkbench_root}>)
+set_target_properties(mkbench_engine_abi PROPERTIES EXPORT_NAME engine_abi)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(TARGETS mkbench_engine_abi EXPORT mkbench)
+install(EXPORT mkbench NAMESPACE mkbench:: FILE mkbenchConfig.cmake DESTINATION ${mkbench_root}/cmake)
+install(FILES ${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake DESTINATION ${mkbench_root}/cmake)
+
+# What shells and man read, printed by the program itself.
+function(mkbench_printed file folder)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/printed/${file}
+    COMMAND mkbench ${ARGN} > ${PROJECT_BINARY_DIR}/printed/${file} DEPENDS mkbench VERBATIM)
+  install(FILES ${PROJECT_BINARY_DIR}/printed/${file} DESTINATION ${mkbench_share}/${folder})
+  set_property(GLOBAL APPEND PROPERTY mkbench_printed_files ${PROJECT_BINARY_DIR}/printed/${file})
+endfunction()
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/printed)
+mkbench_printed(mkbench.1 man/man1 manpage)
+mkbench_printed(mkbench bash-completion/completions completions bash)
+mkbench_printed(_mkbench zsh/site-functions completions zsh)
+mkbench_printed(mkbench.fish fish/vendor_completions.d completions fish)
+get_property(mkbench_printed_files GLOBAL PROPERTY mkbench_printed_files)
+# Everything that an installation needs.
+add_custom_target(mkbench_package ALL DEPENDS ${mkbench_printed_files})
+
+if(NOT MKBENCH_WHEEL)
+  # The program's link is resolved before it looks for its folder.
+  install(CODE [[
+    set(bin "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin")
+    file(MAKE_DIRECTORY "${bin}")
+    file(CREATE_LINK ../lib/mkbench/mkbench "${bin}/mkbench" SYMBOLIC)
+    message(STATUS "Installing: ${bin}/mkbench")]])
+endif()
