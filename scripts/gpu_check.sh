@@ -100,10 +100,10 @@ if begin bench "${bench[@]}"; then
   # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
   # Two processes, the least that gives a verdict, keep the steps inside their limits.
   step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
-    --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
+    --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --ablations \
     --blocks 10 --processes 2 --no-plot --out full
   step 260 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
-    --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
+    --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --ablations \
     --blocks 10 --processes 2 --no-plot --out deep
   # Two processes would give an interval of 12.7 deviations.
   strangers="$build/tests/plugins/naive_cuda.so"

@@ -267,9 +267,10 @@ const std::vector<Flag>& flag_table() {
       {"time-budget", 0, "S", "240",
        "seconds for judging one engine; INCOMPLETE where they end before what a pass needs",
        kJudgeFlags, false, [](O& o, S t) { o.time_budget_s = parse_seconds("time-budget", t); }},
-      {"profile", 0, "", "",
-       "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
-       kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"ablations", 0, "", "",
+       "after the samples, also time ring without waits (memory roof) and without loads (dependency "
+       "chain)",
+       kMeasureFlags, false, [](Options& o, S t) { o.ablations = parse_switch("ablations", t); }},
       {"only", 0, "STEP", "",
        "judge one prompt (PROMPT), or repeat one step: PROMPT:POSITION as the parity table shows "
        "them, or a file of a report's folder failures",

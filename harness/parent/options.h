@@ -77,7 +77,7 @@ struct Options {
   Resident resident = Resident::kAuto;
   double timeout_s = 0;      // of one call of an engine
   double time_budget_s = 0;  // for judging one engine
-  bool profile = false;      // ablations after the samples
+  bool ablations = false;    // diagnostics after the samples
   bool in_process = false;
   bool faults = false;                // selftest: plant the faults of the table
   bool timing = false;                // selftest: run the libraries of the faults of timing

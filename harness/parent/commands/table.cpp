@@ -41,8 +41,6 @@ constexpr CommandRow kRows[] = {
        if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
      },
      run_command},
-    {"profile", "run --profile", "", kMeasureFlags | kGateFlags | kJudging, "profile", nullptr,
-     run_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
     {"inspect", "every difference between a model and what this binary can run", "MODEL",
