@@ -77,6 +77,7 @@ struct CaseJob {
   NvtxMode nvtx = NvtxMode::kBlock;
   TelemetryMode telemetry = TelemetryMode::kOn;
   double spin_scale = 1;
+  bool watched = false;  // by a profiler: calls take longer than their pace predicts
 
   bool cuda() const { return device == "cuda"; }
 };

@@ -54,6 +54,15 @@ int64_t oom_kills() {
   return 0;
 }
 
+std::string whole_file(int fd) {
+  std::string text;
+  std::array<char, 4096> chunk{};
+  ssize_t n = 0;
+  while ((n = pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(text.size()))) > 0)
+    text.append(chunk.data(), static_cast<size_t>(n));
+  return text;
+}
+
 std::string file_start(int fd) {
   std::array<char, 600> text{};
   const ssize_t n = pread(fd, text.data(), text.size(), 0);
@@ -333,9 +342,11 @@ int HostProcess::reap(double seconds) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
       pid_ = -1;
+      end_ = status;
       return status;
     }
-    if (seconds_since(begin) >= seconds) break;
+    // A second Ctrl-C does not wait for a profiler's report.
+    if (seconds_since(begin) >= seconds || interrupt_count() > 1) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return -1;
@@ -368,7 +379,7 @@ void HostProcess::fail(ErrorKind kind, const std::string& how) {
 // The socket has ended. A host that closed it without dying is killed.
 void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
-  const int status = reap(kLeaveSeconds);
+  const int status = reap(leave_limit_s());
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
   kill_group(group);
   if (!hello_) {
@@ -428,15 +439,27 @@ void HostProcess::end(ErrorKind kind, const std::string& why) {
   close_down();
 }
 
+double HostProcess::leave_limit_s() const { return std::max(kLeaveSeconds, command_.profiler_s); }
+
+int HostProcess::leave() {
+  close_down();
+  return end_;
+}
+
+std::string HostProcess::profiler_output() const {
+  return stderr_fd_ >= 0 ? whole_file(stderr_fd_) : printed_;
+}
+
 void HostProcess::close_down() {
   if (pid_ > 0) {
     resume();
     close(call_fd_);
     call_fd_ = -1;
     const pid_t group = pid_;
-    reap(kLeaveSeconds);
+    reap(leave_limit_s());
     kill_group(group);
   }
+  if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = whole_file(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;

@@ -12,6 +12,7 @@ int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int inspect_command(const Options& options, const Invocation& invocation);
+int profile_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
@@ -20,6 +21,7 @@ void require_plot_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
 void require_list_arguments(Options& options);
+void require_profile_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
 void require_history_arguments(Options& options);
@@ -41,6 +43,9 @@ constexpr CommandRow kRows[] = {
        if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
      },
      run_command},
+    {"profile", "run Nsight Systems or Nsight Compute around one engine", "",
+     kProfileFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags, "",
+     require_profile_arguments, profile_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
     {"inspect", "every difference between a model and what this binary can run", "MODEL",
