@@ -15,7 +15,6 @@ An exception fails the call and leaves the host alive: RUNTIME_ERROR with its ty
 attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 """
 
-import contextlib
 import copy
 import ctypes
 import hashlib
@@ -38,6 +37,9 @@ try:
     import numpy
 except ImportError as problem:
     sys.exit(f"host.py: {problem}")
+
+sys.dont_write_bytecode = True
+from nvtx_ranges import Ranges, load_recorder
 
 # harness/wire/channel.h
 CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
@@ -151,11 +153,6 @@ def check_stamp(folder: pathlib.Path, wanted: str) -> None:
                                      f"wanted {wanted} (name, bytes, time in ns)")
 
 
-def load_recorder() -> ctypes.CDLL:
-    """The library of harness/host/python_recorder.cpp, which the parent names."""
-    return ctypes.CDLL(sys.argv[1])
-
-
 def load_file(name: str, path: str):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -181,29 +178,6 @@ def load_engines(path: str):
         raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
     adapter = load_file("mkbench_torch_decoder", str(pathlib.Path(__file__).with_name("torch_decoder.py")))
     return adapter.DecoderFile(path, module.Decoder)
-
-
-class Ranges:
-    """NVTX ranges around decodes, as harness/host/server.cpp makes them; none where their library is not there."""
-
-    def __init__(self, library):
-        self.push, self.pop = getattr(library, "mkbench_push_range", None), getattr(library, "mkbench_pop_range", None)
-
-    def open(self, message: str, category: str = "", payload: int = 0) -> None:
-        if self.push and self.pop:
-            self.push(message.encode(), category.encode(), payload)
-
-    def close(self) -> None:
-        if self.push and self.pop:
-            self.pop()
-
-    @contextlib.contextmanager
-    def around(self, message: str, category: str, payload: int):
-        self.open(message, category, payload)
-        try:
-            yield
-        finally:
-            self.close()
 
 
 class Held:
@@ -443,7 +417,6 @@ def main() -> int:
     except OSError:
         print("host.py: is started by mkbench, not by hand", file=sys.stderr)
         return 2
-    sys.dont_write_bytecode = True
     try:
         wire = Wire(pathlib.Path(__file__).with_name("wire.json"))
     except (OSError, ValueError) as error:
@@ -453,11 +426,7 @@ def main() -> int:
     os.close(STDERR_FD)
     sys.stdout.reconfigure(line_buffering=True)
     calls = socket.socket(fileno=CALL_FD)
-    try:
-        recorder = load_recorder()
-    except (IndexError, OSError):
-        recorder = None  # take_trace() says why
-    server = Server(wire, Arena(ARENA_FD), Ranges(recorder))
+    server = Server(wire, Arena(ARENA_FD), Ranges())
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
     send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))
     head = read_exactly(calls, 4)

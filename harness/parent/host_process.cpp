@@ -32,7 +32,6 @@ constexpr double kLeaveSeconds = 1;
 // themselves.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
-constexpr double kLeftProcessesS = 2;
 constexpr int kCrossings = 32;
 
 using Clock = std::chrono::steady_clock;
@@ -403,32 +402,6 @@ std::string HostProcess::ending(int status) {
   if (oom_kills() <= oom_kills_) return how + ", killed from outside";
   death_kind_ = ErrorKind::kEnvUnfit;
   return how + ": the kernel ended it for lack of memory";
-}
-
-std::vector<pid_t> child_processes() {
-  namespace fs = std::filesystem;
-  std::vector<pid_t> found;
-  std::error_code error;
-  for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
-       at.increment(error)) {
-    std::ifstream children(at->path() / "children");
-    for (pid_t child = 0; children >> child;) found.push_back(child);
-  }
-  return found;
-}
-
-void end_left_processes(const std::vector<pid_t>& but) {
-  const Clock::time_point begin = Clock::now();
-  for (bool left = true; left && seconds_since(begin) < kLeftProcessesS;) {
-    left = false;
-    for (const pid_t child : child_processes()) {
-      if (std::find(but.begin(), but.end(), child) != but.end()) continue;
-      left = true;
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, WNOHANG);
-    }
-    if (left) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
 }
 
 void HostProcess::end(ErrorKind kind, const std::string& why) {

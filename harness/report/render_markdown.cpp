@@ -158,8 +158,9 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   }
   if (std::string note = state_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
+    // Reports of earlier versions name another flag than kProfileNotAsked.
     const bool asked = e.role == "candidate" && !e.profile && !e.profile_reason.empty() &&
-                       !profile_not_asked(e.profile_reason);
+                       !e.profile_reason.starts_with("not asked for");
     if (asked && times_allowed(e.verdict)) {
       notes.push_back(
           fmt::format("no ablations of {}: {}", engine_label(e), one_line(e.profile_reason)));

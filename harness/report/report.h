@@ -48,11 +48,8 @@ void describe_fields(V& v, Tag<ProfileReport>) {
   v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
 }
 
-// profile_reason of an engine where no ablations were asked for. Earlier reports name another flag.
+// profile_reason of an engine where no ablations were asked for.
 inline constexpr char kProfileNotAsked[] = "not asked for (--ablations)";
-inline bool profile_not_asked(std::string_view reason) {
-  return reason.starts_with("not asked for");
-}
 
 // The process that held an engine.
 struct ProcessFacts {
