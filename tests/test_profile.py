@@ -160,6 +160,17 @@ class Nsight(ProfileTest):
         self.assertIn("mkbench: error: profile: host-twin: no figures: ncu: cannot open the report\n", result.stderr)
 
 
+class Labels(ProfileTest):
+    def test_the_timed_decodes_of_an_ordinary_run(self):
+        log = self.folder / "nvtx"
+        result = self.bench("--compare", "none", "-n", "2", "-d", "1", "--reference", self.short_reference(), env_more={
+            "NVTX_INJECTION64_PATH": os.environ["NVTX_INJECTION"], "MKBENCH_NVTX_LOG": str(log)})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        labels = [line for line in log.read_text().splitlines() if "payload" in line]
+        self.assertEqual(labels, [f"mkbench-host-cuda push mkbench host-twin d=1 block {block}, payload {block}, category 1"
+                                  for block in range(2)])
+
+
 class Failing(ProfileTest):
     """Tools that fail, in their own way."""
 

@@ -2,7 +2,6 @@
 // and nothing is timed.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "harness/flow/job.h"
@@ -10,7 +9,7 @@
 
 namespace mkbench {
 
-// What the engine has told of itself, and of the last block.
+// What the engine has told of itself.
 struct WatchedEngine {
   std::string resolved;     // as it calls itself
   bool one_launch = false;  // it claims one launch for a whole decode

@@ -333,8 +333,9 @@ void HostProcess::resume() {
   stopped_ = false;
 }
 
-// Waits up to `seconds` for the end of the process; returns its status, -1 without one.
-int HostProcess::reap(double seconds) {
+// Waits up to `seconds` for the end of the process; returns its status, -1 without one. A second
+// Ctrl-C ends the wait where it is interruptible.
+int HostProcess::reap(double seconds, bool interruptible) {
   const Clock::time_point begin = Clock::now();
   int status = -1;
   while (pid_ > 0) {
@@ -344,8 +345,7 @@ int HostProcess::reap(double seconds) {
       end_ = status;
       return status;
     }
-    // A second Ctrl-C does not wait for a profiler's report.
-    if (seconds_since(begin) >= seconds || interrupt_count() > 1) break;
+    if (seconds_since(begin) >= seconds || (interruptible && interrupt_count() > 1)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return -1;
@@ -378,7 +378,7 @@ void HostProcess::fail(ErrorKind kind, const std::string& how) {
 // The socket has ended. A host that closed it without dying is killed.
 void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
-  const int status = reap(leave_limit_s());
+  const int status = reap_leaving();
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
   kill_group(group);
   if (!hello_) {
@@ -412,7 +412,11 @@ void HostProcess::end(ErrorKind kind, const std::string& why) {
   close_down();
 }
 
-double HostProcess::leave_limit_s() const { return std::max(kLeaveSeconds, command_.profiler_s); }
+// reap() for a host that leaves by itself, and for its profiler, which may still write a report.
+int HostProcess::reap_leaving() {
+  const bool profiler = command_.profiler_s > 0;
+  return reap(profiler ? command_.profiler_s : kLeaveSeconds, profiler);
+}
 
 int HostProcess::leave() {
   close_down();
@@ -429,7 +433,7 @@ void HostProcess::close_down() {
     close(call_fd_);
     call_fd_ = -1;
     const pid_t group = pid_;
-    reap(leave_limit_s());
+    reap_leaving();
     kill_group(group);
   }
   if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = whole_file(stderr_fd_);

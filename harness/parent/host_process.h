@@ -73,8 +73,8 @@ class HostProcess final : public HostLink {
   void obey_interrupt(Running& running, const char* what);
   void resume();
   void kill_group(pid_t group);
-  int reap(double seconds);
-  double leave_limit_s() const;
+  int reap(double seconds, bool interruptible = false);
+  int reap_leaving();
   bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);

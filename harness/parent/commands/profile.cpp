@@ -55,7 +55,10 @@ NsightRun nsight_run(const Options& options, const std::string& program, const C
   std::replace_if(
       stem.begin(), stem.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
-  return {*options.tool, program, range, (folder / stem).string()};
+  NsightRun run{*options.tool, program, range, (folder / stem).string()};
+  for (int i = 2; fs::exists(run.output + ".log"); ++i)  // of a file of the same name elsewhere
+    run.output = fmt::format("{}-{}", (folder / stem).string(), i);
+  return run;
 }
 
 HostCommand command_around(const NsightRun& run, const std::string& engine,
