@@ -6,6 +6,8 @@
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
 #   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
 #           what telemetry costs, energy, and whether all bytes are read
+#   profile ncu around one launch of ring and of plain (docs/profiling.md). Only where it is asked for: no evidence
+#           rests on it, and counters are forbidden on many machines, which the step then says
 # The script builds first, for this machine's cards. Without a PART all parts run. A PART adds to the results that
 # OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
 # OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
@@ -15,14 +17,15 @@
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 all_parts="bench tests cases gate timing"
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts" >&2; exit 2; }
+known_parts="$all_parts profile"
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $known_parts" >&2; exit 2; }
 out="$1"
 shift
 parts=" ${*:-$all_parts} "
 for part in $parts; do
-  case " $all_parts " in
+  case " $known_parts " in
     *" $part "*) ;;
-    *) echo "gpu_check: no part '$part': wanted one of $all_parts" >&2; exit 2 ;;
+    *) echo "gpu_check: no part '$part': wanted one of $known_parts" >&2; exit 2 ;;
   esac
 done
 mkdir -p "$out" || exit 2
@@ -100,10 +103,10 @@ if begin bench "${bench[@]}"; then
   # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
   # Two processes, the least that gives a verdict, keep the steps inside their limits.
   step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
-    --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --profile \
+    --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --ablations \
     --blocks 10 --processes 2 --no-plot --out full
   step 260 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
-    --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --profile \
+    --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --ablations \
     --blocks 10 --processes 2 --no-plot --out deep
   # Two processes would give an interval of 12.7 deviations.
   strangers="$build/tests/plugins/naive_cuda.so"
@@ -179,6 +182,22 @@ if begin timing "${timing[@]}"; then
     --n-gen 2048 --processes 1 --blocks 6 --no-plot --out energy
   step 120 "bytes that are read" "$mkbench" audit --device cuda --engine ring,plain -n 8 --tiles 5 --seed 1 --out audit
   unset XDG_DATA_HOME
+fi
+
+# profiled ENGINE: where the tool or its counters are not to be had (exit 6), the step says why, and passes.
+profiled() {
+  local status=0 said
+  said="$("$mkbench" profile --tool ncu --engine "$1" --device cuda --model synthetic -d 512 -n 16 -q \
+    --out "profile-$1" 2>&1)" || status=$?
+  printf '%s\n' "$said"
+  [ "$status" = 6 ] && { echo "not run: $(printf '%s\n' "$said" | grep -m 1 error)"; return 0; }
+  return "$status"
+}
+export -f profiled
+
+if begin profile profile-ring profile-plain; then
+  step 60 "ncu around one launch of ring" bash -c 'profiled ring'
+  step 60 "ncu around one launch of plain" bash -c 'profiled plain'
 fi
 
 log="$out/end.log"

@@ -38,6 +38,9 @@ try:
 except ImportError as problem:
     sys.exit(f"host.py: {problem}")
 
+sys.dont_write_bytecode = True
+from nvtx_ranges import Ranges, load_recorder
+
 # harness/wire/channel.h
 CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
 ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
@@ -191,8 +194,8 @@ class Held:
 class Server:
     """Answers calls, by the type of the call: take_<type>."""
 
-    def __init__(self, wire: Wire, arena: Arena):
-        self.wire, self.arena = wire, arena
+    def __init__(self, wire: Wire, arena: Arena, ranges: Ranges):
+        self.wire, self.arena, self.ranges = wire, arena, ranges
         self.modules, self.files, self.held = {}, set(), {}
         self.numbers = 0
         self.running = None
@@ -278,6 +281,19 @@ class Server:
         end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return self.wire.answer("prefilled", state=held.state(), interval={"begin": begin, "end": end})
 
+    def decode(self, engine, call: dict, forced, logits) -> list:
+        """One decode, or one for each token where the label asks for that."""
+        label = call["label"]
+        if not (label and label["tokens"]):
+            return engine.decode(call["n"], forced, logits)
+        if forced is not None or logits is not None:
+            raise HostError("bad_input", "ranges of tokens: found forced ids or logits, wanted none")
+        ids = []
+        for token in range(call["n"]):
+            with self.ranges.around(f"token {token}", label["category"], token):
+                ids += list(engine.decode(1, None, None))
+        return ids
+
     def take_decode(self, call: dict) -> dict:
         held, n = self.engine(call), call["n"]
         if n < 1:
@@ -285,12 +301,18 @@ class Server:
         at_ids = (4 * n + 63) // 64 * 64  # DecodeArena
         forced = self.arena.array(numpy.int32, 0, n).copy() if call["forced"] else None
         logits = self.arena.array(numpy.float32, 2 * at_ids, n, held.vocab) if call["logits"] else None
-        begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        if call["late"] is not None:
-            held.engine.set_pending(call["late"])
-        ids = numpy.asarray(held.engine.decode(n, forced, logits), numpy.int32)
-        self.finish()
-        end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        label = call["label"] or {"message": "decode", "category": "", "payload": 0, "opens": "", "closes": False}
+        if label["opens"]:
+            self.ranges.open(label["opens"])
+        with self.ranges.around(label["message"], label["category"], label["payload"]):
+            begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            if call["late"] is not None:
+                held.engine.set_pending(call["late"])
+            ids = numpy.asarray(self.decode(held.engine, call, forced, logits), numpy.int32)
+            self.finish()
+            end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        if label["closes"]:
+            self.ranges.close()
         # More ids than were asked for are told, and not sent.
         sent = min(n, len(ids))
         self.arena.array(numpy.int32, at_ids, n)[:sent] = ids[:sent]
@@ -318,8 +340,8 @@ class Server:
             except BaseException as error:  # pylint: disable=broad-except
                 thrown.append(error)
 
-        try:  # the parent names harness/host/python_recorder.cpp's library
-            record = ctypes.CDLL(sys.argv[1]).mkbench_record_launches
+        try:
+            record = load_recorder().mkbench_record_launches
         except (IndexError, OSError) as error:
             return self.wire.answer("traced", state=held.state(), trace={"problem": f"no recorder of launches: {error}"})
         record.restype = ctypes.c_char_p
@@ -395,7 +417,6 @@ def main() -> int:
     except OSError:
         print("host.py: is started by mkbench, not by hand", file=sys.stderr)
         return 2
-    sys.dont_write_bytecode = True
     try:
         wire = Wire(pathlib.Path(__file__).with_name("wire.json"))
     except (OSError, ValueError) as error:
@@ -405,7 +426,7 @@ def main() -> int:
     os.close(STDERR_FD)
     sys.stdout.reconfigure(line_buffering=True)
     calls = socket.socket(fileno=CALL_FD)
-    server = Server(wire, Arena(ARENA_FD))
+    server = Server(wire, Arena(ARENA_FD), Ranges())
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
     send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))
     head = read_exactly(calls, 4)

@@ -26,7 +26,7 @@ COVERED = (
     ("kernels/", ("speed",)), ("harness/device/", ("speed",)), ("harness/measure/", ("speed",)),
     ("references/", ("judgement",)), ("baselines/", ("judgement",)), ("harness/judge/", ("judgement",)),
     ("harness/plugin/", ("judgement",)),
-    ("harness/flow/blocks.", ("speed",)), ("harness/flow/profile.", ("speed",)),
+    ("harness/flow/blocks.", ("speed",)), ("harness/flow/ablations.", ("speed",)),
     ("harness/flow/recorder.", ("speed",)),
     ("harness/host/card_work.", ("speed",)), ("harness/host/tune_ring.", ("speed",)),
     ("harness/flow/gate.", ("judgement",)), ("harness/flow/timed_truth.", ("judgement",)),

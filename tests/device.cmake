@@ -17,7 +17,7 @@ mkbench_test(test_telemetry LABEL host LIBS mkbench_parent mkbench_fake_nvml)
 add_library(mkbench_nvtx_injection SHARED nvtx_injection.cpp)
 target_link_libraries(mkbench_nvtx_injection PRIVATE mkbench_options CUDA::nvtx3)
 add_executable(nvtx_program nvtx_program.cpp)
-target_link_libraries(nvtx_program PRIVATE mkbench_options CUDA::nvtx3)
+target_link_libraries(nvtx_program PRIVATE mkbench_measure CUDA::nvtx3)
 
 mkbench_test(test_nvtx LABEL host LIBS mkbench_options)
 target_compile_definitions(test_nvtx PRIVATE

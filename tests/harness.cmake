@@ -30,6 +30,11 @@ mkbench_test(test_ncu LABEL host LIBS mkbench_device mkbench_input_cases)
 mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 
+# Nsight around an engine's process: what its tools print, and the command with programs in their place.
+mkbench_test(test_kernel_figures LABEL host LIBS mkbench_device)
+mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
+
 # The real hosts.
 mkbench_test(test_host_programs LABEL host LIBS mkbench_parent mkbench_host_cuda)
 if(TARGET test_host_programs)

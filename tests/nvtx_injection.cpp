@@ -1,8 +1,10 @@
 // A profiler in miniature: NVTX loads this library through NVTX_INJECTION64_PATH, and it appends
-// one line per call to the file that MKBENCH_NVTX_LOG names: "domain NAME", "push DOMAIN NAME",
-// "pop DOMAIN".
+// one line per call to the file that MKBENCH_NVTX_LOG names, each beginning with the program's name:
+// "domain NAME", "category DOMAIN NUMBER NAME", "push DOMAIN NAME", where there is a payload
+// "push DOMAIN NAME, payload 3, category 1", and "pop DOMAIN".
 #include <nvtx3/nvToolsExt.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -21,7 +23,7 @@ void log_line(const std::string& line) {
   if (path == nullptr) return;
   std::FILE* file = std::fopen(path, "a");
   if (file == nullptr) return;
-  std::fprintf(file, "%s\n", line.c_str());
+  std::fprintf(file, "%s %s\n", program_invocation_short_name, line.c_str());
   std::fclose(file);
 }
 
@@ -41,8 +43,16 @@ nvtxDomainHandle_t NVTX_API on_domain_create(const char* name) {
 }
 
 int NVTX_API on_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-  log_line("push " + name_of(domain) + " " + event->message.ascii);
+  std::string line = "push " + name_of(domain) + " " + event->message.ascii;
+  if (event->payloadType == NVTX_PAYLOAD_TYPE_INT32)
+    line += ", payload " + std::to_string(event->payload.iValue) + ", category " +
+            std::to_string(event->category);
+  log_line(line);
   return 0;
+}
+
+void NVTX_API on_name_category(nvtxDomainHandle_t domain, uint32_t category, const char* name) {
+  log_line("category " + name_of(domain) + " " + std::to_string(category) + " " + name);
 }
 
 int NVTX_API on_pop(nvtxDomainHandle_t domain) {
@@ -69,5 +79,6 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
   put(table, size, NVTX_CBID_CORE2_DomainCreateA, on_domain_create);
   put(table, size, NVTX_CBID_CORE2_DomainRangePushEx, on_push);
   put(table, size, NVTX_CBID_CORE2_DomainRangePop, on_pop);
+  put(table, size, NVTX_CBID_CORE2_DomainNameCategoryA, on_name_category);
   return 1;
 }

@@ -150,7 +150,7 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
 
 TEST_CASE("ablations come after the samples and decide nothing") {
   Bench bench;
-  bench.job.profile = true;
+  bench.job.ablations = true;
   bench.has_ablations = true;
   bench.scripts["kernel"].skips = true;
   const CaseReport c = bench.run();
@@ -172,23 +172,23 @@ TEST_CASE("ablations come after the samples and decide nothing") {
   size_t last_sample = 0, first_profile = 0;
   for (size_t i = 0; i < bench.messages.size(); ++i) {
     if (std::holds_alternative<SampleTaken>(bench.messages[i])) last_sample = i;
-    if (std::holds_alternative<ProfileTaken>(bench.messages[i]) && first_profile == 0)
+    if (std::holds_alternative<AblationsTaken>(bench.messages[i]) && first_profile == 0)
       first_profile = i;
   }
   CHECK(last_sample < first_profile);
 
   Bench none;  // an engine without ablations
-  none.job.profile = true;
+  none.job.ablations = true;
   const CaseReport without = none.run();
   CHECK_FALSE(engine_of(without, "kernel").profile.has_value());
   CHECK(holds(engine_of(without, "kernel").profile_reason, "no ablations"));
 
   Bench stuck;  // an engine that cannot skip to a depth
-  stuck.job.profile = stuck.has_ablations = true;
+  stuck.job.ablations = stuck.has_ablations = true;
   CHECK(holds(engine_of(stuck.run(), "kernel").profile_reason, "without computing"));
 
   Bench broken;  // an engine that fails in an ablation keeps its PASS
-  broken.job.profile = broken.has_ablations = true;
+  broken.job.ablations = broken.has_ablations = true;
   broken.scripts["kernel"].skips = true;
   broken.scripts["kernel"].before = [](int decode) {
     if (decode == 11) throw Error(ErrorKind::kHang, "wait ran out");

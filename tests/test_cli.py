@@ -169,7 +169,7 @@ class MainJob(CliTest):
         self.assertIn("host-twin", engine["reasons"][0])
 
     def test_a_baseline_that_only_judges(self):
-        result = self.bench("--compare", "none", "-d", "0,5", "--profile", "--reference", self.short_reference())
+        result = self.bench("--compare", "none", "-d", "0,5", "--ablations", "--reference", self.short_reference())
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = self.report()
         first, second = report["cases"]

@@ -276,7 +276,8 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
 
 TEST_CASE("a host of another wire.json is refused") {
   testing::TemporaryFolder folder;
-  fs::copy(kRoot / "scripts/host.py", folder.path());
+  for (const char* name : {"host.py", "nvtx_ranges.py"})
+    fs::copy(kRoot / "scripts" / name, folder.path());
   const HostCommand command{.argv = {MKBENCH_PYTHON, folder.path() / "host.py"},
                             .build = wire_fields_hash(),
                             .holds = "counting"};

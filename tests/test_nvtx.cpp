@@ -26,7 +26,10 @@ Lines calls_at(const std::string& level) {
   REQUIRE(std::system(command.c_str()) == 0);
   std::ifstream file(log);
   Lines lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  for (std::string line; std::getline(file, line);) {
+    REQUIRE(line.rfind("nvtx_program ", 0) == 0);
+    lines.push_back(line.substr(line.find(' ') + 1));
+  }
   file.close();
   std::filesystem::remove(log);
   return lines;
@@ -55,7 +58,7 @@ TEST_CASE("one domain, every name, each range closed") {
   for (const char* name : {"block", "engine", "prefill", "decode"}) {
     CHECK(count_of(lines, std::string("push mkbench ") + name) == 2);
   }
-  CHECK(count_of(lines, "pop mkbench") == 9);
+  CHECK(count_of(lines, "pop mkbench") == 12);
   CHECK(balanced(lines));
 }
 
@@ -67,6 +70,15 @@ TEST_CASE("ranges nest as their scopes do") {
   CHECK(at("push mkbench block") < at("push mkbench engine"));
   CHECK(at("push mkbench engine") < at("push mkbench prefill"));
   CHECK(at("push mkbench prefill") < at("push mkbench decode"));
+}
+
+TEST_CASE("a label shows engine, depth and block, and engines are categories") {
+  const Lines lines = calls_at("block");
+  CHECK(count_of(lines, "category mkbench 1 ring") == 1);
+  CHECK(count_of(lines, "category mkbench 2 ./mine-2.so") == 1);
+  CHECK(count_of(lines, "push mkbench ring d=512 block 3, payload 3, category 1") == 1);
+  CHECK(count_of(lines, "push mkbench ring d=512 block 4, payload 4, category 1") == 1);
+  CHECK(count_of(lines, "push mkbench mine-2.so d=0 block 0, payload 0, category 2") == 1);
 }
 
 TEST_CASE("off means no call at all") { CHECK(calls_at("off").empty()); }

@@ -77,7 +77,7 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
   CHECK(o.plot);
   CHECK(o.nvtx == NvtxMode::kBlock);
   CHECK(o.timeout_s == 300);
-  CHECK_FALSE(o.profile);
+  CHECK_FALSE(o.ablations);
   CHECK_FALSE(o.in_process);
   CHECK(o.fault == PlantedFault::kNone);
 }
@@ -130,7 +130,7 @@ TEST_CASE("every flag reaches its option") {
                                 "--timeout",
                                 "1.5",
                                 "--in-process",
-                                "--profile",
+                                "--ablations",
                                 "--list-devices",
                                 "--dry-run",
                                 "-q",
@@ -159,7 +159,7 @@ TEST_CASE("every flag reaches its option") {
   CHECK_FALSE(o.plot);
   CHECK(o.nvtx == NvtxMode::kOff);
   CHECK(o.timeout_s == 1.5);
-  CHECK(o.profile);
+  CHECK(o.ablations);
   CHECK(o.in_process);
   CHECK(o.list_devices);
   CHECK(o.dry_run);
@@ -437,12 +437,8 @@ TEST_CASE("version and commands") {
   CHECK_FALSE(options_of({"selftest"}).faults);
   CHECK(options_of({"selftest", "--timing"}).timing);
   CHECK(options_of({"selftest", "--libraries", "x"}).libraries == "x");
-  const Options profile = options_of({"profile", "-n", "8"});
-  CHECK_FALSE(profile.whole_parity);
   CHECK(options_of({"parity"}).whole_parity);
-  CHECK(profile.profile);
-  CHECK(profile.n_gen == std::vector<int>{8});
-  CHECK_FALSE(options_of({}).profile);
+  CHECK_FALSE(options_of({}).whole_parity);
   CHECK(options_of({"--compare", "none"}).compare == std::vector<std::string>{"none"});
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("megakernel is ring where it can run, else plain, model by model") {
     CHECK(names_in(job, &CaseEngine::judges) == Names{"eager"});
     CHECK(names_in(job, &CaseEngine::yardstick) == Names{"eager"});
     CHECK(asked_names(job) == Names{"eager", "megakernel"});
-    CHECK_FALSE(job.profile);
+    CHECK_FALSE(job.ablations);
   }
   CHECK(plan.warnings.empty());
   REQUIRE(plan.notes.size() == 1);
@@ -80,12 +80,12 @@ TEST_CASE("engines by name never change, and one that is named twice runs once")
 
 TEST_CASE("under --compare none eager judges and is not timed") {
   const RunPlan plan =
-      plan_of({"--compare", "none", "-d", "0,32", "-p", "16", "--profile"}, card());
+      plan_of({"--compare", "none", "-d", "0,32", "-p", "16", "--ablations"}, card());
   REQUIRE(plan.jobs.size() == 3);
   for (const CaseJob& job : plan.jobs) {
     CHECK(names_in(job, &CaseEngine::judges) == Names{"eager"});
     CHECK(names_in(job, &CaseEngine::yardstick).empty());
-    CHECK(job.profile);
+    CHECK(job.ablations);
   }
   CHECK(plan.jobs[0].n_prompt == 16);
   CHECK((plan.jobs[2].n_prompt == 0 && plan.jobs[2].depth == 32));

@@ -55,31 +55,46 @@ class TemporaryFile {
   std::string path_, problem_;
 };
 
-std::vector<fs::path> folders_of_ncu() {
+// `all_versions` has a folder for each version, and `inside` is where the program lies in it.
+std::vector<fs::path> folders_of_nsight(const fs::path& all_versions, const fs::path& inside) {
   std::vector<fs::path> folders = path_folders();
   if (const std::string nvcc = find_toolkit().nvcc; !nvcc.empty())
     folders.push_back(fs::path(nvcc).parent_path());
   folders.emplace_back("/usr/local/cuda/bin");
   std::vector<fs::path> versions;
   std::error_code error;
-  for (fs::directory_iterator at("/opt/nvidia/nsight-compute", error), end; !error && at != end;
+  for (fs::directory_iterator at(all_versions, error), end; !error && at != end;
        at.increment(error)) {
-    versions.push_back(at->path());
+    versions.push_back(at->path() / inside);
   }
   std::sort(versions.rbegin(), versions.rend());
   folders.insert(folders.end(), versions.begin(), versions.end());
   return folders;
 }
 
-}  // namespace
-
-std::string find_ncu() {
-  for (const fs::path& folder : folders_of_ncu()) {
-    const fs::path file = folder / "ncu";
+std::string find_in(const std::vector<fs::path>& folders, const char* name) {
+  for (const fs::path& folder : folders) {
+    const fs::path file = folder / name;
     std::error_code error;
     if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file.string();
   }
   return "";
+}
+
+}  // namespace
+
+std::string find_ncu() {
+  return find_in(folders_of_nsight("/opt/nvidia/nsight-compute", ""), "ncu");
+}
+
+std::string find_nsys() {
+  return find_in(folders_of_nsight("/opt/nvidia/nsight-systems", "bin"), "nsys");
+}
+
+std::string ncu_raw_page(const std::string& ncu, const std::string& report) {
+  return program_output(
+             {ncu, "--import", report, "--csv", "--page", "raw", "--print-units", "base"})
+      .text;
 }
 
 ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>& program,

@@ -1,4 +1,4 @@
-// Nsight Compute as a counter of bytes: ncu is run around a program that decodes once.
+// Nsight Compute as a counter of bytes, and as a reader of its own reports.
 #pragma once
 
 #include <string>
@@ -8,9 +8,14 @@
 
 namespace mkbench {
 
-// The file of ncu: on PATH, beside nvcc, in /usr/local/cuda/bin, or the newest below
-// /opt/nvidia/nsight-compute. Empty where there is none.
+// The file of ncu or nsys: on PATH, beside nvcc, in /usr/local/cuda/bin, or the newest below
+// /opt/nvidia/nsight-compute or -systems. Empty where there is none.
 std::string find_ncu();
+std::string find_nsys();
+
+// The table of all metrics of a report that ncu has written (measure/ncu_table.h), and what ncu says
+// where it cannot read it.
+std::string ncu_raw_page(const std::string& ncu, const std::string& report);
 
 // What `program` and its arguments read while NVTX's range "decode" of the domain "mkbench" is open.
 // Where ncu cannot run, may not count, or does not end in `timeout_s`, the problem says so.

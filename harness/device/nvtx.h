@@ -1,10 +1,17 @@
 // Named time ranges for profilers, in a domain of their own ("mkbench"). Header-only; without a
 // profiler a range costs one call through a pointer, and a switch that is off costs a comparison.
+// Ranges that carry a label show engine, depth and block; their payload is the block, and each engine
+// is a category.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "harness/measure/range_label.h"
 
 namespace mkbench {
 
@@ -23,19 +30,21 @@ inline nvtxDomainHandle_t nvtx_domain() {
   return domain;
 }
 
-// A range of the calling thread from construction to destruction. `name` must be a string literal
-// or outlive the call.
+// The number of a category in this process, from 1 on; a profiler is told its name once.
+inline uint32_t nvtx_category(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, uint32_t> numbers;
+  const std::scoped_lock lock(mutex);
+  const auto [found, is_new] = numbers.try_emplace(name, static_cast<uint32_t>(numbers.size() + 1));
+  if (is_new) nvtxDomainNameCategoryA(nvtx_domain(), found->second, name.c_str());
+  return found->second;
+}
+
+// A range of the calling thread from construction to destruction. Profilers copy the message.
 class NvtxRange {
  public:
-  explicit NvtxRange(const char* name) : pushed_(nvtx_level().load() != NvtxLevel::kOff) {
-    if (!pushed_) return;
-    nvtxEventAttributes_t event{};
-    event.version = NVTX_VERSION;
-    event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
-    event.message.ascii = name;
-    nvtxDomainRangePushEx(nvtx_domain(), &event);
-  }
+  explicit NvtxRange(const char* message) : NvtxRange(message, nullptr) {}
+  explicit NvtxRange(const RangeLabel& label) : NvtxRange(label.message.c_str(), &label) {}
   ~NvtxRange() {
     if (pushed_) nvtxDomainRangePop(nvtx_domain());
   }
@@ -43,6 +52,22 @@ class NvtxRange {
   NvtxRange& operator=(const NvtxRange&) = delete;
 
  private:
+  NvtxRange(const char* message, const RangeLabel* label)
+      : pushed_(nvtx_level().load() != NvtxLevel::kOff) {
+    if (!pushed_) return;
+    nvtxEventAttributes_t event{};
+    event.version = NVTX_VERSION;
+    event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    event.message.ascii = message;
+    if (label != nullptr) {
+      event.category = nvtx_category(label->category);
+      event.payloadType = NVTX_PAYLOAD_TYPE_INT32;
+      event.payload.iValue = label->payload;
+    }
+    nvtxDomainRangePushEx(nvtx_domain(), &event);
+  }
+
   bool pushed_;  // the switch may be turned while the range is open
 };
 

@@ -1,9 +1,12 @@
 #include "harness/device/program_output.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 namespace mkbench {
 namespace {
@@ -28,6 +31,19 @@ ProgramOutput program_output(const std::vector<std::string>& command) {
     output.text += chunk.data();
   output.end = pclose(pipe);
   return output;
+}
+
+std::string shell_text(const std::vector<std::string>& command) {
+  constexpr std::string_view kPlain = "-_./,:=+@%";
+  const auto is_plain = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
+  };
+  std::string text;
+  for (const std::string& word : command) {
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), is_plain);
+    text += (text.empty() ? "" : " ") + (plain ? word : quoted(word));
+  }
+  return text;
 }
 
 std::vector<std::filesystem::path> path_folders() {

@@ -16,6 +16,9 @@ struct ProgramOutput {
 // that program cannot be run, the exit status is the shell's: 126 or 127.
 ProgramOutput program_output(const std::vector<std::string>& command);
 
+// The words as a shell takes them, quoted where that is needed.
+std::string shell_text(const std::vector<std::string>& command);
+
 // The folders of PATH, in its order; empty names are passed over.
 std::vector<std::filesystem::path> path_folders();
 

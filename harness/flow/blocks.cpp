@@ -269,6 +269,7 @@ class BlockRunner {
     Sample sample = ceiling_sample([&](Sample& pass) {
       check_stop();
       int32_t late = 0;
+      pass.block = block;
       Traces traces = time_decode(c, std::nullopt, late, pass);
       traces.overhead = overheads_[c.name];
       return clock_doubt(pass, traces);
@@ -316,6 +317,7 @@ class BlockRunner {
   Traces time_decode(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
     Engine& engine = *c.engine;
     late = begin_run(c, block);
+    services_.label_next(engine, block_label(c.name, first_depth(job_), sample.block));
     services_.take_turn(engine);
     const int64_t before = engine.launch_count();
     const TimedCall call = services_.timed(engine, [&] { sample.ids = decode(c, late, tokens_); });

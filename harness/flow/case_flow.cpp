@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "harness/engines/plugin_file.h"
+#include "harness/flow/ablations.h"
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
 #include "harness/flow/launches.h"
 #include "harness/flow/only.h"
-#include "harness/flow/profile.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/timed_scoring.h"
@@ -56,8 +56,8 @@ class CaseFlow {
     std::vector<TimedRun> runs = run_blocks(job_, services_, truth_of, weights_.config.shape.vocab,
                                             with_ceiling(timed_engines()), open, watch_, sink_);
     ceiling_.engine.reset();
-    if (job_.profile && !job_.one_at_a_time)
-      run_profile(job_, services_, living_candidates(), watch_, sink_);
+    if (job_.ablations && !job_.one_at_a_time)
+      run_ablations(job_, services_, living_candidates(), watch_, sink_);
     trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
     // The truth needs room, and the timed engines have no more work.
     close_engines([](const Contestant&) { return true; });

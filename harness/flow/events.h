@@ -75,7 +75,7 @@ struct StepFailed {
 };
 
 // The ablations of an engine, or why there are none.
-struct ProfileTaken {
+struct AblationsTaken {
   std::string engine, reason;  // reason: empty where there is a profile
   ProfileReport profile;
 };
@@ -124,7 +124,7 @@ struct CaseInterrupted {};
 
 using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
                                TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged,
-                               StepFailed, ProfileTaken, SampleTaken, SampleScored, BlockDropped,
+                               StepFailed, AblationsTaken, SampleTaken, SampleScored, BlockDropped,
                                ClocksCompared, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by

@@ -46,7 +46,7 @@ struct CaseJob {
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
-  bool profile = false;             // ablations after the samples
+  bool ablations = false;           // diagnostics after the samples
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
   double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
@@ -77,6 +77,7 @@ struct CaseJob {
   NvtxMode nvtx = NvtxMode::kBlock;
   TelemetryMode telemetry = TelemetryMode::kOn;
   double spin_scale = 1;
+  bool watched = false;  // by a profiler: calls take longer than their pace predicts
 
   bool cuda() const { return device == "cuda"; }
 };

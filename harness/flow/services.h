@@ -14,6 +14,7 @@
 #include "harness/flow/late_ids.h"
 #include "harness/judge/ratchet.h"
 #include "harness/measure/launch_trace.h"
+#include "harness/measure/range_label.h"
 #include "harness/measure/telemetry.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
@@ -87,6 +88,8 @@ struct FlowServices {
   // engine must be closed afterwards. Throws Error where its process has died.
   std::function<LaunchTrace(Engine&, int n)> trace;
   std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
+  // What a profiler shows of the engine's next decode.
+  std::function<void(Engine&, const RangeLabel&)> label_next = [](Engine&, const RangeLabel&) {};
   // Whether the card is read during the timed calls that follow. Called outside of turns.
   std::function<void(bool on)> watch_card = [](bool) {};
   std::function<bool()> stop;  // true after Ctrl-C

@@ -7,7 +7,6 @@
 #include <ctime>
 #include <new>
 
-#include "harness/device/nvtx.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 
@@ -133,6 +132,27 @@ FromHost Server::take(const PrefillCall& call) {
   return Prefilled{state_of(*held.engine), interval};
 }
 
+// Runs one decode, or one for each token where the label asks for that.
+std::vector<int32_t> Server::decode(Engine& engine, const DecodeCall& call, const int32_t* forced,
+                                    float* logits) {
+  if (!call.label || !call.label->tokens) {
+    return call.late ? engine.decode_late(*call.late, call.n)
+                     : engine.decode(call.n, forced, logits);
+  }
+  if (forced != nullptr || logits != nullptr)
+    throw Error(ErrorKind::kBadInput, "ranges of tokens: found forced ids or logits, wanted none");
+  std::vector<int32_t> ids;
+  for (int token = 0; token < call.n; ++token) {
+    const NvtxRange range(RangeLabel{.message = fmt::format("token {}", token),
+                                     .category = call.label->category,
+                                     .payload = token});
+    const std::vector<int32_t> one =
+        call.late && token == 0 ? engine.decode_late(*call.late, 1) : engine.decode(1);
+    ids.insert(ids.end(), one.begin(), one.end());
+  }
+  return ids;
+}
+
 FromHost Server::take(const DecodeCall& call) {
   HeldEngine& held = engine(call.engine);
   const int steps = std::max(call.n, 0);  // the engine refuses the others
@@ -142,14 +162,15 @@ FromHost Server::take(const DecodeCall& call) {
   auto* logits = call.logits ? reinterpret_cast<float*>(memory + layout.logits) : nullptr;
   HostInterval interval;
   std::vector<int32_t> ids;
+  if (call.label && !call.label->opens.empty()) shared_range_.emplace(call.label->opens.c_str());
   {
-    const NvtxRange range("decode");
+    const NvtxRange range = call.label ? NvtxRange(*call.label) : NvtxRange("decode");
     interval.begin = now_ns();
-    ids = call.late ? held.engine->decode_late(*call.late, call.n)
-                    : held.engine->decode(call.n, forced, logits);
+    ids = decode(*held.engine, call, forced, logits);
     finish(held);
     interval.end = now_ns();
   }
+  if (call.label && call.label->closes) shared_range_.reset();
   // More ids than were asked for are told, and not sent.
   const size_t sent = std::min(ids.size(), static_cast<size_t>(steps));
   std::memcpy(memory + layout.ids, ids.data(), sent * sizeof(int32_t));

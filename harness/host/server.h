@@ -5,9 +5,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "harness/device/nvtx.h"
 #include "harness/host/factory.h"
 #include "harness/wire/arena.h"
 #include "harness/wire/calls.h"
@@ -76,6 +79,8 @@ class Server {
   const Function& offered(const Function& function, const char* what) const;
   void watch(const Engine* engine);
   HeldEngine& engine(int number);
+  std::vector<int32_t> decode(Engine& engine, const DecodeCall& call, const int32_t* forced,
+                              float* logits);
   const ModelWeights& weights_at(const WeightsPlace& place);
 
   const HostProgram& program_;
@@ -85,7 +90,8 @@ class Server {
   std::pair<std::string, std::string> loaded_;  // folder and stamp of weights_
   std::map<int, HeldEngine> engines_;
   int last_number_ = 0;
-  std::mutex mutex_;  // held while progress() reads the engine
+  std::optional<NvtxRange> shared_range_;  // around several decodes
+  std::mutex mutex_;                       // held while progress() reads the engine
   const Engine* running_ = nullptr;
   int64_t launches_ = -1;  // of running_, before the running call
   std::string called_;     // "NAME: " of the engine of the running call; empty without one

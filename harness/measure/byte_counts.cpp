@@ -4,53 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <sstream>
 #include <vector>
+
+#include "harness/measure/ncu_table.h"
 
 namespace mkbench {
 namespace {
 
 constexpr double kLeastShare = 0.97, kMostShare = 1.05;
 constexpr double kSectorBytes = 32;
-
-// The cells of a line in which every cell stands in double quotes.
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  size_t at = 0;
-  while (at < line.size() && line[at] == '"') {
-    const size_t end = line.find('"', at + 1);
-    if (end == std::string::npos) return {};
-    cells.push_back(line.substr(at + 1, end - at - 1));
-    at = end + 1;
-    if (at < line.size() && line[at] == ',') ++at;
-  }
-  return cells;
-}
-
-int column_of(const std::vector<std::string>& header, std::string_view name) {
-  const auto found = std::find(header.begin(), header.end(), name);
-  return found == header.end() ? -1 : static_cast<int>(found - header.begin());
-}
-
-// A number as ncu writes it, with commas between thousands; NaN for anything else.
-double number_of(std::string text) {
-  std::erase(text, ',');
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' || !std::isfinite(value) || value < 0 ? std::nan("") : value;
-}
-
-// The first line of ncu's own that tells an error, without its mark; empty without one.
-std::string error_line(const std::string& log) {
-  for (const std::string_view mark : {"==ERROR== ", "==WARNING== "}) {
-    const size_t at = log.find(mark);
-    if (at == std::string::npos) continue;
-    const size_t begin = at + mark.size();
-    return log.substr(begin, log.find('\n', begin) - begin);
-  }
-  return "";
-}
 
 ByteCounts without(const std::string& problem) {
   ByteCounts counts;
@@ -61,36 +23,19 @@ ByteCounts without(const std::string& problem) {
 }  // namespace
 
 ByteCounts parse_ncu_log(const std::string& log) {
+  const NcuTable table = read_ncu_table(log);
+  const int dram = table.column(kDramMetric), hits = table.column(kL2HitMetric);
+  if (!table.header.empty() && dram < 0)
+    return without(fmt::format("ncu: its table has no column {}", kDramMetric));
+  if (!table.units.empty() && table.units[static_cast<size_t>(dram)] != "byte") {
+    return without(fmt::format("ncu: {} is in '{}', wanted 'byte'", kDramMetric,
+                               table.units[static_cast<size_t>(dram)]));
+  }
+  if (!table.problem.empty()) return without(table.problem);
   ByteCounts counts;
-  std::istringstream lines(log);
-  std::vector<std::string> header;
-  int dram = -1, hits = -1;
-  bool units_read = false;
-  for (std::string line; std::getline(lines, line);) {
-    while (!line.empty() && line.back() == '\r') line.pop_back();
-    const std::vector<std::string> cells = cells_of(line);
-    if (cells.empty()) continue;
-    if (header.empty()) {
-      if (cells.front() != "ID") continue;
-      header = cells;
-      dram = column_of(header, kDramMetric);
-      hits = column_of(header, kL2HitMetric);
-      if (dram < 0) return without(fmt::format("ncu: its table has no column {}", kDramMetric));
-      continue;
-    }
-    if (cells.size() != header.size()) {
-      return without(fmt::format("ncu: a row of its table has {} cells, wanted {}", cells.size(),
-                                 header.size()));
-    }
-    const auto cell = [&](int column) { return cells[static_cast<size_t>(column)]; };
-    if (!units_read) {
-      units_read = true;
-      if (cell(dram) != "byte") {
-        return without(fmt::format("ncu: {} is in '{}', wanted 'byte'", kDramMetric, cell(dram)));
-      }
-      continue;
-    }
-    const double read = number_of(cell(dram)), hit = hits < 0 ? 0 : number_of(cell(hits));
+  for (const std::vector<std::string>& row : table.rows) {
+    const auto cell = [&](int column) { return row[static_cast<size_t>(column)]; };
+    const double read = ncu_number(cell(dram)), hit = hits < 0 ? 0 : ncu_number(cell(hits));
     if (std::isnan(read) || std::isnan(hit)) {
       return without(fmt::format("ncu: {} is '{}', wanted a number",
                                  std::isnan(read) ? kDramMetric : kL2HitMetric,
@@ -100,11 +45,7 @@ ByteCounts parse_ncu_log(const std::string& log) {
     counts.l2_hit_bytes += kSectorBytes * hit;
     ++counts.kernels;
   }
-  if (counts.kernels > 0) return counts;
-  const std::string error = error_line(log);
-  return without(!error.empty() ? "ncu: " + error
-                                : "ncu: its log has no table of kernels, wanted a header that "
-                                  "begins with \"ID\"");
+  return counts;
 }
 
 CountsJudged judge_counts(const ByteCounts& counts, double bytes_wanted, int tokens,

@@ -26,7 +26,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
     e.role = engine.candidate ? "candidate" : "baseline";
     e.timed = engine.timed();
     e.profile_reason = !engine.candidate ? "only candidates are profiled"
-                       : job.profile     ? "not reached"
+                       : job.ablations   ? "not reached"
                                          : kProfileNotAsked;
     e.device = job.device;
     e.card_reason = !job.cuda()                            ? "no GPU"
@@ -94,7 +94,7 @@ struct CaseCollector::Taker {
     if (EngineReport* e = c.engine(m.engine); e != nullptr && e->parity)
       e->parity->failed_step = m.step;
   }
-  void operator()(const ProfileTaken& m) const {
+  void operator()(const AblationsTaken& m) const {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->profile_reason = m.reason;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
@@ -96,6 +97,7 @@ std::vector<int32_t> HostEngine::decode_late(int32_t id, int n) {
 
 std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, float* logits_out) {
   const int steps = std::max(call.n, 0);  // the host refuses the others
+  call.label = std::exchange(next_label_, std::nullopt);
   const DecodeArena layout(steps, logits_out != nullptr, vocab_);
   char* const memory = link_->arena().at_least(layout.bytes);
   const size_t bytes = static_cast<size_t>(steps) * sizeof(int32_t);
@@ -113,6 +115,11 @@ std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, 
   std::vector<int32_t> ids(static_cast<size_t>(std::max(done.ids, 0)), -1);
   std::memcpy(ids.data(), memory + layout.ids, std::min(bytes, ids.size() * sizeof(int32_t)));
   return ids;
+}
+
+void HostEngine::label_next(const RangeLabel& label, bool under_profiler) {
+  next_label_ = label;
+  if (under_profiler) decode_pace_ = {};
 }
 
 void HostEngine::set_pending(int32_t id) {

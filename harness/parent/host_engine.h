@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "harness/wire/host_link.h"
@@ -42,6 +43,9 @@ class HostEngine final : public Engine {
 
   // Decodes n tokens, untimed, and says what reached the card.
   LaunchTrace trace(int n);
+  // The label of the next decode's NVTX range. Under a profiler the decode may take as long as any
+  // call: its pace says nothing.
+  void label_next(const RangeLabel& label, bool under_profiler);
   // Returns why the engine has no ablations, or an empty text.
   std::string ablate(Ablation ablation);
   // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
@@ -75,6 +79,7 @@ class HostEngine final : public Engine {
   HostInterval interval_;
   DecodeTimes times_;
   Pace decode_pace_, prefill_pace_;
+  std::optional<RangeLabel> next_label_;
   mutable std::string phase_;  // what progress() last returned a view of
 };
 

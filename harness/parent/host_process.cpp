@@ -32,7 +32,6 @@ constexpr double kLeaveSeconds = 1;
 // themselves.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
-constexpr double kLeftProcessesS = 2;
 constexpr int kCrossings = 32;
 
 using Clock = std::chrono::steady_clock;
@@ -52,6 +51,15 @@ int64_t oom_kills() {
     }
   }
   return 0;
+}
+
+std::string whole_file(int fd) {
+  std::string text;
+  std::array<char, 4096> chunk{};
+  ssize_t n = 0;
+  while ((n = pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(text.size()))) > 0)
+    text.append(chunk.data(), static_cast<size_t>(n));
+  return text;
 }
 
 std::string file_start(int fd) {
@@ -325,17 +333,19 @@ void HostProcess::resume() {
   stopped_ = false;
 }
 
-// Waits up to `seconds` for the end of the process; returns its status, -1 without one.
-int HostProcess::reap(double seconds) {
+// Waits up to `seconds` for the end of the process; returns its status, -1 without one. A second
+// Ctrl-C ends the wait where it is interruptible.
+int HostProcess::reap(double seconds, bool interruptible) {
   const Clock::time_point begin = Clock::now();
   int status = -1;
   while (pid_ > 0) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
       pid_ = -1;
+      end_ = status;
       return status;
     }
-    if (seconds_since(begin) >= seconds) break;
+    if (seconds_since(begin) >= seconds || (interruptible && interrupt_count() > 1)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return -1;
@@ -368,7 +378,7 @@ void HostProcess::fail(ErrorKind kind, const std::string& how) {
 // The socket has ended. A host that closed it without dying is killed.
 void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
-  const int status = reap(kLeaveSeconds);
+  const int status = reap_leaving();
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
   kill_group(group);
   if (!hello_) {
@@ -394,32 +404,6 @@ std::string HostProcess::ending(int status) {
   return how + ": the kernel ended it for lack of memory";
 }
 
-std::vector<pid_t> child_processes() {
-  namespace fs = std::filesystem;
-  std::vector<pid_t> found;
-  std::error_code error;
-  for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
-       at.increment(error)) {
-    std::ifstream children(at->path() / "children");
-    for (pid_t child = 0; children >> child;) found.push_back(child);
-  }
-  return found;
-}
-
-void end_left_processes(const std::vector<pid_t>& but) {
-  const Clock::time_point begin = Clock::now();
-  for (bool left = true; left && seconds_since(begin) < kLeftProcessesS;) {
-    left = false;
-    for (const pid_t child : child_processes()) {
-      if (std::find(but.begin(), but.end(), child) != but.end()) continue;
-      left = true;
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, WNOHANG);
-    }
-    if (left) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-
 void HostProcess::end(ErrorKind kind, const std::string& why) {
   if (death_.empty()) {
     death_ = why;
@@ -428,15 +412,31 @@ void HostProcess::end(ErrorKind kind, const std::string& why) {
   close_down();
 }
 
+// reap() for a host that leaves by itself, and for its profiler, which may still write a report.
+int HostProcess::reap_leaving() {
+  const bool profiler = command_.profiler_s > 0;
+  return reap(profiler ? command_.profiler_s : kLeaveSeconds, profiler);
+}
+
+int HostProcess::leave() {
+  close_down();
+  return end_;
+}
+
+std::string HostProcess::profiler_output() const {
+  return stderr_fd_ >= 0 ? whole_file(stderr_fd_) : printed_;
+}
+
 void HostProcess::close_down() {
   if (pid_ > 0) {
     resume();
     close(call_fd_);
     call_fd_ = -1;
     const pid_t group = pid_;
-    reap(kLeaveSeconds);
+    reap_leaving();
     kill_group(group);
   }
+  if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = whole_file(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;

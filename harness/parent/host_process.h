@@ -18,6 +18,9 @@ struct HostCommand {
   std::vector<std::string> argv;  // program and arguments
   std::string build;              // the build that its hello must name
   std::string holds;              // what messages call it: "ring", "the judge's runs"
+  // The first words of argv are a profiler that runs the host as its child. It may write its report
+  // for so long, in seconds, after the host has ended; 0: there is no profiler.
+  double profiler_s = 0;
 };
 
 // How long a host may take to say hello, in seconds.
@@ -47,6 +50,13 @@ class HostProcess final : public HostLink {
   void end(ErrorKind kind, const std::string& why) override;
 
   pid_t pid() const { return pid_; }
+  // Ends the host by closing its channel, and waits for the process, which is the profiler where
+  // there is one. Returns how it ended, as waitpid() gives it.
+  int leave();
+  // How the process ended, as waitpid() gives it; -1 while it lives.
+  int ended() const { return end_; }
+  // What a profiler has printed; a host's own output goes to the parent's stderr.
+  std::string profiler_output() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,7 +73,8 @@ class HostProcess final : public HostLink {
   void obey_interrupt(Running& running, const char* what);
   void resume();
   void kill_group(pid_t group);
-  int reap(double seconds);
+  int reap(double seconds, bool interruptible = false);
+  int reap_leaving();
   bool gone() const;
   [[noreturn]] void fail(ErrorKind kind, const std::string& how);
   [[noreturn]] void died(const std::string& during);
@@ -74,6 +85,8 @@ class HostProcess final : public HostLink {
   Arena arena_;
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
+  int end_ = -1;         // ended()
+  std::string printed_;  // what the profiler had printed when it ended
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
   int64_t oom_kills_ = 0;  // oom_kills() when the running call began
   std::string death_;      // why the host is no more; empty while it lives

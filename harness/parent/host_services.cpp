@@ -219,6 +219,11 @@ FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   };
   services.trace = [&hosts](Engine& engine, int n) { return hosts.trace(engine, n); };
   services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
+  if (job.nvtx != NvtxMode::kOff) {
+    services.label_next = [watched = job.watched](Engine& engine, const RangeLabel& label) {
+      if (auto* proxy = dynamic_cast<HostEngine*>(&engine)) proxy->label_next(label, watched);
+    };
+  }
   services.stop = [] { return interrupt_count() > 0; };
   return services;
 }

@@ -36,12 +36,6 @@ constexpr int kMostDoubts = 3;
 // the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
 constexpr double kQuietWaitS = 10;
 
-HostKind kind_of(const std::string& engine) {
-  const EngineRow* row = find_engine(engine_of_run(engine));
-  if (row != nullptr) return row->host;
-  return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
-}
-
 // A host that cannot be stopped is dead afterwards; whoever asks it next is told why.
 void stop_other(HostLink& link) {
   try {
@@ -68,20 +62,30 @@ HostEngine& proxy(Engine& engine) {
 
 }  // namespace
 
+HostKind host_kind(const std::string& engine) {
+  const EngineRow* row = find_engine(engine_of_run(engine));
+  if (row != nullptr) return row->host;
+  return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
+}
+
+HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python) {
+  const std::filesystem::path here = program_folder();
+  HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
+  if (kind == HostKind::kPython) {
+    command.argv = {python.empty() ? own_python() : find_program(python),
+                    (data_root() / "scripts" / "host.py").string(),
+                    (here / "libmkbench_python_recorder.so").string()};
+    command.build = wire_fields_hash();
+  } else {
+    const char* name = kind == HostKind::kTorch ? "mkbench-host-torch" : "mkbench-host-cuda";
+    command.argv = {(here / name).string()};
+  }
+  return command;
+}
+
 StartHost start_processes(const std::string& python) {
   return [python](HostKind kind, const std::string& holds) -> std::shared_ptr<HostLink> {
-    const std::filesystem::path here = program_folder();
-    HostCommand command{.argv = {}, .build = build_id(), .holds = holds};
-    if (kind == HostKind::kPython) {
-      command.argv = {python.empty() ? own_python() : find_program(python),
-                      (data_root() / "scripts" / "host.py").string(),
-                      (here / "libmkbench_python_recorder.so").string()};
-      command.build = wire_fields_hash();
-    } else {
-      const char* name = kind == HostKind::kTorch ? "mkbench-host-torch" : "mkbench-host-cuda";
-      command.argv = {(here / name).string()};
-    }
-    return std::make_shared<HostProcess>(std::move(command));
+    return std::make_shared<HostProcess>(host_command(kind, holds, python));
   };
 }
 
@@ -115,7 +119,7 @@ void Hosts::end_process(const std::string& engine) {
 }
 
 void Hosts::expect(const std::string& engine) {
-  if (!one_) shared_link(holder_of(engine), kind_of(engine));
+  if (!one_) shared_link(holder_of(engine), host_kind(engine));
 }
 
 ModelWeights Hosts::load(const std::string& model, int depth) {
@@ -137,12 +141,12 @@ std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWei
     for (int i = 0; i < kQuietTries; ++i)
       quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
   }
-  return std::make_unique<HostEngine>(shared_link(holder_of(request.name), kind_of(request.name)),
+  return std::make_unique<HostEngine>(shared_link(holder_of(request.name), host_kind(request.name)),
                                       request, weights, timeout_s_);
 }
 
 int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
-  return ask<Described>(link(holder_of(request.name), kind_of(request.name)),
+  return ask<Described>(link(holder_of(request.name), host_kind(request.name)),
                         DescribeCall{request, config}, kQuestion)
       .bytes;
 }
@@ -151,8 +155,9 @@ int64_t Hosts::idle_bytes(const std::string& engine) {
   const std::string holds = holder_of(engine);
   const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);
   if (is_new) {
-    ask<Answered>(link(holds, kind_of(engine)), PingCall{}, kQuestion);  // its libraries are loaded
-    found->second = mkbench::resident_bytes(link(holds, kind_of(engine)).facts().pid);
+    ask<Answered>(link(holds, host_kind(engine)), PingCall{},
+                  kQuestion);  // its libraries are loaded
+    found->second = mkbench::resident_bytes(link(holds, host_kind(engine)).facts().pid);
   }
   return found->second;
 }
@@ -173,7 +178,7 @@ int64_t Hosts::context_bytes(const std::string& engine, const FlushCall& flush,
   const auto [found, is_new] = context_bytes_.try_emplace(holds, 0);
   if (is_new) {
     const int64_t before = free_bytes();
-    ask<Flushed>(link(holds, kind_of(engine)), flush, kQuestion);
+    ask<Flushed>(link(holds, host_kind(engine)), flush, kQuestion);
     found->second = std::max(int64_t{0}, before - free_bytes());
   }
   return found->second;

@@ -9,12 +9,18 @@
 #include "harness/engines/registry.h"
 #include "harness/flow/services.h"
 #include "harness/parent/host_engine.h"
+#include "harness/parent/host_process.h"
 #include "harness/wire/host_link.h"
 
 namespace mkbench {
 
 // Starts a host of a kind; `holds` is what messages call it.
 using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
+
+// The kind of the host that holds an engine.
+HostKind host_kind(const std::string& engine);
+// The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
+HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python);
 
 // Starts the programs that lie beside this one, and engines in Python with `python`: a path, a name
 // on PATH, or empty for the interpreter that the build was configured with.

@@ -26,8 +26,13 @@ void check_words(std::string_view flag, const std::vector<std::string>& words,
   }
 }
 
-std::vector<std::string> parse_engines(const std::string& text) {
+// Engines of these roles, and files.
+std::vector<std::string> parse_engines(const std::string& text, unsigned roles = kCandidate) {
   std::vector<std::string> known = engine_names(kCandidate);
+  for (const std::string& name : engine_names(kYardstick)) {
+    const bool again = std::find(known.begin(), known.end(), name) != known.end();
+    if ((roles & kYardstick) != 0 && !again) known.push_back(name);
+  }
   known.insert(known.begin(), kMegakernel);
   const std::vector<std::string> words = parse_word_list("engine", text);
   std::vector<std::string> named;
@@ -161,12 +166,12 @@ const std::vector<Flag>& flag_table() {
        "file .py (references/decoder.py) [megakernel; host-twin on cpu]",
        kJudgeFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"python", 0, "PATH", "",
-       "the Python that runs engines .py [the one that mkbench was set up with]", kJudgeFlags,
-       false, [](O& o, S t) { o.python = t; }},
+       "the Python that runs engines .py [the one that mkbench was set up with]",
+       kJudgeFlags | kProfileFlags, false, [](O& o, S t) { o.python = t; }},
       {"model", 0, "LIST", "",
        "models (mkbench list models), a snapshot folder, a hub id in the local cache; each is a "
        "case [synthetic; tiny,tiny-untied on cpu]",
-       kJudgeFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+       kJudgeFlags | kProfileFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
        "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kDeviceFlags, false,
        [](O& o, S t) {
@@ -181,10 +186,10 @@ const std::vector<Flag>& flag_table() {
        false, [](O& o, S t) { o.n_prompt = parse_int_list("n-prompt", t, 0); }},
       {"n-gen", 'n', "L", "128", "timed tokens (tgN)", kMeasureFlags, false,
        [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
-      {"n-depth", 'd', "L", "0", "KV rows before the first timed step", kMeasureFlags, false,
-       [](O& o, S t) { o.n_depth = parse_int_list("n-depth", t, 0); }},
+      {"n-depth", 'd', "L", "0", "KV rows before the first timed step",
+       kMeasureFlags | kProfileFlags, false, [](O& o, S t) { o.n_depth = parse_int_list("n-depth", t, 0); }},
       {"ids", 0, "LIST", "", "prompt ids instead of drawn ones; each block draws the last one anew",
-       kMeasureFlags, false, [](O& o, S t) { o.ids = parse_ids(t); }},
+       kMeasureFlags | kProfileFlags, false, [](O& o, S t) { o.ids = parse_ids(t); }},
       {"processes", 0, "P", "",
        "fresh processes in which every timed engine is opened; the blocks are spread over them [5; "
        "1 on cpu and with --in-process; a turn each with --resident one]",
@@ -209,7 +214,7 @@ const std::vector<Flag>& flag_table() {
        }},
       {"seed", 0, "S", "1",
        "of prompts, orders and bootstraps; timed prompts differ between runs unless it is given",
-       kJudgeFlags, false,
+       kJudgeFlags | kProfileFlags, false,
        [](O& o, S t) { o.seed = parse_seed(t); }},
       {"confidence", 0, "C", "0.95", "of intervals", kMeasureFlags, false,
        [](O& o, S t) { o.confidence = parse_confidence(t); }},
@@ -267,9 +272,10 @@ const std::vector<Flag>& flag_table() {
       {"time-budget", 0, "S", "240",
        "seconds for judging one engine; INCOMPLETE where they end before what a pass needs",
        kJudgeFlags, false, [](O& o, S t) { o.time_budget_s = parse_seconds("time-budget", t); }},
-      {"profile", 0, "", "",
-       "after the samples, the ablations: no waits (memory roof) and no loads (dependency chain)",
-       kMeasureFlags, false, [](Options& o, S t) { o.profile = parse_switch("profile", t); }},
+      {"ablations", 0, "", "",
+       "after the samples, also time ring without waits (memory roof) and without loads (dependency "
+       "chain)",
+       kMeasureFlags, false, [](Options& o, S t) { o.ablations = parse_switch("ablations", t); }},
       {"only", 0, "STEP", "",
        "judge one prompt (PROMPT), or repeat one step: PROMPT:POSITION as the parity table shows "
        "them, or a file of a report's folder failures",
@@ -377,6 +383,33 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.out = t; }},
       {"decode-once", 0, "", "", "open each engine, decode once, and say nothing: what ncu runs",
        kAuditFlags, true, [](O& o, S t) { o.decode_once = parse_switch("decode-once", t); }},
+      {"tool", 0, "nsys|ncu", "",
+       "nsys = where the time of all blocks goes; ncu = what limits the launch of one block",
+       kProfileFlags, false,
+       [](O& o, S t) {
+         o.tool = parse_choice<ProfileTool>(
+             "tool", t, {{"nsys", ProfileTool::kNsys}, {"ncu", ProfileTool::kNcu}});
+       }},
+      {"print", 0, "", "", "print the tool's command, and run nothing", kProfileFlags, false,
+       [](O& o, S t) { o.print_command = parse_switch("print", t); }},
+      {"engine", 0, "LIST", "",
+       "engines, baselines too, or paths (.so, .py), one after another [megakernel; host-twin on "
+       "cpu]",
+       kProfileFlags, false,
+       [](O& o, S t) { o.engines = parse_engines(t, kCandidate | kYardstick); }},
+      {"n-gen", 'n', "L", "16", "tokens of a block", kProfileFlags, false,
+       [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
+      {"blocks", 0, "N", "1", "blocks that nsys records", kProfileFlags, false,
+       [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
+      {"warmup", 0, "N", "1", "decodes before the first block, which are not recorded",
+       kProfileFlags, false, [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},
+      {"nvtx", 0, "block|token", "block",
+       "ranges of blocks, or of tokens too; token decodes one token a call, and is for engines that "
+       "launch for each token",
+       kProfileFlags, false,
+       [](O& o, S t) {
+         o.token_ranges = parse_choice<bool>("nvtx", t, {{"block", false}, {"token", true}});
+       }},
       {"values", 0, "", "",
        "read every weight, too: NaN, Inf, tensors of zeros, hashes [headers alone, and the bytes of "
        "a tied head]",

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/device/nsight.h"
 #include "harness/device/requirements.h"
 #include "harness/flow/job.h"
 #include "harness/parent/hosts.h"
@@ -77,7 +78,7 @@ struct Options {
   Resident resident = Resident::kAuto;
   double timeout_s = 0;      // of one call of an engine
   double time_budget_s = 0;  // for judging one engine
-  bool profile = false;      // ablations after the samples
+  bool ablations = false;    // diagnostics after the samples
   bool in_process = false;
   bool faults = false;                // selftest: plant the faults of the table
   bool timing = false;                // selftest: run the libraries of the faults of timing
@@ -88,6 +89,9 @@ struct Options {
   bool tiles_only = false;            // audit: no counters
   bool decode_once = false;           // audit: what a profiler counts
   std::vector<std::string> tensors;   // audit: parts of names; empty: all tensors
+  std::optional<ProfileTool> tool;    // profile
+  bool print_command = false;         // profile: print the tool's command, and run nothing
+  bool token_ranges = false;          // profile: an NVTX range for each token
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
   bool read_values = false;           // inspect: read every weight, not the headers alone
@@ -136,6 +140,7 @@ enum FlagGroup : unsigned {
   kGateOutFlags = 4096,   // of `mkbench gate` alone
   kHistoryFlags = 8192,   // of `mkbench history` alone
   kInspectFlags = 16384,  // of `mkbench inspect` alone
+  kProfileFlags = 32768,  // of `mkbench profile`, some of them run's too
 };
 
 struct Flag {

@@ -206,7 +206,7 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
                     "open at a time (--resident one)",
                     options.gpu));
   }
-  job.profile = options.profile;
+  job.ablations = options.ablations;
   job.whole_parity = options.whole_parity;
   job.only = options.only;
   job.only_prompt = options.only_prompt;

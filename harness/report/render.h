@@ -46,7 +46,7 @@ bool is_parity_case(const CaseReport& c);
 // Times, speed-up, share and verdict of each engine; of prefill tests their times; of parity cases
 // the counts of their checks. Engines of class lossy have a table of their own below the others'.
 std::string engine_table(const CaseGroup& group);
-// The table of ablations (--profile); empty where no engine has any.
+// The table of ablations (--ablations); empty where no engine has any.
 std::string profile_table(const CaseGroup& group);
 // What the lines below a table say of its times: replication, every ratio with its verdict, drift,
 // engines that a warm-up has not settled.

@@ -158,11 +158,12 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   }
   if (std::string note = state_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
+    // Reports of earlier versions name another flag than kProfileNotAsked.
     const bool asked = e.role == "candidate" && !e.profile && !e.profile_reason.empty() &&
-                       e.profile_reason != kProfileNotAsked;
+                       !e.profile_reason.starts_with("not asked for");
     if (asked && times_allowed(e.verdict)) {
       notes.push_back(
-          fmt::format("no profile of {}: {}", engine_label(e), one_line(e.profile_reason)));
+          fmt::format("no ablations of {}: {}", engine_label(e), one_line(e.profile_reason)));
     }
   }
   for (std::string& note : timing_notes(c)) notes.push_back(std::move(note));

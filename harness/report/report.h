@@ -48,8 +48,8 @@ void describe_fields(V& v, Tag<ProfileReport>) {
   v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
 }
 
-// profile_reason of an engine where no profile was asked for.
-inline constexpr char kProfileNotAsked[] = "not asked for (--profile)";
+// profile_reason of an engine where no ablations were asked for.
+inline constexpr char kProfileNotAsked[] = "not asked for (--ablations)";
 
 // The process that held an engine.
 struct ProcessFacts {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/measure/launch_trace.h"
+#include "harness/measure/range_label.h"
 #include "harness/measure/sample.h"
 #include "harness/wire/travelling.h"
 #include "references/base/error.h"
@@ -61,10 +62,12 @@ struct DecodeCall {
   static constexpr char kType[] = "decode";
   int engine = 0, n = 0;
   bool forced = false, logits = false;
-  std::optional<int32_t> late{};  // replaces the pending id, inside the timed part
+  std::optional<int32_t> late{};      // replaces the pending id, inside the timed part
+  std::optional<RangeLabel> label{};  // of the decode's NVTX range; absent: "decode"
   static void fields(auto& v) {
     list_fields(v, "engine", &DecodeCall::engine, "n", &DecodeCall::n, "forced",
-                &DecodeCall::forced, "logits", &DecodeCall::logits, "late", &DecodeCall::late);
+                &DecodeCall::forced, "logits", &DecodeCall::logits, "late", &DecodeCall::late,
+                "label", &DecodeCall::label);
   }
 };
 

@@ -13,6 +13,7 @@ int plot_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int inspect_command(const Options& options, const Invocation& invocation);
 int new_engine_command(const Options& options, const Invocation& invocation);
+int profile_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
@@ -25,6 +26,7 @@ void require_inspect_arguments(Options& options);
 void require_new_engine_arguments(Options& options);
 void require_completions_arguments(Options& options);
 void require_list_arguments(Options& options);
+void require_profile_arguments(Options& options);
 void require_gate_arguments(Options& options);
 void require_compare_arguments(Options& options);
 void require_history_arguments(Options& options);
@@ -46,8 +48,9 @@ constexpr CommandRow kRows[] = {
        if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
      },
      run_command},
-    {"profile", "run --profile", "", kMeasureFlags | kGateFlags | kJudging, "profile", nullptr,
-     run_command},
+    {"profile", "run Nsight Systems or Nsight Compute around one engine", "",
+     kProfileFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags, "",
+     require_profile_arguments, profile_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      "", require_fetch_arguments, fetch_command},
     {"inspect", "every difference between a model and what this binary can run", "MODEL",

@@ -1,4 +1,4 @@
-#include "harness/flow/profile.h"
+#include "harness/flow/ablations.h"
 
 #include <string>
 
@@ -34,14 +34,14 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
 }
 
 // Fills in `profile`; returns why that failed, or an empty text.
-std::string profile_engine(const CaseJob& job, const FlowServices& services, Contestant& c,
-                           ProgressWatch& watch, ProfileReport& profile) {
+std::string ablate_engine(const CaseJob& job, const FlowServices& services, Contestant& c,
+                          ProgressWatch& watch, ProfileReport& profile) {
   struct Part {
     const char* stage;
     Ablation ablation;
     std::vector<double> ProfileReport::*runs;
   };
-  const std::string stage = "profile";
+  const std::string stage = "ablations";
   for (const Part& part :
        {Part{" without waits", Ablation::kNoWaits, &ProfileReport::no_waits_runs_us},
         Part{" without loads", Ablation::kNoLoads, &ProfileReport::no_loads_runs_us}}) {
@@ -57,9 +57,9 @@ std::string profile_engine(const CaseJob& job, const FlowServices& services, Con
 
 }  // namespace
 
-void run_profile(const CaseJob& job, const FlowServices& services,
-                 const std::vector<Contestant*>& candidates, ProgressWatch& watch,
-                 EventSink& sink) {
+void run_ablations(const CaseJob& job, const FlowServices& services,
+                   const std::vector<Contestant*>& candidates, ProgressWatch& watch,
+                   EventSink& sink) {
   std::string lost;  // set once a failure may have poisoned the CUDA context
   for (Contestant* c : candidates) {
     ProfileReport profile;
@@ -67,7 +67,7 @@ void run_profile(const CaseJob& job, const FlowServices& services,
     if (job.n_prompt > 0) reason = "a prefill test has no ablations";
     if (reason.empty()) {
       try {
-        reason = profile_engine(job, services, *c, watch, profile);
+        reason = ablate_engine(job, services, *c, watch, profile);
       } catch (const Interrupted&) {
         throw;
       } catch (const std::exception& error) {
@@ -75,7 +75,7 @@ void run_profile(const CaseJob& job, const FlowServices& services,
         lost = "after a failure in the diagnostics of " + c->name;
       }
     }
-    sink.send(ProfileTaken{c->name, reason, profile});
+    sink.send(AblationsTaken{c->name, reason, profile});
   }
 }
 

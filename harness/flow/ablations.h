@@ -11,9 +11,10 @@
 
 namespace mkbench {
 
-// Sends one ProfileTaken for each engine: times of both ablations at the job's depth and length,
+// Sends one AblationsTaken for each engine: times of both ablations at the job's depth and length,
 // or the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
-void run_profile(const CaseJob& job, const FlowServices& services,
-                 const std::vector<Contestant*>& candidates, ProgressWatch& watch, EventSink& sink);
+void run_ablations(const CaseJob& job, const FlowServices& services,
+                   const std::vector<Contestant*>& candidates, ProgressWatch& watch,
+                   EventSink& sink);
 
 }  // namespace mkbench

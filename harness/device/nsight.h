@@ -1,0 +1,35 @@
+// Nsight's two tools around one program: their command lines, and what they leave.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mkbench {
+
+enum class ProfileTool { kNsys, kNcu };
+
+struct NsightRun {
+  ProfileTool tool = ProfileTool::kNcu;
+  std::string program;  // the tool's file
+  std::string range;    // the NVTX range of the domain "mkbench" that is captured
+  std::string output;   // of the report, without its ending
+};
+
+std::string_view tool_name(ProfileTool tool);
+// "Nsight Compute"
+std::string_view product_name(ProfileTool tool);
+// find_ncu() or find_nsys().
+std::string find_tool(ProfileTool tool);
+// The report that the tool leaves where it was given `output`.
+std::string report_file(const NsightRun& run);
+// The tool and its options. The program that is profiled, and its arguments, follow them.
+std::vector<std::string> tool_command(const NsightRun& run);
+// The command with which a person opens the report.
+std::string open_command(const NsightRun& run);
+// What the tool says of a failure, one line of its output: its first error, else its last line.
+std::string tool_complaint(const std::string& output);
+// True where the tool says that this user or machine may not read the card's counters.
+bool counters_forbidden(const std::string& output);
+
+}  // namespace mkbench

@@ -1,0 +1,30 @@
+// `mkbench profile`: the blocks of one engine while a profiler watches its process. Nothing is judged,
+// and nothing is timed.
+#pragma once
+
+#include <string>
+
+#include "harness/flow/job.h"
+#include "harness/flow/services.h"
+
+namespace mkbench {
+
+// What the engine has told of itself.
+struct WatchedEngine {
+  std::string resolved;     // as it calls itself
+  bool one_launch = false;  // it claims one launch for a whole decode
+  bool tokens = false;      // each token had a range of its own
+};
+
+// The message of the range in which all blocks of an engine of the job lie; that of each block is
+// range_name() and the block's number (measure/range_label.h).
+std::string blocks_range(const CaseJob& job, const CaseEngine& engine);
+
+// Opens the engine, prefills the timed prompt, runs job.warmup decodes without a label, and then
+// job.blocks decodes of n_gen tokens, each behind a late id and in a range of its own. With `tokens`
+// each token has a range, too, where the engine launches for each token. Throws what the engine
+// throws, and Interrupted.
+WatchedEngine run_watched_blocks(const CaseJob& job, const CaseEngine& engine,
+                                 const FlowServices& services, bool tokens);
+
+}  // namespace mkbench
