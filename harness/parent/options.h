@@ -90,6 +90,11 @@ struct Options {
   std::vector<std::string> tensors;   // audit: parts of names; empty: all tensors
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
+  // soak: absent: the device's default
+  std::optional<int64_t> soak_launches, soak_tokens;
+  std::optional<int> soak_context;  // positions of the KV cache
+  double soak_minutes = 0;
+  std::optional<int64_t> soak_step;   // repeats this step alone
   bool read_values = false;           // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;
@@ -136,6 +141,7 @@ enum FlagGroup : unsigned {
   kGateOutFlags = 4096,   // of `mkbench gate` alone
   kHistoryFlags = 8192,   // of `mkbench history` alone
   kInspectFlags = 16384,  // of `mkbench inspect` alone
+  kSoakFlags = 32768,     // of `mkbench soak` alone
 };
 
 struct Flag {

@@ -11,6 +11,7 @@
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
 #include "kernels/plain/scratch.h"
+#include "kernels/plain/soak_instance.h"
 #include "kernels/prefill/prefill.h"
 
 namespace mkbench {
@@ -83,6 +84,7 @@ class PlainEngine final : public LaunchEngine {
                       .stall_block = options.stall_block},
                      weights.config, launch),
         spin_scale_(options.spin_scale),
+        shipped_(launch),
         model_(upload_model(weights, options.max_context, options.fault)),
         k_cache_(cache_elements()),
         v_cache_(cache_elements()),
@@ -101,8 +103,28 @@ class PlainEngine final : public LaunchEngine {
            4 * kControlWords + fixed_bytes(model.shape);
   }
 
+  // An instance with faults has the hook itself.
+  std::optional<std::string> stress(const Stress& stress) override {
+    const bool faulty = shipped_.kernel != plain::kernel_for(config().shape);
+    LaunchConfig launch = shipped_;
+    if (!faulty && stress != Stress{}) {
+      launch.kernel = plain::soak_kernel_for(config().shape);
+      if (launch.kernel == nullptr) return "no instance for a soak has these layers";
+      require_co_resident(kPrefix, launch, traits().gpu);
+    }
+    set_launch(launch);
+    stress_ = stress;
+    return "";
+  }
+
  private:
   static constexpr int kControlWords = 2;  // arrivals, abort
+
+  // The counter at launch: a whole number of exchanges.
+  unsigned first_count() const {
+    const auto blocks = static_cast<uint64_t>(grid());
+    return static_cast<unsigned>(stress_.count_from / blocks * blocks);
+  }
 
   // Reads host memory alone, so it answers where the device does not.
   std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
@@ -112,8 +134,9 @@ class PlainEngine final : public LaunchEngine {
     s.grid = static_cast<int>(grid);
     s.resident = resident();
     s.ended = ended;
-    s.wanted = static_cast<unsigned>(f.expected) / grid;
-    s.counted = static_cast<unsigned>(f.seen);
+    const unsigned first = first_count();
+    s.wanted = (static_cast<unsigned>(f.expected) - first) / grid;
+    s.counted = static_cast<unsigned>(f.seen) - first;
     int64_t waiting = 0;
     for (int b = 0; b < std::min(s.grid, kMostRecords); ++b) {
       const volatile BlockRecord& r = records_.host()->blocks[b];
@@ -122,7 +145,7 @@ class PlainEngine final : public LaunchEngine {
         place.phase = phase_name(static_cast<Phase>(r.phase));
         place.layer = r.layer;
         place.step = r.position - launch_position();
-        place.epoch = static_cast<unsigned>(r.expected) / grid;
+        place.epoch = (static_cast<unsigned>(r.expected) - first) / grid;
         waiting += place.epoch == s.wanted;
       }
       s.blocks.push_back(place);
@@ -215,6 +238,11 @@ class PlainEngine final : public LaunchEngine {
       return reinterpret_cast<unsigned short*>(b.get());
     };
     LaunchParams& p = params_;
+    p.first_count = first_count();
+    p.delay_seed = static_cast<unsigned>(stress_.delay_seed);
+    p.delay_ns = 1000 * static_cast<unsigned>(stress_.delay_us);
+    if (p.first_count > 0)
+      MKBENCH_CUDA(cudaMemcpyAsync(control_.get(), &p.first_count, 4, cudaMemcpyHostToDevice));
     fill_common(p, request);
     p.layers = bits(model_.layers);
     p.head = bits(model_.head.size() > 0 ? model_.head : model_.embed);
@@ -241,6 +269,8 @@ class PlainEngine final : public LaunchEngine {
   }
 
   const double spin_scale_;
+  const LaunchConfig shipped_;  // as make_plain() was asked for it
+  Stress stress_{};
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)
   Scratch scratch_;
