@@ -6,7 +6,10 @@
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
 #   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
 #           what telemetry costs, energy, and whether all bytes are read
-# The script builds first, for this machine's cards. Without a PART all parts run. A PART adds to the results that
+#   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
+#           full-size weights; planted faults that only a soak sees; racecheck and initcheck. It runs where it is
+#           named, and no line of the evidence rests on it
+# The script builds first, for this machine's cards. Without a PART all parts but soak run. A PART adds to the results that
 # OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
 # OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
 # only if every step passed and, once OUT holds all parts, every line of the evidence holds.
@@ -14,15 +17,15 @@
 # GPU_CHECK_BUDGET_S: longest time of one call; steps that do not fit are left out, and their lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-all_parts="bench tests cases gate timing"
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts" >&2; exit 2; }
+all_parts="bench tests cases gate timing" named_parts="soak"
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts $named_parts" >&2; exit 2; }
 out="$1"
 shift
 parts=" ${*:-$all_parts} "
 for part in $parts; do
-  case " $all_parts " in
+  case " $all_parts $named_parts " in
     *" $part "*) ;;
-    *) echo "gpu_check: no part '$part': wanted one of $all_parts" >&2; exit 2 ;;
+    *) echo "gpu_check: no part '$part': wanted one of $all_parts $named_parts" >&2; exit 2 ;;
   esac
 done
 mkdir -p "$out" || exit 2
@@ -49,6 +52,7 @@ log="$out/build.log"
 rm -f "$log"
 # The tests' programs take most of the build, and two parts use them; the calibration slows a plugin down.
 targets=(mkbench slowed_cuda)
+case "$parts" in *" soak "*) targets+=(test_plain test_prefill test_ring_state) ;; esac
 case "$parts" in *" bench "* | *" tests "*) targets=() ;; esac
 step 240 "set-up and build" "$root/scripts/setup.sh" "${targets[@]}" || exit 1
 build="$root/build/${MKBENCH_PRESET:-release}"
@@ -66,18 +70,20 @@ tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
 timing=(data clock.json table blocks telemetry energy audit)
+soak=(soak racecheck.log initcheck.log)
 # shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
 made_by="$made_by $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)"
 if [ "$(cat "$out/made_by" 2> /dev/null)" != "$made_by" ]; then
-  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" "${timing[@]}" {bench,tests,cases,gate,timing}.log)
+  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" "${timing[@]}" "${soak[@]}" \
+    {bench,tests,cases,gate,timing,soak}.log)
   echo "$made_by" > "$out/made_by"
 fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
-# sanitize TOOL LOG: checks every access (memcheck) or every barrier (synccheck) of the kernels and of their set-up
-# on small models, with one section of the log for each test. A sanitizer slows the kernels a hundredfold, and
+# sanitize TOOL LOG: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or read
+# of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one section of the log for each test. A sanitizer slows the kernels a hundredfold, and
 # libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
 sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
@@ -179,6 +185,49 @@ if begin timing "${timing[@]}"; then
     --n-gen 2048 --processes 1 --blocks 6 --no-plot --out energy
   step 120 "bytes that are read" "$mkbench" audit --device cuda --engine ring,plain -n 8 --tiles 5 --seed 1 --out audit
   unset XDG_DATA_HOME
+fi
+
+# soak_engine ENGINE MINUTES: half of the time on the cut, half on full-size weights with a long cache. Numbers that
+# are reached earlier do not end it.
+soak_engine() {
+  local half
+  half="$(awk "BEGIN { print $2 / 2 }")"
+  "$mkbench" soak --device cuda --engine "$1" --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
+    --minutes "$half" --all-minutes --out "soak/$1-cut" &&
+    "$mkbench" soak --device cuda --engine "$1" --model synthetic --seed 2 --context 32768 --launches 500 \
+      --tokens 5000 --minutes "$half" --all-minutes --out "soak/$1-full"
+}
+# Faults planted in plain that a soak must see: a stop at 2,048 positions as wrong tokens (3), a race as other bits or
+# tokens (3), a counter that overflows so or as a hang, words reset inside the launch as a hang (7).
+soak_faults() {
+  local fault wanted status
+  while read -r fault wanted; do
+    "$mkbench" soak --device cuda --engine plain --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
+      --minutes 1 --timeout 10 --plant-fault "$fault" --out "soak/$fault" | tail -n 4
+    status="${PIPESTATUS[0]}"
+    echo "planted $fault in a soak of plain: exit $status"
+    case " $wanted " in *" $status "*) ;; *) return 1 ;; esac
+  done << 'END'
+stops_at_2048 3
+rows_late 3
+counter_overflow 3 7
+words_reset 7
+END
+}
+export -f soak_engine soak_faults
+
+if begin soak "${soak[@]}"; then
+  mkdir -p soak
+  minutes="${GPU_CHECK_SOAK_MINUTES:-10}"
+  soak_limit="$(awk "BEGIN { print int($minutes * 60 + 180) }")"
+  for engine in ring plain; do
+    step "$soak_limit" "soak of $engine" bash -c 'soak_engine "$1" "$2"' soak "$engine" "$minutes"
+  done
+  soak_limit=400
+  step "$soak_limit" "faults that a soak sees" bash -c soak_faults
+  for tool in racecheck initcheck; do
+    step "$soak_limit" "$tool on small models" bash -c 'sanitize "$1" "$2"' sanitize "$tool" "$out/$tool.log"
+  done
 fi
 
 log="$out/end.log"

@@ -204,7 +204,8 @@ class Soak {
   }
 
   bool over() const {
-    if (has_enough(report_) || report_.failures.size() >= kMostSoakFailures) return true;
+    if (report_.failures.size() >= kMostSoakFailures) return true;
+    if (has_enough(report_) && !plan_.all_minutes) return true;
     return seconds() - before_s_ > 60 * report_.asked_minutes;
   }
 

@@ -15,6 +15,7 @@ struct SoakPlan {
   CaseJob job{};
   CaseEngine engine{};
   std::optional<int64_t> only_step{};  // repeats this step alone
+  bool all_minutes = false;            // numbers that are reached do not end the soak
 };
 
 // Failures after which a soak ends: more of them say nothing new.

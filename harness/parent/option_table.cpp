@@ -403,6 +403,8 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) {
          o.soak_minutes = parse_number<double>("minutes", t, 0.01, 1e5, "a number of minutes of at least 0.01");
        }},
+      {"all-minutes", 0, "", "", "take all of --minutes, also where the numbers are reached before",
+       kSoakFlags, false, [](O& o, S t) { o.soak_all_minutes = parse_switch("all-minutes", t); }},
       {"step", 0, "N", "", "repeat this step alone, as a failure names it", kSoakFlags, false,
        [](O& o, S t) { o.soak_step = parse_count("step", t, 0); }},
       {"out", 0, "DIR", "", "new folder of soak.json and soak.md [mkbench-report-<time>]", kSoakFlags,

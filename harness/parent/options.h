@@ -94,7 +94,8 @@ struct Options {
   std::optional<int64_t> soak_launches, soak_tokens;
   std::optional<int> soak_context;  // positions of the KV cache
   double soak_minutes = 0;
-  std::optional<int64_t> soak_step;   // repeats this step alone
+  bool soak_all_minutes = false;     // numbers that are reached do not end it
+  std::optional<int64_t> soak_step;  // repeats this step alone
   bool read_values = false;           // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;

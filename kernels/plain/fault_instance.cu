@@ -22,32 +22,6 @@ using Faulty = Dims<FaultyTiny>;
 
 }  // namespace
 
-// The fault: a counter that is compared as if it never overflowed.
-template <>
-__device__ __forceinline__ bool reached<FaultyTiny>(unsigned seen, unsigned expected) {
-  if (planted(PlantedFault::kCounterOverflow)) return seen >= expected;
-  return static_cast<int>(seen - expected) >= 0;
-}
-
-// A soak's counters, so that the overflow comes at once.
-template <>
-__device__ __forceinline__ unsigned first_count<FaultyTiny>(const LaunchParams& p) {
-  return p.first_count;
-}
-
-// The fault: one block does not wait before down in the last layer, and reads rows that are late.
-template <>
-__device__ __forceinline__ bool GridExchange::block_wait<FaultyTiny>(Shared<FaultyTiny>& s,
-                                                                     Phase phase, int layer,
-                                                                     int position) const {
-  const bool late = planted(PlantedFault::kRowsLate) && phase == Phase::kDown &&
-                    layer == p.layer_count - 1 && blockIdx.x == gridDim.x / 2;
-  if (threadIdx.x == 0)
-    s.wait_ok = late ? 1 : poll<FaultyTiny>(p, s.expected, phase, layer, position);
-  __syncthreads();
-  return s.wait_ok != 0;
-}
-
 template <>
 __device__ __forceinline__ unsigned long long key_of<FaultyTiny>(float logit, int row) {
   if (planted(PlantedFault::kNanLogit) && row == 0) return kNanKey;
@@ -115,7 +89,6 @@ template <>
 __device__ __forceinline__ bool attends<FaultyTiny>(const ContextSlice<FaultyTiny>& slice,
                                                     int position) {
   if (planted(PlantedFault::kEvery16thSkipped) && position % 16 == 15) return false;
-  if (planted(PlantedFault::kStopsAt2048) && position >= 2048) return false;
   return position < slice.positions.end;
 }
 

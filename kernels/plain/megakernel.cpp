@@ -84,7 +84,7 @@ class PlainEngine final : public LaunchEngine {
                       .stall_block = options.stall_block},
                      weights.config, launch),
         spin_scale_(options.spin_scale),
-        shipped_(launch),
+        asked_(launch),
         model_(upload_model(weights, options.max_context, options.fault)),
         k_cache_(cache_elements()),
         v_cache_(cache_elements()),
@@ -103,13 +103,15 @@ class PlainEngine final : public LaunchEngine {
            4 * kControlWords + fixed_bytes(model.shape);
   }
 
-  // An instance with faults has the hook itself.
+  // Runs the instance for a soak where there is something to do, else the one that was asked for.
   std::optional<std::string> stress(const Stress& stress) override {
-    const bool faulty = shipped_.kernel != plain::kernel_for(config().shape);
-    LaunchConfig launch = shipped_;
-    if (!faulty && stress != Stress{}) {
-      launch.kernel = plain::soak_kernel_for(config().shape);
-      if (launch.kernel == nullptr) return "no instance for a soak has these layers";
+    const void* soaked = plain::soak_kernel_for(config().shape);
+    const bool asked = asked_.kernel == soaked, shipped = asked_.kernel == plain::kernel_for(config().shape);
+    if (soaked == nullptr) return "counters and delays: no instance for a soak has these layers";
+    if (!asked && !shipped) return "counters and delays: an instance with faults has no hook";
+    LaunchConfig launch = asked_;
+    if (stress != Stress{}) {
+      launch.kernel = soaked;
       require_co_resident(kPrefix, launch, traits().gpu);
     }
     set_launch(launch);
@@ -269,7 +271,7 @@ class PlainEngine final : public LaunchEngine {
   }
 
   const double spin_scale_;
-  const LaunchConfig shipped_;  // as make_plain() was asked for it
+  const LaunchConfig asked_;  // as make_plain() was given it
   Stress stress_{};
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)
@@ -279,6 +281,16 @@ class PlainEngine final : public LaunchEngine {
   MappedValue<BlockRecords> records_;
   LaunchParams params_{};
 };
+
+// A process may hold one such engine at a time, because the fault is a variable of the device code.
+void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, LaunchConfig& launch) {
+  if (!shape.same_layer_shape(kQwen3_0_6B))
+    throw Error(ErrorKind::kBadInput,
+                kPrefix + ": this fault is compiled for Qwen3-0.6B's layer shape only");
+  launch.kernel = plain::soak_kernel_for(shape);
+  const int fault = static_cast<int>(options.fault);
+  MKBENCH_CUDA(cudaMemcpyToSymbol(plain::soak_fault_symbol(), &fault, sizeof fault));
+}
 
 }  // namespace
 
@@ -300,7 +312,8 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   use_device(kPrefix, options.gpu);
   check_memory(kPrefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
-  const LaunchConfig launch = launch_config(weights.config.shape, options);
+  LaunchConfig launch = launch_config(weights.config.shape, options);
+  if (plain::is_soak_fault(options.fault)) plant_soak_fault(weights.config.shape, options, launch);
   if (options.fault != PlantedFault::kNotResident)
     require_co_resident(kPrefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);

@@ -64,7 +64,8 @@ class SoakRun {
     const SoakTruth truth =
         soak_truth(weights, services.references(weights.name), report.identity.context);
     const SoakPlan plan{
-        .job = job, .engine = candidate_of(job), .only_step = options_.soak_step};
+        .job = job, .engine = candidate_of(job), .only_step = options_.soak_step,
+        .all_minutes = options_.soak_all_minutes};
     run_soak(plan, services, weights, truth, report, [&](const SoakReport& now) { keep(now); });
     return finish(report);
   }
