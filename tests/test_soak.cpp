@@ -25,10 +25,8 @@ const ModelWeights& tiny() {
 FlowServices twins(int64_t calls = std::numeric_limits<int64_t>::max()) {
   FlowServices services;
   services.make_engine = [](const EngineRequest& r, const ModelWeights& weights) {
-    return make_host_twin(weights, {.max_context = r.max_context,
-                                    .threads = 2,
-                                    .stall_ms = 3000,
-                                    .fault = r.fault});
+    return make_host_twin(
+        weights, {.max_context = r.max_context, .threads = 2, .stall_ms = 3000, .fault = r.fault});
   };
   services.stop = [left = calls]() mutable { return left-- <= 0; };
   return services;
@@ -121,7 +119,8 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
 
 TEST_CASE("a state reads back, and another soak's is refused by name", "[soak]") {
   SoakReport report = asked(10, 3);
-  report.failures.push_back({.step = 4, .check = "tokens", .verdict = Verdict::kFailToken, .reason = "r"});
+  report.failures.push_back(
+      {.step = 4, .check = "tokens", .verdict = Verdict::kFailToken, .reason = "r"});
   report.count(SoakCheck::kTokens) = {"tokens", 17, 2};
   conclude(report, false);
   CHECK(report.exit_code == 3);

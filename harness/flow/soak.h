@@ -29,8 +29,9 @@ struct SoakTruth {
   // or none where they are not known. May change the step's rows and number of further launches.
   std::function<std::vector<int32_t>(SoakStep& step, std::vector<int32_t>& prompt)> draw;
 };
-// The closed form for analytic weights; else the strict prompts of `references`, in every other step.
-SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyReference>& references, int context);
+// The closed form for analytic weights; else the strict prompts of `references`, in two of eight steps.
+SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyReference>& references,
+                     int context);
 
 // Goes on from the state in `report`, step by step, until the numbers that it asks for are reached, its minutes
 // are over, the engine fails too often or does not come back, or services.stop(). `keep` is called now and then

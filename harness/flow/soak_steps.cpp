@@ -15,6 +15,9 @@ constexpr int kFineEdge = 16, kFineUntil = 512, kCoarseEdge = 64;
 constexpr int kMostTokens = 16, kMostRepeats = 7, kMostFurther = 2;
 // Of eight steps one fills the cache, and three pass an edge.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3;
+// One launch of so many tokens, repeated once: words whose counters have 16 bits come round within it.
+constexpr int64_t kLongEvery = 64;
+constexpr int kLongTokens = 2100;
 // Of four steps one delays blocks, where its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
 // How far below its edge a counter begins at the most: less than what a launch of one token counts.
@@ -72,6 +75,12 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   step.logits = draws.below(4) == 0;
   step.prompt_seed = draws.word();
   step.ways = draws.word();
+  if (number % kLongEvery == kLongEvery - 1) {
+    step.tokens = std::min(kLongTokens, (bounds.context - bounds.least_rows) * 2 / 3);
+    step.repeats = 1;
+    step.further = 0;
+    step.logits = false;
+  }
   const int most = bounds.context - step.tokens * (1 + step.further);
   const int64_t kind = number % kKinds;
   if (kind == 0) {
@@ -91,9 +100,9 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
 }
 
 std::string step_text(const SoakStep& step) {
-  std::string text = fmt::format("a prefill of {} rows, launches of {} tokens", step.rows, step.tokens);
-  if (step.stress.count_from > 0)
-    text += fmt::format(", counters from {}", step.stress.count_from);
+  std::string text =
+      fmt::format("a prefill of {} rows, launches of {} tokens", step.rows, step.tokens);
+  if (step.stress.count_from > 0) text += fmt::format(", counters from {}", step.stress.count_from);
   if (step.stress.delay_us > 0)
     text += fmt::format(", delays of up to {} us", step.stress.delay_us);
   return text;

@@ -96,7 +96,7 @@ struct Options {
   double soak_minutes = 0;
   bool soak_all_minutes = false;     // numbers that are reached do not end it
   std::optional<int64_t> soak_step;  // repeats this step alone
-  bool read_values = false;           // inspect: read every weight, not the headers alone
+  bool read_values = false;          // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;

@@ -29,9 +29,10 @@ std::vector<std::string> notes_of(const SoakReport& r) {
       with_commas(r.edges), with_commas(r.identity.context), with_commas(r.fills)));
   notes.push_back(
       r.stressed
-          ? fmt::format("counters of the exchange began near 2^16, 2^31 or 2^32 in {} steps, blocks "
-                        "were delayed in {}",
-                        with_commas(r.near_32_bits), with_commas(r.delayed))
+          ? fmt::format(
+                "counters of the exchange began near 2^16, 2^31 or 2^32 in {} steps, blocks "
+                "were delayed in {}",
+                with_commas(r.near_32_bits), with_commas(r.delayed))
           : "this engine has no hook for counters and delays: its counters went as far as its "
             "launches");
   if (!r.left_out.empty()) notes.push_back("left out: " + r.left_out);
@@ -57,8 +58,7 @@ std::string rate_text(const SoakCount& count) {
 }
 
 bool has_enough(const SoakReport& r) {
-  const bool launches =
-      !r.compared || r.count(SoakCheck::kLaunches).looked >= r.asked_launches;
+  const bool launches = !r.compared || r.count(SoakCheck::kLaunches).looked >= r.asked_launches;
   const bool tokens = r.truth.empty() || r.count(SoakCheck::kTokens).looked >= r.asked_tokens;
   return launches && tokens;
 }
@@ -111,10 +111,11 @@ SoakReport soak_of_json(const nlohmann::json& j, const std::string& path) {
   for (size_t i = 0; i < kSoakChecks.size(); ++i) {
     if (report.counts.size() == kSoakChecks.size() && report.counts[i].check == kSoakChecks[i].name)
       continue;
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("{}: counts: found {} checks in another order, wanted the {} that begin "
-                            "with '{}'",
-                            path, report.counts.size(), kSoakChecks.size(), kSoakChecks[0].name));
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("{}: counts: found {} checks in another order, wanted the {} that begin "
+                    "with '{}'",
+                    path, report.counts.size(), kSoakChecks.size(), kSoakChecks[0].name));
   }
   return report;
 }

@@ -46,8 +46,8 @@ struct SoakFailure {
   int64_t step = 0;
   std::string check;
   Verdict verdict = Verdict::kPass;
-  std::string reason;   // "launch 3, after a restore: step 2: id 5 against 9"
-  double seconds = 0;      // of soaking until then
+  std::string reason;     // "launch 3, after a restore: step 2: id 5 against 9"
+  double seconds = 0;     // of soaking until then
   std::string command{};  // repeats the step
   static void fields(auto& v) {
     using F = SoakFailure;
@@ -85,8 +85,9 @@ struct SoakReport {
   int64_t launches = 0;    // calls of decode()
   int64_t edges = 0, edges_passed = 0;  // cache lengths at the edges of tiles
   int64_t fills = 0;                    // steps that filled the cache to its last position
-  int64_t near_32_bits = 0, delayed = 0;  // steps with counters near 2^16, 2^31 or 2^32, and with delays
-  double seconds = 0;                   // over all interruptions
+  int64_t near_32_bits = 0,
+          delayed = 0;  // steps with counters near 2^16, 2^31 or 2^32, and with delays
+  double seconds = 0;   // over all interruptions
   int interruptions = 0;
   int64_t asked_launches = 0, asked_tokens = 0;
   double asked_minutes = 0;
@@ -102,14 +103,14 @@ struct SoakReport {
   static void fields(auto& v) {
     using R = SoakReport;
     list_fields(v, "identity", &R::identity, "resolved_name", &R::resolved, "runs_on", &R::runs_on,
-                "truth", &R::truth, "stressed", &R::stressed, "left_out", &R::left_out, "compared", &R::compared, "one_step",
-                &R::one_step, "steps", &R::steps, "launches", &R::launches, "edges", &R::edges,
-                "edges_passed", &R::edges_passed, "fills", &R::fills, "near_32_bits",
-                &R::near_32_bits, "delayed", &R::delayed, "seconds", &R::seconds, "interruptions",
-                &R::interruptions, "asked_launches", &R::asked_launches, "asked_tokens",
-                &R::asked_tokens, "asked_minutes", &R::asked_minutes, "counts", &R::counts,
-                "failures", &R::failures, "verdict", &R::verdict, "reason", &R::reason,
-                "exit_code", &R::exit_code);
+                "truth", &R::truth, "stressed", &R::stressed, "left_out", &R::left_out, "compared",
+                &R::compared, "one_step", &R::one_step, "steps", &R::steps, "launches",
+                &R::launches, "edges", &R::edges, "edges_passed", &R::edges_passed, "fills",
+                &R::fills, "near_32_bits", &R::near_32_bits, "delayed", &R::delayed, "seconds",
+                &R::seconds, "interruptions", &R::interruptions, "asked_launches",
+                &R::asked_launches, "asked_tokens", &R::asked_tokens, "asked_minutes",
+                &R::asked_minutes, "counts", &R::counts, "failures", &R::failures, "verdict",
+                &R::verdict, "reason", &R::reason, "exit_code", &R::exit_code);
   }
 };
 

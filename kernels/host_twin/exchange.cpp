@@ -71,9 +71,9 @@ Exchange::Wait Exchange::arrive(int block) {
 }
 
 void Exchange::delay(int block, uint64_t epoch) const {
-  const unsigned ns = stress_delay_ns(static_cast<unsigned>(stress_.delay_seed),
-                                      static_cast<unsigned>(block), static_cast<unsigned>(epoch),
-                                      1000 * static_cast<unsigned>(stress_.delay_us));
+  const unsigned ns =
+      stress_delay_ns(static_cast<unsigned>(stress_.delay_seed), static_cast<unsigned>(block),
+                      static_cast<unsigned>(epoch), 1000 * static_cast<unsigned>(stress_.delay_us));
   if (ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
 }
 

@@ -66,7 +66,8 @@ class Exchange {
   // Acquires what all blocks wrote before they arrived.
   bool passed(int block) const {
     const uint64_t wanted = words_[block].wanted.load(std::memory_order_relaxed);
-    return block < resident_ && counted(arrivals_.load(std::memory_order_acquire)) >= counted(wanted);
+    return block < resident_ &&
+           counted(arrivals_.load(std::memory_order_acquire)) >= counted(wanted);
   }
 
   uint64_t arrivals() const { return counted(arrivals_.load(std::memory_order_relaxed)); }

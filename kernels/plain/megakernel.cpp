@@ -106,7 +106,8 @@ class PlainEngine final : public LaunchEngine {
   // Runs the instance for a soak where there is something to do, else the one that was asked for.
   std::optional<std::string> stress(const Stress& stress) override {
     const void* soaked = plain::soak_kernel_for(config().shape);
-    const bool asked = asked_.kernel == soaked, shipped = asked_.kernel == plain::kernel_for(config().shape);
+    const bool asked = asked_.kernel == soaked,
+               shipped = asked_.kernel == plain::kernel_for(config().shape);
     if (soaked == nullptr) return "counters and delays: no instance for a soak has these layers";
     if (!asked && !shipped) return "counters and delays: an instance with faults has no hook";
     LaunchConfig launch = asked_;

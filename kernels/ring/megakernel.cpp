@@ -136,7 +136,8 @@ class RingEngine final : public LaunchEngine {
       if ((bits >> 21 & 1) != 0) changed.split_from = static_cast<int>(bits >> 22 & 0xff);
     }
     options_ = changed;
-    return "counters: each launch of ring begins with epoch 1, and none of its counters can overflow in a launch";
+    return "counters: each launch of ring begins with epoch 1, and none of its counters can "
+           "overflow in a launch";
   }
 
  private:

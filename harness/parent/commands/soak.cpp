@@ -63,9 +63,10 @@ class SoakRun {
     if (folder_.empty()) folder_ = make_output_folder(options_.out);
     const SoakTruth truth =
         soak_truth(weights, services.references(weights.name), report.identity.context);
-    const SoakPlan plan{
-        .job = job, .engine = candidate_of(job), .only_step = options_.soak_step,
-        .all_minutes = options_.soak_all_minutes};
+    const SoakPlan plan{.job = job,
+                        .engine = candidate_of(job),
+                        .only_step = options_.soak_step,
+                        .all_minutes = options_.soak_all_minutes};
     run_soak(plan, services, weights, truth, report, [&](const SoakReport& now) { keep(now); });
     return finish(report);
   }
@@ -150,10 +151,11 @@ class SoakRun {
   void keep(const SoakReport& now) {
     write_text(folder_ / kState, dump_readable(soak_json(now)) + "\n");
     const SoakCount& launches = now.count(SoakCheck::kLaunches);
-    progress_.show({.stage = fmt::format("soak, {} failures", now.failures.size()),
-                    .engine = now.identity.engine,
-                    .done = static_cast<int>(std::min<int64_t>(launches.looked, now.asked_launches)),
-                    .total = static_cast<int>(std::min<int64_t>(now.asked_launches, 1 << 30))});
+    progress_.show(
+        {.stage = fmt::format("soak, {} failures", now.failures.size()),
+         .engine = now.identity.engine,
+         .done = static_cast<int>(std::min<int64_t>(launches.looked, now.asked_launches)),
+         .total = static_cast<int>(std::min<int64_t>(now.asked_launches, 1 << 30))});
   }
 
   int finish(const SoakReport& report) {
@@ -195,6 +197,8 @@ void require_soak_arguments(Options& options) {
   one("model", options.models.size());
   if (!options.resume.empty() && !options.out.empty())
     throw Error(ErrorKind::kBadInput, "--out: a soak that goes on writes into its own folder");
+  if (!options.resume.empty() && options.soak_step)
+    throw Error(ErrorKind::kBadInput, "--step: one step is repeated by itself, without --resume");
   options.n_gen = {1};
   options.n_depth = {0};
 }
