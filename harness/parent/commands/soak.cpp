@@ -35,8 +35,8 @@ struct SoakDefaults {
   int context;
   int64_t launches, tokens;
 };
-constexpr SoakDefaults kOnCard{"synthetic:cut", 4096, 100'000, 1'000'000};
-constexpr SoakDefaults kOnCpu{"tiny", 1024, 1'000, 10'000};
+constexpr SoakDefaults kCardDefaults{"synthetic:cut", 4096, 100'000, 1'000'000};
+constexpr SoakDefaults kCpuDefaults{"tiny", 1024, 1'000, 10'000};
 
 SoakReport read_state(const fs::path& folder) {
   const fs::path path = folder / kState;
@@ -110,7 +110,7 @@ class SoakRun {
     return {defaults(cuda).model};
   }
 
-  static const SoakDefaults& defaults(bool cuda) { return cuda ? kOnCard : kOnCpu; }
+  static const SoakDefaults& defaults(bool cuda) { return cuda ? kCardDefaults : kCpuDefaults; }
 
   static CaseEngine candidate_of(const CaseJob& job) {
     return *std::find_if(job.engines.begin(), job.engines.end(),
@@ -121,6 +121,7 @@ class SoakRun {
     const SoakDefaults& otherwise = defaults(job.cuda());
     const CaseEngine engine = candidate_of(job);
     SoakIdentity identity{.engine = engine.name,
+                          .engine_sha256 = "",
                           .model = job.model,
                           .weights_sha256 = weights.sha256,
                           .device = job.device,
