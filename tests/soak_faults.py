@@ -25,7 +25,7 @@ def main() -> int:
     for fault, flags, verdicts in SOAKS:
         folder = out / fault
         subprocess.run([mkbench, "soak", "--device", "cpu", "--seed", "1", "--minutes", "5", "--launches", "1000000",
-                        "-q", "--timeout", "60", "--plant-fault", fault, "--out", str(folder), *flags],
+                        "-q", "--timeout", "900", "--plant-fault", fault, "--out", str(folder), *flags],
                        check=False, stdout=subprocess.DEVNULL)
         told = json.loads((folder / "soak.json").read_text(encoding="utf-8"))
         first = (told["failures"] or [{"seconds": 0, "step": -1, "reason": "nothing was found"}])[0]

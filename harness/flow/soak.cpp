@@ -163,9 +163,9 @@ class Soak {
   }
 
   void run() {
+    open();
     bool interrupted = false;
     try {
-      open();
       if (plan_.only_step) {
         one_step(*plan_.only_step);
       } else {
