@@ -13,6 +13,7 @@
 #include "references/base/error.h"
 #include "references/planted_fault.h"
 #include "references/standstill.h"
+#include "references/stress.h"
 #include "references/vector_steps.h"
 
 namespace mkbench {
@@ -148,6 +149,10 @@ class Engine {
 
   // What the engine has chosen for this card, for reports; empty where it chooses nothing.
   virtual std::string settings() const { return {}; }
+
+  // A hook of our own engines for `mkbench soak`, between launches: the launches that follow run under `stress`.
+  // Returns what of it the engine leaves out, and why; nothing where the engine has no such hook.
+  virtual std::optional<std::string> stress(const Stress& /*stress*/) { return std::nullopt; }
 
   // Diagnostics: makes `position` zero KV rows count as decoded, with id 0 pending. The times of
   // the steps that follow are real, their tokens mean nothing. Returns false where an engine cannot

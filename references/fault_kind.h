@@ -63,6 +63,9 @@ enum class PlantedFault : int {
   kArrivalLost,
   kNotResident,
   kWordsReset,
+  // Faults that a short test does not meet: a soak and the sweep over cache lengths do.
+  kStopsAt2048,
+  kCounterOverflow,
   // Controls inside the kernel: different arithmetic that is equally right.
   kFastExp,
   kHfRounding,

@@ -102,6 +102,8 @@ Rows make_rows() {
     if (&shape == &kShapeTable[0]) rows.all.push_back(analytic(rows, shape, base, ""));
     add_lagsets(rows, shape, base);
   }
+  rows.all.push_back(analytic(rows, kCutRow, synthetic_name(kCutRow), ""));
+  add_lagsets(rows, kCutRow, synthetic_name(kCutRow));
   return rows;
 }
 

@@ -31,7 +31,8 @@ struct ModelRow {
   bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
 };
 
-// Every row but the lag sets of the shapes after the first, which find_model() finds all the same.
+// Every row but the lag sets of the shapes after the first and the cut (kCutRow), which find_model() finds all the
+// same.
 std::span<const ModelRow> model_rows();
 
 // The row with the name `model`; null for folders, hub ids and unknown names.

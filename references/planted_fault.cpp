@@ -210,6 +210,8 @@ const std::vector<PlantedFaultInfo>& planted_faults() {
       {F::kArrivalLost, "arrival_lost", kKernel},
       {F::kNotResident, "not_resident", kKernel},
       {F::kWordsReset, "words_reset", kKernel},
+      {F::kStopsAt2048, "stops_at_2048", kKernel},
+      {F::kCounterOverflow, "counter_overflow", kKernel},
       {F::kFastExp, "fast_exp", kKernel},
       {F::kHfRounding, "hf_rounding", kKernel},
       {F::kBf16Logits, "bf16_logits", kKernel},

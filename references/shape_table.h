@@ -25,6 +25,11 @@ inline constexpr ShapeRow kShapeTable[] = {
     {"qwen3-tts-talker", {1024, 3072, 28, 16, 8, 128, 3072}, false, 1e6, 32768},
 };
 
+// No model: four layers of the 0.6B and the talker's vocabulary, the smallest analytic weights that every kernel
+// for the 0.6B runs. A step is so short that a soak takes many of them.
+inline constexpr ShapeRow kCutRow{"cut", {1024, 3072, 4, 16, 8, 128, 3072}, true, 1e6, 40960};
+static_assert(kCutRow.shape.same_layer_shape(kQwen3_0_6B));
+
 // Parameters and the bytes of K and V that a position adds, against the published sums.
 static_assert(kShapeTable[1].shape.parameters(true) == 1'720'574'976);
 static_assert(kShapeTable[2].shape.parameters(true) == 4'022'468'096);

@@ -6,9 +6,12 @@
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
 #   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
 #           what telemetry costs, energy, and whether all bytes are read
-#   profile ncu around one launch of ring and of plain (docs/profiling.md). Only where it is asked for: no evidence
-#           rests on it, and counters are forbidden on many machines, which the step then says
-# The script builds first, for this machine's cards. Without a PART all parts run. A PART adds to the results that
+#   profile ncu around one launch of ring and of plain (docs/profiling.md); counters are forbidden on many machines, which
+#           the step then says
+#   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
+#           full-size weights; planted faults that only a soak sees; racecheck and initcheck
+# The script builds first, for this machine's cards. Without a PART all parts but profile and soak run, on which no line
+# of the evidence rests. A PART adds to the results that
 # OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
 # OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
 # only if every step passed and, once OUT holds all parts, every line of the evidence holds.
@@ -16,16 +19,15 @@
 # GPU_CHECK_BUDGET_S: longest time of one call; steps that do not fit are left out, and their lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-all_parts="bench tests cases gate timing"
-known_parts="$all_parts profile"
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $known_parts" >&2; exit 2; }
+all_parts="bench tests cases gate timing" named_parts="profile soak"
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts $named_parts" >&2; exit 2; }
 out="$1"
 shift
 parts=" ${*:-$all_parts} "
 for part in $parts; do
-  case " $known_parts " in
+  case " $all_parts $named_parts " in
     *" $part "*) ;;
-    *) echo "gpu_check: no part '$part': wanted one of $known_parts" >&2; exit 2 ;;
+    *) echo "gpu_check: no part '$part': wanted one of $all_parts $named_parts" >&2; exit 2 ;;
   esac
 done
 mkdir -p "$out" || exit 2
@@ -52,6 +54,7 @@ log="$out/build.log"
 rm -f "$log"
 # The tests' programs take most of the build, and two parts use them; the calibration slows a plugin down.
 targets=(mkbench slowed_cuda)
+case "$parts" in *" soak "*) targets+=(test_plain test_prefill test_ring_state) ;; esac
 case "$parts" in *" bench "* | *" tests "*) targets=() ;; esac
 step 240 "set-up and build" "$root/scripts/setup.sh" "${targets[@]}" || exit 1
 build="$root/build/${MKBENCH_PRESET:-release}"
@@ -69,19 +72,23 @@ tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
 timing=(data clock.json table blocks telemetry energy audit)
+profile=(profile-ring profile-plain)
+soak=(soak racecheck.log initcheck.log)
 # shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
 made_by="$made_by $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)"
 if [ "$(cat "$out/made_by" 2> /dev/null)" != "$made_by" ]; then
-  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" "${timing[@]}" {bench,tests,cases,gate,timing}.log)
+  (cd "$out" && rm -rf "${bench[@]}" "${tests[@]}" "${cases[@]}" "${gate[@]}" "${timing[@]}" "${profile[@]}" "${soak[@]}" \
+    {bench,tests,cases,gate,timing,profile,soak}.log)
   echo "$made_by" > "$out/made_by"
 fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
-# sanitize TOOL LOG: checks every access (memcheck) or every barrier (synccheck) of the kernels and of their set-up
-# on small models, with one section of the log for each test. A sanitizer slows the kernels a hundredfold, and
-# libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
+# sanitize TOOL LOG: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or read
+# of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one section of
+# the log for each test. A sanitizer slows the kernels a hundredfold, and libtorch's kernels a thousandfold, so the
+# kernels' tests run here and not mkbench.
 sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
@@ -195,9 +202,52 @@ profiled() {
 }
 export -f profiled
 
-if begin profile profile-ring profile-plain; then
+if begin profile "${profile[@]}"; then
   step 60 "ncu around one launch of ring" bash -c 'profiled ring'
   step 60 "ncu around one launch of plain" bash -c 'profiled plain'
+fi
+
+# soak_engine ENGINE MINUTES: half of the time on the cut, half on full-size weights with a long cache. Numbers that
+# are reached earlier do not end it.
+soak_engine() {
+  local half
+  half="$(awk "BEGIN { print $2 / 2 }")"
+  "$mkbench" soak --device cuda --engine "$1" --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
+    --minutes "$half" --all-minutes --out "soak/$1-cut" &&
+    "$mkbench" soak --device cuda --engine "$1" --model synthetic --seed 2 --context 32768 --launches 500 \
+      --tokens 5000 --minutes "$half" --all-minutes --out "soak/$1-full"
+}
+# Faults planted in plain that a soak must see: a stop at 2,048 positions as wrong tokens (3), a race as other bits or
+# tokens (3), a counter that overflows so or as a hang, words reset inside the launch as a hang (7).
+soak_faults() {
+  local fault wanted status
+  while read -r fault wanted; do
+    "$mkbench" soak --device cuda --engine plain --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
+      --minutes 1 --timeout 10 --plant-fault "$fault" --out "soak/$fault" | tail -n 4
+    status="${PIPESTATUS[0]}"
+    echo "planted $fault in a soak of plain: exit $status"
+    case " $wanted " in *" $status "*) ;; *) return 1 ;; esac
+  done << 'END'
+stops_at_2048 3
+rows_late 3
+counter_overflow 3 7
+words_reset 7
+END
+}
+export -f soak_engine soak_faults
+
+if begin soak "${soak[@]}"; then
+  mkdir -p soak
+  minutes="${GPU_CHECK_SOAK_MINUTES:-10}"
+  soak_limit="$(awk "BEGIN { print int($minutes * 60 + 180) }")"
+  for engine in ring plain; do
+    step "$soak_limit" "soak of $engine" bash -c 'soak_engine "$1" "$2"' soak "$engine" "$minutes"
+  done
+  soak_limit=400
+  step "$soak_limit" "faults that a soak sees" bash -c soak_faults
+  for tool in racecheck initcheck; do
+    step "$soak_limit" "$tool on small models" bash -c 'sanitize "$1" "$2"' sanitize "$tool" "$out/$tool.log"
+  done
 fi
 
 log="$out/end.log"

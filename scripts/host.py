@@ -373,6 +373,9 @@ class Server:
         able = hasattr(held.engine, "skip_to") and held.engine.skip_to(call["position"])
         return self.wire.answer("able", able=able, state=held.state())
 
+    def take_stress(self, call: dict) -> dict:
+        return self.wire.answer("able", state=self.engine(call).state())
+
     def take_ablate(self, call: dict) -> dict:
         held = self.engine(call)
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())

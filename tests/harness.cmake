@@ -20,6 +20,7 @@ if(TARGET mkbench_host_twin)
   target_link_libraries(twin_host PRIVATE mkbench_host mkbench_host_twin)
   mkbench_test(test_host_engine LABEL host LIBS mkbench_parent mkbench_host mkbench_host_twin
                SOURCES test_host_engine.cpp test_host_services.cpp)
+  mkbench_test(test_soak LABEL host LIBS mkbench_flow mkbench_host_twin THREADS 2)
   target_compile_definitions(test_host_engine PRIVATE MKBENCH_TWIN_HOST="$<TARGET_FILE:twin_host>")
   add_dependencies(test_host_engine twin_host)
 endif()

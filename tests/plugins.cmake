@@ -29,6 +29,8 @@ mkbench_plugin_example(slow_wrong_hangs slow.cpp SLOW_US=2000 SLOW_WRONG=1 SLOW_
 foreach(variant right wrong wrong_hangs)
   target_compile_options(slow_${variant} PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 endforeach()
+mkbench_plugin_example(seldom seldom.cpp)
+target_compile_options(seldom PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
@@ -94,6 +96,8 @@ mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${m
 mkbench_python_test(test_slow_engines CLASSES SLOW SlowEngines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hang CLASSES SLOW Foreign TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_soak_cli CLASSES SLOW Found TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_soak_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)

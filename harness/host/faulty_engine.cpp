@@ -44,6 +44,9 @@ class FaultyEngine final : public Engine {
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
     return engine_->kv_row(layer, position);
   }
+  std::optional<std::string> stress(const Stress& stress) override {
+    return engine_->stress(stress);
+  }
   bool skip_to(int position) override { return engine_->skip_to(position); }
 
  private:

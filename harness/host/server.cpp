@@ -211,6 +211,12 @@ FromHost Server::take(const RestoreCall& call) {
   return Answered{state_of(e)};
 }
 
+FromHost Server::take(const StressCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const std::optional<std::string> left_out = e.stress(call.stress);
+  return Able{left_out.has_value(), left_out.value_or(""), state_of(e)};
+}
+
 FromHost Server::take(const StateCall& call) {
   Engine& e = *engine(call.engine).engine;
   const auto found = call.position ? e.kv_row(call.layer, *call.position) : e.hidden(call.layer);

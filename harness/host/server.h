@@ -64,6 +64,7 @@ class Server {
   FromHost take(const TraceCall& call);
   FromHost take(const SaveCall& call);
   FromHost take(const RestoreCall& call);
+  FromHost take(const StressCall& call);
   FromHost take(const StateCall& call);
   FromHost take(const SkipToCall& call);
   FromHost take(const AblateCall& call);

@@ -155,6 +155,11 @@ bool HostEngine::skip_to(int position) {
   return ask_host<Able>(SkipToCall{opened_.engine, position}, {kSmallCallS, timeout_s_}).able;
 }
 
+std::optional<std::string> HostEngine::stress(const Stress& stress) {
+  Able told = ask_host<Able>(StressCall{opened_.engine, stress}, {kSmallCallS, timeout_s_});
+  return told.able ? std::optional(std::move(told.why)) : std::nullopt;
+}
+
 std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
   // Room for the longest row of any model that is known.
   constexpr size_t kMostFloats = size_t{1} << 18;

@@ -40,6 +40,7 @@ class HostEngine final : public Engine {
     return floats(layer, position);
   }
   bool skip_to(int position) override;
+  std::optional<std::string> stress(const Stress& stress) override;
 
   // Decodes n tokens, untimed, and says what reached the card.
   LaunchTrace trace(int n);

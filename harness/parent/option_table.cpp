@@ -8,6 +8,7 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
+#include "harness/flow/soak_steps.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 
@@ -86,6 +87,11 @@ std::string parse_name(std::string_view flag, const std::string& text) {
     bad_usage(
         fmt::format("--{}: '{}' is no name; wanted letters, digits, '.', '_' and '-'", flag, text));
   return text;
+}
+
+int64_t parse_count(std::string_view flag, const std::string& text, int64_t least) {
+  return parse_number<int64_t>(flag, text, least, std::numeric_limits<int64_t>::max(),
+                               fmt::format("a whole number of at least {}", least));
 }
 
 uint64_t parse_seed(const std::string& text) {
@@ -410,6 +416,42 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) {
          o.token_ranges = parse_choice<bool>("nvtx", t, {{"block", false}, {"token", true}});
        }},
+      {"engine", 0, "LIST", "", "the engine to soak, or a path (.so, .py) [megakernel; host-twin on cpu]",
+       kSoakFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
+      {"python", 0, "PATH", "",
+       "the Python that runs engines .py [the one that mkbench was set up with]", kSoakFlags,
+       false, [](O& o, S t) { o.python = t; }},
+      {"model", 0, "LIST", "", "the model, as run takes it [synthetic:cut; tiny on cpu]", kSoakFlags,
+       false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+      {"seed", 0, "S", "1", "of all steps: the same seed gives the same steps", kSoakFlags, false,
+       [](O& o, S t) { o.seed = parse_seed(t); }},
+      {"context", 0, "N", "", "positions of the KV cache, which steps fill to the end [4096; 1024 on cpu]",
+       kSoakFlags, false, [](O& o, S t) { o.soak_context = parse_int("context", t, kLeastSoakContext); }},
+      {"launches", 0, "N", "", "launches to repeat to the bit [100000; 1000 on cpu]", kSoakFlags,
+       false, [](O& o, S t) { o.soak_launches = parse_count("launches", t, 1); }},
+      {"tokens", 0, "N", "", "tokens to check, where a truth is known [1000000; 10000 on cpu]",
+       kSoakFlags, false, [](O& o, S t) { o.soak_tokens = parse_count("tokens", t, 1); }},
+      {"minutes", 0, "M", "10", "after so many minutes it ends; INCOMPLETE where it has not reached its numbers",
+       kSoakFlags, false,
+       [](O& o, S t) {
+         o.soak_minutes = parse_number<double>("minutes", t, 0.01, 1e5, "a number of minutes of at least 0.01");
+       }},
+      {"all-minutes", 0, "", "", "take all of --minutes, also where the numbers are reached before",
+       kSoakFlags, false, [](O& o, S t) { o.soak_all_minutes = parse_switch("all-minutes", t); }},
+      {"step", 0, "N", "", "repeat this step alone, as a failure names it", kSoakFlags, false,
+       [](O& o, S t) { o.soak_step = parse_count("step", t, 0); }},
+      {"out", 0, "DIR", "", "new folder of soak.json and soak.md [mkbench-report-<time>]", kSoakFlags,
+       false, [](O& o, S t) { o.out = t; }},
+      {"resume", 0, "DIR", "",
+       "go on with the soak of this folder; refused where its engine, model, seed or build is another",
+       kSoakFlags, false, [](O& o, S t) { o.resume = t; }},
+      {"output", 'o', "md|json", "md", "format of stdout", kSoakFlags, false,
+       [](O& o, S t) {
+         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
+         o.format = t;
+       }},
+      {"plant-fault", 0, "NAME", "", "a fault in the engine that the soak must see", kSoakFlags, true,
+       [](O& o, S t) { o.fault = parse_fault(t); }},
       {"values", 0, "", "",
        "read every weight, too: NaN, Inf, tensors of zeros, hashes [headers alone, and the bytes of "
        "a tied head]",

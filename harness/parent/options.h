@@ -94,7 +94,13 @@ struct Options {
   bool token_ranges = false;          // profile: an NVTX range for each token
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
-  bool read_values = false;           // inspect: read every weight, not the headers alone
+  // soak: absent: the device's default
+  std::optional<int64_t> soak_launches, soak_tokens;
+  std::optional<int> soak_context;  // positions of the KV cache
+  double soak_minutes = 0;
+  bool soak_all_minutes = false;     // numbers that are reached do not end it
+  std::optional<int64_t> soak_step;  // repeats this step alone
+  bool read_values = false;          // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;
   bool quiet = false;
@@ -141,6 +147,7 @@ enum FlagGroup : unsigned {
   kHistoryFlags = 8192,   // of `mkbench history` alone
   kInspectFlags = 16384,  // of `mkbench inspect` alone
   kProfileFlags = 32768,  // of `mkbench profile`, some of them run's too
+  kSoakFlags = 65536,     // of `mkbench soak` alone
 };
 
 struct Flag {

@@ -114,6 +114,16 @@ struct RestoreCall {
   }
 };
 
+// Answer: Able; `why` says what of the stress the engine leaves out.
+struct StressCall {
+  static constexpr char kType[] = "stress";
+  int engine = 0;
+  Stress stress;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &StressCall::engine, "stress", &StressCall::stress);
+  }
+};
+
 // hidden(layer) where position is absent, else kv_row(layer, position). Answer: Floats.
 struct StateCall {
   static constexpr char kType[] = "state";
@@ -206,8 +216,8 @@ struct TuneCall {
 
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
-                 TraceCall, SaveCall, RestoreCall, StateCall, SkipToCall, AblateCall, DescribeCall,
-                 PingCall, FinishCall, FlushCall, CardCall, TorchCall, TuneCall>;
+                 TraceCall, SaveCall, RestoreCall, StressCall, StateCall, SkipToCall, AblateCall,
+                 DescribeCall, PingCall, FinishCall, FlushCall, CardCall, TorchCall, TuneCall>;
 
 // ---- from a host ----
 

@@ -55,6 +55,12 @@ void describe_fields(V& v, Tag<Snapshot>) {
               "derived", &S::derived);
 }
 template <typename V>
+void describe_fields(V& v, Tag<Stress>) {
+  using S = Stress;
+  list_fields(v, "count_from", &S::count_from, "delay_us", &S::delay_us, "delay_seed",
+              &S::delay_seed);
+}
+template <typename V>
 void describe_fields(V& v, Tag<GpuProcess>) {
   using P = GpuProcess;
   list_fields(v, "pid", &P::pid, "name", &P::name, "bytes", &P::bytes);

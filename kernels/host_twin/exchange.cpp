@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/stress_delay.h"
+
 namespace mkbench::host_twin {
 namespace {
 
@@ -47,6 +49,7 @@ Exchange::Exchange(int blocks)
 Exchange::Wait Exchange::arrive(int block) {
   Word& word = words_[block];
   const uint64_t epoch = word.epoch.load(std::memory_order_relaxed) + 1;
+  if (stress_.delay_us > 0) delay(block, epoch);
   const bool disturbed = block == disturbed_block_ && epoch == disturbed_epoch_;
   if (disturbed && disturbance_ == Disturbance::kStall) {
     word.wanted.store(kNever, std::memory_order_relaxed);
@@ -65,6 +68,13 @@ Exchange::Wait Exchange::arrive(int block) {
   // results of all others without another load.
   arrivals_.fetch_add(1, std::memory_order_acq_rel);
   return {*this, block};
+}
+
+void Exchange::delay(int block, uint64_t epoch) const {
+  const unsigned ns =
+      stress_delay_ns(static_cast<unsigned>(stress_.delay_seed), static_cast<unsigned>(block),
+                      static_cast<unsigned>(epoch), 1000 * static_cast<unsigned>(stress_.delay_us));
+  if (ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
 }
 
 void Exchange::enter(int block, Location at) {
@@ -106,7 +116,7 @@ Standstill Exchange::standstill(int position, int layers, bool lm_head) const {
     BlockPlace place{
         .block = b,
         .begun = at.position >= 0,
-        .waiting = wanted != kNever && static_cast<int64_t>(wanted) > s.counted,
+        .waiting = wanted != kNever && static_cast<int64_t>(counted(wanted)) > s.counted,
         .epoch = static_cast<int64_t>(words_[b].epoch.load(std::memory_order_relaxed))};
     if (place.waiting) {
       at = next_after(at, layers, lm_head);
@@ -129,12 +139,19 @@ void Exchange::disturb(Disturbance what, int block, int nth) {
       words_[block].epoch.load(std::memory_order_relaxed) + static_cast<uint64_t>(nth);
 }
 
+void Exchange::begin_at(const Stress& stress) {
+  stress_ = stress;
+  restart();
+}
+
 void Exchange::restart() {
+  const uint64_t epoch = stress_.count_from / static_cast<uint64_t>(blocks_);
+  const uint64_t count = epoch * static_cast<uint64_t>(blocks_);
   for (int b = 0; b < blocks_; ++b) {
-    words_[b].epoch.store(0, std::memory_order_relaxed);
-    words_[b].wanted.store(0, std::memory_order_relaxed);
+    words_[b].epoch.store(epoch, std::memory_order_relaxed);
+    words_[b].wanted.store(count, std::memory_order_relaxed);
   }
-  arrivals_.store(0, std::memory_order_relaxed);
+  arrivals_.store(count, std::memory_order_relaxed);
   disturbed_block_ = -1;
   resident_ = blocks_;
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/phase.h"
 #include "references/standstill.h"
+#include "references/stress.h"
 
 namespace mkbench::host_twin {
 
@@ -65,10 +66,11 @@ class Exchange {
   // Acquires what all blocks wrote before they arrived.
   bool passed(int block) const {
     const uint64_t wanted = words_[block].wanted.load(std::memory_order_relaxed);
-    return block < resident_ && arrivals_.load(std::memory_order_acquire) >= wanted;
+    return block < resident_ &&
+           counted(arrivals_.load(std::memory_order_acquire)) >= counted(wanted);
   }
 
-  uint64_t arrivals() const { return arrivals_.load(std::memory_order_relaxed); }
+  uint64_t arrivals() const { return counted(arrivals_.load(std::memory_order_relaxed)); }
 
   void enter(int block, Location at);
   Location location(int block) const;
@@ -87,10 +89,15 @@ class Exchange {
   // For tests, between launches: disturbs the `nth` arrival of `block` in the next launch.
   void disturb(Disturbance what, int block, int nth);
   void stall(int block, int nth) { disturb(Disturbance::kStall, block, nth); }
+  // Between launches: counter and epochs begin at stress.count_from, and blocks wait as it says.
+  void begin_at(const Stress& stress);
+  // For tests: the counter has 32 bits and is compared as if it never overflowed.
+  void count_in_32_bits() { count_mask_ = std::numeric_limits<uint32_t>::max(); }
   // For tests, between launches: blocks from `resident` on do not begin, as those of a grid that does
   // not fit on the device while the others wait for them.
   void hold_back(int resident) { resident_ = resident; }
-  // Sets counter and epochs to zero and ends disturb() and hold_back(). Only between launches, after an aborted one.
+  // Sets counter and epochs to where begin_at() put them, else to zero, and ends disturb() and hold_back(). Only
+  // between launches, after an aborted one.
   void restart();
 
  private:
@@ -103,7 +110,13 @@ class Exchange {
     std::atomic<uint64_t> location{0};  // packed Location
   };
 
+  // A count as it is compared.
+  uint64_t counted(uint64_t count) const { return count & count_mask_; }
+  void delay(int block, uint64_t epoch) const;
+
   const int blocks_;
+  uint64_t count_mask_ = std::numeric_limits<uint64_t>::max();
+  Stress stress_;
   std::unique_ptr<Word[]> words_;
   alignas(64) std::atomic<uint64_t> arrivals_{0};
   int resident_;

@@ -17,6 +17,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int kUnwrittenSlot = 16;
 constexpr int kSkippedEvery = 16;
 constexpr int kUnscoredRows = 128;
+constexpr int kLastAttended = 2048;
 // A published LM head reduces its argmax by halving over 3 * 2^k threads; here with fewer of them.
 constexpr int kHalvingSlots = 48;
 
@@ -169,7 +170,8 @@ class FaultyQwen3 final : public Qwen3 {
     if (planted(PlantedFault::kCacheLengthPlus)) {
       return std::min(position + 2, b.kv->max_context());
     }
-    return Qwen3::attended_positions(b, position);
+    const int positions = Qwen3::attended_positions(b, position);
+    return planted(PlantedFault::kStopsAt2048) ? std::min(positions, kLastAttended) : positions;
   }
 
   void score(const Block& b, int layer, int kv_head, int from, int count, const float* q,

@@ -221,6 +221,12 @@ class HostTwin final : public Engine {
     poison();
   }
 
+  std::optional<std::string> stress(const Stress& stress) override {
+    require_sound();
+    exchange_.begin_at(stress);
+    return "";
+  }
+
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return times_; }
@@ -347,6 +353,7 @@ class HostTwin final : public Engine {
       exchange_.disturb(Disturbance::kLose, block, nth);
     if (options_.fault == PlantedFault::kWordsReset)
       exchange_.disturb(Disturbance::kReset, block, nth);
+    if (options_.fault == PlantedFault::kCounterOverflow) exchange_.count_in_32_bits();
   }
 
   void keep_times(Clock::time_point begin, const std::vector<Clock::time_point>& step_ends) {

@@ -9,6 +9,19 @@
 
 namespace mkbench::plain {
 
+// The count that the exchange begins with, and whether one has been reached: counts wrap and are compared by
+// difference. before_arrival() does nothing. Instances for tests specialise the three.
+template <typename S>
+__device__ __forceinline__ unsigned first_count(const LaunchParams&) {
+  return 0;
+}
+template <typename S>
+__device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
+  return static_cast<int>(seen - expected) >= 0;
+}
+template <typename S>
+__device__ __forceinline__ void before_arrival(const LaunchParams&, unsigned /*expected*/) {}
+
 // Thread 0 counts in Shared::expected the arrivals of all phases so far. That count wraps and is
 // compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
@@ -22,6 +35,7 @@ struct GridExchange {
     __syncwarp();
     if (threadIdx.x == 0) {
       s.expected += gridDim.x;
+      before_arrival<S>(p, s.expected);
       if (static_cast<int>(blockIdx.x) != p.stall_block) ptx::add_release(p.arrivals, 1);
     }
   }
@@ -30,7 +44,7 @@ struct GridExchange {
   template <typename S>
   __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
-    if (threadIdx.x == 0) s.wait_ok = poll(p, s.expected, phase, layer, position);
+    if (threadIdx.x == 0) s.wait_ok = poll<S>(p, s.expected, phase, layer, position);
     __syncthreads();
     return s.wait_ok != 0;
   }
@@ -48,26 +62,25 @@ struct GridExchange {
   }
 
  private:
+  template <typename S>
   static __device__ __forceinline__ int poll(const LaunchParams& p, unsigned expected, Phase phase,
                                              int layer, int position) {
-    if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
-    return poll_bounded(p, expected, phase, layer, position);
+    if (reached<S>(ptx::load_acquire(p.arrivals), expected)) return 1;
+    return poll_bounded<S>(p, expected, phase, layer, position);
   }
 
   // The functions below are static, because handing over `this` would need a stack frame, which is
   // local memory on the critical path.
-  static __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
-    return static_cast<int>(seen - expected) >= 0;
-  }
 
   // Reads timer and abort word every 256 polls only: a poll is an L2 round trip, and reading the
   // timer each time would double it.
+  template <typename S>
   static __device__ __forceinline__ int poll_bounded(const LaunchParams& p, unsigned expected,
                                                      Phase phase, int layer, int position) {
     const unsigned long long start = ptx::global_ns();
     for (;;) {
       for (int i = 0; i < 256; ++i) {
-        if (reached(ptx::load_acquire(p.arrivals), expected)) return 1;
+        if (reached<S>(ptx::load_acquire(p.arrivals), expected)) return 1;
       }
       if (ptx::load_relaxed(p.abort) != 0) return 0;
       if (ptx::global_ns() - start > p.spin_limit_ns) {

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(16) char shared[];
   Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const GridExchange x{p};
-  if (threadIdx.x == 0) s.expected = 0;
+  if (threadIdx.x == 0) s.expected = first_count<S>(p);
   const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads - 1;
   if (keeps_time) p.cycles[0] = ptx::sm_cycles();
 #pragma unroll 1

@@ -11,6 +11,7 @@
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
 #include "kernels/plain/scratch.h"
+#include "kernels/plain/soak_instance.h"
 #include "kernels/prefill/prefill.h"
 
 namespace mkbench {
@@ -83,6 +84,7 @@ class PlainEngine final : public LaunchEngine {
                       .stall_block = options.stall_block},
                      weights.config, launch),
         spin_scale_(options.spin_scale),
+        asked_(launch),
         model_(upload_model(weights, options.max_context, options.fault)),
         k_cache_(cache_elements()),
         v_cache_(cache_elements()),
@@ -101,8 +103,31 @@ class PlainEngine final : public LaunchEngine {
            4 * kControlWords + fixed_bytes(model.shape);
   }
 
+  // Runs the instance for a soak where there is something to do, else the one that was asked for.
+  std::optional<std::string> stress(const Stress& stress) override {
+    const void* soaked = plain::soak_kernel_for(config().shape);
+    const bool asked = asked_.kernel == soaked,
+               shipped = asked_.kernel == plain::kernel_for(config().shape);
+    if (soaked == nullptr) return "counters and delays: no instance for a soak has these layers";
+    if (!asked && !shipped) return "counters and delays: an instance with faults has no hook";
+    LaunchConfig launch = asked_;
+    if (stress != Stress{}) {
+      launch.kernel = soaked;
+      require_co_resident(kPrefix, launch, traits().gpu);
+    }
+    set_launch(launch);
+    stress_ = stress;
+    return "";
+  }
+
  private:
   static constexpr int kControlWords = 2;  // arrivals, abort
+
+  // The counter at launch: a whole number of exchanges.
+  unsigned first_count() const {
+    const auto blocks = static_cast<uint64_t>(grid());
+    return static_cast<unsigned>(stress_.count_from / blocks * blocks);
+  }
 
   // Reads host memory alone, so it answers where the device does not.
   std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
@@ -112,15 +137,16 @@ class PlainEngine final : public LaunchEngine {
     s.grid = static_cast<int>(grid);
     s.resident = resident();
     s.ended = ended;
-    s.wanted = static_cast<unsigned>(f.expected) / grid;
-    s.counted = static_cast<unsigned>(f.seen);
+    const unsigned first = first_count();
+    s.wanted = (static_cast<unsigned>(f.expected) - first) / grid;
+    s.counted = static_cast<unsigned>(f.seen) - first;
     int64_t waiting = 0;
     for (int b = 0; b < std::min(s.grid, kMostRecords); ++b) {
       const volatile BlockRecord& r = records_.host()->blocks[b];
       BlockPlace place{.block = b, .waiting = r.gave_up != 0};
       if (place.waiting) {
         place.step = r.position - launch_position();
-        place.epoch = static_cast<unsigned>(r.expected) / grid;
+        place.epoch = (static_cast<unsigned>(r.expected) - first) / grid;
         find_wait(place);
         waiting += place.epoch == s.wanted;
       }
@@ -226,6 +252,11 @@ class PlainEngine final : public LaunchEngine {
       return reinterpret_cast<unsigned short*>(b.get());
     };
     LaunchParams& p = params_;
+    p.first_count = first_count();
+    p.delay_seed = static_cast<unsigned>(stress_.delay_seed);
+    p.delay_ns = 1000 * static_cast<unsigned>(stress_.delay_us);
+    if (p.first_count > 0)
+      MKBENCH_CUDA(cudaMemcpyAsync(control_.get(), &p.first_count, 4, cudaMemcpyHostToDevice));
     fill_common(p, request);
     p.layers = bits(model_.layers);
     p.head = bits(model_.head.size() > 0 ? model_.head : model_.embed);
@@ -252,6 +283,8 @@ class PlainEngine final : public LaunchEngine {
   }
 
   const double spin_scale_;
+  const LaunchConfig asked_;  // as make_plain() was given it
+  Stress stress_{};
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)
   Scratch scratch_;
@@ -260,6 +293,16 @@ class PlainEngine final : public LaunchEngine {
   MappedValue<BlockRecords> records_;
   LaunchParams params_{};
 };
+
+// A process may hold one such engine at a time, because the fault is a variable of the device code.
+void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, LaunchConfig& launch) {
+  if (!shape.same_layer_shape(kQwen3_0_6B))
+    throw Error(ErrorKind::kBadInput,
+                kPrefix + ": this fault is compiled for Qwen3-0.6B's layer shape only");
+  launch.kernel = plain::soak_kernel_for(shape);
+  const int fault = static_cast<int>(options.fault);
+  MKBENCH_CUDA(cudaMemcpyToSymbol(plain::soak_fault_symbol(), &fault, sizeof fault));
+}
 
 }  // namespace
 
@@ -281,7 +324,8 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   use_device(kPrefix, options.gpu);
   check_memory(kPrefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
-  const LaunchConfig launch = launch_config(weights.config.shape, options);
+  LaunchConfig launch = launch_config(weights.config.shape, options);
+  if (plain::is_soak_fault(options.fault)) plant_soak_fault(weights.config.shape, options, launch);
   if (options.fault != PlantedFault::kNotResident)
     require_co_resident(kPrefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);

@@ -34,7 +34,7 @@ struct LaunchParams {
   unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
   unsigned long long* cycles;    // (2) clock of block 0's multiprocessor at start and end
 
-  unsigned* arrivals;  // exchange counter, 0 at launch
+  unsigned* arrivals;  // exchange counter, 0 at launch (first_count, in tests)
   unsigned* abort;     // 0 at launch; 1 makes every wait give up
   KernelStatus* status;
 
@@ -50,6 +50,8 @@ struct LaunchParams {
   float eps;
   unsigned long long spin_limit_ns;
   BlockRecords* records;
+  // Read by instances for tests alone: where the exchange counter begins, and delays before arrivals.
+  unsigned first_count, delay_seed, delay_ns;
 };
 
 }  // namespace mkbench::plain

@@ -91,6 +91,7 @@ class RingEngine final : public LaunchEngine {
                       .stall_block = options.stall_block},
                      weights.config, launch_config(options), ring::exchange_layout().bytes),
         options_(options),
+        asked_(options),
         compute_major_(properties.major),
         tuning_(ring::tuning_for(properties.name, properties.major)),
         model_(upload_model(weights, options.max_context, options.fault)),
@@ -120,6 +121,23 @@ class RingEngine final : public LaunchEngine {
     options_.split_from = options.split_from;
     options_.slow_attention = options.slow_attention;
     options_.ablation = options.ablation;
+  }
+
+  // Each launch's own words begin with epoch 1, so there is no counter to set. Delays are of the loader: another
+  // pace for each step, and attention's slow path or a split of the context in half of the steps.
+  std::optional<std::string> stress(const Stress& stress) override {
+    const auto bits = static_cast<unsigned>(stress.delay_seed);
+    const bool delays = stress.delay_us > 0;
+    const auto most = static_cast<unsigned>(ring::most_copies_in_flight(compute_major_));
+    RingOptions changed = asked_;
+    if (delays) {
+      changed.pace = {1 + static_cast<int>(bits % most), static_cast<int>(bits >> 8 & 0xfff)};
+      changed.slow_attention = (bits >> 20 & 1) != 0;
+      if ((bits >> 21 & 1) != 0) changed.split_from = static_cast<int>(bits >> 22 & 0xff);
+    }
+    options_ = changed;
+    return "counters: each launch of ring begins with epoch 1, and none of its counters can "
+           "overflow in a launch";
   }
 
  private:
@@ -234,6 +252,7 @@ class RingEngine final : public LaunchEngine {
   }
 
   RingOptions options_;
+  const RingOptions asked_;  // as make_ring() was given them
   const int compute_major_;
   const ring::Tuning& tuning_;
   const DeviceModel model_;  // row-major: the stream's source; for embeddings and prefill

@@ -15,12 +15,14 @@ int inspect_command(const Options& options, const Invocation& invocation);
 int new_engine_command(const Options& options, const Invocation& invocation);
 int profile_command(const Options& options, const Invocation& invocation);
 int audit_command(const Options& options, const Invocation& invocation);
+int soak_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
 int completions_command(const Options& options, const Invocation& invocation);
 int manpage_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
+void require_soak_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
 void require_new_engine_arguments(Options& options);
@@ -61,6 +63,8 @@ constexpr CommandRow kRows[] = {
      nullptr, tune_command},
     {"audit", "show whether a decode reads all bytes of the weights", "",
      kAuditFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", nullptr, audit_command},
+    {"soak", "let an engine run for long, and count what failed", "",
+     kSoakFlags | kDeviceFlags | kCardFlags | kTalkFlags, "", require_soak_arguments, soak_command},
     {"evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
      kCardFlags | kTalkFlags, "", require_evidence_arguments, evidence_command},
     {"selftest", "plant faults, and show which checks see them", "",

@@ -1,0 +1,51 @@
+// The steps of a soak: what each of them does follows from the seed and its number alone, so that a soak can
+// go on after an interruption, and one step can be repeated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "references/stress.h"
+
+namespace mkbench {
+
+// What steps may do with an engine.
+struct SoakBounds {
+  int context = 0;     // positions of the KV cache; at least kLeastSoakContext
+  int least_rows = 0;  // KV rows from which on the truth holds
+  uint64_t seed = 0;
+};
+inline constexpr int kLeastSoakContext = 128;
+
+// One step: a prefill, a launch, launches that repeat it after going back, and launches that go on.
+struct SoakStep {
+  int64_t number = 0;
+  int rows = 0;     // KV rows before the first launch
+  int tokens = 0;   // of each launch
+  int repeats = 0;  // launches that repeat the first one
+  int further = 0;  // launches that go on behind the last of them
+  bool logits = false;
+  bool fills = false;  // the last launch ends at the cache's last position
+  int edge =
+      -1;  // index of the cache length in soak_edges() that the first launch passes; -1: none
+  uint64_t prompt_seed = 0;
+  uint64_t ways = 0;  // bit r: repeat r begins with a reset, not with a restore
+  Stress stress{};
+};
+
+// Cache lengths at and beside the edges of tiles: multiples of 16 up to 512, and of 64 beyond, each with its
+// neighbours.
+std::vector<int> soak_edges(const SoakBounds& bounds);
+
+SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int64_t number);
+
+// The last KV row that a step writes, and one.
+inline int last_position(const SoakStep& step) {
+  return step.rows + step.tokens * (1 + step.further);
+}
+
+// "a prefill of 63 rows, then launches of 5 tokens, counters from 4294966272"
+std::string step_text(const SoakStep& step);
+
+}  // namespace mkbench

@@ -1,0 +1,20 @@
+// The delays that a stress (references/stress.h) draws. Host twin and device code use it.
+#pragma once
+
+#include "kernels/partition.h"
+
+namespace mkbench {
+
+// The wait in nanoseconds before arrival `count` of `block`, below `most_ns`; 0 for seven of eight arrivals.
+MKBENCH_HD constexpr unsigned stress_delay_ns(unsigned seed, unsigned block, unsigned count,
+                                              unsigned most_ns) {
+  unsigned x = seed ^ (block * 0x9e3779b9u) ^ (count * 0x85ebca6bu);
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  x ^= x >> 16;
+  return most_ns == 0 || (x & 7u) != 0 ? 0 : (x >> 3) % most_ns;
+}
+
+}  // namespace mkbench
