@@ -18,7 +18,7 @@ set(MKBENCH_DATA
 # import: tests/test_install.py holds this list to the imports.
 set(MKBENCH_SCRIPTS
   capture_reference.py checkpoint_format.py compile_step.py doctor_python.py fetch_model.py history.py host.py
-  hub_cache.py page_charts.py page_tables.py plot_history.py plot_report.py qwen3_hf.py reference_prompts.py
+  hub_cache.py nvtx_ranges.py page_charts.py page_tables.py plot_history.py plot_report.py qwen3_hf.py reference_prompts.py
   reference_steps.py report_page.py shape_table.py synthetic_checkpoint.py token_texts.py torch_decoder.py train_tiny.py
   wire.json)
 list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
@@ -53,7 +53,7 @@ foreach(file IN LISTS MKBENCH_DATA MKBENCH_SCRIPTS)
   install(FILES ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${mkbench_root}/${folder})
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/references/data DESTINATION ${mkbench_root}/references)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/page DESTINATION ${mkbench_root}/scripts)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/page ${PROJECT_SOURCE_DIR}/scripts/templates DESTINATION ${mkbench_root}/scripts)
 
 # find_package(mkbench): mkbench::engine_abi, and the program as mkbench::mkbench.
 add_library(mkbench_engine_abi INTERFACE)

@@ -17,6 +17,7 @@
 #include "harness/parent/build_info.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -94,7 +95,7 @@ std::string engine_name(const fs::path& folder) {
 }
 
 std::string read_template(const std::string& name) {
-  const fs::path path = fs::path(MKBENCH_SOURCE_DIR) / name;
+  const fs::path path = data_root() / name;
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file || text.empty())
