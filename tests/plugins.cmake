@@ -108,6 +108,7 @@ mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_p
 mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_remote_tree CLASSES SLOW RealTree TIMEOUT 600 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_new_engine CLASSES SLOW MoreRuns TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_new_engine_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 
 # The talker's trunk, by vector and by id, against HF transformers: setup's Python has it, so nothing is skipped.

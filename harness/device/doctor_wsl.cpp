@@ -5,7 +5,7 @@
 namespace mkbench::doctor {
 namespace {
 
-constexpr char kTopic[] = "WSL2";
+constexpr char kWslTopic[] = "WSL2";
 constexpr char kSearchPath[] = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH";
 constexpr char kRemoveDriver[] =
     "sudo apt-get purge '^nvidia-driver.*' '^libnvidia-compute.*'; in Windows: wsl --shutdown";
@@ -17,12 +17,12 @@ void judge_linux_driver(const DoctorInputs& inputs, const Wsl& wsl, Items& items
       fmt::format("a driver for Linux{} was installed inside ({})",
                   version.empty() ? "" : " (" + version + ")", wsl.linux_libcuda);
   if (wsl.loads_linux_driver()) {
-    add_of_card(inputs, items, kTopic,
+    add_of_card(inputs, items, kWslTopic,
                 "yes; " + what +
                     ", and programs load it in place of Windows', which alone reaches the card",
                 kRemoveDriver);
   } else {
-    items.warning(kTopic, "yes; " + what + ": it is not loaded now, and may be one day",
+    items.warning(kWslTopic, "yes; " + what + ": it is not loaded now, and may be one day",
                   kRemoveDriver);
   }
 }
@@ -40,7 +40,8 @@ void judge_numbers(const DoctorReport& report, Items& items) {
     return;
   }
   const std::string text =
-      fmt::format("{} (CUDA {}); {}", wsl.windows_driver, wsl.windows_cuda, loaded);
+      fmt::format("{} (CUDA {}); {}", wsl.windows_driver,
+                  wsl.windows_cuda.empty() ? "unknown" : wsl.windows_cuda, loaded);
   if (here > 0 && !wsl.windows_cuda.empty() && wsl.windows_cuda != cuda_version_text(here)) {
     items.warning(kDriver, text + ": two drivers, where there should be one", kRemoveDriver);
   } else {
@@ -53,25 +54,25 @@ void judge_numbers(const DoctorReport& report, Items& items) {
 void judge_wsl(const DoctorInputs& inputs, const DoctorReport& report, Items& items) {
   const Wsl& wsl = report.machine.wsl;
   if (wsl.version == 0) {
-    items.fine(kTopic, "no");
+    items.fine(kWslTopic, "no");
     return;
   }
   if (wsl.version == 1) {
-    add_of_card(inputs, items, kTopic, "this is WSL1, which has no GPUs",
+    add_of_card(inputs, items, kWslTopic, "this is WSL1, which has no GPUs",
                 "in Windows: wsl --set-version <distribution> 2");
     return;
   }
   if (!wsl.linux_libcuda.empty()) {
     judge_linux_driver(inputs, wsl, items);
   } else if (wsl.windows_libcuda.empty()) {
-    add_of_card(inputs, items, kTopic, "yes, without Windows' driver in /usr/lib/wsl/lib",
+    add_of_card(inputs, items, kWslTopic, "yes, without Windows' driver in /usr/lib/wsl/lib",
                 "install NVIDIA's driver in Windows, none in Linux; then wsl --shutdown");
     return;
   } else if (report.devices.driver_cuda_version == 0) {
-    items.warning(kTopic, "yes; Windows' driver is there, and programs do not find it",
+    items.warning(kWslTopic, "yes; Windows' driver is there, and programs do not find it",
                   kSearchPath);
   } else {
-    items.fine(kTopic, "yes, with Windows' driver in /usr/lib/wsl/lib");
+    items.fine(kWslTopic, "yes, with Windows' driver in /usr/lib/wsl/lib");
   }
   judge_numbers(report, items);
   items.note(

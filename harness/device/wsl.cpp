@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr char kWindowsFolder[] = "usr/lib/wsl";
 constexpr char kLibrary[] = "libcuda.so.1";
 
-std::string text_of(const fs::path& path) {
+std::string lower_text(const fs::path& path) {
   std::ifstream file(path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   std::transform(text.begin(), text.end(), text.begin(),
@@ -30,19 +30,19 @@ std::string text_of(const fs::path& path) {
   return text;
 }
 
-bool is_there(const fs::path& path) {
+bool exists_at(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
 
 int version_of_kernel(const fs::path& root) {
   const std::string kernel =
-      text_of(root / "proc/version") + text_of(root / "proc/sys/kernel/osrelease");
+      lower_text(root / "proc/version") + lower_text(root / "proc/sys/kernel/osrelease");
   const auto says = [&](const char* word) { return kernel.find(word) != std::string::npos; };
   // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
   if (says("microsoft")) return says("wsl2") || says("microsoft-standard") ? 2 : 1;
   // A kernel of one's own has another name, and WSL2's way to the card.
-  return is_there(root / "dev/dxg") && is_there(root / kWindowsFolder) ? 2 : 0;
+  return exists_at(root / "dev/dxg") && exists_at(root / kWindowsFolder) ? 2 : 0;
 }
 
 // A file without its links; empty where it is not there.

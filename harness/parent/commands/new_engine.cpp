@@ -111,8 +111,8 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }
 
 // The texts of all files, before any of them is written.
-std::vector<std::pair<std::string, std::string>> texts_of(const Language& language,
-                                                          const fs::path& folder) {
+std::vector<std::pair<std::string, std::string>> new_texts(const Language& language,
+                                                           const fs::path& folder) {
   const std::string commit = build_info().git_sha;
   const std::pair<std::string, std::string> marks[] = {
       {"@NAME@", engine_name(folder)},
@@ -130,7 +130,7 @@ std::vector<std::pair<std::string, std::string>> texts_of(const Language& langua
   return texts;
 }
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
+[[noreturn]] void refuse_folder(const fs::path& path, const std::string& why) {
   throw Error(ErrorKind::kBadInput, fmt::format("mkbench new-engine: {}: {}", path.string(), why));
 }
 
@@ -139,31 +139,31 @@ void make_empty_folder(const fs::path& path) {
   std::error_code error;
   const fs::file_status found = fs::status(path, error);
   if (fs::exists(found) && !fs::is_directory(found))
-    refuse(path, "found a file, wanted an empty folder or none");
+    refuse_folder(path, "found a file, wanted an empty folder or none");
   if (!fs::exists(found)) fs::create_directories(path, error);
-  if (error && !fs::is_directory(path)) refuse(path, error.message());
+  if (error && !fs::is_directory(path)) refuse_folder(path, error.message());
   const bool empty = fs::is_empty(path, error);
-  if (error) refuse(path, error.message());
-  if (!empty) refuse(path, "the folder is not empty, and nothing is overwritten");
+  if (error) refuse_folder(path, error.message());
+  if (!empty) refuse_folder(path, "the folder is not empty, and nothing is overwritten");
 }
 
 void write_new(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  if (error) refuse(path, error.message());
+  if (error) refuse_folder(path, error.message());
   // "x": fails where somebody else has made the file in the meantime.
   std::FILE* file = std::fopen(path.c_str(), "wbx");
-  if (file == nullptr) refuse(path, std::strerror(errno));
+  if (file == nullptr) refuse_folder(path, std::strerror(errno));
   const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   int problem = errno;
   if (std::fclose(file) == 0 && whole) return;
   if (whole) problem = errno;
   fs::remove(path, error);
-  refuse(path, std::strerror(problem));
+  refuse_folder(path, std::strerror(problem));
 }
 
 // As a shell reads it: "my kernel" -> "'my kernel'".
-std::string quoted(const std::string& word) {
+std::string shell_word(const std::string& word) {
   const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || std::strchr("._-/+", c) != nullptr;
   });
@@ -180,15 +180,15 @@ std::string first_block(const std::string& page) {
   return page.substr(from, page.find("```", from) - from);
 }
 
-void tell(const Language& language, const fs::path& folder,
-          const std::vector<std::pair<std::string, std::string>>& texts) {
+void tell_next(const Language& language, const fs::path& folder,
+               const std::vector<std::pair<std::string, std::string>>& texts) {
   fmt::print("{}:\n", folder.string());
   std::string commands;
   for (const auto& [name, text] : texts) {
     fmt::print("  {}{}\n", name, name == language.source ? "  <- your kernel goes here" : "");
     if (name == "README.md") commands = first_block(text);
   }
-  fmt::print("\nnext:\ncd {}\n{}", quoted(folder.string()), commands);
+  fmt::print("\nnext:\ncd {}\n{}", shell_word(folder.string()), commands);
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ void require_new_engine_arguments(Options& options) {
 int new_engine_command(const Options& options, const Invocation&) {
   const Language& language = language_of(options.arguments[1]);
   const fs::path folder = options.arguments[0];
-  const auto texts = texts_of(language, folder);
+  const auto texts = new_texts(language, folder);
   make_empty_folder(folder);
   std::vector<fs::path> written;
   try {
@@ -215,7 +215,7 @@ int new_engine_command(const Options& options, const Invocation&) {
     for (const fs::path& file : written) fs::remove(file, ignored);
     throw;
   }
-  if (!options.quiet) tell(language, folder, texts);
+  if (!options.quiet) tell_next(language, folder, texts);
   return 0;
 }
 
