@@ -196,19 +196,10 @@ prepare() {  # sets `there_root`
 }
 
 send() {
-  local code=0 kept=0
+  local code=0
   list_files > "$scratch/files"
   [ -s "$scratch/files" ] || { problem 107 "git lists no file of $root"; return; }
-  [ ! -S "$socket" ] || kept=1
-  prepare 2> "$scratch/problem" || code=$?
-  # A kept connection may have died since; a new one is tried before anything is said.
-  if [ "$code" = 100 ] && [ "$kept" = 1 ]; then
-    close_connection
-    code=0
-    prepare 2> "$scratch/problem" || code=$?
-  fi
-  cat "$scratch/problem" >&2
-  [ "$code" = 0 ] || return "$code"
+  prepare || return
   # By content, and with the machine's own time of day: clocks differ, and a file whose time lies before that of the
   # last build would not be compiled.
   rsync --links --perms --checksum --compress --force --timeout="$((3 * patience_s))" --from0 --files-from=- \
