@@ -15,7 +15,7 @@ usage() {
 usage: scripts/remote.sh [USER@]HOST[:PORT] [OPTION ...] [--] [ARGUMENT OF MKBENCH ...]
   Sends what is new or changed in this tree to HOST by ssh and rsync, sets up and builds there, runs mkbench there with
   the arguments, and fetches its report into this folder. docs/remote.md tells more.
-  --dir FOLDER         where the tree goes there, from the home folder there on (default: mkbench-remote/<its name here>)
+  --dir FOLDER         where the tree goes there, relative to the home there (default: mkbench-remote/<its name here>)
   --env NAME=VALUE     an environment variable for set-up and run there; may be repeated
   --before COMMAND     runs there before set-up, in the folder that mkbench then runs in
   --watch              does it again whenever a file of the tree is saved, until Ctrl-C
@@ -86,11 +86,15 @@ while [ $# -gt 0 ]; do
 done
 
 for tool in ssh rsync git; do
-  command -v "$tool" > /dev/null || { problem 105 "this machine has no $tool (apt-get or brew install $tool)"; exit 105; }
+  command -v "$tool" > /dev/null ||
+    { problem 105 "this machine has no $tool (apt-get or brew install $tool)"; exit 105; }
 done
 case "$(rsync --version 2>&1 | head -n 1)" in
   "rsync "*" version "[3-9]*) ;;
-  *) problem 105 "this machine's rsync is older than version 3, or another program (macOS: brew install rsync)"; exit 105 ;;
+  *)
+    problem 105 "this machine's rsync is older than version 3, or another program (macOS: brew install rsync)"
+    exit 105
+    ;;
 esac
 
 # The kept connection is a socket in a folder of this user's own; its name has to be short (104 bytes on macOS).
@@ -196,19 +200,10 @@ prepare() {  # sets `there_root`
 }
 
 send() {
-  local code=0 kept=0
+  local code=0
   list_files > "$scratch/files"
   [ -s "$scratch/files" ] || { problem 107 "git lists no file of $root"; return; }
-  [ ! -S "$socket" ] || kept=1
-  prepare 2> "$scratch/problem" || code=$?
-  # A kept connection may have died since; a new one is tried before anything is said.
-  if [ "$code" = 100 ] && [ "$kept" = 1 ]; then
-    close_connection
-    code=0
-    prepare 2> "$scratch/problem" || code=$?
-  fi
-  cat "$scratch/problem" >&2
-  [ "$code" = 0 ] || return "$code"
+  prepare || return
   # By content, and with the machine's own time of day: clocks differ, and a file whose time lies before that of the
   # last build would not be compiled.
   rsync --links --perms --checksum --compress --force --timeout="$((3 * patience_s))" --from0 --files-from=- \
@@ -220,7 +215,7 @@ send() {
 # copy_problem STATUS: what rsync's exit status means: the connection, or something else.
 copy_problem() { case "$1" in 12 | 30 | 35 | 255) echo 102 ;; *) echo 107 ;; esac; }
 
-# Tells the machine that somebody is here. Descriptor 9 is this script's alone, so that its end is the end of ssh's stdin.
+# Shows the machine that this script lives. Descriptor 9 is the script's alone, so that its end closes ssh's stdin.
 beat() {
   trap - EXIT
   while sleep "$beat_s" && kill -0 $$; do echo beat 1<> "$scratch/words"; done
@@ -330,14 +325,17 @@ round() {
 # What changes when a file is saved, added or removed.
 fingerprint() {
   # GNU's stat, then BSD's.
-  (cd "$root" && { list_files | xargs -0 stat -c '%n %s %y' || list_files | xargs -0 stat -f '%N %z %Fm'; }) 2> /dev/null |
-    cksum
+  (
+    cd "$root" || exit
+    list_files | xargs -0 stat -c '%n %s %y' || list_files | xargs -0 stat -f '%N %z %Fm'
+  ) 2> /dev/null | cksum
 }
 
 # inotifywait only ends the pause early: fingerprint decides, also about what came between two calls.
 pause() {
   if command -v inotifywait > /dev/null; then
-    inotifywait -qq -r -t 2 -e close_write,move,create,delete --exclude '/(\.git|build)(/|$)' "$root" 2> /dev/null || sleep 0.2
+    inotifywait -qq -r -t 2 -e close_write,move,create,delete --exclude '/(\.git|build)(/|$)' "$root" 2> /dev/null ||
+      sleep 0.2
   else
     sleep 0.5
   fi

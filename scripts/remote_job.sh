@@ -39,7 +39,7 @@ prepare() {
 # have put themselves into.
 job_processes() { grep -lzsFx -- "$mark" /proc/[0-9]*/environ | cut -d/ -f3; }
 
-# Ends what the job has started: politely, and after two seconds at once.
+# Ends what the job has started: by SIGTERM, and after two seconds by SIGKILL.
 end_job() {
   local tries pids
   kill -TERM -- "-$worker"
@@ -55,7 +55,7 @@ end_job() {
 
 # Does what remote.sh says on descriptor 7, and ends the job when it says nothing any more: the connection has ended, or
 # its other end is gone without a word (a closed laptop).
-obey() {
+watch_caller() {
   local word status
   while :; do
     word=""
@@ -132,7 +132,7 @@ list_reports() {
 # in the subfolder. Exit code: 102 nobody was there any more, 103 the disk is full, 104 no build, else that of mkbench.
 job() {
   root="$1" patience_s="$3" state="$1/.mkbench-remote" mark="JOB_OF_MKBENCH_REMOTE=$$-$(date +%s%N)"
-  local below="$2" before="$4" variables="$5" obedient status
+  local below="$2" before="$4" variables="$5" watcher status
   shift 5
   exec 7<&0 8> "$state/lock" || return 107
   wait_for_turn
@@ -147,13 +147,13 @@ job() {
   set -m
   work "$before" "$@" < /dev/null 7<&- 8>&- &
   worker=$!
-  obey 8>&- &
-  obedient=$!
+  watch_caller 8>&- &
+  watcher=$!
   wait "$worker" 2> /dev/null
   status=$?
   now_ms > "$state/ended"
   if [ -e "$state/cut" ]; then return 102; fi
-  { kill "$obedient"; wait "$obedient"; } 2> /dev/null
+  { kill "$watcher"; wait "$watcher"; } 2> /dev/null
   end_job
   if [ ! -e "$state/built" ]; then
     if disk_is_full; then return 103; fi

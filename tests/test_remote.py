@@ -35,7 +35,8 @@ def server():
 
 class Rounds(RemoteTest):
     def test_first_and_second_run(self):
-        self.assert_ends(0, "--env", "MKBENCH_JOBS=3", "--", "--compare", "a b", "it's", "$HOME", "--device=cpu")
+        words = ("--compare", "a b", "it's", "$HOME", "--device=cpu")
+        self.assert_ends(0, "--env", "MKBENCH_JOBS=3", "--", *words)
         self.assertEqual(self.out.read_text(), f"[--compare][a b][it's][$HOME][--device=cpu] in {self.there}\n")
         self.assertRegex(self.stderr(), r"^setup: building\nremote: the report is in mkbench-report-\S+\n" + TIMES + "$")
         self.assertEqual(list(self.reports().values()), ["whole"])
@@ -110,7 +111,8 @@ class Rounds(RemoteTest):
 
     def test_before(self):
         self.write("kernel.cu", "kernel")
-        self.assert_ends(0, "--before", "echo told; cp kernel.cu 'kernel of mine.so'", "--dir", "other place", "--version")
+        copy = "echo told; cp kernel.cu 'kernel of mine.so'"
+        self.assert_ends(0, "--before", copy, "--dir", "other place", "--version")
         self.assertEqual((server().home / "other place" / "kernel of mine.so").read_text(), "kernel")
         self.assertIn("told\n", self.stderr())
         self.assert_ends(104, "--before", "echo no nvcc >&2; false", "--version")
@@ -156,12 +158,14 @@ class Failures(RemoteTest):
         self.assert_ends(0, "--version")  # over a new connection
 
     def test_connection_dies_while_files_are_sent_or_fetched(self):
-        for direction, wanted in (("sent", "the files could not be sent to"), ("fetched", "the report could not be fetched")):
+        for direction, wanted in [("sent", "the files could not be sent to"),
+                                  ("fetched", "the report could not be fetched")]:
             self.assert_ends(0, "--version")
             (session,) = server().sessions()
             shot = f'kill -KILL {session}; while kill -0 {session}; do sleep 0.02; done 2> /dev/null'
             last = "./" if direction == "sent" else "report/"
-            tools = self.tool("rsync", f'case "${{@: -1}}" in *{last}) {shot} ;; esac; exec {shutil.which("rsync")} "$@"')
+            tools = self.tool("rsync", f'case "${{@: -1}}" in *{last}) {shot} ;; esac\n'
+                                       f'exec {shutil.which("rsync")} "$@"')
             self.assert_ends(102, "--out", "report", tools=tools)
             self.assert_one_error(wanted)
             self.assertEqual(self.reports(), {})
