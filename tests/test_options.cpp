@@ -241,9 +241,24 @@ TEST_CASE("the environment stands between the command line and the defaults, for
     if ((flag.group & kAuditFlags) != 0) command = {"audit"};
     if ((flag.group & kHistoryFlags) != 0) command = {"history"};
     if (flag.group == kInspectFlags) command = {"inspect", "tiny"};
+    if (flag.group == kProfileFlags) command = {"profile"};
     const std::string message = refusal(command, {{flag.env(), "no such value,"}});
     CHECK(holds(message, flag.env()));
   }
+}
+
+TEST_CASE("profile's flags") {
+  const Options plain = options_of({"profile", "--tool", "ncu"});
+  CHECK(plain.tool == ProfileTool::kNcu);
+  CHECK(plain.n_gen == std::vector<int>{16});
+  CHECK((plain.blocks == 1 && plain.warmup == 1));
+  CHECK_FALSE((plain.print_command || plain.token_ranges));
+  const Options o = options_of({"profile", "--tool", "nsys", "-n", "4,8", "-d", "0,512", "--engine",
+                                "eager,./mine.so", "--blocks", "3", "--nvtx", "token", "--print"});
+  CHECK(o.n_depth == std::vector<int>{0, 512});
+  CHECK(o.engines == std::vector<std::string>{"eager", "./mine.so"});
+  CHECK((o.blocks == 3 && o.token_ranges && o.print_command));
+  CHECK(holds(refusal({"--engine", "eager"}), "'eager' is unknown"));
 }
 
 TEST_CASE("audit's flags") {
