@@ -22,7 +22,7 @@ constexpr int64_t kLongEvery = 64;
 constexpr int kLongTokens = 2100;
 // Of four steps one delays blocks, where its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// How far below its edge a counter begins at the most: less than what a launch of one token counts.
+// How far below its edge a counter begins at the most: less than what two tokens of tiny count in host-twin.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.
