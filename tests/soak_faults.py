@@ -11,7 +11,7 @@ import time
 
 # fault, flags of the soak, verdicts that find it
 SOAKS = [
-    ("stops_at_2048", ["--model", "synthetic:cut", "--context", "2304"], ("FAIL_TOKEN",)),
+    ("stops_at_2048", ["--model", "synthetic:cut", "--context", "2176"], ("FAIL_TOKEN",)),
     ("rows_late", ["--model", "tiny"], ("NONDETERMINISTIC", "FAIL_TOKEN")),
     ("words_reset", ["--model", "tiny"], ("HANG",)),
     ("counter_overflow", ["--model", "tiny"], ("HANG", "NONDETERMINISTIC", "FAIL_TOKEN")),

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kFineEdge = 16, kFineUntil = 512, kCoarseEdge = 64;
 constexpr int kMostTokens = 16, kMostRepeats = 7, kMostFurther = 2;
+// To fill a long cache again takes most of a soak's time.
+constexpr int kMostRepeatedFills = 2;
 // Of eight steps one fills the cache, and three pass an edge.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3;
 // One launch of so many tokens, repeated once: words whose counters have 16 bits come round within it.
@@ -20,7 +22,7 @@ constexpr int64_t kLongEvery = 64;
 constexpr int kLongTokens = 2100;
 // Of four steps one delays blocks, where its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// How far below its edge a counter begins at the most: less than what a launch of one token counts.
+// How far below its edge a counter begins at the most: less than what two tokens of tiny count in host-twin.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.
@@ -86,6 +88,7 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   if (kind == 0) {
     step.rows = most;
     step.fills = true;
+    step.repeats = std::min(step.repeats, kMostRepeatedFills);
   } else if (kind <= kEdgeKinds && !edges.empty()) {
     const int64_t nth = number / kKinds * kEdgeKinds + kind - 1;
     step.edge = static_cast<int>(nth % static_cast<int64_t>(edges.size()));
