@@ -365,6 +365,7 @@ exec @SSH@ -F none -i @KEY@ -o IdentitiesOnly=yes -o UserKnownHostsFile=@HOSTS@ 
     def test_commands(self):
         ended, there = [], server().home / "mkbench-remote"
         self.addCleanup(shutil.rmtree, "/var/tmp/mkbench", ignore_errors=True)
+        self.addCleanup(server().end_sessions)  # each of the page's hosts has a connection of its own
         for block in self.BLOCKS:
             process = self.start_block(block)
             if "--watch" in block:
