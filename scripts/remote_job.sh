@@ -62,15 +62,17 @@ watch_caller() {
     IFS= read -r -t "$patience_s" -u 7 word
     status=$?
     case "$status $word" in
-      "0 beat") ;;
-      "0 interrupt") kill -INT -- "-$worker" 2> /dev/null ;;
-      *)
-        [ "$word" = end ] || touch "$state/cut"
-        end_job
-        return
+      "0 beat") continue ;;
+      "0 interrupt")
+        # A shell may overlook SIGINT between two commands, and set-up has no report to write.
+        if [ -e "$state/built" ]; then kill -INT -- "-$worker"; continue; fi
         ;;
+      "0 end") ;;
+      *) touch "$state/cut" ;;
     esac
-  done
+    end_job
+    return
+  done 2> /dev/null
 }
 
 # One job at a time in a folder. The one before may be about to be ended, after its connection broke.

@@ -105,7 +105,7 @@ class RemoteTest(unittest.TestCase):
         with self.out.open("w") as out, self.said.open("w") as said:
             process = subprocess.Popen(
                 self.command(*args, **target), cwd=cwd or self.tree, stdin=subprocess.DEVNULL, stdout=out, stderr=said,
-                env={**environment, "MKBENCH_REMOTE_PATIENCE_S": str(patience_s),
+                env={**environment, "MKBENCH_REMOTE_PATIENCE_S": str(patience_s), "TMPDIR": str(self.folder),
                      "PATH": f"{tools}:{environment['PATH']}" if tools else environment["PATH"]},
                 start_new_session=True)
         self.addCleanup(process.kill)

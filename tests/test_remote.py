@@ -38,7 +38,8 @@ class Rounds(RemoteTest):
         words = ("--compare", "a b", "it's", "$HOME", "--device=cpu")
         self.assert_ends(0, "--env", "MKBENCH_JOBS=3", "--", *words)
         self.assertEqual(self.out.read_text(), f"[--compare][a b][it's][$HOME][--device=cpu] in {self.there}\n")
-        self.assertRegex(self.stderr(), r"^setup: building\nremote: the report is in mkbench-report-\S+\n" + TIMES + "$")
+        said = r"^setup: building\nremote: the report is in mkbench-report-\S+\n" + TIMES + "$"
+        self.assertRegex(self.stderr(), said)
         self.assertEqual(list(self.reports().values()), ["whole"])
         self.assertEqual(self.calls(), ["setup mkbench device=cpu jobs=3", "compiled"])
         sha = subprocess.run(["git", "-C", self.tree, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
@@ -364,6 +365,7 @@ exec @SSH@ -F none -i @KEY@ -o IdentitiesOnly=yes -o UserKnownHostsFile=@HOSTS@ 
     def test_commands(self):
         ended, there = [], server().home / "mkbench-remote"
         self.addCleanup(shutil.rmtree, "/var/tmp/mkbench", ignore_errors=True)
+        self.addCleanup(server().end_sessions)  # each of the page's hosts has a connection of its own
         for block in self.BLOCKS:
             process = self.start_block(block)
             if "--watch" in block:
