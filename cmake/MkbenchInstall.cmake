@@ -25,6 +25,8 @@ list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
 
 if(MKBENCH_WHEEL)
   set(mkbench_root .)
+  # CMake counts the folders of this one to find the prefix again: "./cmake" would be one too many.
+  set(mkbench_package_folder cmake)
   set(mkbench_share ${SKBUILD_DATA_DIR}/share)
   # From the package's folder to the packages beside it: libtorch, and CUDA 13's libraries or CUDA 12's.
   set(mkbench_beside torch/lib nvidia/cu13/lib nvidia/cuda_runtime/lib nvidia/cuda_cupti/lib)
@@ -32,6 +34,7 @@ if(MKBENCH_WHEEL)
   list(TRANSFORM mkbench_beside PREPEND "$ORIGIN/../../" OUTPUT_VARIABLE mkbench_engines_rpath)
 else()
   set(mkbench_root lib/mkbench)
+  set(mkbench_package_folder lib/mkbench/cmake)
   set(mkbench_share share)
 endif()
 
@@ -62,8 +65,8 @@ set_target_properties(mkbench_engine_abi PROPERTIES EXPORT_NAME engine_abi)
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(TARGETS mkbench_engine_abi EXPORT mkbench)
-install(EXPORT mkbench NAMESPACE mkbench:: FILE mkbenchConfig.cmake DESTINATION ${mkbench_root}/cmake)
-install(FILES ${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake DESTINATION ${mkbench_root}/cmake)
+install(EXPORT mkbench NAMESPACE mkbench:: FILE mkbenchConfig.cmake DESTINATION ${mkbench_package_folder})
+install(FILES ${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake DESTINATION ${mkbench_package_folder})
 
 # What shells and man read, printed by the program itself.
 function(mkbench_printed file folder)

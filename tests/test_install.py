@@ -147,6 +147,8 @@ class OwnBuild(InstalledTest):
         self.assertIn("**PASS** (exit code 0, 1 case)", (report / "report.md").read_text())
         self.assertTrue((report / "report.html").exists())
 
+
+class WrongOwnBuild(InstalledTest):
     def test_a_wrong_engine_fails_its_test(self):
         text, = blocks("An engine's own build", "cmake")
         (self.folder / "CMakeLists.txt").write_text(text)

@@ -14,7 +14,7 @@ std::string command_names(std::string_view between) {
   return fmt::format("{}", fmt::join(names, between));
 }
 
-// In single quotes, as each of the three shells reads it.
+// In single quotes, as bash and zsh read it.
 std::string shell_quoted(const std::string& text) {
   return "'" + with_replaced(text, "'", "'\\''") + "'";
 }
