@@ -27,7 +27,8 @@ FlowServices twins(int64_t calls = std::numeric_limits<int64_t>::max(), int stal
   FlowServices services;
   services.make_engine = [stall_ms](const EngineRequest& r, const ModelWeights& weights) {
     return make_host_twin(
-        weights, {.max_context = r.max_context, .threads = 2, .stall_ms = stall_ms, .fault = r.fault});
+        weights,
+        {.max_context = r.max_context, .threads = 2, .stall_ms = stall_ms, .fault = r.fault});
   };
   services.stop = [left = calls]() mutable { return left-- <= 0; };
   return services;
