@@ -18,7 +18,7 @@ USAGE = [
     (["--compare", "compilde"], 2, "compilde"),
     (["--compare", "none,eager"], 2, "alone"),
     (["--ids", "1,,2"], 2, "empty item"),
-    (["soak"], 2, "soak"),
+    (["endure"], 2, "endure"),
     (["-n", "0"], 2, "--n-gen"),
     (["--processes", "4", "--blocks", "3"], 2, "--blocks 3 is below --processes 4"),
     (["--processes", "2", "--in-process"], 2, "--in-process is one process"),
