@@ -1,5 +1,5 @@
 # The command line, the flow of a case, hosts and their parent.
-mkbench_test(test_options LABEL host LIBS mkbench_parent SOURCES test_options.cpp test_version_options.cpp)
+mkbench_test(test_options LABEL host LIBS mkbench_parent SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_recompute LABEL host LIBS mkbench_parent TIMEOUT 300)
 mkbench_test(test_versions LABEL host LIBS mkbench_parent SOURCES test_versions.cpp test_gate_calibration.cpp test_gate_series.cpp)

@@ -1,40 +1,8 @@
 // Options of gate, of a run's baselines, and of the history.
-#include <map>
-
-#include "harness/parent/options.h"
-#include "references/base/error.h"
-#include "tests/support/catch2.h"
+#include "tests/support/command_line.h"
 
 using namespace mkbench;
-
-namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Options options_of(const std::vector<std::string>& args, const Variables& variables = {}) {
-  const EnvironmentLookup lookup = [&](const std::string& name) -> std::optional<std::string> {
-    const auto at = variables.find(name);
-    return at == variables.end() ? std::nullopt : std::optional(at->second);
-  };
-  return parse_command_line(args, lookup, {}).options;
-}
-
-// The message of the usage error that `args` must cause; empty where they cause none.
-std::string refusal(const std::vector<std::string>& args) {
-  try {
-    options_of(args);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::kBadInput);
-    return error.what();
-  }
-  return "";
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
+using namespace mkbench::testing;
 
 TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
   const Options gate = options_of({"gate", "a", "b", "--max-regress", "0.03", "--fail-on",

@@ -1,0 +1,51 @@
+// Command lines as tests give them to the parser.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/parent/options.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench::testing {
+
+using Variables = std::map<std::string, std::string>;
+
+inline ParsedCommandLine parse(const std::vector<std::string>& args,
+                               const Variables& variables = {}) {
+  const EnvironmentLookup lookup = [&](const std::string& name) -> std::optional<std::string> {
+    const auto at = variables.find(name);
+    if (at == variables.end()) return std::nullopt;
+    return at->second;
+  };
+  std::vector<std::string> names;
+  for (const auto& entry : variables) names.push_back(entry.first);
+  return parse_command_line(args, lookup, names);
+}
+
+inline Options options_of(const std::vector<std::string>& args, const Variables& variables = {}) {
+  const ParsedCommandLine parsed = parse(args, variables);
+  REQUIRE_FALSE(parsed.early_exit.has_value());
+  return parsed.options;
+}
+
+// The message of the usage error that `args` must cause.
+inline std::string refusal(const std::vector<std::string>& args, const Variables& variables = {}) {
+  try {
+    parse(args, variables);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return error.what();
+  }
+  FAIL("accepted: " << (args.empty() ? "" : args.back()));
+  return "";
+}
+
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace mkbench::testing
