@@ -114,7 +114,7 @@ TEST_CASE("slots of the stream are disjoint and fill it", "[ring]") {
   for (size_t i = 0; i < offsets.size(); ++i) REQUIRE(offsets[i] == i * kSlotBytes);
   REQUIRE(slot_offset(slots, 0) == offsets.size() * kSlotBytes);
   std::vector<int> blocks;
-  for (int b = 0; b < kBlocks; ++b) blocks.push_back(group_of(b) * kMembers + member_of(b));
+  for (int b = 0; b < kBlocks; ++b) blocks.push_back(place_of(b));
   std::sort(blocks.begin(), blocks.end());
   for (int b = 0; b < kBlocks; ++b) REQUIRE(blocks[static_cast<size_t>(b)] == b);
 }

@@ -21,8 +21,10 @@ class Words {
     for (int b = 0; b < kBlocks; ++b) set(b, epoch, epoch);
   }
   void set(int block, unsigned qkv, unsigned swiglu) {
-    for (int i = 0; i < kQkvRows; ++i) put(exchange_layout().qkv, 32 * block + i, qkv);
-    for (int i = 0; i < kUnits; ++i) put(exchange_layout().swiglu, 32 * block + i, swiglu);
+    // The words lie group by group: those of block 5 of the grid are the 81st.
+    const int first = 32 * (block % 8 * 16 + block / 8);
+    for (int i = 0; i < kQkvRows; ++i) put(exchange_layout().qkv, first + i, qkv);
+    for (int i = 0; i < kUnits; ++i) put(exchange_layout().swiglu, first + i, swiglu);
   }
   StoodLaunch launch(FaultWord fault, bool ended) const {
     StoodLaunch stood;

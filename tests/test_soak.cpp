@@ -12,6 +12,7 @@
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
 
 namespace mkbench {
 namespace {
@@ -182,6 +183,47 @@ TEST_CASE("a soak whose minutes are over is incomplete", "[soak]") {
   soak(report, twins(), no_truth());
   CHECK(report.verdict == Verdict::kIncomplete);
   CHECK(report.exit_code == 5);
+}
+
+// Its rows have other bits under delays, as ring's have where the stress asks for attention's slow path.
+class OrderOfSums final : public testing::FakeEngine {
+ public:
+  std::optional<std::string> stress(const Stress& stress) override {
+    delayed_ = stress.delay_us > 0;
+    return "";
+  }
+  void prefill(std::span<const int32_t> ids) override {
+    FakeEngine::prefill(ids);
+    rows_ = delayed_ ? 1 : 0;
+  }
+  Snapshot save() override {
+    Snapshot snapshot = FakeEngine::save();
+    snapshot.kv_checksum = rows_;
+    return snapshot;
+  }
+  void restore(const Snapshot& snapshot) override {
+    if (snapshot.kv_checksum != rows_) throw Error(ErrorKind::kIntegrity, "rows were modified");
+    FakeEngine::restore(snapshot);
+  }
+
+ private:
+  bool delayed_ = false;
+  uint64_t rows_ = 0;
+};
+
+TEST_CASE("a prefill runs under the stress of its step, whenever it is repeated", "[soak]") {
+  FlowServices services = twins();
+  services.make_engine = [](const EngineRequest&, const ModelWeights&) {
+    return std::make_unique<OrderOfSums>();
+  };
+  ModelWeights weights;
+  weights.config.shape.vocab = testing::kFakeVocab;
+  SoakReport report = asked(400, 1);
+  soak(report, services, soak_truth(weights, {}, 256), PlantedFault::kNone, weights);
+  INFO(render_soak(report));
+  CHECK(report.delayed > 10);
+  CHECK(report.count(SoakCheck::kRestores).looked > 50);
+  CHECK(report.verdict == Verdict::kPass);
 }
 
 TEST_CASE("a race and counters that overflow are found in the twin", "[soak]") {

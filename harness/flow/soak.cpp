@@ -48,9 +48,12 @@ class SoakedStep {
   }
 
   void run() {
+    // Before the prefill too: a short one runs through the launched kernel, and another order of sums would
+    // give other rows than a prefill that is repeated later.
+    stress();
     call([&] { start_afresh(engine_, prompt_); });
     // The counters begin anew for the launches that follow: near an edge they pass it in the first one.
-    if (stressed_) call([&] { engine_.stress(step_.stress); });
+    stress();
     Snapshot start;
     if (can_.snapshots) call([&] { start = engine_.save(); });
     const RunBits first = launch(0, "the first launch");
@@ -65,6 +68,10 @@ class SoakedStep {
     if (services_.stop()) throw Interrupted{};
     work();
     result_.look(SoakCheck::kCalls);
+  }
+
+  void stress() {
+    if (stressed_) call([&] { engine_.stress(step_.stress); });
   }
 
   // `from`: index in wanted_ of the launch's first token.

@@ -111,15 +111,12 @@ static_assert(shared_bytes(12) <= 99 * 1024, "sm_120");
 // A block's number in the order of groups, from which its group and its place in the group follow;
 // kept in one register.
 struct Block {
-  int index;  // group * kMembers + member
+  int index;  // place_of() its blockIdx
   __device__ __forceinline__ int group() const { return index / kMembers; }
   __device__ __forceinline__ int member() const { return index % kMembers; }
 };
 
-__device__ __forceinline__ Block this_block() {
-  const int b = static_cast<int>(blockIdx.x);
-  return {group_of(b) * kMembers + member_of(b)};
-}
+__device__ __forceinline__ Block this_block() { return {place_of(static_cast<int>(blockIdx.x))}; }
 
 // A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 are the
 // lane's coordinates in the fragments of mma. consumer_lane() is called again in each phase and

@@ -65,6 +65,10 @@ MKBENCH_HD constexpr size_t slot_offset(int slot, int block) {
 // one group they would compete for its bandwidth (3-8 % slower on an H200 with a split context).
 MKBENCH_HD constexpr int group_of(int block_index) { return block_index % kGroups; }
 MKBENCH_HD constexpr int member_of(int block_index) { return block_index / kGroups; }
+// The place of a block's words and weights among those of all blocks: group by group.
+MKBENCH_HD constexpr int place_of(int block_index) {
+  return group_of(block_index) * kMembers + member_of(block_index);
+}
 
 // One element of a layer's weights.
 enum class Tensor : int { kQ, kK, kV, kO, kGate, kUp, kDown };

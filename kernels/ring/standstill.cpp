@@ -48,14 +48,14 @@ std::string hexadecimal(FaultWord word) {
   return text;
 }
 
-// Fills in `exchange` and `blocks`, with epochs up to `newest`. Returns the largest epoch of a block.
+// Fills in `exchange` and `blocks` by blockIdx, as the fault word counts, with epochs up to `newest`. Returns the largest epoch of a block.
 int64_t read_blocks(const StoodLaunch& launch, int64_t newest, Standstill& s) {
   const ExchangeLayout at = exchange_layout();
   constexpr size_t kRowBytes = 32 * 4;
   static_assert(kQkvRows == 32);
   int64_t most = 0;
   for (int b = 0; b < kBlocks; ++b) {
-    const size_t row = static_cast<size_t>(b) * kRowBytes;
+    const size_t row = static_cast<size_t>(place_of(b)) * kRowBytes;
     const int64_t qkv = oldest_epoch(launch.words, at.qkv + row, kQkvRows, newest);
     const int64_t swiglu = oldest_epoch(launch.words, at.swiglu + row, kUnits, newest);
     s.exchange.push_back({"qkv of block " + std::to_string(b), qkv});
