@@ -29,9 +29,8 @@ std::vector<pid_t> child_processes() {
 }
 
 void end_left_processes(const std::vector<pid_t>& but) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point end = Clock::now() + kLeftProcessesTime;
-  for (bool left = true; left && Clock::now() < end;) {
+  const auto end = std::chrono::steady_clock::now() + kLeftProcessesTime;
+  for (bool left = true; left && std::chrono::steady_clock::now() < end;) {
     left = false;
     for (const pid_t child : child_processes()) {
       if (std::find(but.begin(), but.end(), child) != but.end()) continue;
