@@ -195,7 +195,7 @@ class Completions(CliTest):
         flags = {flag.replace("-", r"\-") for flag in self.all_flags}
         bold = set(re.findall(r"\\fB(.*?)\\fR", text))
         self.assertEqual(sorted(flags - bold), [])
-        self.assertEqual(sorted(set(self.commands) - bold), [])
+        self.assertEqual(sorted({name.replace("-", r"\-") for name in self.commands} - bold), [])
         less = set(re.findall(r"\\fB(.*?)\\fR", text.replace(r"\fB\-\-fail\-on\fR", "")))
         self.assertEqual(flags - less, {r"\-\-fail\-on"})
         for code in ("0", "1", "2", "3", "4", "5", "6", "7", "8", "130"):
