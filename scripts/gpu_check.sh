@@ -243,10 +243,9 @@ if begin soak "${soak[@]}"; then
   for engine in ring plain; do
     step "$soak_limit" "soak of $engine" bash -c 'soak_engine "$1" "$2"' soak "$engine" "$minutes"
   done
-  soak_limit=400
-  step "$soak_limit" "faults that a soak sees" bash -c soak_faults
+  step 400 "faults that a soak sees" bash -c soak_faults
   for tool in racecheck initcheck; do
-    step "$soak_limit" "$tool on small models" bash -c 'sanitize "$1" "$2"' sanitize "$tool" "$out/$tool.log"
+    step 400 "$tool on small models" bash -c 'sanitize "$1" "$2"' sanitize "$tool" "$out/$tool.log"
   done
 fi
 
