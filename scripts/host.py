@@ -42,7 +42,6 @@ sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from nvtx_ranges import Ranges, load_recorder
-
 del sys.path[0]
 
 # harness/wire/channel.h
