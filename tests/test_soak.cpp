@@ -96,7 +96,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     CHECK(std::count(edges.begin(), edges.end(), edge) == 1);
   std::set<int> passed;
   std::set<uint64_t> beginnings;
-  int fills = 0, delayed = 0;
+  int fills = 0, delayed = 0, plain = 0;
   for (int64_t number = 0; number < 1200; ++number) {
     const SoakStep step = draw_step(bounds, edges, number);
     const SoakStep again = draw_step(bounds, edges, number);
@@ -108,6 +108,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     fills += step.fills;
     if (step.stress.count_from > 0) beginnings.insert(step.stress.count_from >> 15);
     delayed += step.stress.delay_us > 0;
+    plain += step.stress == Stress{};
     for (int t = 0; t < step.tokens; ++t) {
       if (step.edge >= 0 && step.rows + t + 1 == edges[static_cast<size_t>(step.edge)])
         passed.insert(step.edge);
@@ -116,6 +117,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
   CHECK(passed.size() >= edges.size() - 2);  // the last two may be behind the last launch's room
   CHECK(fills == 150);
   CHECK(delayed > 20);
+  CHECK(plain > 200);  // under it engines run what they ship
   CHECK(beginnings == std::set<uint64_t>{1, 0xffff, 0x1ffff});
   CHECK(draw_step({.context = 1024, .least_rows = 11, .seed = 6}, edges, 3).prompt_seed !=
         draw_step(bounds, edges, 3).prompt_seed);
@@ -175,6 +177,57 @@ TEST_CASE("a sound twin fails none, and an interrupted soak ends with the same c
   CHECK(rounds > 2);
   CHECK(parts.interruptions == rounds - 1);
   CHECK(counts_of(parts) == counts_of(whole));
+}
+
+// Bits may differ, so nothing is repeated to the bit; after `good` decodes the next one fails.
+class Unsteady final : public testing::FakeEngine {
+ public:
+  explicit Unsteady(int good) : good_(good) {}
+  EngineCapabilities capabilities() const override {
+    EngineCapabilities can = FakeEngine::capabilities();
+    can.deterministic = good_ < 0;
+    return can;
+  }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits) override {
+    if (decodes_++ == good_) throw Error(ErrorKind::kHang, "stands still");
+    std::vector<int32_t> ids = FakeEngine::decode(n, forced, logits);
+    if (good_ < 0) ids[0] = decodes_ % testing::kFakeVocab;
+    if (good_ < 0 && decodes_ == -good_) throw Error(ErrorKind::kHang, "stands still");
+    return ids;
+  }
+
+ private:
+  const int good_;  // below 0: bits are promised and differ, and decode -good_ fails
+  int decodes_ = 0;
+};
+
+SoakReport soak_unsteady(int good, int64_t launches) {
+  FlowServices services = twins();
+  services.make_engine = [good](const EngineRequest&, const ModelWeights&) {
+    return std::make_unique<Unsteady>(good);
+  };
+  ModelWeights weights;
+  weights.config.shape.vocab = testing::kFakeVocab;
+  SoakReport report = asked(launches, 1);
+  soak(report, services, soak_truth(weights, {}, 256), PlantedFault::kNone, weights);
+  return report;
+}
+
+TEST_CASE("an engine that promises no bits is launched as often as was asked", "[soak]") {
+  const SoakReport sound = soak_unsteady(1'000'000, 50);
+  CHECK(sound.verdict == Verdict::kPass);
+  CHECK(sound.launches >= 50);
+  CHECK(soak_unsteady(0, 50).verdict == Verdict::kHang);
+}
+
+TEST_CASE("what a step had found stands beside the call that failed in it", "[soak]") {
+  const SoakReport report = soak_unsteady(-4, 50);
+  INFO(render_soak(report));
+  CHECK(report.count(SoakCheck::kLaunches).failed > 0);
+  CHECK(report.count(SoakCheck::kCalls).failed == 1);
+  REQUIRE(report.failures.size() == 2);
+  CHECK(report.failures[0].verdict == Verdict::kNondeterministic);
+  CHECK(report.failures[1].verdict == Verdict::kHang);
 }
 
 TEST_CASE("a soak whose minutes are over is incomplete", "[soak]") {

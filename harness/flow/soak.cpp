@@ -142,14 +142,6 @@ class SoakedStep {
   std::vector<int32_t> prompt_, wanted_;
 };
 
-std::string again(const SoakReport& r, const CaseJob& job, int64_t step) {
-  const SoakIdentity& i = r.identity;
-  const std::string fault = i.fault == "none" ? "" : " --plant-fault " + i.fault;
-  return fmt::format(
-      "mkbench soak --device {} --engine {} --model {} --seed {} --context {} --step {}{}",
-      job.device, i.engine, i.model, i.seed, i.context, step, fault);
-}
-
 class Soak {
  public:
   Soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
@@ -222,9 +214,14 @@ class Soak {
     number_ = number;
     const SoakStep step = draw_step(bounds_, edges_, number);
     StepResult result;
-    SoakedStep(*engine_, report_.stressed, services_, weights_.config.shape.vocab, truth_, step,
-               result)
-        .run();
+    try {
+      SoakedStep(*engine_, report_.stressed, services_, weights_.config.shape.vocab, truth_, step,
+                 result)
+          .run();
+    } catch (const Error&) {
+      add_sums(result);  // what was found before the call that failed
+      throw;
+    }
     add(result, step);
     if (seconds() - kept_s_ < kKeepEveryS) return;
     report_.seconds = kept_s_ = seconds();
@@ -233,12 +230,7 @@ class Soak {
 
   void add(const StepResult& result, const SoakStep& step) {
     ++report_.steps;
-    report_.launches += result.sums.launches;
-    for (size_t i = 0; i < kSoakChecks.size(); ++i) {
-      report_.counts[i].looked += result.sums.counts[i].looked;
-      report_.counts[i].failed += result.sums.counts[i].failed;
-    }
-    for (const SoakFailure& failure : result.sums.failures) tell(failure);
+    add_sums(result);
     report_.edges_passed = std::min(report_.edges, report_.edges_passed + (step.edge >= 0 ? 1 : 0));
     report_.fills += step.fills;
     report_.near_32_bits +=
@@ -246,9 +238,18 @@ class Soak {
     report_.delayed += report_.stressed && step.stress.delay_us > 0;
   }
 
+  void add_sums(const StepResult& result) {
+    report_.launches += result.sums.launches;
+    for (size_t i = 0; i < kSoakChecks.size(); ++i) {
+      report_.counts[i].looked += result.sums.counts[i].looked;
+      report_.counts[i].failed += result.sums.counts[i].failed;
+    }
+    for (const SoakFailure& failure : result.sums.failures) tell(failure);
+  }
+
   void tell(SoakFailure failure) {
     failure.seconds = seconds();
-    failure.command = again(report_, plan_.job, failure.step);
+    failure.command = fmt::format("{} --step {}", plan_.command, failure.step);
     report_.failures.push_back(std::move(failure));
   }
 

@@ -14,6 +14,7 @@ namespace mkbench {
 struct SoakPlan {
   CaseJob job{};
   CaseEngine engine{};
+  std::string command{};               // that repeats a step, but for its --step
   std::optional<int64_t> only_step{};  // repeats this step alone
   bool all_minutes = false;            // numbers that are reached do not end the soak
 };

@@ -43,8 +43,9 @@ Stress draw_stress(Draws& draws, int rows) {
   const uint64_t edge = kEdges[draws.below(4)], below = draws.word() % kBelowEdge;
   if (edge > 0) stress.count_from = edge - 1 - below;
   const bool delays = draws.below(4) == 0;
-  stress.delay_seed = draws.word() >> 32;
-  if (delays && rows <= kMostDelayedRows) stress.delay_us = kDelayUs;
+  const uint64_t seed = draws.word() >> 32;
+  // Without counter and delays it is Stress{}, under which engines run what they ship.
+  if (delays && rows <= kMostDelayedRows) stress.delay_us = kDelayUs, stress.delay_seed = seed;
   return stress;
 }
 

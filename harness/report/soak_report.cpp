@@ -57,8 +57,15 @@ std::string rate_text(const SoakCount& count) {
                      std::min(1.0, 3 / static_cast<double>(count.looked)));
 }
 
+namespace {
+// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
+int64_t launches_done(const SoakReport& r) {
+  return r.compared ? r.count(SoakCheck::kLaunches).looked : r.launches;
+}
+}  // namespace
+
 bool has_enough(const SoakReport& r) {
-  const bool launches = !r.compared || r.count(SoakCheck::kLaunches).looked >= r.asked_launches;
+  const bool launches = launches_done(r) >= r.asked_launches;
   const bool tokens = r.truth.empty() || r.count(SoakCheck::kTokens).looked >= r.asked_tokens;
   return launches && tokens;
 }
@@ -77,11 +84,11 @@ void conclude(SoakReport& r, bool interrupted) {
     r.reason = fmt::format("step {}: {}", gravest->step, gravest->reason);
   } else if (!r.one_step && !has_enough(r)) {
     verdicts.push_back(Verdict::kIncomplete);
-    r.reason = fmt::format(
-        "{:g} minutes were over after {} of {} repeated launches and {} of {} checked tokens",
-        r.asked_minutes, with_commas(r.count(SoakCheck::kLaunches).looked),
-        with_commas(r.asked_launches), with_commas(r.count(SoakCheck::kTokens).looked),
-        with_commas(r.asked_tokens));
+    r.reason =
+        fmt::format("{:g} minutes were over after {} of {}{} launches and {} of {} checked tokens",
+                    r.asked_minutes, with_commas(launches_done(r)), with_commas(r.asked_launches),
+                    r.compared ? " repeated" : "", with_commas(r.count(SoakCheck::kTokens).looked),
+                    with_commas(r.asked_tokens));
   }
   r.verdict = worst(verdicts);
   r.exit_code = exit_code(r.verdict);

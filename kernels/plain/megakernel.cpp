@@ -108,8 +108,8 @@ class PlainEngine final : public LaunchEngine {
     const void* soaked = plain::soak_kernel_for(config().shape);
     const bool asked = asked_.kernel == soaked,
                shipped = asked_.kernel == plain::kernel_for(config().shape);
-    if (soaked == nullptr) return "counters and delays: no instance for a soak has these layers";
-    if (!asked && !shipped) return "counters and delays: an instance with faults has no hook";
+    // No instance for a soak has these layers, or the one that was asked for has faults.
+    if (soaked == nullptr || (!asked && !shipped)) return std::nullopt;
     LaunchConfig launch = asked_;
     if (stress != Stress{}) {
       launch.kernel = soaked;

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "harness/device/program_output.h"
 #include "harness/engines/plugin_file.h"
+#include "harness/flow/soak_steps.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/plan.h"
@@ -60,11 +62,13 @@ class SoakRun {
     // Plain `synthetic` gets the lag set of short prompts.
     const ModelWeights weights = services.load(job.model, synthetic_min_depth("short"));
     SoakReport report = report_for(job, weights);
-    if (folder_.empty()) folder_ = make_output_folder(options_.out);
     const SoakTruth truth =
         soak_truth(weights, services.references(weights.name), report.identity.context);
+    check_context(report.identity, weights, truth);
+    if (folder_.empty()) folder_ = make_output_folder(options_.out);
     const SoakPlan plan{.job = job,
                         .engine = candidate_of(job),
+                        .command = shell_text(repeating_words(job, report.identity)),
                         .only_step = options_.soak_step,
                         .all_minutes = options_.soak_all_minutes};
     run_soak(plan, services, weights, truth, report, [&](const SoakReport& now) { keep(now); });
@@ -133,6 +137,11 @@ class SoakRun {
     if (is_file_engine(engine.name)) identity.engine_sha256 = sha256_file(engine.name);
     SoakReport report = state_.value_or(SoakReport{});
     if (state_) {
+      if (state_->one_step) {
+        throw Error(ErrorKind::kBadInput,
+                    fmt::format("--resume {}: found the one step of --step, wanted a whole soak",
+                                (folder_ / kState).string()));
+      }
       const std::string difference = identity_difference(report.identity, identity);
       if (!difference.empty()) {
         throw Error(ErrorKind::kBadInput,
@@ -147,6 +156,34 @@ class SoakRun {
     report.asked_minutes = options_.soak_minutes;
     report.one_step = options_.soak_step.has_value();
     return report;
+  }
+
+  // Steps need room behind the rows that the truth begins with.
+  static void check_context(const SoakIdentity& identity, const ModelWeights& weights,
+                            const SoakTruth& truth) {
+    const int least = truth.least_rows + kLeastSoakContext;
+    if (identity.context >= least) return;
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("soak: --context: found {} positions, wanted at least {} for {} (which "
+                            "has {})",
+                            identity.context, least, weights.name, weights.config.max_positions));
+  }
+
+  std::vector<std::string> repeating_words(const CaseJob& job, const SoakIdentity& i) const {
+    std::vector<std::string> words = {"mkbench",   "soak",
+                                      "--device",  job.device,
+                                      "--engine",  i.engine,
+                                      "--model",   i.model,
+                                      "--seed",    std::to_string(i.seed),
+                                      "--context", std::to_string(i.context)};
+    const auto add = [&](const char* flag, const std::string& value) {
+      words.emplace_back(flag);
+      words.push_back(value);
+    };
+    if (options_.gpu != 0) add("--gpu", std::to_string(options_.gpu));
+    if (!options_.python.empty()) add("--python", options_.python);
+    if (i.fault != "none") add("--plant-fault", i.fault);
+    return words;
   }
 
   void keep(const SoakReport& now) {
