@@ -8,6 +8,7 @@ and none is used: tests/run_dockerfile.py runs the file's commands.
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,10 @@ LANES = ROOT / "scripts" / "requirements" / "cuda_lanes.txt"
 # (text, replacement, rule that refuses it): a tag that moves, root at the end, a pipe whose failure is lost, a cache
 # that stays in the image.
 PLANTED = [
-    (":13.0.2-devel-ubuntu24.04", ":latest", "DL3007"),
-    ("USER ${USER_ID}", "USER root", "DL3002"),
-    ('SHELL ["/bin/bash", "-o", "pipefail", "-c"]', "", "DL4006"),
-    ("    && rm -rf /var/lib/apt/lists/* /tmp/debian.txt\n", "    && true\n", "DL3009"),
+    (r"^FROM ([^:@\s]+)\S*", r"FROM \1:latest", "DL3007"),
+    (r"USER \$\{USER_ID\}", "USER root", "DL3002"),
+    (r'SHELL \["/bin/bash", "-o", "pipefail", "-c"\]', "", "DL4006"),
+    (r"    && rm -rf /var/lib/apt/lists/\* /tmp/debian.txt\n", r"    && true\n", "DL3009"),
 ]
 # The keys of devcontainer.json that this project uses, and their types; the first ones must be there.
 REQUIRED = {"name": str, "build": dict, "workspaceMount": str, "workspaceFolder": str, "mounts": list,
@@ -44,8 +45,9 @@ def missed(tools: pathlib.Path, text: str) -> list[str]:
     with tempfile.TemporaryDirectory() as holder:
         path = pathlib.Path(holder) / "Dockerfile"
         for good, bad, rule in PLANTED:
-            assert good in text, f"nothing to plant in: {good}"
-            path.write_text(text.replace(good, bad), encoding="utf-8")
+            planted, times = re.subn(good, bad, text, flags=re.MULTILINE)
+            assert times > 0, f"nothing to plant in: {good}"
+            path.write_text(planted, encoding="utf-8")
             status, output = hadolint(tools, path)
             if status == 0 or rule not in output:
                 found.append(f"hadolint: missed a planted fault of {rule}: {bad.strip() or 'no ' + good}")

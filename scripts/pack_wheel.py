@@ -39,7 +39,8 @@ def pack(folder: pathlib.Path) -> pathlib.Path:
              *map(str, plain.glob("*.whl"))], environment)
         wheel = next(done.glob("*.whl"))
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob("mkbench-*.whl"):
+        # Of an earlier build; a folder of the user's keeps what it has.
+        for old in folder.glob("mkbench-*.whl") if folder.resolve().is_relative_to(ROOT / "build") else ():
             old.unlink()
         target = folder / wheel.name
         target.write_bytes(wheel.read_bytes())

@@ -84,7 +84,8 @@ install_packages() {  # NAME ...
       die "packages are missing, and there is neither root nor sudo to install them" \
           "let an administrator run: apt-get install $*"
     as_root=(sudo)
-    [ -t 0 ] || as_root+=(-n)
+    # sudo reads a password from the terminal, also where stdin is another file.
+    [ -t 0 ] || [ -t 2 ] || as_root+=(-n)
   fi
   say "installing Debian packages: $*"
   "${as_root[@]}" apt-get "${apt_options[@]}" update -qq >&2 ||

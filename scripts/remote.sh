@@ -112,6 +112,7 @@ if [ ! -t 0 ]; then ssh_options+=(-o BatchMode=yes); fi
 ssh_options+=(-o ControlMaster=auto -o "ControlPath=$socket" -o ControlPersist=600 -o ConnectTimeout=15
   -o "ServerAliveInterval=$beat_s" -o ServerAliveCountMax=3 -o LogLevel=ERROR)
 # The kept connection is all that rsync's ssh needs, and with this ProxyCommand all that it has.
+# It is not asked for the host's name, which with the colons of IPv6 rsync would take for something else.
 rsync_ssh="ssh -o ControlPath=$socket -o ProxyCommand=false -o LogLevel=ERROR${port:+ -p $port}"
 
 scratch="$(mktemp -d "${TMPDIR:-/tmp}/mkbench-remote.XXXXXX")" || exit 107
@@ -207,7 +208,7 @@ send() {
   # By content, and with the machine's own time of day: clocks differ, and a file whose time lies before that of the
   # last build would not be compiled.
   rsync --links --perms --checksum --compress --force --timeout="$((3 * patience_s))" --from0 --files-from=- \
-    --rsh="$rsync_ssh" --rsync-path="cd $(quoted "$there_root") && rsync" "$root/" "$target:./" \
+    --rsh="$rsync_ssh" --rsync-path="cd $(quoted "$there_root") && rsync" "$root/" "there:./" \
     < "$scratch/files" > "$scratch/said" 2>&1 || code=$?
   [ "$code" = 0 ] || explain "$(copy_problem "$code")" "$scratch/said" "the files could not be sent to $target"
 }
@@ -236,7 +237,7 @@ run_there() {
   mkfifo "$scratch/words" || return 107
   exec 9<> "$scratch/words"
   set -m
-  there job "$there_root" "$(below)" "$patience_s" "$before" "${#variables[@]}" \
+  there job "$there_root" "$(below)" "$patience_s" "$call" "$before" "${#variables[@]}" \
     ${variables[@]+"${variables[@]}"} "$@" < "$scratch/words" 9>&- &
   job=$!
   set +m
@@ -276,7 +277,7 @@ fetch() {
     to="$name-$number" number=$((number + 1))
   done
   rsync --recursive --links --times --compress --timeout="$((3 * patience_s))" --rsh="$rsync_ssh" \
-    --rsync-path="cd $(quoted "$from") && rsync" "$target:./" "$to/" > "$scratch/said" 2>&1 || code=$?
+    --rsync-path="cd $(quoted "$from") && rsync" "there:./" "$to/" > "$scratch/said" 2>&1 || code=$?
   if [ "$code" != 0 ]; then
     rm -rf -- "$to"
     explain "$(copy_problem "$code")" "$scratch/said" "the report could not be fetched and lies in $target:$from"
@@ -302,13 +303,14 @@ answer() { sed -n "s/^$1=//p" "$scratch/answer"; }
 
 # Sends, builds, runs, fetches: one round of --watch.
 round() {
-  local status=0 name sync_ms all_ms fetch_ms=0 begun built
+  local status=0 name sync_ms all_ms fetch_ms=0 begun built call
+  call="$$-$(date +%s)"
   timed send || return
   sync_ms="$took_ms"
   timed run_there "$@" || status=$?
   all_ms=$((sync_ms + took_ms))
   case "$status" in 10[0-7]) return "$status" ;; esac
-  timed there results "$there_root" > "$scratch/answer" 2> "$scratch/said" ||
+  timed there results "$there_root" "$call" > "$scratch/answer" 2> "$scratch/said" ||
     { explain 102 "$scratch/said" "the connection to $target broke after the run"; return; }
   all_ms=$((all_ms + took_ms))
   answer report > "$scratch/reports"

@@ -6,6 +6,7 @@
 #   lock     held while a job runs
 #   begun, built, ended    of the last job: the times in ms; cut: it was ended because nobody was there any more
 #   reports  the folders of reports that the last job wrote, as mkbench was told their names, one a line
+#   of-CALL  the last three together, for the call of remote.sh that the job was of: the next job may begin at once
 
 now_ms() { date +%s%3N; }
 
@@ -130,12 +131,18 @@ list_reports() {
   done | sort -u > "$state/reports"
 }
 
-# job FOLDER SUBFOLDER PATIENCE_S BEFORE N VARIABLE*N ARGUMENT ...: runs BEFORE, then scripts/run.sh with the arguments,
+write_results() {
+  local name
+  for name in begun built ended; do printf '%s=%s\n' "$name" "$(cat "$state/$name")"; done
+  sed 's/^/report=/' "$state/reports"
+}
+
+# job FOLDER SUBFOLDER PATIENCE_S CALL BEFORE N VARIABLE*N ARGUMENT ...: runs BEFORE, then scripts/run.sh with the arguments,
 # in the subfolder. Exit code: 102 nobody was there any more, 103 the disk is full, 104 no build, else that of mkbench.
 job() {
   root="$1" patience_s="$3" state="$1/.mkbench-remote" mark="JOB_OF_MKBENCH_REMOTE=$$-$(date +%s%N)"
-  local below="$2" before="$4" variables="$5" watcher status
-  shift 5
+  local below="$2" call="$4" before="$5" variables="$6" watcher status
+  shift 6
   exec 7<&0 8> "$state/lock" || return 107
   wait_for_turn
   rm -f "$state"/{begun,built,ended,cut,reports}
@@ -162,14 +169,14 @@ job() {
     return 104
   fi
   list_reports "$@"
+  write_results > "$state/of-$call" || return 107
   return "$status"
 }
 
-# results FOLDER: what the last job left, a line each.
+# results FOLDER CALL: what the job of that call left, a line each, once.
 results() {
   cd "$1/.mkbench-remote" || return 107
-  printf 'begun=%s\nbuilt=%s\nended=%s\n' "$(cat begun)" "$(cat built)" "$(cat ended)"
-  sed 's/^/report=/' reports
+  cat "of-$2" && rm -f "of-$2"
 }
 
 "$@"

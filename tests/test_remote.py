@@ -146,7 +146,7 @@ class Failures(RemoteTest):
     def start_long_run(self, *args, **options):
         process = self.start("--sleep", *args, **options)
         self.wait_for_output("running\n")
-        self.assertTrue(any("sleep 600" in command for command in self.jobs().values()), self.jobs())
+        self.wait_until(lambda: any("sleep 600" in command for command in self.jobs().values()), "sleep 600")
         return process
 
     def test_dying_connection(self):
@@ -364,10 +364,12 @@ exec @SSH@ -F none -i @KEY@ -o IdentitiesOnly=yes -o UserKnownHostsFile=@HOSTS@ 
 
     def test_commands(self):
         ended, there = [], server().home / "mkbench-remote"
-        self.addCleanup(shutil.rmtree, "/var/tmp/mkbench", ignore_errors=True)
+        # The page's folder may be somebody's own on this machine.
+        chosen = f"/var/tmp/mkbench-test-{os.getpid()}"
+        self.addCleanup(shutil.rmtree, chosen, ignore_errors=True)
         self.addCleanup(server().end_sessions)  # each of the page's hosts has a connection of its own
         for block in self.BLOCKS:
-            process = self.start_block(block)
+            process = self.start_block(block.replace("/var/tmp/mkbench", chosen))
             if "--watch" in block:
                 self.wait_for_output("waiting for a file to be saved")
                 self.assertTrue((there / self.tree.name / "mine" / "engine.so").exists(), self.stderr())

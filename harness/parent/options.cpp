@@ -20,7 +20,8 @@ namespace {
 const std::vector<std::string> kOtherVariables = {
     "MKBENCH_DATA_DIR",      "MKBENCH_SPIN_SCALE", "MKBENCH_VENV",
     "MKBENCH_PRESET",        "MKBENCH_CUDA",       "MKBENCH_CUDA_ARCHITECTURES",
-    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS",       "MKBENCH_OWN_PYTHON"};
+    "MKBENCH_USE_PYPI_CUDA", "MKBENCH_JOBS",       "MKBENCH_OWN_PYTHON",
+    "MKBENCH_OFFLINE",       "MKBENCH_BUILT_FILE", "MKBENCH_REMOTE_PATIENCE_S"};
 
 std::vector<std::string> visible_names(unsigned groups) {
   std::vector<std::string> names;
