@@ -96,7 +96,7 @@ mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${m
 mkbench_python_test(test_slow_engines CLASSES SLOW SlowEngines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_hosts CLASSES SLOW Standstills TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hang CLASSES SLOW Foreign TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
-mkbench_python_test(test_soak_cli CLASSES SLOW Found TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_soak_cli CLASSES SLOW Found TIMEOUT 900 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_soak_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})

@@ -165,7 +165,7 @@ class Faults(SoakTest):
 class Found(SoakTest):
     def test_attention_that_stops_at_2048_positions(self):
         self.soak("--model", "synthetic:cut", "--context", "2176", "--plant-fault", "stops_at_2048", "--timeout",
-                  "900", "--launches", "100000", "--minutes", "5", "--out", str(self.out), wanted=3, timeout=280)
+                  "900", "--launches", "100000", "--minutes", "14", "--out", str(self.out), wanted=3, timeout=850)
         self.assertEqual(self.told()["verdict"], "FAIL_TOKEN")
 
 
