@@ -7,7 +7,7 @@ plain_system() {  # FOLDER
   [ "$(id -u)" = 0 ] || { echo "this needs root, for chroot" >&2; return 1; }
   command -v mmdebstrap > /dev/null || { echo "there is no mmdebstrap: apt-get install mmdebstrap" >&2; return 1; }
   if [ ! -e "$packed" ]; then
-    # Under its name when it is whole.
+    # The archive gets its name once it is whole, so an interruption leaves none of that name.
     mmdebstrap --quiet --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$packed.partial.tar" &&
       mv "$packed.partial.tar" "$packed" || return 1
   fi

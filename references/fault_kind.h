@@ -64,7 +64,7 @@ enum class PlantedFault : int {
   kNotResident,
   kWordsReset,
   // Faults that a short test does not meet: a soak and the sweep over cache lengths do.
-  kStopsAt2048,
+  kStopsAt2048,  // attention sees the first kLastAttended positions alone
   kCounterOverflow,
   // Controls inside the kernel: different arithmetic that is equally right.
   kFastExp,
@@ -78,5 +78,7 @@ enum class PlantedFault : int {
   kStopsEarly,
   kRepeatsDiffer,
 };
+
+inline constexpr int kLastAttended = 2048;
 
 }  // namespace mkbench

@@ -47,10 +47,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$file" ] || { usage >&2; exit 2; }
-lanes="$(lane_rows | awk '{ print $1 }')"
-lane="${MKBENCH_CUDA:-${lanes%%$'\n'*}}"
-grep -qxF -- "$lane" <<< "$lanes" ||
-  { say "error: --cuda or MKBENCH_CUDA is '$lane', wanted $(sed ':a; N; $!ba; s/\n/ or /g' <<< "$lanes")"; exit 2; }
+gpus=""  # of the machine that it is for nothing is known: the request decides, or the newest lane
+choose_lane
 [ -e "$root/scripts/requirements/compiler-$lane.txt" ] || holds="${holds/ compiler / }"
 # The distribution's own Python, which the archive brings where it is missing.
 system="$(system_name)" base_python=/usr/bin/python3
@@ -68,10 +66,7 @@ python_version="$("$base_python" -c 'import sys; print("%d.%d" % sys.version_inf
 command -v apt-get > /dev/null ||
   die "this is not Debian or Ubuntu (no apt-get)" "make the archive on the target's distribution"
 
-debian_packages="python3-venv"
-while read -r name _; do
-  case "$name" in '' | '#'*) ;; *) debian_packages+=" $name" ;; esac
-done < "$root/scripts/requirements/debian.txt"
+debian_packages="python3-venv $(debian_rows | awk '{ print $1 }' | xargs)"
 wheel_files=(python.txt "lane-$lane.txt")
 case "$holds" in *" compiler "*) wheel_files+=("compiler-$lane.txt") ;; esac
 changes="$("${git[@]}" status --porcelain --untracked-files=no | wc -l)"
@@ -80,9 +75,12 @@ left="$("${git[@]}" ls-files --others --exclude-standard | wc -l)"
 say "an archive for $system, Python $python_version and CUDA $lane (torch $(pinned torch))"
 [ "$changes" = 0 ] || say "$changes tracked files differ from the commit: they are packed as they are"
 [ "$left" = 0 ] || say "$left files that git does not track are left out (git add takes them in)"
+facts() {
+  printf '%s\n' "system=$system" "python=$python_version" "cuda=$lane" "holds=$(xargs <<< "$holds")" "commit=$commit"
+}
 if [ "$plan" = 1 ]; then
-  printf '%s\n' "system=$system" "python=$python_version" "cuda=$lane" "holds=$(xargs <<< "$holds")" "commit=$commit" \
-    "sources=$("${git[@]}" ls-files | wc -l)" "debian=$debian_packages" "wheels=${wheel_files[*]}"
+  facts
+  printf '%s\n' "sources=$("${git[@]}" ls-files | wc -l)" "debian=$debian_packages" "wheels=${wheel_files[*]}"
   exit 0
 fi
 
@@ -148,8 +146,7 @@ fetch_wheels() {
 }
 
 write_facts() {
-  printf '%s\n' "system=$system" "python=$python_version" "cuda=$lane" "holds=$(xargs <<< "$holds")" \
-    "commit=$commit" > "$offline/made_for" || return 1
+  facts > "$offline/made_for" || return 1
   (cd "$offline" && find . -type f -printf '%P\0' | sort -z | xargs -0 sha256sum) > "$work/sums" &&
     mv "$work/sums" "$offline/SHA256SUMS"
 }

@@ -30,7 +30,7 @@ IMAGE = re.compile(r"(?P<name>[a-z0-9]+(?:(?:/|[._]|__|-+)[a-z0-9]+)*):(?P<tag>[
 MANIFESTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
              "application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 TIMEOUT_S = 30
-MAX_BYTES = 4 << 20  # that a registry must accept of a manifest
+MAX_BYTES = 4 << 20  # the size of a manifest that every registry must accept
 
 
 class Refused(Exception):

@@ -54,7 +54,9 @@ log="$out/build.log"
 rm -f "$log"
 # The tests' programs take most of the build, and two parts use them; the calibration slows a plugin down.
 targets=(mkbench slowed_cuda)
-case "$parts" in *" soak "*) targets+=(test_plain test_prefill test_ring_state) ;; esac
+export sanitized_tests="test_plain test_prefill test_ring_state"
+# shellcheck disable=SC2206
+case "$parts" in *" soak "*) targets+=($sanitized_tests) ;; esac
 case "$parts" in *" bench "* | *" tests "*) targets=() ;; esac
 step 240 "set-up and build" "$root/scripts/setup.sh" "${targets[@]}" || exit 1
 build="$root/build/${MKBENCH_PRESET:-release}"
@@ -93,7 +95,7 @@ sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
     { echo "there is no compute-sanitizer in $toolkit/bin or on PATH"; return 1; }
-  for test in test_plain test_prefill test_ring_state; do
+  for test in $sanitized_tests; do
     echo "== $test"
     status=0
     "$sanitizer" --tool "$1" --error-exitcode 99 "$build/tests/$test" "[memcheck]" 2>&1 || status=$?
@@ -218,7 +220,7 @@ soak_engine() {
       --tokens 5000 --minutes "$half" --all-minutes --out "soak/$1-full"
 }
 # Faults planted in plain that a soak must see: a stop at 2,048 positions as wrong tokens (3), a race as other bits or
-# tokens (3), a counter that overflows so or as a hang, words reset inside the launch as a hang (7).
+# tokens (3), a counter that overflows as wrong tokens or bits (3) or as a hang (7), words reset inside the launch as a hang (7).
 soak_faults() {
   local fault wanted status
   while read -r fault wanted; do

@@ -10,7 +10,7 @@ wsl_lib=/usr/lib/wsl/lib
 
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
 
-# program: who speaks.
+# program: the name in front of every message (default: setup).
 say() { printf '%s: %s\n' "${program:-setup}" "$*" >&2; }
 
 # die MESSAGE [WHAT TO DO ...]
@@ -38,13 +38,15 @@ lane_has() { [ "${1%%.*}" = "${lane%%.*}" ] && at_least "$1" "$lane"; }
 torch_fact() { printf '%s\n' "$torch_facts" | sed -n "s/^$1=//p"; }
 
 # missing_packages: names from requirements/debian.txt whose files are not there.
+# The rows of requirements/debian.txt: package, file.
+debian_rows() { grep '^[^#]' "$root/scripts/requirements/debian.txt"; }
+
 find_missing_packages() {
   missing_packages=""
   local name probe
   while read -r name probe; do
-    case "$name" in '' | '#'*) continue ;; esac
     [ -e "$probe" ] || [ -e "/usr/local/${probe#/usr/}" ] || missing_packages+=" $name"
-  done < "$root/scripts/requirements/debian.txt"
+  done < <(debian_rows)
   missing_packages="${missing_packages# }"
 }
 

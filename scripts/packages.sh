@@ -44,10 +44,10 @@ require_offline() {
     folder=debian
     [ "$found" = "$wanted" ] || die "the Debian packages of $offline are for $wanted; this is $found" \
       "make the archive on $found with scripts/bundle.sh, or install them first: $missing_packages"
-  fi
-  [ "$folder" = debian ] || [ "$lane" = "$(offline_fact cuda)" ] ||
+  elif [ "$lane" != "$(offline_fact cuda)" ]; then
     die "$offline is for CUDA $(offline_fact cuda); CUDA $lane is wanted here" \
       "make the archive with scripts/bundle.sh --cuda $lane, or leave --cuda and MKBENCH_CUDA out"
+  fi
   # Gigabytes are read once. The first bad file is named.
   case "$offline_checked" in *" $folder "*) return 0 ;; esac
   bad="$(cd "$offline" && grep -F "  $folder/" SHA256SUMS 2> /dev/null | sha256sum --check --quiet 2> /dev/null)" ||

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 
+import apt_packages
 import pinned_wheels
 
 NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
@@ -51,20 +52,11 @@ def is_debian() -> bool:
 
 
 def install_browser() -> None:
-    if not is_debian() or not shutil.which("apt-get"):
+    if not is_debian():
         print("page_browser: only on Debian this installs a Chromium; Ubuntu's is a snap. Google's Chrome serves as well")
         return
-    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
-        try:
-            done = subprocess.run([*as_root, "apt-get", *command], env=environment, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL)
-        except OSError as error:
-            print(f"page_browser: {error}")
-            return
-        if done.returncode:
-            print(f"page_browser: apt-get {command[0]} ended with {done.returncode}")
+    if why := apt_packages.install(["chromium"]):
+        print(f"page_browser: {why}")
 
 
 def main() -> int:

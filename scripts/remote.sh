@@ -143,8 +143,8 @@ trap on_interrupt INT
 trap 'on_end 143' TERM
 trap 'on_end 129' HUP
 
-# quoted WORD ...: for the shell there, whichever it is.
 job_text="$(cat "$root/scripts/remote_job.sh")"
+# quoted WORD ...: for the shell there, whichever it is.
 quoted() {
   local word inside="'\\''"
   for word in "$@"; do printf "'%s' " "${word//\'/$inside}"; done
@@ -168,8 +168,8 @@ explain() {
   esac
 }
 
-# Every file of git's, and new ones that git does not ignore, each ended by a NUL. Those that are deleted here are left
-# out, and so are repositories inside this one.
+# Every file of git's, and new ones that git does not ignore, each ended by a NUL. Deleted files and
+# repositories inside this one are left out.
 list_files() {
   (
     cd "$root" || exit
@@ -216,7 +216,7 @@ send() {
 # copy_problem STATUS: what rsync's exit status means: the connection, or something else.
 copy_problem() { case "$1" in 12 | 30 | 35 | 255) echo 102 ;; *) echo 107 ;; esac; }
 
-# Shows the machine that this script lives. Descriptor 9 is the script's alone, so that its end closes ssh's stdin.
+# Tells the machine, every beat_s seconds, that this script still runs. Descriptor 9 is the script's alone, so that its end closes ssh's stdin.
 beat() {
   trap - EXIT
   while sleep "$beat_s" && kill -0 $$; do echo beat 1<> "$scratch/words"; done

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # The other machine's part of remote.sh, which gives this text to a bash there: bash -c TEXT mkbench-remote FUNCTION ...
-# Nothing is installed for it. What it knows of a tree lies in the tree's folder .mkbench-remote:
+# Nothing is installed for it. Its state of a tree is in the tree's folder .mkbench-remote:
 #   files    the files that remote.sh has sent, each ended by a NUL
 #   commit   the commit that they are of, and whether they differ from it (harness/wire/git_info.cmake reads it)
 #   lock     held while a job runs
 #   begun, built, ended    of the last job: the times in ms; cut: it was ended because nobody was there any more
 #   reports  the folders of reports that the last job wrote, as mkbench was told their names, one a line
-#   of-CALL  the last three together, for the call of remote.sh that the job was of: the next job may begin at once
+#   of-CALL  begun, built, ended and reports of the job that this call of remote.sh started: the next job may overwrite
+#            the files above at once
 
 now_ms() { date +%s%3N; }
 

@@ -12,8 +12,9 @@ import argparse
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
+
+import apt_packages
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
 PACKAGES = {"sshd": "openssh-server", "ssh": "openssh-client", "rsync": "rsync"}
@@ -33,20 +34,7 @@ def install() -> str:
     """Why nothing was installed; empty where something was."""
     if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
         return "this machine has systemd, and the package would start a server: install it yourself, or set CI"
-    if not shutil.which("apt-get"):
-        return "there is no apt-get"
-    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    packages = [PACKAGES[name] for name in missing_programs()]
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
-        try:
-            done = subprocess.run([*as_root, "apt-get", *command], env=environment, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL)
-        except OSError as error:
-            return str(error)
-        if done.returncode:
-            return f"apt-get {command[0]} ended with {done.returncode}"
-    return ""
+    return apt_packages.install([PACKAGES[name] for name in missing_programs()])
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ import ssh_server
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIMIT_S = 120
+LOOP_LIMIT_S = 5  # of a loop without changes, on loopback
 
 SETUP = """#!/usr/bin/env bash
 set -eu

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/flow/audit.h"
+#include "harness/measure/statistics.h"
 #include "references/oracle.h"
 #include "references/synthetic.h"
 #include "references/weight_edit.h"
@@ -185,14 +186,14 @@ std::string reason_of(const EngineAudit& audit) {
 
 TEST_CASE("the bound on the unread share is the exact one-sided limit of a binomial share") {
   // No unread tile: 1 - 0.01^(1/n).
-  CHECK(unread_share_limit(0, 90, 0.99) == Approx(0.0498815).margin(1e-6));
-  CHECK(unread_share_limit(0, 1, 0.99) == Approx(0.99));
-  CHECK(unread_share_limit(0, 458, 0.99) == Approx(0.0100046).margin(1e-6));
+  CHECK(rate_limit(0, 90, 0.99) == Approx(0.0498815).margin(1e-6));
+  CHECK(rate_limit(0, 1, 0.99) == Approx(0.99));
+  CHECK(rate_limit(0, 458, 0.99) == Approx(0.0100046).margin(1e-6));
   // Clopper-Pearson, one-sided: beta.ppf(0.99, k + 1, n - k).
-  CHECK(unread_share_limit(1, 10, 0.95) == Approx(0.394163).margin(1e-6));
-  CHECK(unread_share_limit(4, 90, 0.99) == Approx(0.1235895).margin(1e-6));
-  CHECK(unread_share_limit(90, 90, 0.99) == 1);
-  CHECK(unread_share_limit(0, 0, 0.99) == 1);
+  CHECK(rate_limit(1, 10, 0.95) == Approx(0.394163).margin(1e-6));
+  CHECK(rate_limit(4, 90, 0.99) == Approx(0.1235895).margin(1e-6));
+  CHECK(rate_limit(90, 90, 0.99) == 1);
+  CHECK(rate_limit(0, 0, 0.99) == 1);
 }
 
 TEST_CASE("the parts hold every byte that a decode reads, once") {
@@ -286,7 +287,7 @@ TEST_CASE("an engine that reads everything passes, told by rows or by ids alone"
       for (const PartAudit& part : audit.parts) {
         CHECK(part.tried == bench.plan.tiles);
         CHECK(part.unread.empty());
-        CHECK(part.unread_at_most == Approx(unread_share_limit(0, bench.plan.tiles, 0.99)));
+        CHECK(part.unread_at_most == Approx(rate_limit(0, bench.plan.tiles, 0.99)));
       }
       CHECK(holds(audit.shown, "KV rows") == (shows != Shows::kIds));
       CHECK(bench.most_context == (shows == Shows::kRows ? 128 : 64));

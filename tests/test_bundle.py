@@ -9,7 +9,6 @@ import hashlib
 import os
 import pathlib
 import platform
-import re
 import shutil
 import signal
 import subprocess
@@ -18,14 +17,15 @@ import time
 import unittest
 import zipfile
 
+import page_blocks
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What an archive is made with: Debian's tools, and the distribution's own Python with venv.
 TOOLS = all(map(shutil.which, ("apt-get", "dpkg-deb", "/usr/bin/python3"))) and not subprocess.run(
     ["/usr/bin/python3", "-c", "import ensurepip, venv"], capture_output=True, check=False).returncode
 WITH_TOOLS = unittest.skipUnless(TOOLS, "this is not Debian or Ubuntu with python3-venv")
 # The commands of docs/offline.md: on the machine that makes the archive, there, and there once it is built.
-COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MAKE, USE, REMOVE = COMMANDS.findall((ROOT / "docs" / "offline.md").read_text())
+MAKE, USE, REMOVE = page_blocks.blocks("docs/offline.md")
 NINJA = """#!/bin/sh
 mkdir -p "$2/harness"
 printf '#!/bin/sh\\necho "mkbench $*"\\n' > "$2/harness/mkbench"
@@ -248,7 +248,7 @@ class Archive(unittest.TestCase):
 
     def test_6_the_commands_of_the_page(self):
         """docs/offline.md, which has those of the README word for word."""
-        readme = COMMANDS.search((ROOT / "README.md").read_text())[1]
+        readme = page_blocks.blocks("README.md")[0]
         wanted = [line.partition("#")[0].strip() for line in readme.splitlines()]
         self.assertEqual(USE.splitlines()[1:], wanted)
         answer = self.project.call(["bash", "-ec", USE + REMOVE], self.project.environment(), "there")

@@ -46,20 +46,15 @@ def missing(text, flags):
     return sorted(set(flags) - words)
 
 
-def plain(roff):
-    return subprocess.run(["man", "-l", "-"], input=roff, env={**os.environ, "MANWIDTH": "200", "MANPAGER": "cat"},
-                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
-
-
 class Completions(CliTest):
     @classmethod
     def setUpClass(cls):
         cls.commands = commands()
         cls.all_flags = set().union(*cls.commands.values())
 
-    def need(self, program, package=None):
+    def need(self, program):
         if shutil.which(program) is None:
-            self.skipTest(f"there is no {program} (apt-get install {package or program})")
+            self.skipTest(f"there is no {program} (apt-get install {program})")
 
     def printed(self, *args):
         result = self.mkbench(*args)

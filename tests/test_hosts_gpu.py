@@ -5,10 +5,8 @@ import math
 import os
 import pathlib
 import shutil
-import sys
-import unittest
 
-from cli_support import CliTest
+from cli_support import CliTest, main_or_skipped
 
 ENGINES = pathlib.Path(os.environ["BINARY_UNDER_TEST"]).parent.parent / "engines"
 NO_GPU = "no usable GPU"
@@ -33,7 +31,4 @@ class OnTheGpu(CliTest):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(exit=False).result
-    if outcome.skipped and len(outcome.skipped) == outcome.testsRun:
-        sys.exit(77)
-    sys.exit(not outcome.wasSuccessful())
+    main_or_skipped()

@@ -343,7 +343,7 @@ class Gpu(GpuFolder):
         self.assertEqual(sorted(lists[0] + lists[1]), sorted(evidence_lines.SHARE_BARS))
         self.assertEqual(script.count(f"--n-gen {evidence_lines.TOKENS} "), 3)
         self.assertIn(f"--n-prompt {','.join(map(str, evidence_lines.PROMPTS))} ", script)
-        self.assertIn(f"for test in {' '.join(evidence_logs.SANITIZED_TESTS)}; do", script)
+        self.assertIn(f'sanitized_tests="{" ".join(evidence_logs.SANITIZED_TESTS)}"', script)
         rested_on = script[:script.index("if begin profile")]  # the parts behind it have no line of the evidence
         self.assertEqual(tuple(re.findall(r'^ *step \d+ "([^"]+)"', rested_on, re.MULTILINE)), evidence_logs.STEPS)
 

@@ -1,25 +1,29 @@
 """An installation of this build, and the commands of docs/install.md that need no wheel, as they stand there."""
 
+import functools
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
+import page_blocks
 from cli_support import ROOT, CliTest, environment
-from install_page import blocks
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import wheel_requirements  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["BUILD_UNDER_TEST"])
 CMAKE = os.environ["CMAKE"]
+blocks = functools.partial(page_blocks.blocks, "docs/install.md")
 
 
-def imported(name, folder=ROOT / "scripts"):
+def imported(name):
     """The programs of scripts/ that one of them imports, directly or not, and itself."""
+    folder = ROOT / "scripts"
     found, open_names = set(), {name}
     while open_names:
         found.add(one := open_names.pop())
@@ -57,8 +61,7 @@ class InstalledTest(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.before = pathlib.Path(subprocess.run(["mktemp", "-d"], check=True, text=True,
-                                                 stdout=subprocess.PIPE).stdout.strip())
+        cls.before = pathlib.Path(tempfile.mkdtemp(prefix="mkbench_install_"))
         cls.addClassCleanup(shutil.rmtree, cls.before)
         # Moved after it was installed: nothing may point to where it was.
         subprocess.run([CMAKE, "--install", BUILD, "--prefix", cls.before / "first"], check=True,

@@ -3,10 +3,8 @@ scripts/evidence_lines.py (STRANGERS)."""
 
 import os
 import pathlib
-import sys
-import unittest
 
-from cli_support import CliTest
+from cli_support import CliTest, main_or_skipped
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 NO_GPU = "no usable GPU"
@@ -33,7 +31,4 @@ class LaunchesOnTheGpu(CliTest):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(exit=False).result
-    if outcome.skipped and len(outcome.skipped) == outcome.testsRun:
-        sys.exit(77)
-    sys.exit(not outcome.wasSuccessful())
+    main_or_skipped()

@@ -8,17 +8,13 @@ import subprocess
 import unittest
 
 from cli_support import BINARY, ROOT, CliTest, environment
+from page_blocks import blocks
 
 KERNELS = ROOT / "tests" / "new_engine"
 SOURCES = {"c": "engine.c", "cpp": "engine.cpp", "cuda": "engine.cu", "python": "engine.py"}
 WORKFLOWS = {"c": {"cpu"}, "cpp": {"cpu"}, "cuda": {"gpu"}, "python": {"cpu", "gpu"}}
-PAGE = ROOT / "docs" / "new-engine.md"
+PAGE = "docs/new-engine.md"
 ARCH = "sm_90"
-
-
-def blocks(page):
-    """The shell blocks of a page, in order."""
-    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def kernel(language):
@@ -154,7 +150,7 @@ class C(NewEngineTest):
         self.assertEqual(len(places), 2, done.stdout)  # of parity, and of run
         for function, line in places:
             self.assertIn(f'not_written(e, "{function}", __LINE__)', source[int(line) - 1])
-            self.assertIn(f"{function} is not written yet: engine.c:{line}\n", PAGE.read_text())
+            self.assertIn(f"{function} is not written yet: engine.c:{line}\n", (ROOT / PAGE).read_text())
         rows = [line for line in done.stdout.splitlines() if line.startswith("|") and "engine.so" in line]
         self.assertEqual([row for row in rows if "PASS" in row], [])
 

@@ -8,16 +8,7 @@ import unittest
 import unittest.mock
 
 from cli_support import BINARY, ROOT, CliTest, environment
-
-SECTION = "## Judge your own kernel"
-
-
-def commands():
-    """The shell blocks of the section, in order."""
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index(SECTION) + len(SECTION):]
-    section = section[:section.index("\n## ")]
-    return re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+from page_blocks import blocks
 
 
 class FromAnEmptyFolder(CliTest):
@@ -48,19 +39,19 @@ class FromAnEmptyFolder(CliTest):
         return empty, result
 
     def test_there_are_three_ways_in(self):
-        self.assertEqual([bool(re.search(way, block)) for way, block in zip((r"g\+\+", "nvcc", r"\.py"), commands())],
+        self.assertEqual([bool(re.search(way, block)) for way, block in zip((r"g\+\+", "nvcc", r"\.py"), blocks("README.md", "Judge your own kernel"))],
                          [True] * 3)
-        self.assertEqual(len(commands()), 3)
+        self.assertEqual(len(blocks("README.md", "Judge your own kernel")), 3)
 
     def test_cpp_ends_with_a_verdict(self):
-        folder, result = self.run_block(commands()[0])
+        folder, result = self.run_block(blocks("README.md", "Judge your own kernel")[0])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("./engine.so (naive-cpu@engine.so)", result.stdout)
         self.assertIn("**PASS** (exit code 0, 1 case)", result.stdout)
         self.assertTrue((folder / "engine.so").exists())
 
     def test_python_ends_with_a_verdict(self):
-        _, result = self.run_block(commands()[2])
+        _, result = self.run_block(blocks("README.md", "Judge your own kernel")[2])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("./decoder.py (hf@decoder.py)", result.stdout)
         self.assertIn("**PASS** (exit code 0, 1 case)", result.stdout)
@@ -74,7 +65,7 @@ class FromAnEmptyFolder(CliTest):
         stub.chmod(0o755)
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         with unittest.mock.patch.dict(os.environ, PATH=path, MKBENCH_DEVICE="cpu"):
-            folder, result = self.run_block(commands()[1].rstrip() + " --device cpu --model tiny")
+            folder, result = self.run_block(blocks("README.md", "Judge your own kernel")[1].rstrip() + " --device cpu --model tiny")
         self.assertTrue((folder / "kernel.so").exists(), result.stderr)
         self.assertEqual(result.returncode, 6, result.stdout + result.stderr)
         self.assertIn("devices: found cuda, wanted cpu", result.stdout + result.stderr)

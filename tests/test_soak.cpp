@@ -5,7 +5,7 @@
 #include <set>
 
 #include "harness/flow/soak.h"
-#include "harness/measure/rare_events.h"
+#include "harness/measure/statistics.h"
 #include "kernels/host_twin/exchange.h"
 #include "kernels/host_twin/host_twin.h"
 #include "references/base/error.h"

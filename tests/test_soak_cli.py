@@ -3,16 +3,16 @@
 import json
 import os
 import pathlib
-import re
 import shlex
 import subprocess
 import time
 import unittest
 
-from cli_support import BINARY, ROOT, HostsTest, send_interrupt
+from cli_support import BINARY, HostsTest, send_interrupt
+from page_blocks import blocks
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
-# Of a state, what says when and how it was interrupted.
+# The fields of a state that say when and how the soak was interrupted.
 TIMES = ("seconds", "interruptions", "asked_minutes")
 
 
@@ -123,13 +123,13 @@ class Resumed(SoakTest):
 
 
 class Faults(SoakTest):
-    def failed(self, *args, wanted, launches=100000):
-        self.soak("--launches", str(launches), "--tokens", "1000000" if launches > 1000 else "1", "--minutes", "1", "--out", str(self.out), *args,
+    def failed(self, *args, wanted, launches=100000, tokens=1000000):
+        self.soak("--launches", str(launches), "--tokens", str(tokens), "--minutes", "1", "--out", str(self.out), *args,
                   wanted=wanted)
         return self.told()
 
     def test_a_library_that_differs_in_every_50th_call(self):
-        told = self.failed("--engine", f"{PLUGINS}/seldom.so", "--context", "128", wanted=3, launches=300)
+        told = self.failed("--engine", f"{PLUGINS}/seldom.so", "--context", "128", wanted=3, launches=300, tokens=1)
         self.assertIn(told["verdict"], ("NONDETERMINISTIC", "FAIL_TOKEN"))
         looked, failed = self.counts(told)["launches"]
         self.assertGreater(failed, 3)
@@ -171,9 +171,7 @@ class Found(SoakTest):
 
 class Documented(SoakTest):
     def test_the_commands_of_the_page(self):
-        page = (ROOT / "docs" / "soak.md").read_text()
-        commands = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
-                    if line.startswith("mkbench ")]
+        commands = [line for block in blocks("docs/soak.md") for line in block.splitlines() if line.startswith("mkbench ")]
         self.assertGreaterEqual(len(commands), 4)
         # The environment stands below the command line: where a command says nothing, it is short and on the CPU.
         small = {"MKBENCH_DEVICE": "cpu", "MKBENCH_LAUNCHES": "10", "MKBENCH_TOKENS": "10", "MKBENCH_CONTEXT": "128",

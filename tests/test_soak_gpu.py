@@ -1,10 +1,8 @@
 """`mkbench soak` of ring and plain on a card, short; and the faults that only a soak sees, planted in plain."""
 
 import json
-import sys
-import unittest
 
-from cli_support import CliTest
+from cli_support import CliTest, main_or_skipped
 
 NO_GPU = "no usable GPU"
 
@@ -34,7 +32,4 @@ class SoakOnCard(CliTest):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(exit=False).result
-    if outcome.skipped:
-        sys.exit(77)
-    sys.exit(not outcome.wasSuccessful())
+    main_or_skipped()

@@ -4,6 +4,7 @@ The wheel is built, then installed into a new virtual environment and used from 
 PATH, and with the clone and set-up's environment out of sight.
 """
 
+import functools
 import os
 import pathlib
 import re
@@ -14,9 +15,11 @@ import tempfile
 import time
 import unittest
 
-from install_page import ROOT, blocks
+import page_blocks
+from page_blocks import ROOT
 
 COMPILERS = re.compile(r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang.*|cpp|c[89]9|nvcc|ld.*|as|make|cmake|ctest|ninja)(-[\d.]+)?")
+blocks = functools.partial(page_blocks.blocks, "docs/install.md")
 HIDDEN = [ROOT, pathlib.Path(sys.prefix)]
 # Mounts $1 over what stands before --, then runs the rest.
 HIDE = 'empty="$1"; shift; while [ "$1" != -- ]; do mount --bind "$empty" "$1"; shift; done; shift; exec "$@"'

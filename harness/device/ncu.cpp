@@ -15,6 +15,7 @@
 
 #include "harness/device/doctor.h"
 #include "harness/device/program_output.h"
+#include "harness/measure/range_label.h"
 
 namespace mkbench {
 namespace {
@@ -72,15 +73,6 @@ std::vector<fs::path> folders_of_nsight(const fs::path& all_versions, const fs::
   return folders;
 }
 
-std::string find_in(const std::vector<fs::path>& folders, const char* name) {
-  for (const fs::path& folder : folders) {
-    const fs::path file = folder / name;
-    std::error_code error;
-    if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file.string();
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string find_ncu() {
@@ -117,7 +109,7 @@ ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>
                                       fmt::format("{},{}", kDramMetric, kL2HitMetric),
                                       "--nvtx",
                                       "--nvtx-include",
-                                      "mkbench@decode/",
+                                      fmt::format("{}@{}/", kNvtxDomain, kDecodeRange),
                                       "--target-processes",
                                       "all",
                                       "--log-file",

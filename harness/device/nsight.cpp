@@ -8,11 +8,10 @@
 #include "harness/measure/byte_counts.h"
 #include "harness/measure/kernel_figures.h"
 #include "harness/measure/ncu_table.h"
+#include "harness/measure/range_label.h"
 
 namespace mkbench {
 namespace {
-
-constexpr char kDomain[] = "mkbench";
 
 // What limits a kernel that reads memory without pause: DRAM and L2 with the chart of all levels, the
 // reasons why warps stand still, in all and for each line of code, and what the launch has asked for.
@@ -41,7 +40,7 @@ std::vector<std::string> ncu_command(const NsightRun& run) {
                                       "1",
                                       "--nvtx",
                                       "--nvtx-include",
-                                      fmt::format("{}@{}/", kDomain, run.range),
+                                      fmt::format("{}@{}/", kNvtxDomain, run.range),
                                       "--clock-control",
                                       "none"};
   for (const char* section : kSections) {
@@ -65,7 +64,7 @@ std::vector<std::string> nsys_command(const NsightRun& run) {
           "--sample=none",
           "--cpuctxsw=none",
           "--capture-range=nvtx",
-          fmt::format("--nvtx-capture={}@{}", run.range, kDomain),
+          fmt::format("--nvtx-capture={}@{}", run.range, kNvtxDomain),
           "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
           "--capture-range-end=stop",
           "--kill=none",

@@ -26,7 +26,7 @@ inline std::atomic<NvtxLevel>& nvtx_level() {
 
 // The domain handle; null (the default domain's) only where NVTX is disabled at build time.
 inline nvtxDomainHandle_t nvtx_domain() {
-  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("mkbench");
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA(kNvtxDomain);
   return domain;
 }
 

@@ -1,5 +1,7 @@
 #include "harness/device/program_output.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -7,22 +9,19 @@
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 namespace mkbench {
-namespace {
 
-// A word as the shell takes it whole.
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
 }
 
-}  // namespace
-
 ProgramOutput program_output(const std::vector<std::string>& command) {
   std::string line = "exec";
-  for (const std::string& word : command) line += " " + quoted(word);
+  for (const std::string& word : command) line += " " + shell_quoted(word);
   std::FILE* pipe = popen((line + " 2>/dev/null </dev/null").c_str(), "r");
   if (pipe == nullptr) return {};
   ProgramOutput output;
@@ -41,7 +40,7 @@ std::string shell_text(const std::vector<std::string>& command) {
   std::string text;
   for (const std::string& word : command) {
     const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), is_plain);
-    text += (text.empty() ? "" : " ") + (plain ? word : quoted(word));
+    text += (text.empty() ? "" : " ") + (plain ? word : shell_quoted(word));
   }
   return text;
 }
@@ -54,6 +53,16 @@ std::vector<std::filesystem::path> path_folders() {
     if (!folder.empty()) folders.emplace_back(folder);
   }
   return folders;
+}
+
+std::string find_in(const std::vector<std::filesystem::path>& folders, const std::string& name) {
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path file = folder / name;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0)
+      return file.string();
+  }
+  return "";
 }
 
 }  // namespace mkbench

@@ -3,19 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+
+#include "harness/device/file_text.h"
 
 namespace mkbench {
 namespace {
 
 constexpr double kGb = 1e9;
 constexpr double kAlmost = 0.5;  // a card that is sold with 48 GB shows 47.7 of them
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // A row for an amount; `unit` begins with a space where it is not empty.
 void judge_amount(const Requirement& wanted, double found, double slack, const char* unit,

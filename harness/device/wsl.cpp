@@ -3,15 +3,13 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 
+#include "harness/device/file_text.h"
 #include "harness/device/program_output.h"
 
 namespace mkbench {
@@ -22,27 +20,14 @@ namespace fs = std::filesystem;
 constexpr char kWindowsFolder[] = "usr/lib/wsl";
 constexpr char kLibrary[] = "libcuda.so.1";
 
-std::string lower_text(const fs::path& path) {
-  std::ifstream file(path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-bool exists_at(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 int version_of_kernel(const fs::path& root) {
   const std::string kernel =
-      lower_text(root / "proc/version") + lower_text(root / "proc/sys/kernel/osrelease");
+      lower(text_of(root / "proc/version") + text_of(root / "proc/sys/kernel/osrelease"));
   const auto says = [&](const char* word) { return kernel.find(word) != std::string::npos; };
   // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
   if (says("microsoft")) return says("wsl2") || says("microsoft-standard") ? 2 : 1;
   // A kernel of one's own has another name, and WSL2's way to the card.
-  return exists_at(root / "dev/dxg") && exists_at(root / kWindowsFolder) ? 2 : 0;
+  return is_there(root / "dev/dxg") && is_there(root / kWindowsFolder) ? 2 : 0;
 }
 
 // A file without its links; empty where it is not there.
@@ -109,8 +94,9 @@ std::string version_of_libcuda(const std::string& path) {
   if (!name.starts_with(begin)) return "";
   const std::string version = name.substr(begin.size());
   // WSL's own is libcuda.so.1.1.
-  const bool is_driver = std::isdigit(static_cast<unsigned char>(version[0])) != 0 &&
-                         version.find('.') >= 3 && version.find('.') != std::string::npos;
+  const size_t point = version.find('.');
+  const bool is_driver = std::isdigit(static_cast<unsigned char>(version[0])) != 0 && point >= 3 &&
+                         point != std::string::npos;
   return is_driver ? version : "";
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/flow/contestant.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/measure/statistics.h"
 #include "references/base/sha256.h"
 
 namespace mkbench {
@@ -184,7 +185,7 @@ class TileAudit {
       }
     }
     found.unread_at_most =
-        unread_share_limit(static_cast<int>(found.unread.size()), found.tried, kAuditConfidence);
+        rate_limit(static_cast<int64_t>(found.unread.size()), found.tried, kAuditConfidence);
     return found;
   }
 

@@ -26,8 +26,8 @@ constexpr double kKeepEveryS = 0.5;
 struct StepResult {
   SoakReport sums{};
 
-  void look(SoakCheck check, bool holds = true, int64_t times = 1) {
-    sums.count(check).looked += times;
+  void look(SoakCheck check, bool holds = true) {
+    ++sums.count(check).looked;
     sums.count(check).failed += holds ? 0 : 1;
   }
 };
@@ -324,9 +324,7 @@ SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyRefere
   if (!strict.empty())
     truth.source = fmt::format("the {} strict prompts of the reference", strict.size());
   truth.draw = [strict, vocab](SoakStep& step, std::vector<int32_t>& prompt) {
-    const int64_t kind = step.number % 8;
-    const bool free = step.edge < 0 && (kind == 5 || kind == 6);
-    if (strict.empty() || !free) {
+    if (strict.empty() || !step.known) {
       prompt = random_prompt(step.rows, step.prompt_seed, vocab);
       return std::vector<int32_t>{};
     }

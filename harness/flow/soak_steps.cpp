@@ -15,12 +15,13 @@ constexpr int kFineEdge = 16, kFineUntil = 512, kCoarseEdge = 64;
 constexpr int kMostTokens = 16, kMostRepeats = 7, kMostFurther = 2;
 // To fill a long cache again takes most of a soak's time.
 constexpr int kMostRepeatedFills = 2;
-// Of eight steps one fills the cache, and three pass an edge.
-constexpr int64_t kKinds = 8, kEdgeKinds = 3;
+// A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take the prompt of a
+// reference where there is one; the prompts of the others have random lengths.
+constexpr int64_t kKinds = 8, kEdgeKinds = 3, kKnownKinds[] = {5, 6};
 // One launch of so many tokens, repeated once: words whose counters have 16 bits come round within it.
 constexpr int64_t kLongEvery = 64;
 constexpr int kLongTokens = 2100;
-// Of four steps one delays blocks, where its prefill is short: each delayed row takes milliseconds on a CPU.
+// One step in four delays blocks if its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
 // How far below its edge a counter begins at the most: less than what two tokens of tiny count in host-twin.
 constexpr uint64_t kBelowEdge = 256;
@@ -98,6 +99,7 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
     step.rows = std::clamp(before, bounds.least_rows, most);
   } else {
     step.rows = draw_rows(draws, bounds.least_rows, most);
+    step.known = kind == kKnownKinds[0] || kind == kKnownKinds[1];
   }
   step.stress = draw_stress(draws, step.rows);
   return step;

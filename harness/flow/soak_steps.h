@@ -27,8 +27,9 @@ struct SoakStep {
   int further = 0;  // launches that go on behind the last of them
   bool logits = false;
   bool fills = false;  // the last launch ends at the cache's last position
+  bool known = false;  // the prompt is one of a reference, where the model has one
   int edge =
-      -1;  // index of the cache length in soak_edges() that the first launch passes; -1: none
+      -1;  // place in soak_edges() of the cache length that the first launch passes; -1: none
   uint64_t prompt_seed = 0;
   uint64_t ways = 0;  // bit r: repeat r begins with a reset, not with a restore
   Stress stress{};

@@ -31,16 +31,6 @@ double longest_row(const Matrix& m, int own_row) {
   return longest;
 }
 
-// The chance of `most` or fewer successes in `tries` with success `p` in (0, 1).
-double chance_of_at_most(int most, int tries, double p) {
-  double sum = 0;
-  for (int i = 0; i <= most; ++i) {
-    const double ways = std::lgamma(tries + 1) - std::lgamma(i + 1) - std::lgamma(tries - i + 1);
-    sum += std::exp(ways + i * std::log(p) + (tries - i) * std::log1p(-p));
-  }
-  return sum;
-}
-
 }  // namespace
 
 std::string Tile::name() const {
@@ -144,16 +134,6 @@ ModelWeights with_changed_tile(const ModelWeights& weights, const Tile& tile,
   }
   if (w.config.tie_word_embeddings) w.lm_head = w.embed_tokens;
   return w;
-}
-
-double unread_share_limit(int unread, int tried, double confidence) {
-  if (unread >= tried) return 1;
-  double low = 0, high = 1;
-  for (int i = 0; i < 100; ++i) {
-    const double p = (low + high) / 2;
-    (chance_of_at_most(unread, tried, p) > 1 - confidence ? low : high) = p;
-  }
-  return high;
 }
 
 }  // namespace mkbench

@@ -71,9 +71,4 @@ std::vector<TileChange> tile_changes(bool head, uint64_t seed);
 ModelWeights with_changed_tile(const ModelWeights& weights, const Tile& tile,
                                const TileChange& change);
 
-// The largest share of bytes that an engine may leave unread and still show `unread` or fewer
-// unread tiles of `tried` with a chance of 1 - confidence: the exact one-sided upper limit of a
-// binomial share (Clopper and Pearson). 1 where nothing was tried.
-double unread_share_limit(int unread, int tried, double confidence);
-
 }  // namespace mkbench

@@ -164,7 +164,7 @@ FromHost Server::take(const DecodeCall& call) {
   std::vector<int32_t> ids;
   if (call.label && !call.label->opens.empty()) shared_range_.emplace(call.label->opens.c_str());
   {
-    const NvtxRange range = call.label ? NvtxRange(*call.label) : NvtxRange("decode");
+    const NvtxRange range = call.label ? NvtxRange(*call.label) : NvtxRange(kDecodeRange);
     interval.begin = now_ns();
     ids = decode(*held.engine, call, forced, logits);
     finish(held);

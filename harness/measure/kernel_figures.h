@@ -7,8 +7,9 @@
 
 namespace mkbench {
 
-// Metrics besides kDramMetric (byte_counts.h) that the figures come from. Of each reason for which a
-// warp may stand still there is one, in warp cycles for each instruction that a scheduler issues.
+// Metrics besides kDramMetric (byte_counts.h) that the figures come from. Each reason for which a warp
+// stands still has one, kStallPrefix + reason + kStallSuffix, in warp cycles for each instruction that a
+// scheduler issues.
 inline constexpr std::string_view kDurationMetric = "gpu__time_duration.sum";
 inline constexpr std::string_view kDramShareMetric =
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";

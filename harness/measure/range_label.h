@@ -7,6 +7,9 @@
 
 namespace mkbench {
 
+// The domain of all ranges, and the range of a decode that has no label.
+inline constexpr char kNvtxDomain[] = "mkbench", kDecodeRange[] = "decode";
+
 struct RangeLabel {
   std::string message;   // "ring d=512 block 3"
   std::string category;  // the engine

@@ -135,6 +135,18 @@ double t_two_sided_p(double t, int degrees_of_freedom) {
   return 1 - t_central_probability(std::abs(t), degrees_of_freedom);
 }
 
+double rate_limit(int64_t seen, int64_t trials, double confidence) {
+  if (seen >= trials) return 1;
+  const auto more = static_cast<double>(seen + 1), rest = static_cast<double>(trials - seen);
+  return bisect(0, 1, [&](double rate) { return incomplete_beta(more, rest, rate) < confidence; });
+}
+
+Interval rate_interval(int64_t seen, int64_t trials, double confidence) {
+  if (seen <= 0) return {0, rate_limit(seen, trials, confidence)};
+  const double each = (1 + confidence) / 2;
+  return {1 - rate_limit(trials - seen, trials, each), rate_limit(seen, trials, each)};
+}
+
 Summary summarize(std::span<const double> values, double confidence) {
   check_confidence(confidence);
   Summary s;

@@ -75,6 +75,13 @@ double t_quantile(double confidence, int degrees_of_freedom);
 // P(|T_df| >= |t|).
 double t_two_sided_p(double t, int degrees_of_freedom);
 
+// The largest rate of an event at which `seen` or fewer of them in `trials` independent trials still have a
+// chance of 1 - confidence: the exact one-sided upper limit of a binomial rate (Clopper and Pearson). For none
+// seen it is just below 3 / trials at 95 %. 1 without trials.
+double rate_limit(int64_t seen, int64_t trials, double confidence);
+// Both limits of that rate; for none seen the upper one alone, at the same confidence. [0, 1] without trials.
+Interval rate_interval(int64_t seen, int64_t trials, double confidence);
+
 // BCa bootstrap interval of the mean with a fixed seed; absent below 2 values.
 std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
                                      uint64_t seed, int resamples = 2000);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/device/program_output.h"
 #include "harness/parent/shell_words.h"
 
 namespace mkbench {
@@ -12,11 +13,6 @@ std::string command_names(std::string_view between) {
   std::vector<std::string_view> names;
   for (const CommandRow& row : command_rows()) names.push_back(row.name);
   return fmt::format("{}", fmt::join(names, between));
-}
-
-// In single quotes, as bash and zsh read it.
-std::string shell_quoted(const std::string& text) {
-  return "'" + with_replaced(text, "'", "'\\''") + "'";
 }
 
 // Every spelling of a command's flags, with those in no table.

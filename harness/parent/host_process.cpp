@@ -20,6 +20,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
+#include "references/base/regular_file.h"
 
 namespace mkbench {
 namespace {
@@ -51,15 +52,6 @@ int64_t oom_kills() {
     }
   }
   return 0;
-}
-
-std::string whole_file(int fd) {
-  std::string text;
-  std::array<char, 4096> chunk{};
-  ssize_t n = 0;
-  while ((n = pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(text.size()))) > 0)
-    text.append(chunk.data(), static_cast<size_t>(n));
-  return text;
 }
 
 std::string file_start(int fd) {
@@ -424,7 +416,7 @@ int HostProcess::leave() {
 }
 
 std::string HostProcess::profiler_output() const {
-  return stderr_fd_ >= 0 ? whole_file(stderr_fd_) : printed_;
+  return stderr_fd_ >= 0 ? read_all(stderr_fd_) : printed_;
 }
 
 void HostProcess::close_down() {
@@ -436,7 +428,7 @@ void HostProcess::close_down() {
     reap_leaving();
     kill_group(group);
   }
-  if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = whole_file(stderr_fd_);
+  if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = read_all(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;

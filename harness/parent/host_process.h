@@ -53,8 +53,6 @@ class HostProcess final : public HostLink {
   // Ends the host by closing its channel, and waits for the process, which is the profiler where
   // there is one. Returns how it ended, as waitpid() gives it.
   int leave();
-  // How the process ended, as waitpid() gives it; -1 while it lives.
-  int ended() const { return end_; }
   // What a profiler has printed; a host's own output goes to the parent's stderr.
   std::string profiler_output() const;
 
@@ -85,7 +83,7 @@ class HostProcess final : public HostLink {
   Arena arena_;
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
-  int end_ = -1;         // ended()
+  int end_ = -1;         // how the process ended, as waitpid() gives it; -1 while it lives
   std::string printed_;  // what the profiler had printed when it ended
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
   int64_t oom_kills_ = 0;  // oom_kills() when the running call began

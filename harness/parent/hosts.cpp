@@ -48,11 +48,8 @@ void stop_other(HostLink& link) {
 // The file that a shell would run for `name`; `name` itself where it is a path, or is not found.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  for (const std::filesystem::path& folder : path_folders()) {
-    const std::string file = (folder / name).string();
-    if (access(file.c_str(), X_OK) == 0) return file;
-  }
-  return name;
+  const std::string found = find_in(path_folders(), name);
+  return found.empty() ? name : found;
 }
 
 HostEngine& proxy(Engine& engine) {

@@ -65,7 +65,7 @@ std::string flag_text(const Flag& flag) {
   std::string text = roff(flag.help) + ". ";
   if (!flag.default_text.empty() && !flag.is_switch())
     text += fmt::format("Default: {}. ", roff(flag.default_text));
-  text += fmt::format("Of {}.", roff(fmt::format("{}", fmt::join(commands_of(flag), ", "))));
+  text += fmt::format("Taken by {}.", roff(fmt::format("{}", fmt::join(commands_of(flag), ", "))));
   return man_item(fmt::format("{}", fmt::join(terms, ", ")), text);
 }
 

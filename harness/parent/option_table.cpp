@@ -30,7 +30,7 @@ const std::vector<Flag>& flag_table() {
        kJudgeFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
       {"python", 0, "PATH", "",
        "the Python that runs engines .py [the one that mkbench was set up with]",
-       kJudgeFlags | kProfileFlags, false, [](O& o, S t) { o.python = t; }},
+       kJudgeFlags | kProfileFlags | kSoakFlags, false, [](O& o, S t) { o.python = t; }},
       {"model", 0, "LIST", "",
        "models (mkbench list models), a snapshot folder, a hub id in the local cache; each is a "
        "case [synthetic; tiny,tiny-untied on cpu]",
@@ -172,7 +172,7 @@ const std::vector<Flag>& flag_table() {
       {"dry-run", 0, "", "", "print cases, memory needed and free, and estimated time; run nothing",
        kJudgeFlags, false, [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
       {"output", 'o', "md|json", "md", "format of stdout",
-       kDoctorFlags | kAuditFlags | kGateOutFlags | kInspectFlags, false,
+       kDoctorFlags | kAuditFlags | kGateOutFlags | kInspectFlags | kSoakFlags, false,
        [](O& o, S t) {
          parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
          o.format = t;
@@ -275,9 +275,6 @@ const std::vector<Flag>& flag_table() {
        }},
       {"engine", 0, "LIST", "", "the engine to soak, or a path (.so, .py) [megakernel; host-twin on cpu]",
        kSoakFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},
-      {"python", 0, "PATH", "",
-       "the Python that runs engines .py [the one that mkbench was set up with]", kSoakFlags,
-       false, [](O& o, S t) { o.python = t; }},
       {"model", 0, "LIST", "", "the model, as run takes it [synthetic:cut; tiny on cpu]", kSoakFlags,
        false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"seed", 0, "S", "1", "of all steps: the same seed gives the same steps", kSoakFlags, false,
@@ -302,11 +299,6 @@ const std::vector<Flag>& flag_table() {
       {"resume", 0, "DIR", "",
        "go on with the soak of this folder; refused where its engine, model, seed or build is another",
        kSoakFlags, false, [](O& o, S t) { o.resume = t; }},
-      {"output", 'o', "md|json", "md", "format of stdout", kSoakFlags, false,
-       [](O& o, S t) {
-         parse_choice<int>("output", t, {{"md", 0}, {"json", 0}});
-         o.format = t;
-       }},
       {"plant-fault", 0, "NAME", "", "a fault in the engine that the soak must see", kSoakFlags, true,
        [](O& o, S t) { o.fault = parse_fault(t); }},
       {"values", 0, "", "",

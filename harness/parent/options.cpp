@@ -204,9 +204,6 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
       value.text = cli.given[i];
       value.source = "command line";
       if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), '\n', ',');
-    } else if (flag.name == command.implies) {
-      value.text = "on";
-      value.source = "command line";
     } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
       value.text = *text;  // an empty variable counts as not set
       value.source = "environment";

@@ -182,7 +182,6 @@ struct CommandRow {
   std::string_view help;       // one line
   std::string_view arguments;  // positional arguments as --help shows them; empty: none
   unsigned flags;              // bits of FlagGroup
-  std::string_view implies;    // a switch that the command turns on; empty: none
   // Refuses wrong arguments and sets the options that the command implies. Null: nothing to do.
   void (*prepare)(Options&);
   // Returns the process's exit code.

@@ -21,13 +21,6 @@ constexpr char kStackSeconds[] = "20";
 constexpr std::chrono::seconds kAnswerTime{3};
 constexpr int kAnswerPollMs = 100;
 
-bool is_installed(const std::string& program) {
-  const auto folders = path_folders();
-  return std::any_of(folders.begin(), folders.end(), [&](const std::filesystem::path& folder) {
-    return access((folder / program).c_str(), X_OK) == 0;
-  });
-}
-
 // Whether a process has the driver's library in its memory.
 bool uses_cuda(pid_t pid) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
@@ -39,7 +32,7 @@ bool uses_cuda(pid_t pid) {
 
 StackDump stacks_by(const std::string& tool, pid_t pid, const std::vector<std::string>& asks) {
   StackDump dump{.tool = tool, .text = "", .why = ""};
-  if (!is_installed(tool)) {
+  if (find_in(path_folders(), tool).empty()) {
     dump.why = "not on PATH";
     return dump;
   }

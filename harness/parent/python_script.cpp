@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "references/base/data_root.h"
+#include "references/base/regular_file.h"
 
 namespace mkbench {
 namespace {
@@ -26,18 +27,6 @@ int open_text(const std::string& text) {
   }
   lseek(file, 0, SEEK_SET);
   return file;
-}
-
-std::string read_all(int file) {
-  std::string text;
-  lseek(file, 0, SEEK_SET);
-  char part[1 << 16];
-  for (ssize_t got = 0; (got = read(file, part, sizeof(part))) != 0;) {
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) break;
-    text.append(part, static_cast<size_t>(got));
-  }
-  return text;
 }
 
 // In the child: its standard input and output, and the program.

@@ -16,9 +16,9 @@ struct ShellValue {
   bool list = false;   // several words, joined by commas
 };
 
-// Of a flag with a value.
+// What may stand as the value of `flag`, which takes one.
 ShellValue value_of(const Flag& flag);
-// Of a command's positional arguments.
+// What may stand as a positional argument of `command`.
 ShellValue arguments_of(const CommandRow& command);
 
 // The flags that --help shows for `command`; without one, all that it shows for some command.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/measure/rare_events.h"
+#include "harness/measure/statistics.h"
 #include "harness/report/render.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
@@ -40,6 +40,11 @@ std::vector<std::string> notes_of(const SoakReport& r) {
   return notes;
 }
 
+// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
+int64_t launches_done(const SoakReport& r) {
+  return r.compared ? r.count(SoakCheck::kLaunches).looked : r.launches;
+}
+
 }  // namespace
 
 SoakReport::SoakReport() {
@@ -48,21 +53,15 @@ SoakReport::SoakReport() {
 
 std::string rate_text(const SoakCount& count) {
   if (count.looked == 0) return "not looked at";
-  const Interval rate = rate_interval(count.failed, count.looked, kConfidence);
   const std::string seen =
       fmt::format("{} of {}", with_commas(count.failed), with_commas(count.looked));
-  if (count.failed > 0)
+  if (count.failed > 0) {
+    const Interval rate = rate_interval(count.failed, count.looked, kConfidence);
     return fmt::format("{}, so {:.2g} to {:.2g} at 95 %", seen, rate.low, rate.high);
+  }
   return fmt::format("{}, so less than 3/{} = {:.2g} at 95 %", seen, with_commas(count.looked),
                      std::min(1.0, 3 / static_cast<double>(count.looked)));
 }
-
-namespace {
-// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
-int64_t launches_done(const SoakReport& r) {
-  return r.compared ? r.count(SoakCheck::kLaunches).looked : r.launches;
-}
-}  // namespace
 
 bool has_enough(const SoakReport& r) {
   const bool launches = launches_done(r) >= r.asked_launches;
@@ -115,9 +114,10 @@ SoakReport soak_of_json(const nlohmann::json& j, const std::string& path) {
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("{}: {}", path, error.what()));
   }
-  for (size_t i = 0; i < kSoakChecks.size(); ++i) {
-    if (report.counts.size() == kSoakChecks.size() && report.counts[i].check == kSoakChecks[i].name)
-      continue;
+  const bool same = std::equal(
+      report.counts.begin(), report.counts.end(), kSoakChecks.begin(), kSoakChecks.end(),
+      [](const SoakCount& count, const SoakCheckInfo& info) { return count.check == info.name; });
+  if (!same) {
     throw Error(
         ErrorKind::kBadInput,
         fmt::format("{}: counts: found {} checks in another order, wanted the {} that begin "

@@ -18,7 +18,7 @@ namespace mkbench {
 enum class SoakCheck { kTokens, kLaunches, kRestores, kResets, kCalls };
 struct SoakCheckInfo {
   std::string_view name, what;
-  Verdict verdict;  // of an engine that fails it once
+  Verdict verdict;  // what one failure means; a failed call has the verdict of its own error
 };
 // In the order of the enum.
 inline constexpr std::array<SoakCheckInfo, 5> kSoakChecks = {{
@@ -47,7 +47,7 @@ struct SoakFailure {
   std::string check;
   Verdict verdict = Verdict::kPass;
   std::string reason;     // "launch 3, after a restore: step 2: id 5 against 9"
-  double seconds = 0;     // of soaking until then
+  double seconds = 0;     // soaked until the failure
   std::string command{};  // repeats the step
   static void fields(auto& v) {
     using F = SoakFailure;
@@ -58,7 +58,8 @@ struct SoakFailure {
 
 // What a state must share with the soak that goes on from it.
 struct SoakIdentity {
-  std::string engine, engine_sha256;  // as it was asked for; of its file, empty for one of ours
+  // The name that was asked for, and the hash of its file; empty for an engine of mkbench's own.
+  std::string engine, engine_sha256;
   std::string model, weights_sha256;
   std::string device, build;
   uint64_t seed = 0;
@@ -85,9 +86,9 @@ struct SoakReport {
   int64_t launches = 0;    // calls of decode()
   int64_t edges = 0, edges_passed = 0;  // cache lengths at the edges of tiles
   int64_t fills = 0;                    // steps that filled the cache to its last position
-  int64_t near_32_bits = 0,
-          delayed = 0;  // steps with counters near 2^16, 2^31 or 2^32, and with delays
-  double seconds = 0;   // over all interruptions
+  int64_t near_32_bits = 0;             // steps with counters that began near 2^16, 2^31 or 2^32
+  int64_t delayed = 0;                  // steps with delays
+  double seconds = 0;                   // over all interruptions
   int interruptions = 0;
   int64_t asked_launches = 0, asked_tokens = 0;
   double asked_minutes = 0;
@@ -95,7 +96,7 @@ struct SoakReport {
   std::vector<SoakFailure> failures{};
   Verdict verdict = Verdict::kIncomplete;
   std::string reason{};
-  int exit_code = 5;
+  int exit_code = mkbench::exit_code(Verdict::kIncomplete);
 
   SoakReport();
   SoakCount& count(SoakCheck check) { return counts[static_cast<size_t>(check)]; }

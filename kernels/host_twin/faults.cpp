@@ -17,7 +17,6 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int kUnwrittenSlot = 16;
 constexpr int kSkippedEvery = 16;
 constexpr int kUnscoredRows = 128;
-constexpr int kLastAttended = 2048;
 // A published LM head reduces its argmax by halving over 3 * 2^k threads; here with fewer of them.
 constexpr int kHalvingSlots = 48;
 

@@ -62,15 +62,14 @@ struct GridExchange {
   }
 
  private:
+  // These functions are static, because handing over `this` would need a stack frame, which is local
+  // memory on the critical path.
   template <typename S>
   static __device__ __forceinline__ int poll(const LaunchParams& p, unsigned expected, Phase phase,
                                              int layer, int position) {
     if (reached<S>(ptx::load_acquire(p.arrivals), expected)) return 1;
     return poll_bounded<S>(p, expected, phase, layer, position);
   }
-
-  // The functions below are static, because handing over `this` would need a stack frame, which is
-  // local memory on the critical path.
 
   // Reads timer and abort word every 256 polls only: a poll is an L2 round trip, and reading the
   // timer each time would double it.

@@ -69,7 +69,7 @@ __device__ __forceinline__ bool GridExchange::block_wait<SoakedSmall>(Shared<Soa
 template <>
 __device__ __forceinline__ bool attends<SoakedSmall>(const ContextSlice<SoakedSmall>& slice,
                                                      int position) {
-  if (planted(PlantedFault::kStopsAt2048) && position >= 2048) return false;
+  if (planted(PlantedFault::kStopsAt2048) && position >= kLastAttended) return false;
   return position < slice.positions.end;
 }
 

@@ -48,7 +48,8 @@ std::string hexadecimal(FaultWord word) {
   return text;
 }
 
-// Fills in `exchange` and `blocks` by blockIdx, as the fault word counts, with epochs up to `newest`. Returns the largest epoch of a block.
+// Fills in `exchange` and `blocks`, in the order of blockIdx, which the fault word has too, with epochs up to
+// `newest`. Returns the largest epoch of a block.
 int64_t read_blocks(const StoodLaunch& launch, int64_t newest, Standstill& s) {
   const ExchangeLayout at = exchange_layout();
   constexpr size_t kRowBytes = 32 * 4;

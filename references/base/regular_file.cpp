@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -70,6 +71,18 @@ void RegularFile::check_unchanged() const {
   if (now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
       now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec)
     fail(path_, "was written to while it was loaded");
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  for (ssize_t got = 0;
+       (got = pread(fd, part.data(), part.size(), static_cast<off_t>(text.size()))) != 0;) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    text.append(part.data(), static_cast<size_t>(got));
+  }
+  return text;
 }
 
 }  // namespace mkbench

@@ -36,4 +36,7 @@ class RegularFile {
   struct stat opened_ {};
 };
 
+// All bytes of an open file from its first one on, as far as they can be read; its position stays.
+std::string read_all(int fd);
+
 }  // namespace mkbench

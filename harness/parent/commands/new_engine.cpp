@@ -1,8 +1,6 @@
 // `mkbench new-engine`: a folder with an engine to be filled in, out of scripts/templates/.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "harness/device/program_output.h"
 #include "harness/parent/build_info.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
+#include "harness/parent/shell_words.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 
@@ -105,11 +105,6 @@ std::string read_template(const std::string& name) {
   return text;
 }
 
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
 // The texts of all files, before any of them is written.
 std::vector<std::pair<std::string, std::string>> new_texts(const Language& language,
                                                            const fs::path& folder) {
@@ -124,7 +119,7 @@ std::vector<std::pair<std::string, std::string>> new_texts(const Language& langu
     std::string text;
     for (const std::string& part : file.parts)
       text += (text.empty() ? "" : "\n") + read_template(part);
-    for (const auto& [mark, value] : marks) replace_all(text, mark, value);
+    for (const auto& [mark, value] : marks) text = with_replaced(std::move(text), mark, value);
     texts.emplace_back(file.name, std::move(text));
   }
   return texts;
@@ -162,17 +157,6 @@ void write_new(const fs::path& path, const std::string& text) {
   refuse_folder(path, std::strerror(problem));
 }
 
-// As a shell reads it: "my kernel" -> "'my kernel'".
-std::string shell_word(const std::string& word) {
-  const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("._-/+", c) != nullptr;
-  });
-  if (plain) return word;
-  std::string text = word;
-  replace_all(text, "'", "'\\''");
-  return "'" + text + "'";
-}
-
 // The commands of the first block of a page.
 std::string first_block(const std::string& page) {
   const std::string begin = "```sh\n";
@@ -188,7 +172,7 @@ void tell_next(const Language& language, const fs::path& folder,
     fmt::print("  {}{}\n", name, name == language.source ? "  <- your kernel goes here" : "");
     if (name == "README.md") commands = first_block(text);
   }
-  fmt::print("\nnext:\ncd {}\n{}", shell_word(folder.string()), commands);
+  fmt::print("\nnext:\ncd {}\n{}", shell_text({folder.string()}), commands);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "harness/measure/kernel_figures.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
+#include "harness/parent/option_values.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/run_folder.h"
 #include "harness/report/known_errors.h"
@@ -37,10 +38,10 @@ struct Profiled {
   CaseJob job;
   std::string engine;
   NsightRun run;
-  WatchedEngine told;
-  std::string problem;  // one line; empty: the tool has left its report
+  WatchedEngine told{};
+  std::string problem{};  // one line; empty: the tool has left its report
   int exit_code = 0;
-  std::vector<std::string> figures;
+  std::vector<std::string> figures{};
 };
 
 NsightRun nsight_run(const Options& options, const std::string& program, const CaseJob& job,
@@ -56,7 +57,8 @@ NsightRun nsight_run(const Options& options, const std::string& program, const C
       stem.begin(), stem.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
   NsightRun run{*options.tool, program, range, (folder / stem).string()};
-  for (int i = 2; fs::exists(run.output + ".log"); ++i)  // of a file of the same name elsewhere
+  for (int i = 2; fs::exists(run.output + ".log");
+       ++i)  // an engine's file of that name in another folder has taken it
     run.output = fmt::format("{}-{}", (folder / stem).string(), i);
   return run;
 }
@@ -78,7 +80,7 @@ struct ToolEnd {
 };
 
 // What is to be said of the tool's end; sets the exit code, which is the tool's own where it has one.
-// `failure`: of the engine, or of the start of its process; null: it ran to its end.
+// `failure`: why the engine, or the start of its process, failed; null: the engine ran to its end.
 void judge_end(const Error* failure, const ToolEnd& ended, Profiled& one) {
   const std::string tool(tool_name(one.run.tool));
   const std::string complaint = tool_complaint(ended.said);
@@ -100,7 +102,8 @@ void judge_end(const Error* failure, const ToolEnd& ended, Profiled& one) {
     one.exit_code = exit_code(Verdict::kRuntimeError);
   }
   if (failure == nullptr) return;
-  if (one.exit_code != 0 && !ended.began) return;  // the failure says the same once more
+  if (one.exit_code != 0 && !ended.began)
+    return;  // the host never began: its failure repeats the tool's
   one.problem =
       one.problem.empty() ? failure->what() : fmt::format("{}; {}", one.problem, failure->what());
   if (one.exit_code == 0) one.exit_code = exit_code(verdict_of(failure->kind()));
@@ -186,7 +189,7 @@ nlohmann::json json_of(const Profiled& one) {
           {"figures", one.figures}};
 }
 
-// What the machine has. To print a command for a GPU of another machine, none is needed here.
+// What the machine has. Printing a command for another machine's GPU needs no GPU here.
 MachineProbe probe_for_profile(const Options& options, const Invocation& invocation) {
   MachineProbe probe;
   if (options.device == DeviceChoice::kCpu) return probe;
@@ -224,14 +227,12 @@ void need_tool(ProfileTool tool, const std::string& program) {
 }  // namespace
 
 void require_profile_arguments(Options& options) {
-  if (!options.tool) throw Error(ErrorKind::kBadInput, "profile: --tool: wanted nsys or ncu");
+  if (!options.tool) bad_usage("profile: --tool: wanted nsys or ncu");
   if (options.in_process) {
-    throw Error(ErrorKind::kBadInput,
-                "profile: --in-process: the tool runs around the process of one engine");
+    bad_usage("profile: --in-process: the tool runs around the process of one engine");
   }
   if (*options.tool == ProfileTool::kNcu && options.blocks.value_or(1) > 1) {
-    throw Error(
-        ErrorKind::kBadInput,
+    bad_usage(
         fmt::format("profile: --blocks {}: ncu replays the launch of one block", *options.blocks));
   }
 }
@@ -259,10 +260,7 @@ int profile_command(const Options& options, const Invocation& invocation) {
       if (!engine.candidate) continue;
       Profiled one{.job = job,
                    .engine = engine.asked,
-                   .run = nsight_run(options, program, job, engine, folder),
-                   .told = {},
-                   .problem = {},
-                   .figures = {}};
+                   .run = nsight_run(options, program, job, engine, folder)};
       if (!options.quiet)
         fmt::print(stderr, "mkbench: {} runs around the process of {}\n", tool_name(*options.tool),
                    engine.asked);

@@ -12,6 +12,8 @@
 #include "harness/flow/soak_steps.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
+#include "harness/parent/option_values.h"
+#include "harness/parent/option_words.h"
 #include "harness/parent/plan.h"
 #include "harness/parent/post_mortem.h"
 #include "harness/parent/progress.h"
@@ -87,11 +89,8 @@ class SoakRun {
     if (!options_.soak_context) options_.soak_context = was.context;
     if (options_.device == DeviceChoice::kAuto && was.device == "cpu")
       options_.device = DeviceChoice::kCpu;
-    if (options_.fault == PlantedFault::kNone && was.fault != "none") {
-      for (const PlantedFaultInfo& info : planted_faults()) {
-        if (info.name == was.fault) options_.fault = info.fault;
-      }
-    }
+    if (options_.fault == PlantedFault::kNone && was.fault != "none")
+      options_.fault = parse_fault(was.fault);
   }
 
   // The one case of the soak.
@@ -227,16 +226,15 @@ class SoakRun {
 void require_soak_arguments(Options& options) {
   const auto one = [](const char* flag, size_t count) {
     if (count <= 1) return;
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("--{}: found {} names, wanted one: a soak has one engine and one model",
-                            flag, count));
+    bad_usage(fmt::format("--{}: found {} names, wanted one: a soak has one engine and one model",
+                          flag, count));
   };
   one("engine", options.engines.size());
   one("model", options.models.size());
   if (!options.resume.empty() && !options.out.empty())
-    throw Error(ErrorKind::kBadInput, "--out: a soak that goes on writes into its own folder");
+    bad_usage("--out: a soak that goes on writes into its own folder");
   if (!options.resume.empty() && options.soak_step)
-    throw Error(ErrorKind::kBadInput, "--step: one step is repeated by itself, without --resume");
+    bad_usage("--step: one step is repeated by itself, without --resume");
   options.n_gen = {1};
   options.n_depth = {0};
 }
