@@ -168,14 +168,30 @@ explain() {
   esac
 }
 
-# Every file of git's, and new ones that git does not ignore, each ended by a NUL. Deleted files and
-# repositories inside this one are left out.
+# list_git OPTION ...: the files that `git ls-files` lists with the options, each ended by a NUL, but deleted ones and
+# repositories inside this one.
+list_git() {
+  git -c safe.directory='*' ls-files -z "$@" | while IFS= read -r -d '' name; do
+    if [ -L "$name" ] || [ -f "$name" ]; then printf '%s\0' "$name"; fi
+  done
+}
+
+# Every file of git's, and new ones that git does not ignore, each ended by a NUL; of the new ones not those of mkbench's
+# reports, which were made here or fetched before.
 list_files() {
   (
     cd "$root" || exit
-    git -c safe.directory='*' ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' name; do
-      if [ -L "$name" ] || [ -f "$name" ]; then printf '%s\0' "$name"; fi
-    done
+    list_git --cached
+    local name report reports=()
+    while IFS= read -r -d '' name; do
+      case "$name" in */report.json | */soak.json) reports+=("${name%/*}") ;; esac
+    done < <(list_git --others --exclude-standard)
+    while IFS= read -r -d '' name; do
+      for report in ${reports[@]+"${reports[@]}"}; do
+        case "$name" in "$report"/*) continue 2 ;; esac
+      done
+      printf '%s\0' "$name"
+    done < <(list_git --others --exclude-standard)
   )
 }
 

@@ -107,6 +107,14 @@ class Rounds(RemoteTest):
         self.assert_ends(0, "--out", "../out", cwd=self.tree / "deep")
         self.assertIn(f" in {self.there}/deep\n", self.out.read_text())
         self.assertEqual(self.reports(), {"out": "whole"})
+        # It is not sent back, and a new file beside it is.
+        self.write("out/report.json", "mine")
+        self.write("out/figures/note", "mine")
+        self.write("out-of-report", "new")
+        self.assert_ends(0, "--version")
+        self.assertEqual((self.there / "out/report.json").read_text(), "whole")
+        self.assertFalse((self.there / "out/figures").exists())
+        self.assertEqual((self.there / "out-of-report").read_text(), "new")
 
     def test_before(self):
         self.write("kernel.cu", "kernel")
