@@ -1,8 +1,8 @@
 // Where the words through which blocks exchange results lie in their allocation.
 #pragma once
 
-#include "kernels/ring/layout.h"
 #include "kernels/ring/params.h"
+#include "kernels/ring/rows.h"
 
 namespace mkbench::ring {
 
@@ -35,6 +35,10 @@ constexpr ExchangeLayout exchange_layout() {
   at.fault = place(8);
   at.bytes = end;
   return at;
+}
+
+inline ExchangeLayout exchange_layout(const ModelShape& shape) {
+  return with_layout(shape, []<typename L>(L) { return exchange_layout<L>(); });
 }
 
 }  // namespace mkbench::ring

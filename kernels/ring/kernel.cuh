@@ -153,6 +153,13 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
+// The block's number for one role. Roles of a streamed shape have no register to spare for one that
+// all of them keep, so each computes it anew.
+template <typename L>
+__device__ __forceinline__ Block role_block(const Block& block) {
+  return L::kHeld ? block : Block{place_of(opaque(static_cast<int>(blockIdx.x)))};
+}
+
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void run_block(const LaunchParams& p, char* shared) {
   char* slots = shared;
@@ -162,15 +169,15 @@ __device__ __forceinline__ void run_block(const LaunchParams& p, char* shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp >= kRoleWarps) {
     ptx::grow_registers<kConsumerRegisters>();
-    run_consumers<L, kAblation>(p, s, slots, block);
+    run_consumers<L, kAblation>(p, s, slots, role_block<L>(block));
     return;
   }
   ptx::shrink_registers<kRoleRegisters>();
-  if (warp == kPublisherWarp) run_publisher<L, kAblation>(p, s, block);
+  if (warp == kPublisherWarp) run_publisher<L, kAblation>(p, s, role_block<L>(block));
   if (warp == kLoaderWarp && threadIdx.x % 32 == 0 && kAblation != RingAblation::kNoLoads) {
-    run_loader(p, s, slots, block);
+    run_loader(p, s, slots, role_block<L>(block));
   }
-  if (warp == kStatisticsWarp) run_statistics<L, kAblation>(p, s, block);
+  if (warp == kStatisticsWarp) run_statistics<L, kAblation>(p, s, role_block<L>(block));
 }
 
 #ifdef __CUDA_ARCH__

@@ -96,7 +96,7 @@ struct Rounds {
   }
   MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 10
     int most = 2;
-    for (int c = 4; c <= 10; c += 2) {
+    for (int c = 4; c <= (fragments() == 10 ? 10 : 8); c += 2) {
       if (fragments() % c == 0) most = c;
     }
     return most;
@@ -200,10 +200,12 @@ struct Layout {
   static constexpr int kRowsPerSlot = kSlotBytes / (2 * kHidden);
   MKBENCH_HD static constexpr int head_rows(int vocab) { return (vocab + kBlocks - 1) / kBlocks; }
   MKBENCH_HD static constexpr int head_rounds(int vocab) {
-    return (head_rows(vocab) + kHeadRound.rows() - 1) / kHeadRound.rows();
+    constexpr int kRows = kHeadRound.rows();
+    return (head_rows(vocab) + kRows - 1) / kRows;
   }
   MKBENCH_HD static constexpr int head_slots(int vocab) {
-    if (!kHeld) return head_rounds(vocab) * kHeadRound.slots();
+    constexpr int kRoundSlots = kHeadRound.slots();
+    if (!kHeld) return head_rounds(vocab) * kRoundSlots;
     return (head_rows(vocab) + kRowsPerSlot - 1) / kRowsPerSlot;
   }
   MKBENCH_HD static constexpr int stream_slots(int layers, int vocab) {
@@ -250,7 +252,7 @@ struct Layout {
     int local = slot * kRowsPerSlot + element / kHidden, column = element % kHidden;
     if (!kHeld) {
       const FragmentElement x(slot, element);
-      const Place at = place_in(kHeadRound, x.fragment);
+      const Place at = place_in<kHeadRound>(x.fragment);
       local = 16 * at.tile + x.row();
       column = kWarpColumns * x.warp + 16 * at.step + x.column16();
     }
@@ -264,9 +266,11 @@ struct Layout {
     int tile, step;
   };
   // Tile and step of a warp's fragment in rounds without 8 columns more.
-  MKBENCH_HD static constexpr Place place_in(const Rounds& r, int fragment) {
-    const int each = r.tiles * r.steps, in_round = fragment % each;
-    return {fragment / each * r.tiles + in_round % r.tiles, in_round / r.tiles};
+  template <Rounds kRounds>
+  MKBENCH_HD static constexpr Place place_in(int fragment) {
+    constexpr int kTiles = kRounds.tiles, kEach = kTiles * kRounds.steps;
+    const int in_round = fragment % kEach;
+    return {fragment / kEach * kTiles + in_round % kTiles, in_round / kTiles};
   }
 
   MKBENCH_HD static constexpr WeightIndex qkv_at(int g, int m, const FragmentElement& x) {
@@ -275,13 +279,13 @@ struct Layout {
                         kWarpColumns * x.warp + 16 * x.j + 4 * (x.fragment / 2) + 2 * x.high() +
                             x.half);
     }
-    const Place at = place_in(kQkvRound, x.fragment);
+    const Place at = place_in<kQkvRound>(x.fragment);
     return qkv_weight(g, m, 16 * at.tile + x.row(),
                       kWarpColumns * x.warp + 16 * at.step + x.column16());
   }
   // A step of O has two heads, 8 dimensions of each.
   MKBENCH_HD static constexpr WeightIndex out_at(int g, int m, const FragmentElement& x) {
-    const Place at = kHeld ? Place{x.fragment, 0} : place_in(kOutRound, x.fragment);
+    const Place at = kHeld ? Place{x.fragment, 0} : place_in<kOutRound>(x.fragment);
     const int column = kOutColumns * g + kHeadDim * (2 * at.step + x.high()) + 8 * x.warp +
                        2 * x.j + x.half;
     return {Tensor::kO, kOutRows * m + 16 * at.tile + x.row(), column};
@@ -292,9 +296,10 @@ struct Layout {
       return {x.low() == 0 ? Tensor::kGate : Tensor::kUp, first_unit + x.fragment % 3 * 8 + x.row8,
               first_column + 16 * x.j + 4 * (x.fragment / 3) + 2 * x.high() + x.half};
     }
-    const int left = x.fragment - kGateUpRound.rounds * kGateUpRound.fragments();
+    constexpr int kWhole = kGateUpRound.rounds * kGateUpRound.fragments();
+    const int left = x.fragment - kWhole;
     if (left < 0) {
-      const Place at = place_in(kGateUpRound, x.fragment);
+      const Place at = place_in<kGateUpRound>(x.fragment);
       return {x.low() == 0 ? Tensor::kGate : Tensor::kUp, first_unit + 8 * at.tile + x.row8,
               first_column + 16 * at.step + x.column16()};
     }
@@ -312,14 +317,15 @@ struct Layout {
     if (kHeld && x.fragment < 4) {  // the first 16 of the warp's 24 columns
       return {Tensor::kDown, first_row + 16 * x.fragment + x.row(), first_column + x.column16()};
     }
-    const int whole = kHeld ? 4 : kDownRound.tiles * kDownRound.steps;
-    if (!kHeld && (!kDownRound.eight_more || x.fragment < whole)) {
-      const Place at = place_in(kDownRound, x.fragment);
+    constexpr int kWhole = kHeld ? 4 : kDownRound.tiles * kDownRound.steps;
+    constexpr bool kAllWhole = !kHeld && !kDownRound.eight_more;
+    if (!kHeld && (kAllWhole || x.fragment < kWhole)) {
+      const Place at = place_in<kDownRound>(x.fragment);
       return {Tensor::kDown, first_row + 16 * at.tile + x.row(),
               first_column + 16 * at.step + x.column16()};
     }
     // The last 8 columns: 16 bytes of a lane hold two fragments of mma_k8.
-    const int tile = 2 * (x.fragment - whole) + x.high();
+    const int tile = 2 * (x.fragment - kWhole) + x.high();
     if (tile >= kOutTiles / kDownParts) return {Tensor::kDown, -1, 0};
     return {Tensor::kDown, first_row + 16 * tile + x.row(),
             first_column + kDownColumns / 16 * 16 + 2 * x.j + x.half};

@@ -198,17 +198,29 @@ __device__ __forceinline__ void hand_over(Consumer<L, kAblation>& c) {
   c.streamed_turn ^= 1;
 }
 
-// Writes the sums of a round's rows. All values of Lane::j have the same sums, so each writes some of
-// the tiles.
+// Element i of tile j, both planes added, of the first four tiles; 0 beyond the last one. Without
+// selects the compiler would index the array at run time, in local memory.
+template <int kTiles>
+__device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTiles][4]) {
+  const auto sum = [&](int t) { return t < kTiles ? d[t < kTiles ? t : 0][i] + d[t < kTiles ? t : 0][i + 1] : 0.0f; };
+  return select4(j, sum(0), sum(1), sum(2), sum(3));
+}
+
+// Writes the sums of a round's rows. All values of Lane::j have the same sums, so each writes one of
+// four tiles.
 template <typename L, RingAblation kAblation, int kTiles>
 __device__ __forceinline__ void write_rows(Consumer<L, kAblation>& c, const Lane& me,
                                            const float (&d)[kTiles][4]) {
+  static_assert(kTiles <= 5);
   float(*rows)[20] = c.s.partials[c.streamed_turn];
-#pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-    if (me.j != t % 4) continue;
-    rows[16 * t + me.row][me.warp] = d[t][0] + d[t][1];
-    rows[16 * t + 8 + me.row][me.warp] = d[t][2] + d[t][3];
+  const float first = select_sum(me.j, 0, d), second = select_sum(me.j, 2, d);
+  if (me.j < kTiles) {
+    rows[16 * me.j + me.row][me.warp] = first;
+    rows[16 * me.j + 8 + me.row][me.warp] = second;
+  }
+  if (kTiles == 5 && me.j == 0) {
+    rows[64 + me.row][me.warp] = d[kTiles - 1][0] + d[kTiles - 1][1];
+    rows[72 + me.row][me.warp] = d[kTiles - 1][2] + d[kTiles - 1][3];
   }
 }
 
@@ -380,12 +392,12 @@ __device__ __forceinline__ void stream_attention_out(Consumer<L, kAblation>& c, 
 template <typename L, RingAblation kAblation, int kTiles>
 __device__ __forceinline__ void write_units(Consumer<L, kAblation>& c, const Lane& me,
                                             const float (&d)[kTiles][4]) {
+  static_assert(kTiles <= 4);
   float(*rows)[20] = c.s.partials[c.streamed_turn];
-#pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-    if (me.j != t % 4) continue;
-    rows[8 * t + me.row][me.warp] = d[t][0] + d[t][1];
-    rows[L::kRoundUnits + 8 * t + me.row][me.warp] = d[t][2] + d[t][3];
+  const float gate = select_sum(me.j, 0, d), up = select_sum(me.j, 2, d);
+  if (me.j < kTiles) {
+    rows[8 * me.j + me.row][me.warp] = gate;
+    rows[L::kRoundUnits + 8 * me.j + me.row][me.warp] = up;
   }
 }
 

@@ -76,43 +76,6 @@ __device__ __forceinline__ float half_row_sum(const Shared<L>& s, int turn, int 
   return ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
 }
 
-// Rows of a round of O or down that a lane sums and adds: rows lane, lane + 32, ..
-template <Rounds kRound>
-struct RowSums {
-  static constexpr int kRows = kRound.rows() * kRound.parts;
-  static constexpr int kLaneRows = (kRows + 31) / 32;
-  float sums[kLaneRows];
-
-  template <typename L>
-  __device__ __forceinline__ RowSums(const Shared<L>& s, int turn, int lane) {
-#pragma unroll
-    for (int i = 0; i < kLaneRows; ++i) {
-      const int row = min(lane + 32 * i, kRows - 1);
-      sums[i] = kRound.parts == 1
-                    ? row_sum(s, turn, row)
-                    : half_row_sum(s, turn, row % kRound.rows(), row / kRound.rows());
-    }
-  }
-
-  // As publish_contribution().
-  template <typename L, RingAblation kAblation>
-  __device__ __forceinline__ void publish(const LaunchParams& p, const Site& at,
-                                          FixedWord* accumulator, int first_row, int lane) const {
-    bool fits = true;
-#pragma unroll
-    for (int i = 0; i < kLaneRows; ++i) {
-      const int row = lane + 32 * i;
-      if (32 * i + 32 > kRows && row >= kRows) continue;
-      const FixedWord word = fixed_contribution(__float2ll_rn(sums[i] * kFixedScale));
-#pragma unroll
-      for (int r = 0; r < kReplicas; ++r)
-        ptx::add_relaxed(accumulator + r * L::kHidden + first_row + row, word);
-      fits = fits && fabsf(sums[i]) < kFixedLimit;
-    }
-    if (kAblation == RingAblation::kNone && !fits) raise(p, kRaisedRange, at, 0, 0);
-  }
-};
-
 // The publisher's place in the rounds.
 template <typename L, RingAblation kAblation>
 struct RoundPublisher {
@@ -142,16 +105,36 @@ struct RoundPublisher {
     partials_read();
   }
 
+  // A round of O or down: a lane sums rows lane, lane + 32, .. and adds them to all replicas, as
+  // publish_contribution() does.
+  template <Rounds kRound>
+  __device__ __forceinline__ void add_rows(const Site& at, FixedWord* accumulator,
+                                           int first_row) const {
+    constexpr int kRows = kRound.rows() * kRound.parts;
+    bool fits = true;
+#pragma unroll 2
+    for (int row = lane; row < kRows; row += 32) {
+      const float x = kRound.parts == 1
+                          ? row_sum(s, turn, row)
+                          : half_row_sum(s, turn, row % kRound.rows(), row / kRound.rows());
+      const FixedWord word = fixed_contribution(__float2ll_rn(x * kFixedScale));
+#pragma unroll
+      for (int r = 0; r < kReplicas; ++r)
+        ptx::add_relaxed(accumulator + r * L::kHidden + first_row + row, word);
+      fits = fits && fabsf(x) < kFixedLimit;
+    }
+    if (kAblation == RingAblation::kNone && !fits) raise(p, kRaisedRange, at, 0, 0);
+  }
+
   template <Rounds kRound>
   __device__ __forceinline__ void rows(const Site& at, FixedWord* accumulator) const {
-    constexpr int kRows = RowSums<kRound>::kRows;
+    int first_row = L::kOutRows * block.member();
 #pragma unroll 1
     for (int round = 0; round < kRound.rounds; ++round) {
       begin();
-      const RowSums<kRound> sums(s, turn, lane);
-      sums.template publish<L, kAblation>(p, at, accumulator,
-                                          L::kOutRows * block.member() + kRows * round, lane);
+      add_rows<kRound>(at, accumulator, first_row);
       partials_read();
+      first_row += kRound.rows() * kRound.parts;
     }
   }
 

@@ -142,10 +142,10 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
     const int position = p.position + step;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
-#if __CUDACC_VER_MAJOR__ < 13
-      // CUDA 12 keeps what the KV write computes from `lane` across layers, and spills it.
-      asm volatile("" : "+r"(lane));
-#endif
+      // What the KV write computes from `lane` must not be kept across layers: CUDA 12 would spill it,
+      // and with four heads CUDA 13 too, if `lane` itself was kept.
+      if constexpr (L::kHeads > 2) lane = static_cast<int>(threadIdx.x) & 31;
+      if constexpr (__CUDACC_VER_MAJOR__ < 13 || L::kHeads > 2) asm volatile("" : "+r"(lane));
       ptx::named_sync<kOneMore>(kHeadVectors);
       KeyScale key;
       if constexpr (L::kHeads == 2) {
