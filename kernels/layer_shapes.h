@@ -26,4 +26,18 @@ constexpr LayerShapes distinct_layer_shapes() {
 
 inline constexpr LayerShapes kLayerShapes = distinct_layer_shapes();
 
+// The index in kLayerShapes of the row `name` of the shape table; -1 where there is none.
+constexpr int layer_shape_index(const char* name) {
+  for (const ShapeRow& row : kShapeTable) {
+    const char *a = row.name, *b = name;
+    for (; *a != '\0' && *a == *b; ++a, ++b) {
+    }
+    if (*a != *b) continue;
+    for (int i = 0; i < kLayerShapes.count; ++i) {
+      if (row.shape.same_layer_shape(kLayerShapes.shapes[i])) return i;
+    }
+  }
+  return -1;
+}
+
 }  // namespace mkbench

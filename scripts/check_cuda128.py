@@ -19,7 +19,8 @@ from tracked_files import ROOT
 
 # The Hopper and the Blackwells; the lane cuda128 of .ci/long has all six architectures.
 ARCHITECTURES = ("90a", "100a", "120a")
-SOURCES = ("kernels/plain/kernel.cu", "kernels/ring/kernel.cu")
+SOURCES = ("kernels/plain/kernel.cu",
+           *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("kernels/ring/rows/*.cu")))
 
 # Standard headers that device code may include for types; NVRTC has no host library.
 STANDARD_HEADERS = {

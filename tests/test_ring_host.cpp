@@ -1,7 +1,9 @@
 // The ring megakernel's host side without a GPU: what it refuses, its memory, its tuning table.
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <climits>
+#include <string>
 
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/scratch.h"
@@ -9,6 +11,7 @@
 #include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
+#include "tests/support/ring_layouts.h"
 
 namespace mkbench {
 namespace {
@@ -28,7 +31,7 @@ ModelShape with_layers(int layers) {
   return shape;
 }
 
-TEST_CASE("another layer shape is refused with every difference, before any GPU is asked",
+TEST_CASE("layers without a layout are refused with every reason, before any GPU is asked",
           "[ring]") {
   try {
     make_ring(load_folder(data_dir() / "tiny", "tiny"));
@@ -37,11 +40,46 @@ TEST_CASE("another layer shape is refused with every difference, before any GPU 
     const std::string text = error.what();
     INFO(text);
     REQUIRE(error.kind() == ErrorKind::kBadInput);
-    REQUIRE(text.find("hidden_size found 128 wanted 1024") != std::string::npos);
-    REQUIRE(text.find("intermediate_size found 384 wanted 3072") != std::string::npos);
-    REQUIRE(text.find("num_attention_heads found 4 wanted 16") != std::string::npos);
-    REQUIRE(text.find("num_key_value_heads found 2 wanted 8") != std::string::npos);
+    REQUIRE_THAT(text, ContainsText("num_key_value_heads found 2 wanted 8"));
+    REQUIRE_THAT(text, ContainsText("num_attention_heads found 4 wanted 16 or 32"));
+    REQUIRE_THAT(text, ContainsText("hidden_size found 128 wanted a multiple of 256"));
+    REQUIRE_THAT(text, ContainsText("intermediate_size found 384 wanted a multiple of 3072"));
     REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
+    REQUIRE_THAT(text, ContainsText("made for the layers of qwen3-0.6b, qwen3-1.7b, qwen3-4b, "
+                                    "qwen3-8b, qwen3-tts-talker"));
+  }
+}
+
+TEST_CASE("the table's rows that have no layout, and why", "[ring]") {
+  for (const ShapeRow& row : kShapeTable) {
+    const std::string text = ring::layout_obstacle(row.shape);
+    INFO(row.name << ": " << text);
+    if (std::string(row.name) == "qwen3-14b") {
+      REQUIRE_THAT(text, ContainsText("num_attention_heads found 40 wanted 16 or 32;"));
+    } else {
+      REQUIRE(text.empty());
+    }
+  }
+  ModelShape other = kQwen3_0_6B;  // could have a layout, but none is compiled in
+  other.intermediate = 6144;
+  REQUIRE_THAT(ring::layout_obstacle(other), ContainsText("no kernel is compiled for layers with"));
+}
+
+TEST_CASE("the cards that have room for each row, and why others have not", "[ring]") {
+  for (const ShapeRow& row : kShapeTable) {
+    if (!ring::layout_obstacle(row.shape).empty()) continue;
+    INFO(row.name);
+    REQUIRE(ring::room_obstacle(row.shape, 9).empty());
+    REQUIRE(ring::room_obstacle(row.shape, 10).empty());
+    REQUIRE_THAT(ring::room_obstacle(row.shape, 8),
+                 ContainsText("compute capability 8.x, wanted 9.0 or later"));
+    const std::string small = ring::room_obstacle(row.shape, 12);
+    if (row.shape.hidden == 1024) {
+      REQUIRE(small.empty());
+    } else {
+      REQUIRE_THAT(small, ContainsText("a block has 99 KiB of shared memory, and layers with "
+                                       "hidden_size " + std::to_string(row.shape.hidden)));
+    }
   }
 }
 
@@ -90,34 +128,53 @@ TEST_CASE("memory is told before it is taken", "[ring]") {
   REQUIRE(ring::kv_head_bytes(1024) == 1024u * 2 * 2 * 128);
 }
 
+// Bytes of each array, from the shapes in LaunchParams.
+template <typename L>
+std::array<size_t, 9> exchange_sizes() {
+  const size_t hidden = L::kHidden, pairs = L::kHeads / 2;
+  return {size_t{128} * L::kQkvRows * 4,
+          size_t{128} * L::kSwigluStride * 4,
+          8 * 16 * 16 * pairs * 4 * 16,
+          8 * 16 * pairs * 16,
+          128 * 16,
+          8 * 16 * 4,
+          4 * hidden * 8,
+          4 * hidden * 8,
+          8};
+}
+
 TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at least", "[ring]") {
-  constexpr ring::ExchangeLayout at = ring::exchange_layout();
-  const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
-                           at.best,  at.rows_written, at.attention_out, at.mlp_out,
-                           at.fault, at.bytes};
-  // Bytes of each array, from the shapes in LaunchParams.
-  const size_t sizes[] = {128 * 32 * 4, 128 * 32 * 4, 8 * 16 * 16 * 4 * 16,
-                          8 * 16 * 16,  128 * 16,     8 * 16 * 4,
-                          4 * 1024 * 8, 4 * 1024 * 8, 4};
-  for (size_t i = 0; i < std::size(sizes); ++i) {
-    REQUIRE(starts[i] % 256 == 0);
-    REQUIRE(starts[i + 1] >= starts[i] + sizes[i]);
-  }
+  testing::for_each_layout([]<typename L>(L) {
+    const ring::ExchangeLayout at = ring::exchange_layout(L::kShape);
+    const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
+                             at.best,  at.rows_written, at.attention_out, at.mlp_out,
+                             at.fault, at.bytes};
+    const auto sizes = exchange_sizes<L>();
+    INFO("hidden_size " << L::kHidden);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      REQUIRE(starts[i] % 256 == 0);
+      REQUIRE(starts[i + 1] >= starts[i] + sizes[i]);
+    }
+    REQUIRE(L::kSwigluStride >= L::kUnits);
+  });
 }
 
 TEST_CASE("every card has a row of the tuning table that its ring can hold", "[ring][tuning]") {
+  const ModelShape shape = GENERATE(from_range(testing::ring_shapes()));
+  INFO("hidden_size " << shape.hidden);
   struct Card {
     const char* name;
     int major;
   };
-  const auto& unknown = ring::tuning_for("NVIDIA Something", 10);
+  const auto& unknown = ring::tuning_for("NVIDIA Something", 10, shape);
   for (const Card& card :
        {Card{"NVIDIA H200", 9}, Card{"NVIDIA H100 80GB HBM3", 9}, Card{"NVIDIA GH200 480GB", 9},
         Card{"NVIDIA B200", 10}, Card{"NVIDIA GeForce RTX 5090", 12}, Card{"a later card", 13}}) {
+    if (!ring::room_obstacle(shape, card.major).empty()) continue;
     INFO(card.name);
-    const ring::Tuning& row = ring::tuning_for(card.name, card.major);
+    const ring::Tuning& row = ring::tuning_for(card.name, card.major, shape);
     ring::LaunchParams p{};
-    ring::apply_tuning(row, card.major, p);
+    ring::apply_tuning(row, card.major, shape, p);
     REQUIRE(p.split_from >= 0);
     REQUIRE(p.split_from <= ring::kMostRedundant);
     int before = 0;
@@ -125,16 +182,16 @@ TEST_CASE("every card has a row of the tuning table that its ring can hold", "[r
       REQUIRE(range.until >= before);
       before = range.until;
       REQUIRE(range.pace.copies_in_flight >= 1);
-      REQUIRE(range.pace.copies_in_flight <= ring::most_copies_in_flight(card.major));
+      REQUIRE(range.pace.copies_in_flight <= ring::most_copies_in_flight(shape, card.major));
       REQUIRE(range.pace.gap_cycles >= 0);
     }
     REQUIRE(before == INT_MAX);
     REQUIRE(p.head_pace.copies_in_flight >= 1);
-    REQUIRE(p.head_pace.copies_in_flight <= ring::most_head_copies_in_flight(card.major));
+    REQUIRE(p.head_pace.copies_in_flight <= ring::most_head_copies_in_flight(shape, card.major));
     REQUIRE_FALSE(row.chosen_by.empty());
   }
-  REQUIRE(&ring::tuning_for("NVIDIA GH200 480GB", 9) == &unknown);  // not an H200
-  REQUIRE(&ring::tuning_for("NVIDIA H200", 9) != &unknown);
+  REQUIRE(&ring::tuning_for("NVIDIA GH200 480GB", 9, shape) == &unknown);  // not an H200
+  REQUIRE(&ring::tuning_for("NVIDIA H200", 9, shape) != &unknown);
 }
 
 TEST_CASE("a row prints as the table writes it", "[ring][tuning]") {

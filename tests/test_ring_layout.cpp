@@ -1,5 +1,6 @@
 // The ring megakernel's index functions: every weight and every KV element has exactly one place.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -11,9 +12,12 @@
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/layout.h"
 #include "tests/support/catch2.h"
+#include "tests/support/ring_layouts.h"
 
 namespace mkbench::ring {
 namespace {
+
+using testing::for_each_layout;
 
 constexpr int kSlotElements = kSlotBytes / 2;
 
@@ -21,91 +25,255 @@ constexpr int kSlotElements = kSlotBytes / 2;
 struct Extent {
   int rows, columns;
 };
-constexpr Extent kExtents[] = {{kShape.q_width(), kHidden},    {kShape.kv_width(), kHidden},
-                               {kShape.kv_width(), kHidden},   {kHidden, kShape.q_width()},
-                               {kShape.intermediate, kHidden}, {kShape.intermediate, kHidden},
-                               {kHidden, kShape.intermediate}};
+std::array<Extent, 7> extents(const ModelShape& s) {
+  return {{{s.q_width(), s.hidden},
+           {s.kv_width(), s.hidden},
+           {s.kv_width(), s.hidden},
+           {s.hidden, s.q_width()},
+           {s.intermediate, s.hidden},
+           {s.intermediate, s.hidden},
+           {s.hidden, s.intermediate}}};
+}
+
+// Counts how often each weight of a layer occurs in the stream.
+struct WeightCount {
+  explicit WeightCount(const ModelShape& shape) : of(extents(shape)) {
+    for (const Extent& e : of)
+      seen.emplace_back(static_cast<size_t>(e.rows) * static_cast<size_t>(e.columns));
+  }
+  void add(const WeightIndex& w) {
+    if (w.row < 0) {
+      ++padding;
+      return;
+    }
+    const Extent& e = of[static_cast<size_t>(w.tensor)];
+    if (w.row >= e.rows || w.column < 0 || w.column >= e.columns) {
+      ++outside;
+      return;
+    }
+    uint8_t& mark = seen[static_cast<size_t>(w.tensor)]
+                        [static_cast<size_t>(w.row) * static_cast<size_t>(e.columns) +
+                         static_cast<size_t>(w.column)];
+    twice += mark++ != 0;
+    ++count;
+  }
+  std::array<Extent, 7> of;
+  std::vector<std::vector<uint8_t>> seen;
+  int64_t outside = 0, twice = 0, count = 0, padding = 0;
+};
 
 TEST_CASE("a layer's stream holds every element of its seven matrices once", "[ring]") {
-  std::vector<std::vector<uint8_t>> seen;
-  for (const Extent& e : kExtents) {
-    seen.emplace_back(static_cast<size_t>(e.rows) * static_cast<size_t>(e.columns));
-  }
-  bool inside = true;
-  int64_t twice = 0, count = 0;
-  for (int block = 0; block < kBlocks; ++block) {
-    for (int slot = 0; slot < kLayerSlots; ++slot) {
-      for (int element = 0; element < kSlotElements; ++element) {
-        const WeightIndex w = weight_at(block / kMembers, block % kMembers, slot, element);
-        const Extent& e = kExtents[static_cast<int>(w.tensor)];
-        const bool real = w.row >= 0 && w.row < e.rows && w.column >= 0 && w.column < e.columns;
-        inside = inside && real;
-        if (!real) continue;
-        uint8_t& mark = seen[static_cast<size_t>(w.tensor)]
-                            [static_cast<size_t>(w.row) * static_cast<size_t>(e.columns) +
-                             static_cast<size_t>(w.column)];
-        twice += mark++ != 0;
-        ++count;
+  for_each_layout([]<typename L>(L) {
+    WeightCount weights(L::kShape);
+    for (int block = 0; block < kBlocks; ++block) {
+      for (int slot = 0; slot < L::kLayerSlots; ++slot) {
+        for (int element = 0; element < kSlotElements; ++element)
+          weights.add(L::weight_at(block / kMembers, block % kMembers, slot, element));
       }
     }
-  }
-  REQUIRE(inside);
-  REQUIRE(twice == 0);
-  const int64_t norms = 2LL * kHidden + 2LL * kHeadDim;
-  REQUIRE(count == kShape.layer_parameters() - norms);  // therefore none is missing
+    INFO("hidden_size " << L::kHidden);
+    REQUIRE(weights.outside == 0);
+    REQUIRE(weights.twice == 0);
+    const int64_t norms = 2LL * L::kHidden + 2LL * kHeadDim;
+    REQUIRE(weights.count == L::kShape.layer_parameters() - norms);  // therefore none is missing
+    // Less than 1 % is read in vain.
+    REQUIRE(weights.padding < weights.count / 100);
+    REQUIRE(weights.count + weights.padding == int64_t{kBlocks} * L::kLayerSlots * kSlotElements);
+  });
 }
 
 TEST_CASE("what a group multiplies needs only what it computed itself", "[ring]") {
-  for (int block = 0; block < kBlocks; ++block) {
-    const int g = block / kMembers;
-    for (int slot = 0; slot < kLayerSlots; ++slot) {
-      for (int element = 0; element < kSlotElements; element += 31) {
-        const WeightIndex w = weight_at(g, block % kMembers, slot, element);
-        if (w.tensor == Tensor::kQ) REQUIRE(w.row / kHeadDim / kShape.gqa_group() == g);
-        if (w.tensor == Tensor::kK || w.tensor == Tensor::kV) REQUIRE(w.row / kHeadDim == g);
-        if (w.tensor == Tensor::kO) REQUIRE(w.column / kOutColumns == g);
-        if (w.tensor == Tensor::kGate || w.tensor == Tensor::kUp) {
-          REQUIRE(w.row / kGroupUnits == g);
+  for_each_layout([]<typename L>(L) {
+    int64_t strange = 0;
+    for (int block = 0; block < kBlocks; ++block) {
+      const int g = block / kMembers;
+      for (int slot = 0; slot < L::kLayerSlots; ++slot) {
+        for (int element = 0; element < kSlotElements; element += 31) {
+          const WeightIndex w = L::weight_at(g, block % kMembers, slot, element);
+          if (w.row < 0) continue;
+          int of = g;
+          if (w.tensor == Tensor::kQ) of = w.row / kHeadDim / L::kHeads;
+          if (w.tensor == Tensor::kK || w.tensor == Tensor::kV) of = w.row / kHeadDim;
+          if (w.tensor == Tensor::kO) of = w.column / L::kOutColumns;
+          if (w.tensor == Tensor::kGate || w.tensor == Tensor::kUp) of = w.row / L::kGroupUnits;
+          if (w.tensor == Tensor::kDown) of = w.column / L::kGroupUnits;
+          strange += of != g;
         }
-        if (w.tensor == Tensor::kDown) REQUIRE(w.column / kGroupUnits == g);
       }
     }
+    INFO("hidden_size " << L::kHidden);
+    REQUIRE(strange == 0);
+  });
+}
+
+// One product of a streamed phase as the kernel's code forms it (phases/streamed.cuh,
+// roles/publisher.cuh): which row of the block's output the publisher adds it to, and which column
+// of the block's input the consumer multiplies it with. `r` describes the phase; columns of a warp
+// are neighbours.
+struct Product {
+  int row, column;
+};
+Product product_of(const Rounds& r, int warp, int fragment, int lane, int element) {
+  const int each = r.fragments(), round = fragment / each, in_round = fragment % each;
+  const int row8 = lane / 4, j = lane % 4, reg = element / 2, half = element % 2;
+  const int column_warps = kConsumerWarps / r.parts;
+  const int first_column = warp % column_warps * (16 * r.steps + (r.eight_more ? 8 : 0));
+  const int first_row = round * r.parts * r.rows() + warp / column_warps * r.rows();
+  const int step = in_round / r.tiles;
+  if (step < r.steps) {  // mma_k16: registers 1 and 3 are row + 8; words 2j and 2j + 1 of the step
+    return {first_row + 16 * (in_round % r.tiles) + row8 + 8 * (reg % 2),
+            first_column + 16 * step + 2 * (2 * j + reg / 2) + half};
   }
+  // mma_k8: registers 0, 1 are one tile, 2, 3 the next; word j of the last half step
+  const int tile = 2 * (in_round - r.tiles * r.steps) + reg / 2;
+  if (tile >= r.tiles) return {-1, 0};
+  return {first_row + 16 * tile + row8 + 8 * (reg % 2), first_column + 16 * r.steps + 2 * j + half};
+}
+
+// Calls `f` with each product of a phase that begins at `first_slot` and the weight that lies there.
+template <typename L, typename F>
+void for_each_product(const Rounds& r, int first_slot, int g, int m, F f) {
+  for (int slot = 0; slot < r.slots(); ++slot) {
+    for (int e = 0; e < kSlotElements; ++e) {
+      const int warp = e / 512, fragment = 2 * slot + e / 256 % 2;
+      f(product_of(r, warp, fragment, e / 8 % 32, e % 8), L::weight_at(g, m, first_slot + slot, e));
+    }
+  }
+}
+
+TEST_CASE("the fragments of streamed phases lie where the kernel multiplies them", "[ring]") {
+  for_each_layout([]<typename L>(L) {
+    if constexpr (!L::kHeld) {
+      int64_t wrong = 0, count = 0;
+      const int g = 5, m = 11;
+      for_each_product<L>(L::kQkvRound, 0, g, m, [&](Product p, WeightIndex w) {
+        const WeightIndex wanted = L::qkv_weight(g, m, p.row, p.column);
+        wrong += w.tensor != wanted.tensor || w.row != wanted.row || w.column != wanted.column;
+        ++count;
+      });
+      // O's step s has dimensions 8 warp + 2 j, + 1 of head 2 s, in b0, and of head 2 s + 1, in b1.
+      for_each_product<L>(L::kOutRound, L::kQkvSlots, g, m, [&](Product p, WeightIndex w) {
+        const int warp = p.column / (16 * L::kHeadPairs), in_warp = p.column % (16 * L::kHeadPairs);
+        const int step = in_warp / 16, word = in_warp % 16 / 2, half = p.column % 2;
+        const int head = 2 * step + word % 2, d = 8 * warp + 2 * (word / 2) + half;
+        wrong += w.tensor != Tensor::kO || w.row != L::kOutRows * m + p.row ||
+                 w.column != (L::kHeads * g + head) * kHeadDim + d;
+        ++count;
+      });
+      const int gate_up = L::kQkvSlots + L::kOutSlots;
+      for_each_product<L>(L::kGateUpRound, gate_up, g, m, [&](Product p, WeightIndex w) {
+        const int unit = p.row / 16 * 8 + p.row % 8;
+        wrong += w.tensor != (p.row % 16 < 8 ? Tensor::kGate : Tensor::kUp) ||
+                 w.row != L::kUnits * (kMembers * g + m) + unit || w.column != p.column;
+        ++count;
+      });
+      const int down = gate_up + L::kGateUpSlots;
+      for_each_product<L>(L::kDownRound, down, g, m, [&](Product p, WeightIndex w) {
+        if (p.row < 0 && w.row < 0) return;  // padding
+        wrong += w.tensor != Tensor::kDown || w.row != L::kOutRows * m + p.row ||
+                 w.column != L::kGroupUnits * g + p.column;
+        ++count;
+      });
+      // The half tile: 4 gate rows, then 4 up rows; registers 0 and 1 are the columns of mma's b0 and
+      // b1 in an even step, registers 2 and 3 those of the next step.
+      for (int f = 0; f < L::kHalfTileFragments; ++f) {
+        for (int e = 0; e < 16 * 256; ++e) {
+          const int warp = e / 256, lane = e / 8 % 32, reg = e % 8 / 2;
+          const int fragment = L::kGateUpRound.rounds * L::kGateUpRound.fragments() + f;
+          const WeightIndex w = L::weight_at(g, m, gate_up + fragment / 2,
+                                             512 * warp + fragment % 2 * 256 + e % 256);
+          const int step = 2 * f + reg / 2, row8 = lane / 4;
+          if (step >= L::kHiddenSteps) {
+            wrong += w.row >= 0;
+            continue;
+          }
+          wrong += w.tensor != (row8 < 4 ? Tensor::kGate : Tensor::kUp) ||
+                   w.row != L::kUnits * (kMembers * g + m) + L::kUnits / 8 * 8 + row8 % 4 ||
+                   w.column != L::kWarpColumns * warp + 16 * step + 2 * (2 * (lane % 4) + reg % 2) +
+                                   e % 2;
+          ++count;
+        }
+      }
+      INFO("hidden_size " << L::kHidden);
+      REQUIRE(wrong == 0);
+      REQUIRE(count * kBlocks == L::kShape.layer_parameters() - 2 * L::kHidden - 2 * kHeadDim);
+    }
+  });
+}
+
+TEST_CASE("streamed rounds fill whole chunks, and chunks whole slots", "[ring]") {
+  for_each_layout([]<typename L>(L) {
+    if constexpr (!L::kHeld) {
+      for (const Rounds& r :
+           {L::kQkvRound, L::kOutRound, L::kGateUpRound, L::kDownRound, L::kHeadRound}) {
+        INFO("hidden_size " << L::kHidden << ", " << r.tiles << " tiles, " << r.steps << " steps");
+        REQUIRE(r.chunk() % kWarpFragments == 0);
+        REQUIRE(r.fragments() % r.chunk() == 0);
+        REQUIRE(r.chunk() / kWarpFragments <= L::kChunkSlots);
+        REQUIRE(r.rows() <= L::kPartialRows);
+        REQUIRE(16 * r.steps <= L::kInputWords);
+      }
+      // A slot more than a warp looks at, or than a turn's tiles of K, on the cards that run it.
+      REQUIRE(ring_slots<L>(9) > std::max(L::kChunkSlots, 4));
+    }
+  });
+}
+
+TEST_CASE("every q, k and v has one word, and every word one reader", "[ring]") {
+  for_each_layout([]<typename L>(L) {
+    std::vector<int> elements(static_cast<size_t>(L::kVectors * kHeadDim));
+    for (int m = 0; m < kMembers; ++m) {
+      std::vector<int> words(static_cast<size_t>(L::kQkvRows));
+      for (int row = 0; row < L::kQkvRows; ++row) {
+        const auto at = L::qkv_row(m, row);
+        ++elements[static_cast<size_t>(at.vector * kHeadDim + at.d)];
+        ++words[static_cast<size_t>(L::qkv_word(row))];
+        // The two dimensions that RoPE turns into each other lie in the same block.
+        const int pair = L::kHeld ? row ^ 16 : row ^ 8;
+        REQUIRE(L::qkv_row(m, pair).vector == at.vector);
+        REQUIRE((L::qkv_row(m, pair).d ^ 64) == at.d);
+        if (!L::kHeld) REQUIRE((L::qkv_word(pair) ^ 1) == L::qkv_word(row));
+      }
+      REQUIRE(std::all_of(words.begin(), words.end(), [](int n) { return n == 1; }));
+    }
+    REQUIRE(std::all_of(elements.begin(), elements.end(), [](int n) { return n == 1; }));
+  });
 }
 
 TEST_CASE("the LM head's slots hold every row once, whatever the vocabulary", "[ring]") {
-  for (const int vocab : {1, 7, 127, 128, 129, 1000, 1024, 1025, 4099, 151669, 151936}) {
-    std::vector<uint8_t> seen(static_cast<size_t>(vocab));
-    int64_t padding = 0;
-    bool whole_rows = true, ascending = true;
-    for (int block = 0; block < kBlocks; ++block) {
-      int before = -1;
-      for (int slot = 0; slot < head_slots(vocab); ++slot) {
-        for (int r = 0; r < kRowsPerSlot; ++r) {
-          const HeadIndex first = head_at(vocab, block, slot, r * kHidden);
-          const HeadIndex last = head_at(vocab, block, slot, r * kHidden + kHidden - 1);
-          whole_rows = whole_rows && first.row == last.row && first.column == 0 &&
-                       last.column == kHidden - 1 && first.row < vocab;
-          if (first.row < 0) {
-            ++padding;
-            continue;
+  for_each_layout([]<typename L>(L) {
+    for (const int vocab : {1, 7, 127, 128, 129, 1000, 1024, 1025, 3072, 4099, 151936}) {
+      if (vocab > 5000 && L::kIndex > 1) continue;  // as of the two narrowest
+      // Of each row, the sum of its columns and their number.
+      std::vector<int64_t> sums(static_cast<size_t>(vocab)), counts(sums.size());
+      int64_t padding = 0, foreign = 0;
+      for (int block = 0; block < kBlocks; ++block) {
+        for (int slot = 0; slot < L::head_slots(vocab); ++slot) {
+          for (int e = 0; e < kSlotElements; ++e) {
+            const HeadIndex at = L::head_at(vocab, block, slot, e);
+            if (at.row < 0) {
+              ++padding;
+              continue;
+            }
+            foreign += at.row / L::head_rows(vocab) != block;
+            sums[static_cast<size_t>(at.row)] += at.column;
+            ++counts[static_cast<size_t>(at.row)];
           }
-          ascending = ascending && first.row > before;
-          before = first.row;
-          ++seen[static_cast<size_t>(first.row)];
         }
       }
+      INFO("hidden_size " << L::kHidden << ", vocabulary " << vocab);
+      const int64_t hidden = L::kHidden;
+      REQUIRE(foreign == 0);  // neighbouring rows, because among equal logits the lowest must win
+      REQUIRE(std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == hidden; }));
+      REQUIRE(std::all_of(sums.begin(), sums.end(),
+                          [&](int64_t n) { return n == hidden * (hidden - 1) / 2; }));
+      REQUIRE(padding == int64_t{kBlocks} * L::head_slots(vocab) * kSlotElements - vocab * hidden);
     }
-    INFO("vocabulary " << vocab);
-    REQUIRE(whole_rows);
-    REQUIRE(ascending);  // because among equal logits the lowest row must win
-    REQUIRE(std::all_of(seen.begin(), seen.end(), [](uint8_t n) { return n == 1; }));
-    REQUIRE(padding == int64_t{kBlocks} * head_slots(vocab) * kRowsPerSlot - vocab);
-  }
+  });
 }
 
 TEST_CASE("slots of the stream are disjoint and fill it", "[ring]") {
-  const int slots = stream_slots(4, 1000);
+  const int slots = Layout<0>::stream_slots(4, 1000);
   std::vector<size_t> offsets;
   for (int slot = 0; slot < slots; ++slot) {
     for (int block = 0; block < kBlocks; ++block) offsets.push_back(slot_offset(slot, block));

@@ -14,6 +14,10 @@
 namespace mkbench::ring {
 namespace {
 
+using Held = Layout<0>;  // Qwen3-0.6B's
+constexpr int kSmallRingSlots = ring_slots<Held>(12);
+static_assert(ring_slots<Held>(9) == kMostRingSlots && kSmallRingSlots == 3);
+
 // How the warps read a run of slots:
 //   kWeights  every warp waits for all slots at once
 //   kKeys     one tile for each quarter of the warps; all warps take K before any takes V, because
@@ -44,16 +48,16 @@ Plan make_plan(int head_slots, int shift, int tiles) {
   Plan plan;
   for (int i = 0; i < shift; ++i) plan.add(1, false);
   for (int step = 0; step < 2; ++step) {
-    plan.add(kQkvSlots, false);
+    plan.add(Held::kQkvSlots, false);
     for (const int count : {tiles, 1}) {
       plan.add(count, false, Kind::kKeys);
       plan.add(count, false, Kind::kValues);
     }
-    for (const int count : {kOutSlots, kGateUpSlots}) plan.add(count, false);
-    plan.add(kDownSlots, true);
+    for (const int count : {Held::kOutSlots, Held::kGateUpSlots}) plan.add(count, false);
+    plan.add(Held::kDownSlots, true);
     for (int k = 0; k < head_slots; ++k) plan.add(1, true, Kind::kHead, k % 2 != 0);
   }
-  plan.add(kQkvSlots, false);
+  plan.add(Held::kQkvSlots, false);
   return plan;
 }
 

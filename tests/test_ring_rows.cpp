@@ -5,6 +5,7 @@
 #include "kernels/device_model.h"
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/repack.h"
+#include "tests/support/ring_layouts.h"
 #include "tests/support/ring_models.h"
 
 namespace mkbench::ring {
@@ -29,15 +30,14 @@ Bf16 element_of(const Matrix& m, int row, int column) {
   return m.row(row)[static_cast<size_t>(column)];
 }
 
-TEST_CASE("the stream holds the weights where the map says, the padding is zero", "[ring]") {
-  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  const bool swapped = GENERATE(false, true);
+// Compares the repacked stream of a model with what the maps of its layout say.
+template <typename L>
+void require_repacked(const ModelWeights& w, bool swapped) {
   const PlantedFault fault = swapped ? PlantedFault::kSwapGateUp : PlantedFault::kNone;
-  const ModelWeights w = with_layers(four_layers(), 2);
   const ModelShape& shape = w.config.shape;
   const DeviceModel model = upload_model(w, 16, fault);
   const StreamedModel streamed = repack(model, shape);
-  const int slots = stream_slots(shape.layers, shape.vocab);
+  const int slots = L::stream_slots(shape.layers, shape.vocab);
   const size_t bytes = slot_offset(slots, 0);
   REQUIRE(streamed.stream.size() == bytes);
   const auto stream = fetch(reinterpret_cast<const Bf16*>(streamed.stream.get()), bytes / 2);
@@ -46,27 +46,33 @@ TEST_CASE("the stream holds the weights where the map says, the padding is zero"
     for (int block = 0; block < kBlocks; ++block) {
       const Bf16* at = stream.data() + slot_offset(slot, block) / 2;
       for (int e = 0; e < kSlotBytes / 2; ++e) {
-        if (slot >= shape.layers * kLayerSlots) {
-          const HeadIndex h = head_at(shape.vocab, block, slot - shape.layers * kLayerSlots, e);
+        Bf16 wanted{0};
+        if (slot >= shape.layers * L::kLayerSlots) {
+          const HeadIndex h =
+              L::head_at(shape.vocab, block, slot - shape.layers * L::kLayerSlots, e);
           padding += h.row < 0;
-          const Bf16 wanted = h.row < 0 ? Bf16{0} : element_of(w.lm_head, h.row, h.column);
-          wrong += at[e].bits != wanted.bits;
-          continue;
+          if (h.row >= 0) wanted = element_of(w.lm_head, h.row, h.column);
+        } else {
+          const LayerWeights& layer = w.layers[static_cast<size_t>(slot / L::kLayerSlots)];
+          WeightIndex index =
+              L::weight_at(block / kMembers, block % kMembers, slot % L::kLayerSlots, e);
+          padding += index.row < 0;
+          if (swapped && index.tensor == Tensor::kGate) {
+            index.tensor = Tensor::kUp;
+          } else if (swapped && index.tensor == Tensor::kUp) {
+            index.tensor = Tensor::kGate;
+          }
+          if (index.row >= 0)
+            wanted = element_of(matrix_of(layer, index.tensor), index.row, index.column);
         }
-        const LayerWeights& layer = w.layers[static_cast<size_t>(slot / kLayerSlots)];
-        WeightIndex index = weight_at(block / kMembers, block % kMembers, slot % kLayerSlots, e);
-        if (swapped && index.tensor == Tensor::kGate) {
-          index.tensor = Tensor::kUp;
-        } else if (swapped && index.tensor == Tensor::kUp) {
-          index.tensor = Tensor::kGate;
-        }
-        wrong +=
-            at[e].bits != element_of(matrix_of(layer, index.tensor), index.row, index.column).bits;
+        wrong += at[e].bits != wanted.bits;
       }
     }
   }
   REQUIRE(wrong == 0);
-  REQUIRE(padding == 24 * kHidden);  // 128 blocks of 8 rows, for a vocabulary of 1,000
+  const int64_t real = shape.layers * (shape.layer_parameters() - 2 * L::kHidden - 2 * kHeadDim) +
+                       shape.embedding_parameters();
+  REQUIRE(padding == static_cast<int64_t>(bytes / 2) - real);
 
   const auto norms = fetch(streamed.norms.get(), streamed.norms.size());
   const auto qk = fetch(streamed.qk_norms.get(), streamed.qk_norms.size());
@@ -74,13 +80,29 @@ TEST_CASE("the stream holds the weights where the map says, the padding is zero"
     return std::equal(m.data, m.data + m.size(), a,
                       [](Bf16 x, Bf16 y) { return x.bits == y.bits; });
   };
-  for (size_t layer = 0; layer < 2; ++layer) {
-    REQUIRE(same(&norms[2 * layer * kHidden], w.layers[layer].input_layernorm));
-    REQUIRE(same(&norms[(2 * layer + 1) * kHidden], w.layers[layer].post_attention_layernorm));
+  for (size_t layer = 0; layer < w.layers.size(); ++layer) {
+    REQUIRE(same(&norms[2 * layer * L::kHidden], w.layers[layer].input_layernorm));
+    REQUIRE(same(&norms[(2 * layer + 1) * L::kHidden], w.layers[layer].post_attention_layernorm));
     REQUIRE(same(&qk[2 * layer * kHeadDim], w.layers[layer].q_norm));
     REQUIRE(same(&qk[(2 * layer + 1) * kHeadDim], w.layers[layer].k_norm));
   }
-  REQUIRE(same(&norms[size_t{4} * kHidden], w.final_norm));
+  REQUIRE(same(&norms[2 * w.layers.size() * L::kHidden], w.final_norm));
+}
+
+TEST_CASE("the stream holds the weights where the map says, the padding is zero", "[ring]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  for_each_layout([]<typename L>(L) {
+    INFO("hidden_size " << L::kHidden);
+    if (L::kHeld) {
+      for (const bool swapped : {false, true})
+        require_repacked<L>(with_layers(four_layers(), 2), swapped);
+      return;
+    }
+    ModelShape shape = L::kShape;
+    shape.layers = 1;
+    shape.vocab = 1000;
+    require_repacked<L>(random_model(shape, {.tied = true}), false);
+  });
 }
 
 // A poisoned cache, and random rows on host and device that a test can write into it.

@@ -17,20 +17,21 @@ constexpr int kLayers = 28, kFirst = 40;
 // Words in which every block has published `epoch`; a value's bits stand above the epoch's.
 class Words {
  public:
-  explicit Words(unsigned epoch) : bytes_(exchange_layout().bytes) {
+  explicit Words(unsigned epoch) : bytes_(exchange_layout<Layout<0>>().bytes) {
     for (int b = 0; b < kBlocks; ++b) set(b, epoch, epoch);
   }
   void set(int block, unsigned qkv, unsigned swiglu) {
     // The words lie group by group: those of block 5 of the grid are the 81st.
     const int first = 32 * (block % 8 * 16 + block / 8);
-    for (int i = 0; i < kQkvRows; ++i) put(exchange_layout().qkv, first + i, qkv);
-    for (int i = 0; i < kUnits; ++i) put(exchange_layout().swiglu, first + i, swiglu);
+    for (int i = 0; i < Layout<0>::kQkvRows; ++i) put(exchange_layout<Layout<0>>().qkv, first + i, qkv);
+    for (int i = 0; i < Layout<0>::kUnits; ++i) put(exchange_layout<Layout<0>>().swiglu, first + i, swiglu);
   }
   StoodLaunch launch(FaultWord fault, bool ended) const {
     StoodLaunch stood;
     stood.fault = fault;
     stood.words = bytes_;
-    stood.layers = kLayers;
+    stood.shape = kQwen3_0_6B;
+    stood.shape.layers = kLayers;
     stood.position = kFirst;
     stood.ended = ended;
     return stood;

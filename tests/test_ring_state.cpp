@@ -16,7 +16,7 @@ int most_copies() {
   int gpu = 0, major = 0;
   REQUIRE(cudaGetDevice(&gpu) == cudaSuccess);
   REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess);
-  return ring::most_copies_in_flight(major);
+  return ring::most_copies_in_flight(kQwen3_0_6B, major);
 }
 
 TEST_CASE("ring repeats itself to the bit, at every pace and size of its cache", "[ring]") {

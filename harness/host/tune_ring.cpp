@@ -178,8 +178,8 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
   options.gpu = call.gpu;
   options.max_context = most + std::max(kTokens, kSplitDepth + kSplitTokens);
   const std::unique_ptr<Engine> engine = make_ring(make_synthetic("none"), options);
-  Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(device.sm_major),
-              ring::most_head_copies_in_flight(device.sm_major), options};
+  Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(config.shape, device.sm_major),
+              ring::most_head_copies_in_flight(config.shape, device.sm_major), options};
   Tuned result{.gpu = device.name,
                .table_row = "",
                .tokens = kTokens,

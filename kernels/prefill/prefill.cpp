@@ -136,8 +136,10 @@ int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const Prefill
 int64_t prefill_rows(const PrefillModel& model, const RingKv& kv, const PrefillScratch& scratch,
                      std::span<const int32_t> ids, int position,
                      const std::function<void(int)>& after_chunk) {
-  if (!model.shape.same_layer_shape(ring::kShape)) {
-    throw Error(ErrorKind::kBadInput, "prefill: the ring's KV layout is made for Qwen3-0.6B");
+  if (model.shape.kv_heads != ring::kGroups || model.shape.head_dim != ring::kHeadDim) {
+    throw Error(ErrorKind::kBadInput, "prefill: the ring's KV layout has " +
+                                          std::to_string(ring::kGroups) + " heads of " +
+                                          std::to_string(ring::kHeadDim));
   }
   return run(model, kv, scratch, ids, position, after_chunk);
 }

@@ -38,63 +38,72 @@ enum Barrier : int {
 // Distance in elements between two vectors of head_dim = 128 elements in shared memory: at 128, two
 // heads that a warp reads together would lie on the same banks.
 inline constexpr int kHeadStride = 160;
-enum HeadVector : int { kQuery0, kQuery1, kKey, kValue, kHeadVectors_ };
-
 #ifdef __CUDA_ARCH__
-inline constexpr int kRingSlots = ring_slots(__CUDA_ARCH__ / 100);
+template <typename L>
+inline constexpr int kRingSlots = ring_slots<L>(__CUDA_ARCH__ / 100);
 #else
-inline constexpr int kRingSlots = kMostRingSlots;
+template <typename L>
+inline constexpr int kRingSlots = ring_slots<L>(9);
 #endif
 
 // A slot's barrier has one parity bit, which tells two successive uses of the slot apart, not more:
 // a warp may look at the barrier only after the copy of the use before has arrived.
-// In a large ring, which holds a whole fetch, a warp looks at several slots ahead and skips slots
-// of the LM head. That is safe as long as at most ring_slots - 4 copies are in flight there
-// (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp). In a small
-// ring every warp takes every slot of the LM head in order. K tiles that a warp skips have arrived
-// before it takes V, because the barrier kConsumers lies between.
-inline constexpr bool kSmallRing = kRingSlots < kGateUpSlots;
+// In a large ring of a held shape, which holds a whole fetch, a warp looks at several slots ahead
+// and skips slots of the LM head. That is safe as long as at most ring_slots - 4 copies are in
+// flight there (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp).
+// Elsewhere every warp takes every slot of the LM head in order. K tiles that a warp skips have
+// arrived before it takes V, because the barrier kConsumers lies between.
+template <typename L>
+inline constexpr bool kSmallRing = L::kHeld && kRingSlots<L> < L::kGateUpSlots;
 
 // Tiles of K and of V in a turn of attention, i.e. between two barriers. The limit is that K of a
 // whole turn lies in the consumers' registers.
-template <bool kSplit>
-inline constexpr int kTilesPerTurn = kSplit && !kSmallRing ? 4 : 2;
-static_assert(!kSmallRing || kRingSlots > kTilesPerTurn<true>);
+template <typename L, bool kSplit>
+inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 
-// fp32 vectors of a head as two bf16 planes: x = high + low, to 16 bits of mantissa.
+// fp32 vectors of q of each head, k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
+template <typename L>
+inline constexpr int kKey = L::kHeads;
+template <typename L>
+inline constexpr int kValue = L::kHeads + 1;
+template <typename L>
 struct SplitPlane {
-  unsigned short high[kHeadVectors_ * kHeadStride];
-  unsigned short low[kHeadVectors_ * kHeadStride];
+  unsigned short high[L::kVectors * kHeadStride];
+  unsigned short low[L::kVectors * kHeadStride];
 };
 
+// Of two query heads, of which a lane of attention works on no more than one pair at a time.
 struct Statistics {
-  // For query heads 0 and 1: factor from dot product to log2 units, and the reference R of the
-  // exponents.
+  // Factor from dot product to log2 units, and the reference R of the exponents.
   float scale0, reference0, scale1, reference1;
   float current0, current1;  // score of the current position minus the reference
   int slow;                  // 1: the reference is not safe, attention has to find the maximum
   int pad;
 };
 
+template <typename L>
 struct Shared {
-  alignas(16) float partials[2][kOutRows][20];              // [row][warp], 20: no bank conflicts
-  alignas(16) float squares[2][kConsumerWarps];             // [set][warp]: sums of h^2 for RMSNorm
-  alignas(16) unsigned activations[kConsumerWarps][2][32];  // a warp's 64 columns, high and low
+  alignas(16) float partials[2][L::kPartialRows][20];  // [set][row][warp], 20: no bank conflicts
+  alignas(16) float squares[2][kConsumerWarps];        // [set][warp]: sums of h^2 for RMSNorm
+  // A warp's input. Held: high plane, then low plane of its 64 columns. Streamed: of each step of 16
+  // columns the high plane, then the low plane.
+  alignas(16) unsigned activations[kConsumerWarps][L::kInputWords];
   union {
-    // A operands of attention's values: [turn % 2][high, low plane][warp][j][register].
-    alignas(16) unsigned exponentials[2][2][kConsumerWarps][4][4];
-    alignas(16) float head_input[kHidden];  // LM head: h times norm weight
+    // A operands of attention's values: [turn % 2][high, low plane][pair of heads][warp][j][register].
+    alignas(16) unsigned exponentials[2][2][L::kHeadPairs][kConsumerWarps][4][4];
+    alignas(16) float head_input[L::kHeld ? L::kHidden : 1];  // LM head: h times norm weight
   };
-  alignas(16) float denominators[2][kConsumerWarps];
-  alignas(16) float2 maxima[2][kConsumerWarps];  // slow path, heads 0 and 1: [turn % 2][warp]
-  float2 running[2];                             // slow path: maxima of all turns up to [turn % 2]
-  alignas(16) SplitPlane rotated[2];             // [layer % 2] q, k after norm weight and RoPE, v
-  alignas(16) SplitPlane raw[2];                 // [layer % 2] q, k, v before norm and RoPE
-  alignas(16) Statistics statistics;
+  alignas(16) float denominators[L::kHeads][kConsumerWarps];
+  // Slow path: maxima of a pair's heads in [turn % 2], and of all turns up to it.
+  alignas(16) float2 maxima[2][L::kHeadPairs][kConsumerWarps];
+  float2 running[2][L::kHeadPairs];
+  alignas(16) SplitPlane<L> rotated[2];  // [layer % 2] q, k after norm weight and RoPE, v
+  alignas(16) SplitPlane<L> raw[2];      // [layer % 2] q, k, v before norm and RoPE
+  alignas(16) Statistics statistics[L::kHeadPairs];
   // Last values that this block has seen of the accumulators attention_out and mlp_out.
-  alignas(16) ulonglong2 seen[2][kConsumerThreads];
-  float2 residual[kConsumerThreads];  // residual stream, two elements a consumer thread
-  float key_maxima[kMaxLayers];       // [layer] largest |k| of the group's kv head
+  alignas(16) ulonglong2 seen[2][L::kHidden / 2];
+  float2 residual[L::kHidden / 2];  // residual stream, in pairs of elements
+  float key_maxima[kMaxLayers];     // [layer] largest |k| of the group's kv head
   alignas(8) unsigned long long full[kMostRingSlots], empty[kMostRingSlots];
   int token;               // next input id; -1 ends the launch
   volatile int rows_seen;  // this many steps' KV rows are visible to the loader's copies
@@ -102,11 +111,11 @@ struct Shared {
 };
 
 // A block's dynamic shared memory: the ring, then Shared.
+template <typename L>
 MKBENCH_HD constexpr int shared_bytes(int compute_major) {
-  return ring_slots(compute_major) * kSlotBytes + static_cast<int>(sizeof(Shared));
+  static_assert(sizeof(Shared<L>) <= L::kStagingBytes, "the ring has as many slots as are left");
+  return ring_slots<L>(compute_major) * kSlotBytes + static_cast<int>(sizeof(Shared<L>));
 }
-static_assert(shared_bytes(9) <= 227 * 1024, "sm_90, sm_100");
-static_assert(shared_bytes(12) <= 99 * 1024, "sm_120");
 
 // A block's number in the order of groups, from which its group and its place in the group follow;
 // kept in one register.
@@ -160,7 +169,8 @@ __device__ __forceinline__ float select4(int j, float a, float b, float c, float
 }
 
 // The sum of squares that the 16 consumer warps left in set `turn`.
-__device__ __forceinline__ float square_sum(const Shared& s, int turn) {
+template <typename L>
+__device__ __forceinline__ float square_sum(const Shared<L>& s, int turn) {
   const float4* q = reinterpret_cast<const float4*>(s.squares[turn]);
   float sum = 0;
 #pragma unroll
@@ -169,18 +179,20 @@ __device__ __forceinline__ float square_sum(const Shared& s, int turn) {
 }
 
 // 1 / rms of a vector from its sum of squares: RMSNorm's scale, applied after the dot product.
+template <typename L>
 __device__ __forceinline__ float norm_scale(const LaunchParams& p, float squares) {
-  return rsqrtf(squares * (1.0f / kHidden) + p.eps);
+  return rsqrtf(squares * (1.0f / L::kHidden) + p.eps);
 }
 
 // B operands of a warp's 64 columns. The spare MMA columns carry the low-order bf16 plane: column n
 // of B is the high plane where n is even and the low plane where n is odd, so one mma multiplies
 // both, and columns 2j and 2j + 1 of its result add up to the fp32 product. A lane holds the 16
 // columns from 16 j on; the operands of k step i are words 2 (i % 2) and 2 (i % 2) + 1 of b[i / 2].
-__device__ __forceinline__ void warp_activations(const Lane& me, Shared& s, float x0, float x1,
+template <typename L>
+__device__ __forceinline__ void warp_activations(const Lane& me, Shared<L>& s, float x0, float x1,
                                                  uint4 (&b)[2]) {
-  unsigned* high = s.activations[me.warp][0];
-  unsigned* low = s.activations[me.warp][1];
+  unsigned* high = s.activations[me.warp];
+  unsigned* low = high + 32;
   const unsigned pair = ptx::bf16_pair(x0, x1);
   high[me.lane] = pair;
   low[me.lane] = bf16_rest(x0, x1, pair);

@@ -6,14 +6,15 @@
 
 namespace mkbench::ring {
 
-template <RingAblation kAblation>
+template <typename L, RingAblation kAblation>
 struct Consumer {
   const LaunchParams& p;
-  Shared& s;
+  Shared<L>& s;
   const Block block;
-  RingReader<kAblation> ring;
+  RingReader<L, kAblation> ring;
   int step = 0;
   unsigned epoch = 0;  // of the current layer
+  int streamed_turn = 0;  // of a streamed shape: the set of the next round
 
   __device__ __forceinline__ int position() const { return p.position + opaque(step); }
   // Which of the two sets in Shared::partials a phase writes. The publisher reads the sets in turn:
@@ -37,7 +38,8 @@ struct NormInput {
   float squares;  // sum over the elements of this lane and of lane ^ 16
 };
 
-__device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared& s, float2 h,
+template <typename L>
+__device__ __forceinline__ NormInput warp_norm_input(const Lane& me, Shared<L>& s, float2 h,
                                                      unsigned weights) {
   NormInput x;
   x.squares = h.x * h.x + h.y * h.y;
@@ -57,8 +59,8 @@ __device__ __forceinline__ unsigned second_operand(const uint4 (&b)[2], int i) {
 // Hands a warp's part of the block's 64 rows of O or down to the publisher: adds the columns of
 // both planes and writes Shared::partials. d[m] holds rows 16 m .. 16 m + 15; all even columns are
 // equal (high plane), and so are all odd ones (low plane).
-template <RingAblation kAblation>
-__device__ __forceinline__ void hand_over_rows(Consumer<kAblation>& c, const Lane& me,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void hand_over_rows(Consumer<L, kAblation>& c, const Lane& me,
                                                const float (&d)[4][4]) {
   const int turn = c.odd_turn();
   float(*rows)[20] = c.s.partials[turn];

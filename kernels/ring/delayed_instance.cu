@@ -3,10 +3,10 @@
 
 namespace mkbench::ring {
 
-template __global__ void ring_decode<RingAblation::kDelayed>(const __grid_constant__ LaunchParams);
+template __global__ void ring_decode<Layout<0>, RingAblation::kDelayed>(const __grid_constant__ LaunchParams);
 
 const void* delayed_kernel() {
-  return reinterpret_cast<const void*>(&ring_decode<RingAblation::kDelayed>);
+  return reinterpret_cast<const void*>(&ring_decode<Layout<0>, RingAblation::kDelayed>);
 }
 
 }  // namespace mkbench::ring

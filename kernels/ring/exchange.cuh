@@ -196,7 +196,7 @@ __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const S
 
 // Adds one lane's two rows to all replicas. The range check follows the publication, so that it
 // delays no reader.
-template <RingAblation kAblation>
+template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void publish_contribution(const LaunchParams& p, const Site& at,
                                                      FixedWord* accumulator, int row0, float x0,
                                                      int row1, float x1) {
@@ -204,8 +204,8 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
   const FixedWord b = fixed_contribution(__float2ll_rn(x1 * kFixedScale));
 #pragma unroll
   for (int r = 0; r < kReplicas; ++r) {
-    ptx::add_relaxed(accumulator + r * kHidden + row0, a);
-    ptx::add_relaxed(accumulator + r * kHidden + row1, b);
+    ptx::add_relaxed(accumulator + r * L::kHidden + row0, a);
+    ptx::add_relaxed(accumulator + r * L::kHidden + row1, b);
   }
   if (kAblation == RingAblation::kNone && !(fabsf(x0) < kFixedLimit && fabsf(x1) < kFixedLimit)) {
     raise(p, kRaisedRange, at, 0, 0);
@@ -214,14 +214,14 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
 
 // Waits for the groups' contributions to this thread's two elements and adds them to its residual.
 // `which` is the index into Shared::seen: 0 for attention_out, 1 for mlp_out.
-template <RingAblation kAblation>
+template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float2 await_residual(const LaunchParams& p, const Site& at,
-                                                 const Lane& me, int block, Shared& s,
+                                                 const Lane& me, int block, Shared<L>& s,
                                                  const FixedWord* accumulator, int which) {
   const int t = me.warp * 32 + me.lane;
   const ulonglong2 before = s.seen[which][t];
   float2 h = s.residual[t];
-  const FixedWord* words = accumulator + block % kReplicas * kHidden + 2 * t;
+  const FixedWord* words = accumulator + block % kReplicas * L::kHidden + 2 * t;
   ulonglong2 now;
   warp_wait_until(p, at, kGroups, [&](unsigned& seen) {
     now = ptx::load_relaxed2(words);

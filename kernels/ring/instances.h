@@ -1,14 +1,17 @@
-// The host's view of the device translation unit kernel.cu.
+// The host's view of the kernels of one row, which rows/ compiles.
 #pragma once
 
 #include "kernels/ring/params.h"
 
 namespace mkbench::ring {
 
-// The kernel that leaves out what `ablation` says. Its only argument is a LaunchParams.
-const void* kernel_for(RingAblation ablation);
-int threads_per_block();
-// Dynamic shared memory of one block in bytes, the same for every ablation.
-int shared_bytes();
+template <int kRow>
+struct RowKernels {
+  // The kernel that leaves out what `ablation` says. Its only argument is a LaunchParams.
+  static const void* kernel_for(RingAblation ablation);
+  static int threads_per_block();
+  // Dynamic shared memory of one block in bytes, the same for every ablation.
+  static int shared_bytes(int compute_major);
+};
 
 }  // namespace mkbench::ring

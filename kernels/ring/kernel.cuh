@@ -72,6 +72,7 @@
 #include "kernels/ring/phases/lm_head.cuh"
 #include "kernels/ring/phases/o_proj.cuh"
 #include "kernels/ring/phases/qkv.cuh"
+#include "kernels/ring/phases/streamed.cuh"
 #include "kernels/ring/roles/loader.cuh"
 #include "kernels/ring/roles/publisher.cuh"
 #include "kernels/ring/roles/statistics.cuh"
@@ -79,41 +80,57 @@
 namespace mkbench::ring {
 
 // The consumers' part of one step's layers. Returns false when the launch has ended.
-template <RingAblation kAblation>
-__device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
 #pragma unroll 1
   for (int layer = 0; layer < c.p.layers; ++layer) {
     c.epoch = next_epoch(c.epoch);
-    if (!phase_qkv(c, layer)) return false;
-    if (c.position() >= c.p.split_from) {
-      phase_attention_out<true>(c, layer);
+    const bool split = c.position() >= c.p.split_from;
+    if constexpr (L::kHeld) {
+      if (!phase_qkv(c, layer)) return false;
+      if (split) {
+        phase_attention_out<true>(c, layer);
+      } else {
+        phase_attention_out<false>(c, layer);
+      }
+      phase_gate_up(c, layer);
+      phase_down(c, layer);
     } else {
-      phase_attention_out<false>(c, layer);
+      if (!stream_qkv(c, layer)) return false;
+      if (split) {
+        stream_attention_out<true>(c, layer);
+      } else {
+        stream_attention_out<false>(c, layer);
+      }
+      stream_gate_up(c, layer);
+      stream_down(c, layer);
     }
-    phase_gate_up(c, layer);
-    phase_down(c, layer);
   }
   return true;
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, const char* slots,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& s, const char* slots,
                                               const Block& block) {
-  Consumer<kAblation> c{p, s, block, {p, s, slots, {}}};
+  Consumer<L, kAblation> c{p, s, block, {p, s, slots, {}}};
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {
     if (!consume_layers(c)) return;
-    phase_lm_head(c);
+    if constexpr (L::kHeld) {
+      phase_lm_head(c);
+    } else {
+      stream_lm_head(c);
+    }
   }
   ptx::named_sync<kOneMore>(kTokenDone);  // of the last step: no phase_qkv() waits for it
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, char* slots,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, char* slots,
                                            const Block& block) {
   const int t = static_cast<int>(threadIdx.x);
   if (t == 0) {
-    for (int i = 0; i < kRingSlots; ++i) {
+    for (int i = 0; i < kRingSlots<L>; ++i) {
       ptx::barrier_init(ptx::shared_address(&s.full[i]), 1);
       ptx::barrier_init(ptx::shared_address(&s.empty[i]), kConsumerWarps);
     }
@@ -123,11 +140,11 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, cha
     s.token = __ldg(p.inputs);
   }
   if (kAblation == RingAblation::kNoLoads) {  // the consumers read the slots all the same
-    for (int i = t; i < kRingSlots * kSlotBytes / 16; i += kThreads) {
+    for (int i = t; i < kRingSlots<L> * kSlotBytes / 16; i += kThreads) {
       reinterpret_cast<uint4*>(slots)[i] = make_uint4(0, 0, 0, 0);
     }
   }
-  for (int i = t; i < 2 * kConsumerThreads; i += kThreads) {
+  for (int i = t; i < L::kHidden; i += kThreads) {
     (&s.seen[0][0])[i] = make_ulonglong2(0, 0);
   }
   for (int i = t; i < p.layers; i += kThreads) {
@@ -136,25 +153,46 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, cha
   __syncthreads();
 }
 
-template <RingAblation kAblation>
-__global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant__ LaunchParams p) {
-  extern __shared__ __align__(1024) char shared[];
+// The block's number for one role. Roles of a streamed shape have no register to spare for one that
+// all of them keep, so each computes it anew.
+template <typename L>
+__device__ __forceinline__ Block role_block(const Block& block) {
+  return L::kHeld ? block : Block{place_of(opaque(static_cast<int>(blockIdx.x)))};
+}
+
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void run_block(const LaunchParams& p, char* shared) {
   char* slots = shared;
-  Shared& s = *reinterpret_cast<Shared*>(shared + kRingSlots * kSlotBytes);
+  Shared<L>& s = *reinterpret_cast<Shared<L>*>(shared + kRingSlots<L> * kSlotBytes);
   const Block block = this_block();
-  initialise<kAblation>(p, s, slots, block);
+  initialise<L, kAblation>(p, s, slots, block);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp >= kRoleWarps) {
     ptx::grow_registers<kConsumerRegisters>();
-    run_consumers<kAblation>(p, s, slots, block);
+    run_consumers<L, kAblation>(p, s, slots, role_block<L>(block));
     return;
   }
   ptx::shrink_registers<kRoleRegisters>();
-  if (warp == kPublisherWarp) run_publisher<kAblation>(p, s, block);
+  if (warp == kPublisherWarp) run_publisher<L, kAblation>(p, s, role_block<L>(block));
   if (warp == kLoaderWarp && threadIdx.x % 32 == 0 && kAblation != RingAblation::kNoLoads) {
-    run_loader(p, s, slots, block);
+    run_loader(p, s, slots, role_block<L>(block));
   }
-  if (warp == kStatisticsWarp) run_statistics<kAblation>(p, s, block);
+  if (warp == kStatisticsWarp) run_statistics<L, kAblation>(p, s, role_block<L>(block));
+}
+
+#ifdef __CUDA_ARCH__
+inline constexpr int kComputeMajor = __CUDA_ARCH__ / 100;
+#else
+inline constexpr int kComputeMajor = 9;
+#endif
+
+// Empty on architectures whose shared memory does not hold the row: the host refuses those (rows.h).
+template <typename L, RingAblation kAblation>
+__global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant__ LaunchParams p) {
+  if constexpr (has_room<L>(kComputeMajor)) {
+    extern __shared__ __align__(1024) char shared[];
+    run_block<L, kAblation>(p, shared);
+  }
 }
 
 }  // namespace mkbench::ring

@@ -137,7 +137,7 @@ uint64_t kv_checksum(const KvCache& kv, int positions) {
 
 std::vector<float> read_row(const KvCache& kv, int layer, int position) {
   const size_t head_bytes = kv_head_bytes(kv.max_context);
-  std::vector<float> row(2 * static_cast<size_t>(kShape.kv_width()));
+  std::vector<float> row(size_t{2} * kGroups * kHeadDim);
   DeviceBuffer<float> widened(row.size());
   widen_row<<<dim3(2, kGroups), kHeadDim>>>(
       kv.data + static_cast<size_t>(layer) * kGroups * head_bytes, head_bytes, position,

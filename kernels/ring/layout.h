@@ -2,58 +2,35 @@
 // the same on host and device.
 //
 // The grid is 128 blocks, one on each multiprocessor. Group g is the 16 blocks that compute kv head
-// g and its two query heads; member m is a block's place in its group. For each token a block reads
-// one linear stream of slots, 16 KiB each: in every layer QKV (4 slots), O (2), gate/up (6) and
-// down (3), then the rows of the LM head. The columns of the O- and down-projection are divided
-// over the groups, so that the attention result and the SwiGLU vector that they multiply stay
-// inside a group.
+// g and its query heads; member m is a block's place in its group. For each token a block reads one
+// linear stream of slots, 16 KiB each: in every layer QKV, O, gate/up and down, then the rows of the
+// LM head. The columns of the O- and down-projection are divided over the groups, so that the
+// attention result and the SwiGLU vector that they multiply stay inside a group.
+//
+// Layout<kRow> derives all of it from a layer shape (layer_shapes.h). Where a warp's share of each
+// phase fits into its registers, the shape is held: a phase fetches all of its weights before it
+// waits for its input (Qwen3-0.6B's). Otherwise it is streamed: a phase goes round by round, a round
+// chunk by chunk (phases/streamed.cuh).
 #pragma once
 
 #include <cstddef>
 
+#include "kernels/layer_shapes.h"
 #include "kernels/partition.h"
-#include "references/model_shape.h"
 
 namespace mkbench::ring {
 
-inline constexpr ModelShape kShape = kQwen3_0_6B;  // layers and vocabulary are run-time values
-inline constexpr int kGroups = kShape.kv_heads;
+// The same for every row: rows.h refuses shapes with other kv heads or another head_dim.
+inline constexpr int kGroups = 8;    // kv heads
 inline constexpr int kMembers = 16;  // blocks of a group
 inline constexpr int kBlocks = kGroups * kMembers;
 inline constexpr int kConsumerWarps = 16;
-inline constexpr int kHidden = kShape.hidden;
-inline constexpr int kHeadDim = kShape.head_dim;
+inline constexpr int kHeadDim = 128;
 
 inline constexpr int kSlotBytes = 16384;
 inline constexpr int kFragmentBytes = 512;  // an A fragment of mma: 16 bytes of each lane
+inline constexpr int kWarpFragments = 2;    // fragments of a warp in a slot
 inline constexpr int kMaxLayers = 64;
-
-// A block's share of a layer.
-inline constexpr int kQkvRows = kShape.qkv_width() / kBlocks;      // 32
-inline constexpr int kOutRows = kHidden / kMembers;                // 64: rows of O and of down
-inline constexpr int kOutColumns = kShape.gqa_group() * kHeadDim;  // 256: O's, the group's heads
-inline constexpr int kUnits = kShape.intermediate / kBlocks;       // 24 SwiGLU units
-inline constexpr int kGroupUnits = kUnits * kMembers;              // 384: down's columns
-inline constexpr int kWarpColumns = kHidden / kConsumerWarps;      // 64: a warp's, QKV and gate/up
-
-inline constexpr int kQkvSlots = 4, kOutSlots = 2, kGateUpSlots = 6, kDownSlots = 3;
-inline constexpr int kLayerSlots = kQkvSlots + kOutSlots + kGateUpSlots + kDownSlots;
-static_assert(kQkvRows * kHidden * 2 == kQkvSlots * kSlotBytes);
-static_assert(kOutRows * kOutColumns * 2 == kOutSlots * kSlotBytes);
-static_assert(2 * kUnits * kHidden * 2 == kGateUpSlots * kSlotBytes);
-static_assert(kOutRows * kGroupUnits * 2 == kDownSlots * kSlotBytes);
-static_assert(kShape.gqa_group() == 2 && kHeadDim == 128 && kHidden == 1024 && kUnits == 24,
-              "the fragment maps below are made for Qwen3-0.6B's layer");
-
-// LM head: a slot holds 8 whole rows; a block has neighbouring rows.
-inline constexpr int kRowsPerSlot = kSlotBytes / (2 * kHidden);
-MKBENCH_HD constexpr int head_rows(int vocab) { return (vocab + kBlocks - 1) / kBlocks; }
-MKBENCH_HD constexpr int head_slots(int vocab) {
-  return (head_rows(vocab) + kRowsPerSlot - 1) / kRowsPerSlot;
-}
-MKBENCH_HD constexpr int stream_slots(int layers, int vocab) {
-  return layers * kLayerSlots + head_slots(vocab);
-}
 
 // Bytes from the stream's start to `slot` of `block`. The 128 blocks' slots of the same number lie
 // side by side.
@@ -70,7 +47,7 @@ MKBENCH_HD constexpr int place_of(int block_index) {
   return group_of(block_index) * kMembers + member_of(block_index);
 }
 
-// One element of a layer's weights.
+// One element of a layer's weights. row < 0: padding.
 enum class Tensor : int { kQ, kK, kV, kO, kGate, kUp, kDown };
 struct WeightIndex {
   Tensor tensor;
@@ -78,60 +55,282 @@ struct WeightIndex {
   int column;  // input feature
 };
 
-// Which weight lies at bf16 element `element` (0 .. 8191) of `slot` (0 .. kLayerSlots - 1) in the
-// layer's stream of group g, member m. A slot is 16 warps x 2 fragments x 32 lanes x 8 elements;
-// element e of a lane is half e % 2 of register e / 2 of the A operand of mma.m16n8k16. The order
-// of k is permuted, so that a lane's B operands are neighbouring activations.
-MKBENCH_HD constexpr WeightIndex weight_at(int g, int m, int slot, int element) {
-  const int warp = element / 512, lane = element / 8 % 32, e = element % 8;
-  const int row8 = lane / 4, j = lane % 4, reg = e / 2, half = e % 2;
-  // A's registers 0 .. 3 hold (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8).
-  const int low = reg % 2, high = reg / 2;
-  if (slot < kQkvSlots) {
-    const int fragment = 2 * slot + element / 256 % 2;
-    const int row = fragment % 2 * 16 + row8 + 8 * low;
-    const int column = kWarpColumns * warp + 16 * j + 4 * (fragment / 2) + 2 * high + half;
-    // Dimensions d and d + 64 of a head, which RoPE pairs, belong to one block.
-    const int d = 16 * (m % 4) + row % 16 + 64 * (row / 16);
-    if (m / 4 < 2) return {Tensor::kQ, (2 * g + m / 4) * kHeadDim + d, column};
-    return {m / 4 == 2 ? Tensor::kK : Tensor::kV, g * kHeadDim + d, column};
-  }
-  slot -= kQkvSlots;
-  if (slot < kOutSlots) {
-    const int fragment = 2 * slot + element / 256 % 2;
-    const int column = kOutColumns * g + kHeadDim * high + 8 * warp + 2 * j + half;
-    return {Tensor::kO, kOutRows * m + 16 * fragment + row8 + 8 * low, column};
-  }
-  slot -= kOutSlots;
-  if (slot < kGateUpSlots) {
-    const int fragment = 2 * slot + element / 256 % 2;
-    const int unit = kUnits * (kMembers * g + m) + fragment % 3 * 8 + row8;
-    const int column = kWarpColumns * warp + 16 * j + 4 * (fragment / 3) + 2 * high + half;
-    return {low == 0 ? Tensor::kGate : Tensor::kUp, unit, column};
-  }
-  slot -= kGateUpSlots;
-  const int fragment = 2 * slot + element / 256 % 2;
-  const int first_column = kGroupUnits * g + kUnits * warp;
-  if (fragment < 4) {  // the first 16 of the warp's 24 columns, in fragments of mma_k16
-    return {Tensor::kDown, kOutRows * m + 16 * fragment + row8 + 8 * low,
-            first_column + 4 * j + 2 * high + half};
-  }
-  // The last 8 columns: 16 bytes of a lane hold two fragments of mma_k8.
-  return {Tensor::kDown, kOutRows * m + 16 * (2 * (fragment - 4) + high) + row8 + 8 * low,
-          first_column + 16 + 2 * j + half};
-}
-
-// Which row and column of the LM head lies at `element` of LM-head slot `slot` of `block`
-// (= group * kMembers + member). row < 0: padding.
+// A row and column of the LM head. row < 0: padding.
 struct HeadIndex {
   int row, column;
 };
-MKBENCH_HD constexpr HeadIndex head_at(int vocab, int block, int slot, int element) {
-  const int local = slot * kRowsPerSlot + element / kHidden;
-  const int row = block * head_rows(vocab) + local;
-  const bool real = local < head_rows(vocab) && row < vocab;
-  return {real ? row : -1, element % kHidden};
-}
+
+// A bf16 element of a fragment, i.e. of the A operand of mma.m16n8k16. Element e of a lane is half
+// e % 2 of register e / 2; registers 0 .. 3 hold (row, k), (row + 8, k), (row, k + 8),
+// (row + 8, k + 8). The order of k is permuted, so that a lane's B operands are neighbouring
+// activations.
+struct FragmentElement {
+  int warp, fragment;  // the fragment's number among those of the warp from the run's first slot on
+  int row8, j, reg, half;
+  // `element` (0 .. 8191) of slot number `slot` of a run of slots: 16 warps x 2 fragments x 32 lanes
+  // x 8 elements.
+  MKBENCH_HD constexpr FragmentElement(int slot, int element)
+      : warp(element / 512),
+        fragment(kWarpFragments * slot + element / 256 % kWarpFragments),
+        row8(element / 8 % 32 / 4),
+        j(element / 8 % 4),
+        reg(element % 8 / 2),
+        half(element % 2) {}
+  MKBENCH_HD constexpr int low() const { return reg % 2; }
+  MKBENCH_HD constexpr int high() const { return reg / 2; }
+  MKBENCH_HD constexpr int row() const { return row8 + 8 * low(); }
+  // Of 16 neighbouring columns.
+  MKBENCH_HD constexpr int column16() const { return 4 * j + 2 * high() + half; }
+};
+
+// How a streamed phase takes its weights: round by round. In a round a warp multiplies `tiles` tiles
+// of 16 rows with `steps` times 16 columns, in fragments ordered by step, then by tile; it fetches
+// `chunk` fragments at a time. `parts`: the warps divide the rows into so many parts, and the columns
+// by as much less. With 8 columns left after the last step, the last fragments hold them for two
+// tiles each.
+struct Rounds {
+  int rounds, tiles, steps, parts = 1;
+  bool eight_more = false;
+  MKBENCH_HD constexpr int fragments() const {  // of a warp and round
+    return tiles * steps + (eight_more ? (tiles + 1) / 2 : 0);
+  }
+  MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 10
+    int most = 2;
+    for (int c = 4; c <= (fragments() == 10 ? 10 : 8); c += 2) {
+      if (fragments() % c == 0) most = c;
+    }
+    return most;
+  }
+  MKBENCH_HD constexpr int rows() const { return 16 * tiles; }  // of a warp and round
+  MKBENCH_HD constexpr int slots() const { return rounds * fragments() / kWarpFragments; }
+};
+
+constexpr int most_of(int a, int b) { return a > b ? a : b; }
+
+template <int kRow>
+struct Layout {
+  static constexpr int kIndex = kRow;
+  static constexpr ModelShape kShape = kLayerShapes.shapes[kRow];
+  static constexpr int kHidden = kShape.hidden;
+  static constexpr int kHeads = kShape.gqa_group();  // query heads of a group
+  static constexpr int kHeadPairs = kHeads / 2;
+  static constexpr int kVectors = kHeads + 2;  // q of each head, k and v
+  static_assert(kShape.kv_heads == kGroups && kShape.head_dim == kHeadDim);
+  static_assert(kHeads == 2 || kHeads == 4, "attention's operands hold the heads in pairs");
+
+  // A block's share of a layer.
+  static constexpr int kQkvRows = kShape.qkv_width() / kBlocks;
+  static constexpr int kOutRows = kHidden / kMembers;         // rows of O and of down
+  static constexpr int kOutColumns = kHeads * kHeadDim;       // O's, the group's heads
+  static constexpr int kUnits = kShape.intermediate / kBlocks;  // SwiGLU units
+  static constexpr int kGroupUnits = kUnits * kMembers;       // down's columns
+  static constexpr int kWarpColumns = kHidden / kConsumerWarps;  // a warp's, QKV and gate/up
+  static_assert(kHidden % (kConsumerWarps * 16) == 0 && kOutRows % 16 == 0 &&
+                    kShape.intermediate % kBlocks == 0 && kUnits % 4 == 0 && kQkvRows % 16 == 0,
+                "warps and blocks get whole tiles");
+
+  static constexpr bool kHeld = kHidden == 1024 && kHeads == 2 && kUnits == 24;
+
+  // --- streamed shapes
+  static constexpr int kHiddenSteps = kWarpColumns / 16;
+  static constexpr int kUnitTiles = kUnits / 8;         // tiles of 8 gate rows and 8 up rows
+  static constexpr bool kHalfTile = kUnits % 8 != 0;    // 4 units are left
+  static constexpr int kRoundUnits = 24;
+  static constexpr Rounds kQkvRound{1, kQkvRows / 16, kHiddenSteps};
+  static constexpr Rounds kGateUpRound{kUnitTiles / 3, 3, kHiddenSteps};
+  static constexpr int kHalfTileFragments = kHalfTile ? (kHiddenSteps / 2 + 1) / 2 * 2 : 0;
+  static constexpr int kOutTiles = kOutRows / 16;
+  static constexpr int kRoundTiles = kOutTiles % 4 == 0 ? 4 : 5;
+  static constexpr Rounds kOutRound{kOutTiles / kRoundTiles, kRoundTiles, kHeadPairs};
+  // Where a block's units are no multiple of 16, each half of the warps takes half of down's rows
+  // and twice the columns.
+  static constexpr int kDownParts = kUnits % 16 == 0 ? 1 : 2;
+  static constexpr int kDownColumns = kUnits * kDownParts;  // a warp's
+  static constexpr Rounds kDownRound{kOutTiles / kDownParts / kRoundTiles, kRoundTiles,
+                                     kDownColumns / 16, kDownParts, kDownColumns % 16 != 0};
+  static constexpr Rounds kHeadRound{1, 3, kHiddenSteps};  // the vocabulary sets the number of rounds
+  static_assert(kHeld || (kUnitTiles % 3 == 0 && kOutTiles % (kRoundTiles * kDownParts) == 0),
+                "rounds have whole tiles");
+  static_assert(kHeld || !kDownRound.eight_more || (kDownRound.rounds == 1 && kDownColumns % 8 == 0),
+                "the last 8 columns end the only round");
+
+  // Slots of each phase, and the fragments that a warp fetches of it before it waits for its input.
+  static constexpr int kQkvSlots = kHeld ? 4 : kQkvRound.slots();
+  static constexpr int kOutSlots = kHeld ? 2 : kOutRound.slots();
+  static constexpr int kGateUpSlots =
+      kHeld ? 6 : kGateUpRound.slots() + kHalfTileFragments / kWarpFragments;
+  static constexpr int kDownSlots = kHeld ? 3 : kDownRound.slots();
+  static constexpr int kLayerSlots = kQkvSlots + kOutSlots + kGateUpSlots + kDownSlots;
+  static_assert(kQkvRows * kHidden * 2 == kQkvSlots * kSlotBytes);
+  static_assert(kOutRows * kOutColumns * 2 == kOutSlots * kSlotBytes);
+  // Less than one slot of padding each.
+  static_assert(2 * kUnits * kHidden * 2 <= kGateUpSlots * kSlotBytes &&
+                2 * kUnits * kHidden * 2 > (kGateUpSlots - 1) * kSlotBytes);
+  static_assert(kOutRows * kGroupUnits * 2 <= kDownSlots * kSlotBytes &&
+                kOutRows * kGroupUnits * 2 > (kDownSlots - 1) * kSlotBytes);
+  // O's weights wait in registers while attention runs; else they are fetched after it.
+  static constexpr bool kOutHeld = kHeld;
+
+  // --- a block's shared memory
+  static constexpr int kPartialRows =
+      kHeld ? kOutRows : most_of(most_of(kQkvRound.rows(), 2 * kRoundUnits), kOutRound.rows());
+  // Words of a warp's input, both planes: 16 of each step.
+  static constexpr int kInputWords =
+      kHeld ? 64 : 16 * most_of(kHiddenSteps, (kDownColumns + 15) / 16);
+  static constexpr int kSwigluStride = kHeld ? 32 : kUnits;  // words of a block
+  // The largest chunk, which a warp looks at in one go.
+  static constexpr int kChunkSlots =
+      kHeld ? kGateUpSlots
+            : most_of(most_of(kQkvRound.chunk(), kGateUpRound.chunk()),
+                      most_of(kOutRound.chunk(), kDownRound.chunk())) /
+                  kWarpFragments;
+
+  // The bytes that struct Shared of block.cuh needs at most: partial sums, squares, inputs,
+  // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, accumulators
+  // as seen last, the residual; then what all shapes need alike.
+  static constexpr int kStagingBytes =
+      2 * kPartialRows * 80 + 8 * kConsumerWarps + 4 * kConsumerWarps * kInputWords +
+      most_of(4096 * kHeadPairs, kHeld ? 4 * kHidden : 0) + 64 * kHeads + 256 * kHeadPairs +
+      4 * kVectors * 640 + 16 * kHidden + 4 * kHidden + 4 * kMaxLayers + 512;
+  // A streamed shape needs room for a chunk, or for a turn's tiles of K, and one slot more.
+  static constexpr int kLeastRingSlots = kHeld ? 3 : most_of(kChunkSlots, 4) + 1;
+
+  // --- LM head: a block has neighbouring rows. Held: a slot holds 8 whole rows. Streamed: rounds of
+  // 48 rows.
+  static constexpr int kRowsPerSlot = kSlotBytes / (2 * kHidden);
+  MKBENCH_HD static constexpr int head_rows(int vocab) { return (vocab + kBlocks - 1) / kBlocks; }
+  MKBENCH_HD static constexpr int head_rounds(int vocab) {
+    constexpr int kRows = kHeadRound.rows();
+    return (head_rows(vocab) + kRows - 1) / kRows;
+  }
+  MKBENCH_HD static constexpr int head_slots(int vocab) {
+    constexpr int kRoundSlots = kHeadRound.slots();
+    if (!kHeld) return head_rounds(vocab) * kRoundSlots;
+    return (head_rows(vocab) + kRowsPerSlot - 1) / kRowsPerSlot;
+  }
+  MKBENCH_HD static constexpr int stream_slots(int layers, int vocab) {
+    return layers * kLayerSlots + head_slots(vocab);
+  }
+
+  // The vector (0 .. kHeads - 1: q of that head of the group, then k, then v) and dimension of a
+  // block's QKV row. Dimensions d and d + 64 of a head, which RoPE pairs, belong to one block.
+  struct QkvRow {
+    int vector, d;
+  };
+  MKBENCH_HD static constexpr QkvRow qkv_row(int m, int row) {
+    if (kHeld) return {m / 4, 16 * (m % 4) + row % 16 + 64 * (row / 16)};
+    const int eight = kQkvRows / 16 * m + row / 16;  // of the group's runs of 8 pairs
+    return {eight / 8, 8 * (eight % 8) + row % 8 + 64 * (row / 8 % 2)};
+  }
+  // Where the row's word lies among the block's. Streamed: both words of a pair lie side by side.
+  MKBENCH_HD static constexpr int qkv_word(int row) {
+    if (kHeld) return row;
+    return 2 * (8 * (row / 16) + row % 8) + row / 8 % 2;
+  }
+  MKBENCH_HD static constexpr WeightIndex qkv_weight(int g, int m, int row, int column) {
+    const QkvRow at = qkv_row(m, row);
+    if (at.vector < kHeads) {
+      return {Tensor::kQ, (kHeads * g + at.vector) * kHeadDim + at.d, column};
+    }
+    return {at.vector == kHeads ? Tensor::kK : Tensor::kV, g * kHeadDim + at.d, column};
+  }
+
+  // Which weight lies at bf16 element `element` (0 .. 8191) of `slot` (0 .. kLayerSlots - 1) in the
+  // layer's stream of group g, member m.
+  MKBENCH_HD static constexpr WeightIndex weight_at(int g, int m, int slot, int element) {
+    if (slot < kQkvSlots) return qkv_at(g, m, {slot, element});
+    slot -= kQkvSlots;
+    if (slot < kOutSlots) return out_at(g, m, {slot, element});
+    slot -= kOutSlots;
+    if (slot < kGateUpSlots) return gate_up_at(g, m, {slot, element});
+    return down_at(g, m, {slot - kGateUpSlots, element});
+  }
+
+  // Which row and column of the LM head lies at `element` of LM-head slot `slot` of `block`
+  // (= group * kMembers + member).
+  MKBENCH_HD static constexpr HeadIndex head_at(int vocab, int block, int slot, int element) {
+    int local = slot * kRowsPerSlot + element / kHidden, column = element % kHidden;
+    if (!kHeld) {
+      const FragmentElement x(slot, element);
+      const Place at = place_in<kHeadRound>(x.fragment);
+      local = 16 * at.tile + x.row();
+      column = kWarpColumns * x.warp + 16 * at.step + x.column16();
+    }
+    const int row = block * head_rows(vocab) + local;
+    const bool real = local < head_rows(vocab) && row < vocab;
+    return {real ? row : -1, column};
+  }
+
+ private:
+  struct Place {
+    int tile, step;
+  };
+  // Tile and step of a warp's fragment in rounds without 8 columns more.
+  template <Rounds kRounds>
+  MKBENCH_HD static constexpr Place place_in(int fragment) {
+    constexpr int kTiles = kRounds.tiles, kEach = kTiles * kRounds.steps;
+    const int in_round = fragment % kEach;
+    return {fragment / kEach * kTiles + in_round % kTiles, in_round / kTiles};
+  }
+
+  MKBENCH_HD static constexpr WeightIndex qkv_at(int g, int m, const FragmentElement& x) {
+    if (kHeld) {
+      return qkv_weight(g, m, x.fragment % 2 * 16 + x.row(),
+                        kWarpColumns * x.warp + 16 * x.j + 4 * (x.fragment / 2) + 2 * x.high() +
+                            x.half);
+    }
+    const Place at = place_in<kQkvRound>(x.fragment);
+    return qkv_weight(g, m, 16 * at.tile + x.row(),
+                      kWarpColumns * x.warp + 16 * at.step + x.column16());
+  }
+  // A step of O has two heads, 8 dimensions of each.
+  MKBENCH_HD static constexpr WeightIndex out_at(int g, int m, const FragmentElement& x) {
+    const Place at = kHeld ? Place{x.fragment, 0} : place_in<kOutRound>(x.fragment);
+    const int column = kOutColumns * g + kHeadDim * (2 * at.step + x.high()) + 8 * x.warp +
+                       2 * x.j + x.half;
+    return {Tensor::kO, kOutRows * m + 16 * at.tile + x.row(), column};
+  }
+  MKBENCH_HD static constexpr WeightIndex gate_up_at(int g, int m, const FragmentElement& x) {
+    const int first_unit = kUnits * (kMembers * g + m), first_column = kWarpColumns * x.warp;
+    if (kHeld) {
+      return {x.low() == 0 ? Tensor::kGate : Tensor::kUp, first_unit + x.fragment % 3 * 8 + x.row8,
+              first_column + 16 * x.j + 4 * (x.fragment / 3) + 2 * x.high() + x.half};
+    }
+    constexpr int kWhole = kGateUpRound.rounds * kGateUpRound.fragments();
+    const int left = x.fragment - kWhole;
+    if (left < 0) {
+      const Place at = place_in<kGateUpRound>(x.fragment);
+      return {x.low() == 0 ? Tensor::kGate : Tensor::kUp, first_unit + 8 * at.tile + x.row8,
+              first_column + 16 * at.step + x.column16()};
+    }
+    // The half tile: 4 gate rows and 4 up rows; a fragment holds two steps of it.
+    const int step = 2 * left + x.reg / 2;
+    if (step >= kHiddenSteps) return {Tensor::kGate, -1, 0};
+    return {x.row8 < 4 ? Tensor::kGate : Tensor::kUp, first_unit + 8 * kUnitTiles + x.row8 % 4,
+            first_column + 16 * step + 4 * x.j + 2 * (x.reg % 2) + x.half};
+  }
+  MKBENCH_HD static constexpr WeightIndex down_at(int g, int m, const FragmentElement& x) {
+    constexpr int kColumnWarps = kConsumerWarps / kDownParts;
+    const int first_column = kGroupUnits * g + kDownColumns * (x.warp % kColumnWarps);
+    const int first_row =
+        kOutRows * m + kOutRows / kDownParts * (x.warp / kColumnWarps);
+    if (kHeld && x.fragment < 4) {  // the first 16 of the warp's 24 columns
+      return {Tensor::kDown, first_row + 16 * x.fragment + x.row(), first_column + x.column16()};
+    }
+    constexpr int kWhole = kHeld ? 4 : kDownRound.tiles * kDownRound.steps;
+    constexpr bool kAllWhole = !kHeld && !kDownRound.eight_more;
+    if (!kHeld && (kAllWhole || x.fragment < kWhole)) {
+      const Place at = place_in<kDownRound>(x.fragment);
+      return {Tensor::kDown, first_row + 16 * at.tile + x.row(),
+              first_column + 16 * at.step + x.column16()};
+    }
+    // The last 8 columns: 16 bytes of a lane hold two fragments of mma_k8.
+    const int tile = 2 * (x.fragment - kWhole) + x.high();
+    if (tile >= kOutTiles / kDownParts) return {Tensor::kDown, -1, 0};
+    return {Tensor::kDown, first_row + 16 * tile + x.row(),
+            first_column + kDownColumns / 16 * 16 + 2 * x.j + x.half};
+  }
+};
 
 // KV cache. A tile is 64 rows that belong to one block: 16 KiB of K and 16 KiB of V. It holds 32
 // neighbouring positions (the first half) and the 32 positions 512 further on (the second half), so

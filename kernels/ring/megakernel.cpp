@@ -11,6 +11,7 @@
 #include "kernels/ring/instances.h"
 #include "kernels/ring/kv_rows.h"
 #include "kernels/ring/repack.h"
+#include "kernels/ring/rows.h"
 #include "kernels/ring/scratch.h"
 #include "kernels/ring/standstill.h"
 #include "kernels/ring/tuning.h"
@@ -24,45 +25,49 @@ const std::string kPrefix = "ring megakernel";
 
 // Upper bound for a single spin-wait; the longest real wait takes some tens of microseconds.
 constexpr double kSpinLimitUs = 2e6;
-// The kernel needs bulk copies, and barriers that count the bytes of copies.
-constexpr int kLeastComputeMajor = 9;
-
-// Why the layouts cannot hold this model; empty where they can.
+// Why no kernel is made for this model; empty where one is.
 std::string model_obstacle(const ModelShape& shape) {
-  std::string text = layer_shape_differences(shape, ring::kShape);
+  std::string text = ring::layout_obstacle(shape);
   if (shape.layers < 2 || shape.layers % 2 != 0 || shape.layers > ring::kMaxLayers) {
-    text += " num_hidden_layers found " + std::to_string(shape.layers) +
-            " wanted an even number of at most " + std::to_string(ring::kMaxLayers) + ";";
+    text += std::string(text.empty() ? "" : "; ") + "num_hidden_layers found " +
+            std::to_string(shape.layers) + " wanted an even number of at most " +
+            std::to_string(ring::kMaxLayers);
   }
-  if (text.empty()) return text;
-  text.pop_back();
-  return kPrefix + ": made for the layers of Qwen3-0.6B:" + text;
+  return text.empty() ? text : kPrefix + ": " + text;
 }
 
-LaunchConfig launch_config(const RingOptions& options) {
-  return {.kernel = options.kernel != nullptr ? options.kernel : ring::kernel_for(options.ablation),
-          .blocks = ring::kBlocks,
-          .threads = ring::threads_per_block(),
-          .shared_bytes = ring::shared_bytes()};
+int compute_major(int gpu) {
+  int major = 0;
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
+  return major;
+}
+
+LaunchConfig launch_config(const ModelShape& shape, const RingOptions& options) {
+  return ring::with_layout(shape, [&]<typename L>(L) {
+    using Kernels = ring::RowKernels<L::kIndex>;
+    return LaunchConfig{
+        .kernel = options.kernel != nullptr ? options.kernel
+                                            : Kernels::kernel_for(options.ablation),
+        .blocks = ring::kBlocks,
+        .threads = Kernels::threads_per_block(),
+        .shared_bytes = Kernels::shared_bytes(compute_major(options.gpu))};
+  });
 }
 
 // Throws Error(kUnsupportedDevice) unless the kernel runs on the GPU, which becomes the current
 // device.
-void check_device(const RingOptions& options) {
+void check_device(const ModelShape& shape, const RingOptions& options) {
   const int gpu = options.gpu;
   use_device(kPrefix, gpu);
-  int major = 0;
-  MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
-  if (major < kLeastComputeMajor) {
+  const std::string obstacle = ring::room_obstacle(shape, compute_major(gpu));
+  if (!obstacle.empty()) {
     throw Error(ErrorKind::kUnsupportedDevice,
-                kPrefix + ": GPU " + std::to_string(gpu) + " has compute capability " +
-                    std::to_string(major) + ".x, wanted " + std::to_string(kLeastComputeMajor) +
-                    ".0 or later");
+                kPrefix + ": GPU " + std::to_string(gpu) + ": " + obstacle);
   }
-  require_co_resident(kPrefix, launch_config(options), gpu);
+  require_co_resident(kPrefix, launch_config(shape, options), gpu);
 }
 
-void check_options(const RingOptions& options, int compute_major) {
+void check_options(const ModelShape& shape, const RingOptions& options, int compute_major) {
   const auto require = [](const char* name, int value, int low, int high) {
     if (value >= low && value <= high) return;
     throw Error(ErrorKind::kBadInput, kPrefix + ": " + name + " is " + std::to_string(value) +
@@ -71,10 +76,10 @@ void check_options(const RingOptions& options, int compute_major) {
   };
   require("split_from", options.split_from, -1, ring::kMostRedundant);
   require("copies in flight", options.pace.copies_in_flight, 0,
-          ring::most_copies_in_flight(compute_major));
+          ring::most_copies_in_flight(shape, compute_major));
   require("gap between copies", options.pace.gap_cycles, 0, 1 << 20);
   require("copies of the LM head in flight", options.head_pace.copies_in_flight, 0,
-          ring::most_head_copies_in_flight(compute_major));
+          ring::most_head_copies_in_flight(shape, compute_major));
   require("gap between copies of the LM head", options.head_pace.gap_cycles, 0, 1 << 20);
 }
 
@@ -89,16 +94,18 @@ class RingEngine final : public LaunchEngine {
                       .hidden_with_logits_only = true,
                       .fault = options.fault,
                       .stall_block = options.stall_block},
-                     weights.config, launch_config(options), ring::exchange_layout().bytes),
+                     weights.config, launch_config(weights.config.shape, options),
+                     ring::exchange_layout(weights.config.shape).bytes),
         options_(options),
         asked_(options),
         compute_major_(properties.major),
-        tuning_(ring::tuning_for(properties.name, properties.major)),
+        tuning_(ring::tuning_for(properties.name, properties.major, weights.config.shape)),
         model_(upload_model(weights, options.max_context, options.fault)),
         streamed_(ring::repack(model_, weights.config.shape)),
         kv_memory_(cache().bytes()),
         key_maxima_(static_cast<size_t>(weights.config.shape.layers) * ring::kGroups),
-        prefill_scratch_(weights.config.shape) {
+        prefill_scratch_(weights.config.shape),
+        words_(weights.config.shape) {
     MKBENCH_CUDA(cudaMemset(key_maxima_.get(), 0, key_maxima_.bytes()));
     poison();
   }
@@ -107,13 +114,14 @@ class RingEngine final : public LaunchEngine {
     const ring::KvCache cache{nullptr, model.shape.layers, options.max_context};
     return device_model_bytes(model, options.max_context) +
            ring::streamed_model_bytes(model.shape) + static_cast<int64_t>(cache.bytes()) +
-           4LL * model.shape.layers * ring::kGroups + ring::ExchangeWords::bytes() +
+           4LL * model.shape.layers * ring::kGroups +
+           static_cast<int64_t>(ring::exchange_layout(model.shape).bytes) +
            prefill::PrefillScratch::bytes(model.shape) + fixed_bytes(model.shape);
   }
 
   void retune(const RingOptions& options) {
-    check_options(options, compute_major_);
-    const LaunchConfig launch = launch_config(options);
+    check_options(config().shape, options, compute_major_);
+    const LaunchConfig launch = launch_config(config().shape, options);
     require_co_resident(kPrefix, launch, options_.gpu);
     set_launch(launch);
     options_.pace = options.pace;
@@ -128,7 +136,7 @@ class RingEngine final : public LaunchEngine {
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;
-    const auto most = static_cast<unsigned>(ring::most_copies_in_flight(compute_major_));
+    const auto most = static_cast<unsigned>(ring::most_copies_in_flight(config().shape, compute_major_));
     RingOptions changed = asked_;
     if (delays) {
       changed.pace = {1 + static_cast<int>(bits % most), static_cast<int>(bits >> 8 & 0xfff)};
@@ -202,7 +210,7 @@ class RingEngine final : public LaunchEngine {
     p.slow_attention = options_.slow_attention ? 1 : 0;
     p.spin_limit_us =
         static_cast<unsigned>(std::clamp(kSpinLimitUs * options_.spin_scale, 1.0, 4e9));
-    ring::apply_tuning(tuning_, compute_major_, p);
+    ring::apply_tuning(tuning_, compute_major_, config().shape, p);
     if (options_.split_from >= 0) p.split_from = options_.split_from;
     if (options_.pace.copies_in_flight > 0) {
       for (ring::PaceRange& range : p.paces) range.pace = options_.pace;
@@ -213,17 +221,17 @@ class RingEngine final : public LaunchEngine {
 
   std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
     if (ended && f.raised != kRaisedHang) return std::nullopt;
-    constexpr ring::ExchangeLayout kLayout = ring::exchange_layout();
+    const ring::ExchangeLayout& layout = words_.layout();
     const std::optional<std::vector<char>> words =
-        ended ? words_.read() : side().read(options_.gpu, words_.get(), kLayout.bytes);
+        ended ? words_.read() : side().read(options_.gpu, words_.get(), layout.bytes);
     if (!words) return std::nullopt;
     ring::StoodLaunch launch;
     launch.words = *words;
-    launch.layers = config().shape.layers;
+    launch.shape = config().shape;
     launch.position = launch_position();
     launch.step = std::max(f.progress_position - launch_position(), 0);
     launch.ended = ended;
-    std::memcpy(&launch.fault, words->data() + kLayout.fault, sizeof(launch.fault));
+    std::memcpy(&launch.fault, words->data() + layout.fault, sizeof(launch.fault));
     return ring::standstill(launch);
   }
 
@@ -279,7 +287,7 @@ std::string ring_obstacle(const ModelConfig& config, int gpu) {
   try {
     RingOptions options;
     options.gpu = gpu;
-    check_device(options);
+    check_device(config.shape, options);
   } catch (const Error& error) {
     obstacle = error.what();
   }
@@ -292,10 +300,10 @@ std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions
   if (!obstacle.empty()) throw Error(ErrorKind::kBadInput, obstacle);
   check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, options.max_context);
-  check_device(options);
+  check_device(weights.config.shape, options);
   cudaDeviceProp properties{};
   MKBENCH_CUDA(cudaGetDeviceProperties(&properties, options.gpu));
-  check_options(options, properties.major);
+  check_options(weights.config.shape, options, properties.major);
   check_memory(kPrefix, ring_device_bytes(weights.config, options));
   return std::make_unique<RingEngine>(weights, options, properties);
 }

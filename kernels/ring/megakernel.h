@@ -1,7 +1,7 @@
 // The ring megakernel as an engine. Weights stream through a ring in shared memory and results
 // carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
-// or later, Qwen3-0.6B's layer shape and an even number of layers, at most 64. The kernel is in
-// kernel.cuh.
+// or later, layers of a shape that rows.h lists and an even number of them, at most 64. The kernel
+// is in kernel.cuh.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options)
 std::string ring_obstacle(const ModelConfig& config, int gpu);
 
 // Uploads and repacks the weights. Throws Error(kUnsupportedDevice) without a GPU that this binary
-// has ring code for or when the grid cannot be co-resident, Error(kBadInput) listing every
-// differing dimension for another layer shape, Error(kEnvUnfit) when memory does not suffice,
+// has ring code for, whose shared memory does not hold the layers or when the grid cannot be
+// co-resident, Error(kBadInput) listing every dimension that no layout is made for, Error(kEnvUnfit) when memory does not suffice,
 // Error(kCuda); and Error(kHang) from decode()/prefill().
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
 

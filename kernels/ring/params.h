@@ -20,16 +20,27 @@ enum class RingAblation {
 
 namespace mkbench::ring {
 
-// Slots of the ring, as many as shared memory holds. 11 took 3 us a token less than 10 (H200). From
-// sm_120 on a block has 99 KiB of shared memory, not 227.
-inline constexpr int kMostRingSlots = 11, kSmallRingSlots = 3;
+// Shared memory of a block: from sm_120 on 99 KiB, not 227.
+MKBENCH_HD constexpr int shared_limit(int compute_major) {
+  return (compute_major >= 12 ? 99 : 227) * 1024;
+}
+// Slots of the ring, as many as shared memory holds, but at most 11, which took 3 us a token less
+// than 10 (Qwen3-0.6B, H200).
+inline constexpr int kMostRingSlots = 11;
+template <typename L>
 MKBENCH_HD constexpr int ring_slots(int compute_major) {
-  return compute_major >= 12 ? kSmallRingSlots : kMostRingSlots;
+  const int room = (shared_limit(compute_major) - L::kStagingBytes) / kSlotBytes;
+  return room < kMostRingSlots ? room : kMostRingSlots;
+}
+// Whether the row's kernel runs on cards of that major compute capability.
+template <typename L>
+MKBENCH_HD constexpr bool has_room(int compute_major) {
+  return ring_slots<L>(compute_major) >= L::kLeastRingSlots;
 }
 
 // How fast the loader streams. The values are facts about a card, see tuning.h.
 struct StreamPace {
-  int copies_in_flight;  // copies of 16 KiB, 1 .. kRingSlots - 1
+  int copies_in_flight;  // copies of 16 KiB, 1 .. ring_slots - 1
   int gap_cycles;        // least time between the issues of two copies; 0 = none
 };
 
@@ -54,10 +65,10 @@ struct LaunchParams {
   float* key_maxima;               // (layers, kv_heads) largest |k| of the rows so far
 
   // Exchange words, all zero at launch; see exchange.cuh.
-  unsigned* qkv;                      // (kBlocks, 32) q, k, v before norm and RoPE
-  unsigned* swiglu;                   // (kBlocks, 32), 24 used
-  unsigned* partials;                 // (groups, warps, members, 4 lanes) of 16 bytes: attention
-  unsigned* score_maxima;             // (groups, members) of 16 bytes: attention's slow path
+  unsigned* qkv;                      // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
+  unsigned* swiglu;                   // (kBlocks, L::kSwigluStride)
+  unsigned* partials;                 // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
+  unsigned* score_maxima;             // (groups, members, pairs of heads) of 16 bytes: its slow path
   unsigned* best;                     // (kBlocks) of 16 bytes: best key of the LM head
   unsigned* rows_written;             // (groups, members) step + 1 whose KV row is written
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators

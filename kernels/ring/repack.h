@@ -8,7 +8,7 @@
 namespace mkbench::ring {
 
 struct StreamedModel {
-  DeviceBuffer<char> stream;    // slots, see slot_offset(); the LM head's padding rows are zero
+  DeviceBuffer<char> stream;    // slots, see slot_offset(); padding is zero
   DeviceBuffer<Bf16> norms;     // (2 * layers + 1, hidden): input, post-attention, .., final
   DeviceBuffer<Bf16> qk_norms;  // (layers, 2, head_dim): q, k
 };
@@ -16,7 +16,7 @@ struct StreamedModel {
 // Bytes of device memory that repack() allocates.
 int64_t streamed_model_bytes(const ModelShape& shape);
 
-// Repacks a model that has the layer shape of layout.h's kShape. Synchronous. Throws
+// Repacks a model whose layers have a layout (rows.h). Synchronous. Throws
 // Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
 StreamedModel repack(const DeviceModel& model, const ModelShape& shape);
 

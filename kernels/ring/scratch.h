@@ -10,8 +10,8 @@ namespace mkbench::ring {
 
 class ExchangeWords {
  public:
-  ExchangeWords() : memory_(kLayout.bytes) {}
-  static constexpr int64_t bytes() { return static_cast<int64_t>(kLayout.bytes); }
+  explicit ExchangeWords(const ModelShape& shape)
+      : layout_(exchange_layout(shape)), memory_(layout_.bytes) {}
 
   // Queues the zeroing that must precede every launch.
   void zero() { MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, memory_.bytes())); }
@@ -21,7 +21,7 @@ class ExchangeWords {
   // The fault of the last launch, 0 for none.
   unsigned long long fault() const {
     unsigned long long word = 0;
-    MKBENCH_CUDA(cudaMemcpy(&word, at<unsigned long long>(kLayout.fault), sizeof(word),
+    MKBENCH_CUDA(cudaMemcpy(&word, at<unsigned long long>(layout_.fault), sizeof(word),
                             cudaMemcpyDeviceToHost));
     return word;
   }
@@ -33,30 +33,31 @@ class ExchangeWords {
     return words;
   }
   const char* get() const { return memory_.get(); }
+  const ExchangeLayout& layout() const { return layout_; }
   // Zeroes all words but the fault from another stream, while a launch runs: a fault that tests plant.
   void reset_within(cudaStream_t other) const {
-    MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, kLayout.fault, other));
+    MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, layout_.fault, other));
   }
 
   void fill(LaunchParams& p) const {
-    p.qkv = at<unsigned>(kLayout.qkv);
-    p.swiglu = at<unsigned>(kLayout.swiglu);
-    p.partials = at<unsigned>(kLayout.partials);
-    p.score_maxima = at<unsigned>(kLayout.score_maxima);
-    p.best = at<unsigned>(kLayout.best);
-    p.rows_written = at<unsigned>(kLayout.rows_written);
-    p.attention_out = at<unsigned long long>(kLayout.attention_out);
-    p.mlp_out = at<unsigned long long>(kLayout.mlp_out);
-    p.fault = at<unsigned long long>(kLayout.fault);
+    p.qkv = at<unsigned>(layout_.qkv);
+    p.swiglu = at<unsigned>(layout_.swiglu);
+    p.partials = at<unsigned>(layout_.partials);
+    p.score_maxima = at<unsigned>(layout_.score_maxima);
+    p.best = at<unsigned>(layout_.best);
+    p.rows_written = at<unsigned>(layout_.rows_written);
+    p.attention_out = at<unsigned long long>(layout_.attention_out);
+    p.mlp_out = at<unsigned long long>(layout_.mlp_out);
+    p.fault = at<unsigned long long>(layout_.fault);
   }
 
  private:
-  static constexpr ExchangeLayout kLayout = exchange_layout();
   template <typename T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(memory_.get() + offset);
   }
 
+  const ExchangeLayout layout_;
   DeviceBuffer<char> memory_;
 };
 

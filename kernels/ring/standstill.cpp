@@ -48,17 +48,25 @@ std::string hexadecimal(FaultWord word) {
   return text;
 }
 
+// Words of a block: q, k and v; SwiGLU, and the distance from one block's to the next one's.
+struct BlockWords {
+  int qkv, swiglu, swiglu_stride;
+};
+
 // Fills in `exchange` and `blocks`, in the order of blockIdx, which the fault word has too, with epochs up to
 // `newest`. Returns the largest epoch of a block.
 int64_t read_blocks(const StoodLaunch& launch, int64_t newest, Standstill& s) {
-  const ExchangeLayout at = exchange_layout();
-  constexpr size_t kRowBytes = 32 * 4;
-  static_assert(kQkvRows == 32);
+  const ExchangeLayout at = exchange_layout(launch.shape);
+  const BlockWords words = with_layout(launch.shape, []<typename L>(L) {
+    return BlockWords{L::kQkvRows, L::kUnits, L::kSwigluStride};
+  });
   int64_t most = 0;
   for (int b = 0; b < kBlocks; ++b) {
-    const size_t row = static_cast<size_t>(place_of(b)) * kRowBytes;
-    const int64_t qkv = oldest_epoch(launch.words, at.qkv + row, kQkvRows, newest);
-    const int64_t swiglu = oldest_epoch(launch.words, at.swiglu + row, kUnits, newest);
+    const int place_of_words = place_of(b);
+    const size_t qkv_at = 4 * static_cast<size_t>(place_of_words * words.qkv);
+    const size_t swiglu_at = 4 * static_cast<size_t>(place_of_words * words.swiglu_stride);
+    const int64_t qkv = oldest_epoch(launch.words, at.qkv + qkv_at, words.qkv, newest);
+    const int64_t swiglu = oldest_epoch(launch.words, at.swiglu + swiglu_at, words.swiglu, newest);
     s.exchange.push_back({"qkv of block " + std::to_string(b), qkv});
     s.exchange.push_back({"swiglu of block " + std::to_string(b), swiglu});
     BlockPlace place;
@@ -83,15 +91,15 @@ Standstill standstill(const StoodLaunch& launch) {
     s.fault_word = hexadecimal(launch.fault);
   }
   const bool own_ring = raised && f.layer == kOwnRing;
-  const bool in_layer = raised && f.layer < launch.layers;
+  const bool in_layer = raised && f.layer < launch.shape.layers;
   const int step = raised ? f.position - launch.position : launch.step;
-  s.words_went_back = raised && !own_ring && went_back(f, launch.layers);
+  s.words_went_back = raised && !own_ring && went_back(f, launch.shape.layers);
   // No block is beyond the step of the fault: all leave at its end.
-  const int64_t newest = int64_t{step + 1} * launch.layers;
+  const int64_t newest = int64_t{step + 1} * launch.shape.layers;
   const int64_t most = read_blocks(launch, newest, s);
   // A layer's q, k and v need the layer before.
   const bool before = static_cast<Phase>(f.phase) == Phase::kQkv;
-  s.wanted = in_layer ? newest - launch.layers + f.layer + (before ? 0 : 1) : most;
+  s.wanted = in_layer ? newest - launch.shape.layers + f.layer + (before ? 0 : 1) : most;
   const bool behind = std::any_of(s.blocks.begin(), s.blocks.end(),
                                   [&](const BlockPlace& b) { return b.epoch < s.wanted; });
   if (!behind) s.wanted = most;  // blocks that have gone on since show who has not

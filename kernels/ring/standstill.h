@@ -12,7 +12,7 @@ namespace mkbench::ring {
 struct StoodLaunch {
   FaultWord fault = 0;            // of the launch; 0: no wait has run out
   std::span<const char> words{};  // the exchange words as exchange_layout() places them
-  int layers = 0;
+  ModelShape shape{};  // of the model
   int position = 0;    // of the first step
   int step = 0;        // that the launch has come to, where no fault names one
   bool ended = false;  // the launch has come to its end since

@@ -49,6 +49,29 @@ constexpr Tuning kTable[] = {
      .head_pace = {2, 0},
      .split_from = 128,
      .chosen_by = "predicted, not measured"},
+    // Streamed shapes: memory is the limit at every depth. The gaps are below the time that a copy
+    // takes at full rate, so that they even the stream out and never limit it.
+    {.card = "NVIDIA H200",
+     .compute_major = 9,
+     .held = false,
+     .paces = {{kEver, {4, 660}}},
+     .head_pace = {4, 0},
+     .split_from = 128,
+     .chosen_by = "predicted, not measured"},
+    {.card = "NVIDIA H100",
+     .compute_major = 9,
+     .held = false,
+     .paces = {{kEver, {4, 1000}}},
+     .head_pace = {4, 0},
+     .split_from = 128,
+     .chosen_by = "predicted, not measured"},
+    {.card = "",
+     .compute_major = 0,
+     .held = false,
+     .paces = {{kEver, {4, 0}}},
+     .head_pace = {4, 0},
+     .split_from = 128,
+     .chosen_by = "an unknown card: not measured"},
     {.card = "",
      .compute_major = 0,
      .paces = {{kEver, {3, 0}}},
@@ -57,14 +80,9 @@ constexpr Tuning kTable[] = {
      .chosen_by = "an unknown card: not measured"},
 };
 
-constexpr bool head_paces_fit() {
-  for (const Tuning& row : kTable) {
-    if (row.head_pace.copies_in_flight > most_head_copies_in_flight(row.compute_major))
-      return false;
-  }
-  return true;
+bool is_held(const ModelShape& shape) {
+  return with_layout(shape, []<typename L>(L) { return L::kHeld; });
 }
-static_assert(head_paces_fit());
 
 std::string text_of(const StreamPace& pace) {
   return "{" + std::to_string(pace.copies_in_flight) + ", " + std::to_string(pace.gap_cycles) + "}";
@@ -72,10 +90,12 @@ std::string text_of(const StreamPace& pace) {
 
 }  // namespace
 
-const Tuning& tuning_for(std::string_view device_name, int compute_major) {
+const Tuning& tuning_for(std::string_view device_name, int compute_major, const ModelShape& shape) {
+  const bool held = is_held(shape);
   for (const Tuning& row : kTable) {
     const bool named = device_name.find(row.card) != std::string_view::npos;
-    if (named && (row.compute_major == 0 || row.compute_major == compute_major)) return row;
+    if (named && row.held == held && (row.compute_major == 0 || row.compute_major == compute_major))
+      return row;
   }
   return kTable[std::size(kTable) - 1];
 }
@@ -89,26 +109,37 @@ std::string tuning_row(const Tuning& tuning) {
              text_of(range.pace) + "}";
   }
   return "{.card = \"" + std::string(tuning.card) +
-         "\", .compute_major = " + std::to_string(tuning.compute_major) + ", .paces = {" + paces +
+         "\", .compute_major = " + std::to_string(tuning.compute_major) +
+         (tuning.held ? "" : ", .held = false") + ", .paces = {" + paces +
          "}, .head_pace = " + text_of(tuning.head_pace) +
          ", .split_from = " + std::to_string(tuning.split_from) + ", .chosen_by = \"" +
          std::string(tuning.chosen_by) + "\"},";
 }
 
-void apply_tuning(const Tuning& tuning, int compute_major, LaunchParams& p) {
-  const auto bounded = [most = most_copies_in_flight(compute_major)](StreamPace pace) {
+void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape,
+                  LaunchParams& p) {
+  const auto bounded = [](StreamPace pace, int most) {
     pace.copies_in_flight = std::min(pace.copies_in_flight, most);
     return pace;
   };
+  const int most = most_copies_in_flight(shape, compute_major);
   PaceRange last = tuning.paces[0];
   for (int i = 0; i < kPaceRanges; ++i) {
     if (tuning.paces[i].until != 0) last = tuning.paces[i];
-    p.paces[i] = {last.until, bounded(last.pace)};
+    p.paces[i] = {last.until, bounded(last.pace, most)};
   }
-  p.head_pace = bounded(tuning.head_pace);
+  p.head_pace = bounded(tuning.head_pace, most_head_copies_in_flight(shape, compute_major));
   p.split_from = tuning.split_from;
 }
 
-int most_copies_in_flight(int compute_major) { return ring_slots(compute_major) - 1; }
+int most_copies_in_flight(const ModelShape& shape, int compute_major) {
+  return ring_slots(shape, compute_major) - 1;
+}
+
+int most_head_copies_in_flight(const ModelShape& shape, int compute_major) {
+  const int slots = ring_slots(shape, compute_major);
+  const bool skips = is_held(shape) && slots == kMostRingSlots;
+  return skips ? slots - 4 : slots - 1;
+}
 
 }  // namespace mkbench::ring

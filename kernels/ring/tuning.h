@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/ring/params.h"
+#include "kernels/ring/rows.h"
 
 namespace mkbench::ring {
 
@@ -17,30 +17,28 @@ inline constexpr int kMostRedundant = kMembers * kHalfTileRows;
 struct Tuning {
   std::string_view card;              // part of the device's name; empty: any card
   int compute_major = 0;              // major compute capability; 0: any
+  bool held = true;                   // for shapes whose phases are held, or for streamed ones
   PaceRange paces[kPaceRanges] = {};  // ascending; the first `until` of 0 ends them
   StreamPace head_pace = {};
   int split_from = 0;          // 0 .. kMostRedundant
   std::string_view chosen_by;  // which measurement the row comes from, or that it has none
 };
 
-// The row of a card: the first one that fits its name and compute capability. There is always one.
-const Tuning& tuning_for(std::string_view device_name, int compute_major);
+// The row of a card and of layers: the first one that fits. There is always one.
+const Tuning& tuning_for(std::string_view device_name, int compute_major, const ModelShape& shape);
 
 // The row as the table writes it, in one line.
 std::string tuning_row(const Tuning& tuning);
 
 // Writes a row's values into `p`. Its last range is repeated to the end of p.paces. Copies in
 // flight are limited to what the ring of that card has room for: a row for any card may say more.
-void apply_tuning(const Tuning& tuning, int compute_major, LaunchParams& p);
+void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape, LaunchParams& p);
 
 // The most copies in flight that a card's ring has room for: one fewer than its slots.
-int most_copies_in_flight(int compute_major);
+int most_copies_in_flight(const ModelShape& shape, int compute_major);
 
-// The most copies in flight while the LM head streams. It is less, because a warp skips slots
-// there: see kSmallRing in block.cuh.
-constexpr int most_head_copies_in_flight(int compute_major) {
-  const int slots = ring_slots(compute_major);
-  return slots == kMostRingSlots ? slots - 4 : slots - 1;
-}
+// The most copies in flight while the LM head streams. It is less where a warp skips slots there: see
+// kSmallRing in block.cuh.
+int most_head_copies_in_flight(const ModelShape& shape, int compute_major);
 
 }  // namespace mkbench::ring

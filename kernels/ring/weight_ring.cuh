@@ -16,29 +16,30 @@
 namespace mkbench::ring {
 
 // A place in the ring: a slot, and the parity of its current use, which changes at each wrap.
+template <typename L>
 struct RingPosition {
   int slot = 0;
   unsigned parity = 0;
   __device__ __forceinline__ void advance() {
-    if (++slot == kRingSlots) {
+    if (++slot == kRingSlots<L>) {
       slot = 0;
       parity ^= 1;
     }
   }
-  __device__ __forceinline__ void advance(int slots) {  // slots <= kRingSlots
+  __device__ __forceinline__ void advance(int slots) {  // slots <= kRingSlots<L>
     slot += slots;
-    if (slot >= kRingSlots) {
-      slot -= kRingSlots;
+    if (slot >= kRingSlots<L>) {
+      slot -= kRingSlots<L>;
       parity ^= 1;
     }
   }
   // The slot that lies `slots` before this one. Its parity is not set.
-  __device__ __forceinline__ RingPosition behind(int slots) const {
+  __device__ __forceinline__ RingPosition<L> behind(int slots) const {
     const int before = slot - slots;
-    return {before < 0 ? before + kRingSlots : before, 0};
+    return {before < 0 ? before + kRingSlots<L> : before, 0};
   }
   // The position `slots` ahead of this one.
-  __device__ __forceinline__ RingPosition ahead(int slots) const {
+  __device__ __forceinline__ RingPosition<L> ahead(int slots) const {
     RingPosition r = *this;
     r.advance(slots);
     return r;
@@ -46,22 +47,22 @@ struct RingPosition {
 };
 
 // The consumers' side of the ring.
-template <RingAblation kAblation>
+template <typename L, RingAblation kAblation>
 struct RingReader {
   static constexpr bool kLoads = kAblation != RingAblation::kNoLoads;
   const LaunchParams& p;
-  const Shared& s;
+  const Shared<L>& s;
   const char* slots;
-  RingPosition at;
+  RingPosition<L> at;
 
-  __device__ __forceinline__ const char* data(const RingPosition& r) const {
+  __device__ __forceinline__ const char* data(const RingPosition<L>& r) const {
     return slots + r.slot * kSlotBytes;
   }
-  __device__ __forceinline__ void await(const RingPosition& r) const {
+  __device__ __forceinline__ void await(const RingPosition<L>& r) const {
     if (kLoads) wait_barrier(p, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
   // Arrives for `shares` of the slot's 16. Called by one lane after a __syncwarp().
-  __device__ __forceinline__ void release(const RingPosition& r, unsigned shares) const {
+  __device__ __forceinline__ void release(const RingPosition<L>& r, unsigned shares) const {
     if (kLoads) ptx::barrier_arrive(ptx::shared_address(s.empty) + 8 * r.slot, shares);
   }
 
@@ -70,8 +71,8 @@ struct RingReader {
   // time, for the reason given at wait_barrier().
   template <int kSlots>
   __device__ __forceinline__ void await_slots(const Lane& me) const {
-    if (!kLoads || kSmallRing) return;  // in a small ring, fetch() waits
-    const RingPosition mine = at.ahead(me.lane < kSlots ? me.lane : 0);
+    if (!kLoads || kSmallRing<L>) return;  // in a small ring, fetch() waits
+    const RingPosition<L> mine = at.ahead(me.lane < kSlots ? me.lane : 0);
     const unsigned barrier = ptx::shared_address(s.full) + 8 * mine.slot;
     const bool all = __all_sync(~0u, ptx::barrier_test_wait(barrier, mine.parity));
     __syncwarp();  // each lane's slot is now visible to all lanes
@@ -87,17 +88,17 @@ struct RingReader {
     constexpr int kSlots = kFragments / 2;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      if (kSmallRing) await(at);
+      if (kSmallRing<L>) await(at);
       const uint4* q = reinterpret_cast<const uint4*>(data(at)) + me.warp * 64 + me.lane;
       w[2 * i] = q[0];
       w[2 * i + 1] = q[32];
-      if (kSmallRing) {
+      if (kSmallRing<L>) {
         __syncwarp();
         if (me.lane == 0) release(at, 1);
       }
       at.advance();
     }
-    if (kSmallRing) return;
+    if (kSmallRing<L>) return;
     __syncwarp();
     if (me.lane < kSlots) release(at.behind(kSlots - me.lane), 1);
   }
@@ -108,15 +109,16 @@ struct RingReader {
 // token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
 // ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
 // before it.
+template <typename L>
 struct RingWriter {
   const LaunchParams& p;
-  Shared& s;
+  Shared<L>& s;
   unsigned slots, full, empty;  // addresses
   unsigned long long policy;
-  RingPosition at{0, 1};  // next slot to fill
+  RingPosition<L> at{0, 1};  // next slot to fill
   // The copy that has to arrive before the next one is issued. At first set_pace() makes it a slot
   // that has not been used yet, whose barrier passes for parity 1.
-  RingPosition oldest{0, 0};
+  RingPosition<L> oldest{0, 0};
   int position = 0;  // of the running step
   StreamPace pace{0, 0};
   unsigned next_issue = 0;
@@ -125,8 +127,8 @@ struct RingWriter {
   // arrived; with fewer, the next copy waits for a younger one.
   __device__ __forceinline__ void set_pace(const StreamPace& next) {
     int slot = oldest.slot + pace.copies_in_flight - next.copies_in_flight;
-    if (slot < 0 || slot >= kRingSlots) {
-      slot += slot < 0 ? kRingSlots : -kRingSlots;
+    if (slot < 0 || slot >= kRingSlots<L>) {
+      slot += slot < 0 ? kRingSlots<L> : -kRingSlots<L>;
       oldest.parity ^= 1;
     }
     oldest.slot = slot;
@@ -137,7 +139,7 @@ struct RingWriter {
   // exited; the oldest copy, whose slot is the next to fill, comes first.
   __device__ __forceinline__ void leave() {
 #pragma unroll 1
-    for (int i = 0; i < kRingSlots; ++i, at.advance()) {
+    for (int i = 0; i < kRingSlots<L>; ++i, at.advance()) {
       unsigned tries = 0;
 #pragma unroll 1
       while (!ptx::barrier_try_wait(full + 8 * at.slot, at.parity) && ++tries != 1u << 28) {

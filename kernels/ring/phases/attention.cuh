@@ -25,15 +25,16 @@ struct HeadInputs {
 // The group's q, k and v of this layer: a warp fetches one block's 32 rows, one a lane (dimension d
 // in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and shares them. The norm's
 // scale 1 / rms is applied to the scores.
-template <RingAblation kAblation>
-__device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const Site& site,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void warp_head_vectors(Consumer<L, kAblation>& c, const Site& site,
                                                   int layer, const HeadInputs& inputs) {
   const Lane me = consumer_lane();
   const float x = await_word<kAblation>(
-      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
+      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * L::kQkvRows + me.lane,
+      c.epoch);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
-  const auto store = [at](SplitPlane& to, float value) {
+  const auto store = [at](SplitPlane<L>& to, float value) {
     const unsigned high = ptx::bf16_pair(value, 0.0f);
     to.high[at] = static_cast<unsigned short>(high);
     to.low[at] = static_cast<unsigned short>(ptx::bf16_pair(value - low_bf16(high), 0.0f));
@@ -46,18 +47,83 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
   ptx::named_sync<kConsumerThreads>(kConsumers);
 }
 
+// The same of a streamed shape: a lane takes dimensions d and d + 64 of one vector.
+struct PairInputs {
+  unsigned weight_bits, far_weight_bits;  // of d and d + 64
+  float2 angle;
+};
+
+struct PairPlace {
+  int vector, d;
+};
+template <typename L>
+__device__ __forceinline__ PairPlace pair_place(const Lane& me, int pair) {
+  const typename L::QkvRow row = L::qkv_row(me.warp, 16 * (pair >> 3) + (pair & 7));
+  return {row.vector, row.d};
+}
+template <typename L>
+__device__ __forceinline__ int pair_of(const Lane& me) {
+  return min(me.lane, L::kQkvRows / 2 - 1);  // lanes without a pair repeat the last one
+}
+
+template <typename L>
+__device__ __forceinline__ PairInputs pair_inputs(const LaunchParams& p, const Lane& me, int layer,
+                                                  int position) {
+  const PairPlace at = pair_place<L>(me, pair_of<L>(me));
+  PairInputs inputs{0x3f80u, 0x3f80u, make_float2(1.0f, 0.0f)};
+  if (at.vector == kValue<L>) return inputs;
+  const unsigned short* weights =
+      p.qk_norms + (layer * 2 + (at.vector == kKey<L> ? 1 : 0)) * kHeadDim + at.d;
+  inputs.weight_bits = __ldg(weights);
+  inputs.far_weight_bits = __ldg(weights + kHeadDim / 2);
+  inputs.angle = __ldg(reinterpret_cast<const float2*>(p.rope) +
+                       static_cast<size_t>(position) * (kHeadDim / 2) + at.d);
+  return inputs;
+}
+
+template <typename L>
+__device__ __forceinline__ void store_split(SplitPlane<L>& to, int at, float value) {
+  const unsigned high = ptx::bf16_pair(value, 0.0f);
+  to.high[at] = static_cast<unsigned short>(high);
+  to.low[at] = static_cast<unsigned short>(ptx::bf16_pair(value - low_bf16(high), 0.0f));
+}
+
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void warp_head_pairs(Consumer<L, kAblation>& c, const Site& site,
+                                                int layer, const PairInputs& inputs) {
+  const Lane me = consumer_lane();
+  const int pair = pair_of<L>(me);
+  const float2 x = await_words<kAblation>(
+      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * L::kQkvRows + 2 * pair,
+      c.epoch);
+  const PairPlace place = pair_place<L>(me, pair);
+  if (me.lane < L::kQkvRows / 2) {
+    const int at = place.vector * kHeadStride + place.d;
+    store_split(c.s.raw[layer & 1], at, x.x);
+    store_split(c.s.raw[layer & 1], at + kHeadDim / 2, x.y);
+    const float near = x.x * low_bf16(inputs.weight_bits);
+    const float far = x.y * low_bf16(inputs.far_weight_bits);
+    store_split(c.s.rotated[layer & 1], at, fmaf(far, -inputs.angle.y, near * inputs.angle.x));
+    store_split(c.s.rotated[layer & 1], at + kHeadDim / 2,
+                fmaf(near, inputs.angle.y, far * inputs.angle.x));
+  }
+  __syncwarp();
+  ptx::named_arrive<kOneMore>(kHeadVectors);
+  ptx::named_sync<kConsumerThreads>(kConsumers);
+}
+
 // All turns over the block's share of the context, then the current position. K of the first turn
 // is in registers already.
-template <bool kSplit, RingAblation kAblation>
-__device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int layer) {
-  constexpr int kTiles = Attention<kSplit, kAblation>::kTiles;
-  Consumer<kAblation>& c = a.c;
-  const Statistics& st = c.s.statistics;
+template <typename L, bool kSplit, RingAblation kAblation>
+__device__ __forceinline__ Attended attend(Attention<L, kSplit, kAblation>& a, int layer) {
+  constexpr int kTiles = Attention<L, kSplit, kAblation>::kTiles;
+  Consumer<L, kAblation>& c = a.c;
+  const auto statistics = [&](int pair) -> const Statistics& { return c.s.statistics[pair]; };
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
     ptx::named_sync<kOneMore>(kStatistics);
-    slow = kAblation == RingAblation::kNone && st.slow != 0;
+    slow = kAblation == RingAblation::kNone && statistics(0).slow != 0;
   } else {
     a.clear();
 #pragma unroll 1
@@ -69,14 +135,15 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
       }
       if (first == 0) {
         ptx::named_sync<kOneMore>(kStatistics);
-        slow = kAblation == RingAblation::kNone && st.slow != 0;
+        slow = kAblation == RingAblation::kNone && statistics(0).slow != 0;
       }
       const Lane me = consumer_lane();
+      const Statistics& st = statistics(a.score_pair(me));
       float2 reference = make_float2(st.reference0, st.reference1);
       if (slow) reference = raise_reference(a, me, first, s);
       if (a.has_rows(me, first)) a.exponentiate(me, first, s, reference.x, reference.y);
       const int next = first + kTiles;
-      if (next >= a.tiles && me.j == 0 && me.row < 2) c.s.denominators[me.row][me.warp] = a.sum;
+      if (next >= a.tiles && me.j == 0 && me.row < L::kHeads) c.s.denominators[me.row][me.warp] = a.sum;
       ptx::named_sync<kConsumerThreads>(kConsumers);
       a.multiply_v(me, first, a.turn_of(first));
       if (next >= a.tiles) break;
@@ -91,6 +158,7 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   if (slow) {
     current = settle_reference(a, me, r);
   } else {
+    const Statistics& st = statistics(a.value_pair(me));
     current = make_float2(ptx::exp2_approx(st.current0), ptx::exp2_approx(st.current1));
   }
   if (a.adds_current()) a.add_current(me, layer, current.x, current.y, r);

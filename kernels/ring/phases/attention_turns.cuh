@@ -3,9 +3,10 @@
 //   scores        s = K q           warp w: tile w / 4, its 16 rows from 16 (w % 4) on, both heads
 //   exponentials  e = 2^(s s_h - R) handed to all warps through Shared::exponentials
 //   values        o += e V          warp w: dimensions 8 w .. 8 w + 7, all rows of the turn
-// q and the exponentials are fp32 in two bf16 planes (SplitPlane). The two heads fill only 2 of the
-// 8 columns of the MMA for scores and 2 of the 16 rows of the MMA for values: spare columns and
-// rows carry the low planes.
+// q and the exponentials are fp32 in two bf16 planes (SplitPlane). Two heads fill only 2 of the 8
+// columns of the MMA for scores and 2 of the 16 rows of the MMA for values: spare columns and rows
+// carry the low planes. Four heads fill 4 of each. A lane always works on a pair of heads, h and
+// h + 1, which the comments call head 0 and head 1: score_pair() and value_pair() say which pair.
 #pragma once
 
 #include "kernels/ring/consumer.cuh"
@@ -13,17 +14,19 @@
 namespace mkbench::ring {
 
 // A warp's part of the attention result: the numerators of dimensions 8 warp + 2j and + 1 of head
-// 0, then of head 1 (equal in all 8 values of Lane::row), and the denominator of head j % 2.
+// 0, then of head 1 of value_pair() (equal in all values of Lane::row with that pair), and the
+// denominator of head j % 2 of the pair.
 struct Attended {
   float numerators[4];
   float denominator;
 };
 
-template <bool kSplit, RingAblation kAblation>
+template <typename L, bool kSplit, RingAblation kAblation>
 struct Attention {
   using Share = ContextShare<kSplit>;
-  static constexpr int kTiles = kTilesPerTurn<kSplit>;
-  Consumer<kAblation>& c;
+  static constexpr int kHeads = L::kHeads;
+  static constexpr int kTiles = kTilesPerTurn<L, kSplit>;
+  Consumer<L, kAblation>& c;
   const Share share;
   const int tiles, halves;
   const Site site;
@@ -31,14 +34,22 @@ struct Attention {
   // Accumulators of exponentials x V: elements [0..1] are head 0, [2..3] head 1; even values of
   // Lane::row are products of the high plane, odd ones of the low plane.
   float o[kSplit ? 4 : 2][4];
-  float sum;  // of this warp's exponentials, head row % 2
+  float sum;  // of this warp's exponentials, head row % 2 of value_pair()
 
-  __device__ __forceinline__ Attention(Consumer<kAblation>& consumer, int layer)
+  __device__ __forceinline__ Attention(Consumer<L, kAblation>& consumer, int layer)
       : c(consumer),
         share{consumer.position(), consumer.block.member()},
         tiles(share.tiles()),
         halves(share.halves()),
         site{Phase::kAttention, layer, share.context} {}
+
+  // The pair of heads of a lane's scores, and that of its sums over V.
+  static __device__ __forceinline__ int score_pair(const Lane& me) {
+    return L::kHeadPairs == 1 ? 0 : me.j & 1;
+  }
+  static __device__ __forceinline__ int value_pair(const Lane& me) {
+    return L::kHeadPairs == 1 ? 0 : me.row >> 1 & 1;
+  }
 
   // The warp's rows of K of the turn that begins with tile `first`, into registers. Zeros where the
   // turn has no tile for this warp.
@@ -48,7 +59,7 @@ struct Attention {
 #pragma unroll
     for (int i = 0; i < 8; ++i) k[i] = make_uint4(0, 0, 0, 0);
     if (tile < count) {
-      const RingPosition r = c.ring.at.ahead(tile);
+      const RingPosition<L> r = c.ring.at.ahead(tile);
       c.ring.await(r);
       const uint4* q =
           reinterpret_cast<const uint4*>(c.ring.data(r) + (me.warp & 3) * 4096) + me.lane;
@@ -60,13 +71,13 @@ struct Attention {
     c.ring.at.advance(count);
   }
 
-  // Scores of the warp's 16 rows, not scaled: s[0] is row `row` with head 0, s[1] with head 1; s[2]
-  // and s[3] are row + 8. The MMA's columns 0-3 are q's high plane of head 0 and 1, then the low
-  // plane of head 0 and 1; columns 4-7 repeat them.
+  // Scores of the warp's 16 rows with score_pair(), not scaled: s[0] is row `row` with head 0, s[1]
+  // with head 1; s[2] and s[3] are row + 8. The MMA's first columns are q's high planes of all heads,
+  // then come their low planes; two heads leave columns 4-7, which repeat the others.
   __device__ __forceinline__ void scores(const Lane& me, int layer, float (&s)[4]) const {
-    const SplitPlane& q = c.s.rotated[layer & 1];
-    const unsigned short* plane = (me.row & 2) != 0 ? q.low : q.high;
-    const unsigned short* column = plane + (me.row & 1) * kHeadStride + 8 * me.j;
+    const SplitPlane<L>& q = c.s.rotated[layer & 1];
+    const unsigned short* plane = (me.row & kHeads) != 0 ? q.low : q.high;
+    const unsigned short* column = plane + (me.row & (kHeads - 1)) * kHeadStride + 8 * me.j;
     float d[2][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -82,7 +93,7 @@ struct Attention {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       s[i] = d[0][i] + d[1][i];
-      s[i] += shuffle_xor(s[i], 1);
+      s[i] += shuffle_xor(s[i], kHeads / 2);
     }
   }
 
@@ -98,14 +109,16 @@ struct Attention {
                                                      const float (&e)[4]) {
     const unsigned high0 = ptx::bf16_pair(e[0], e[1]), high1 = ptx::bf16_pair(e[2], e[3]);
     const unsigned low0 = bf16_rest(e[0], e[1], high0), low1 = bf16_rest(e[2], e[3], high1);
-    // The transposes turn rows into columns: now Lane::row % 2 is the head, and Lane::j stands for
+    // The transposes turn rows into columns: now Lane::row % kHeads is the head, and Lane::j stands for
     // positions 2j, 2j + 1 (h0, l0) or 2j + 8, 2j + 9 (h1, l1).
     const unsigned h0 = ptx::transpose8(high0), h1 = ptx::transpose8(high1);
     const unsigned l0 = ptx::transpose8(low0), l1 = ptx::transpose8(low1);
-    if (me.row < 4) {
-      unsigned* to = c.s.exponentials[turn][me.row >> 1][me.warp][me.j] + (me.row & 1);
-      to[0] = me.row < 2 ? h0 : l0;
-      to[2] = me.row < 2 ? h1 : l1;
+    if (me.row < 2 * kHeads) {
+      const int plane = me.row >> (kHeads == 2 ? 1 : 2);
+      unsigned* to =
+          c.s.exponentials[turn][plane][value_pair(me)][me.warp][me.j] + (me.row & 1);
+      to[0] = me.row < kHeads ? h0 : l0;
+      to[2] = me.row < kHeads ? h1 : l1;
     }
     constexpr unsigned kOnes = 0x3f803f80u;
     float y[4];
@@ -117,7 +130,7 @@ struct Attention {
   // registers ahead of time cost 130 instructions a warp and layer even for one tile.
   __device__ __forceinline__ void multiply_v(const Lane& me, int first, int turn) {
     const int count = min(tiles - first, kTiles);
-    const auto* planes = c.s.exponentials[turn][me.row & 1];
+    const auto* planes = c.s.exponentials[turn][me.row & 1][value_pair(me)];
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {
       c.ring.await(c.ring.at);
@@ -168,7 +181,7 @@ struct Attention {
   // the two heads, in log2 units.
   __device__ __forceinline__ void exponentiate(const Lane& me, int first, const float (&s)[4],
                                                float reference0, float reference1) {
-    const Statistics& st = c.s.statistics;
+    const Statistics& st = c.s.statistics[score_pair(me)];
     const float scale0 = st.scale0, scale1 = st.scale1;
     float e[4] = {ptx::exp2_approx(fmaf(s[0], scale0, -reference0)),
                   ptx::exp2_approx(fmaf(s[1], scale1, -reference1)),
@@ -203,20 +216,21 @@ struct Attention {
     }
   }
 
-  // The denominator of head j % 2, summed over all warps.
+  // The denominator of head j % 2 of value_pair(), summed over all warps.
   __device__ __forceinline__ float collect_denominator(const Lane& me) const {
-    const float* d = c.s.denominators[me.j & 1];
+    const float* d = c.s.denominators[me.j & (kHeads - 1)];
     float z = d[me.row] + d[me.row + 8];
     z += shuffle_xor(z, 4);
     z += shuffle_xor(z, 8);
-    return z + shuffle_xor(z, 16);
+    z += shuffle_xor(z, 16);
+    return L::kHeadPairs == 1 ? z : __shfl_sync(~0u, z, 2 * value_pair(me) + (me.j & 1));
   }
 
   // Adds the current position, whose v is in shared memory; `e0` and `e1` are its exponentials.
   __device__ __forceinline__ void add_current(const Lane& me, int layer, float e0, float e1,
                                               Attended& a) const {
     const unsigned pair = *reinterpret_cast<const unsigned*>(
-        &c.s.rotated[layer & 1].high[kValue * kHeadStride + 8 * me.warp + 2 * me.j]);
+        &c.s.rotated[layer & 1].high[kValue<L> * kHeadStride + 8 * me.warp + 2 * me.j]);
     a.numerators[0] = fmaf(low_bf16(pair), e0, a.numerators[0]);
     a.numerators[1] = fmaf(high_bf16(pair), e0, a.numerators[1]);
     a.numerators[2] = fmaf(low_bf16(pair), e1, a.numerators[2]);

@@ -11,13 +11,13 @@
 
 namespace mkbench::ring {
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void phase_down(Consumer<kAblation>& c, int layer) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void phase_down(Consumer<L, kAblation>& c, int layer) {
   const Lane me = consumer_lane();
   const Site site{Phase::kDown, layer, c.position()};
-  uint4 w[2 * kDownSlots];
+  uint4 w[2 * L::kDownSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.template await_slots<kDownSlots>(me);
+  c.ring.template await_slots<L::kDownSlots>(me);
   // Lanes 0-11 load two columns each and make their high plane; lanes 16-27 load the same columns
   // and make their low plane.
   const int pair = me.lane & 15;

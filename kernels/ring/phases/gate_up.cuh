@@ -13,18 +13,18 @@
 
 namespace mkbench::ring {
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void phase_gate_up(Consumer<kAblation>& c, int layer) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void phase_gate_up(Consumer<L, kAblation>& c, int layer) {
   const Lane me = consumer_lane();
   const Site site{Phase::kGateUp, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
-  uint4 w[2 * kGateUpSlots];
+  uint4 w[2 * L::kGateUpSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.template await_slots<kGateUpSlots>(me);
-  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * kHidden + 2 * t);
+  c.ring.template await_slots<L::kGateUpSlots>(me);
+  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * L::kHidden + 2 * t);
   c.ring.fetch(me, w);
   const float2 h =
-      await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);
+      await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);
   NormInput x = warp_norm_input(me, c.s, h, norm);
   float d[3][4] = {};
 #pragma unroll
@@ -41,7 +41,7 @@ __device__ __forceinline__ void phase_gate_up(Consumer<kAblation>& c, int layer)
   const float up = select4(me.j, d[0][2] + d[0][3], d[1][2] + d[1][3], d[2][2] + d[2][3], 0.0f);
   if (me.j < 3) {
     c.s.partials[turn][8 * me.j + me.row][me.warp] = gate;
-    c.s.partials[turn][kUnits + 8 * me.j + me.row][me.warp] = up;
+    c.s.partials[turn][L::kUnits + 8 * me.j + me.row][me.warp] = up;
   }
   ptx::named_arrive<kOneMore>(kPartials + turn);
 }

@@ -24,16 +24,16 @@ __device__ __forceinline__ float dot8(uint4 w, const float* a, float sum) {
 
 // Writes h times the final norm's weights to Shared::head_input; returns 1 / rms, equal in all
 // threads.
-template <RingAblation kAblation>
-__device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& me,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ float head_input(Consumer<L, kAblation>& c, const Lane& me,
                                             const Site& site, int turn) {
   const int t = me.warp * 32 + me.lane;
-  const float2 h = await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
+  const float2 h = await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
   if (c.p.hidden != nullptr && c.block.index == 0) {
-    reinterpret_cast<float2*>(c.p.hidden)[(c.p.layers - 1) * (kHidden / 2) + t] = h;
+    reinterpret_cast<float2*>(c.p.hidden)[(c.p.layers - 1) * (L::kHidden / 2) + t] = h;
   }
   const unsigned norm =
-      load_pair(c.p.norms + static_cast<size_t>(2 * c.p.layers) * kHidden + 2 * t);
+      load_pair(c.p.norms + static_cast<size_t>(2 * c.p.layers) * L::kHidden + 2 * t);
   *reinterpret_cast<float2*>(&c.s.head_input[2 * t]) =
       make_float2(h.x * low_bf16(norm), h.y * high_bf16(norm));
   float squares = h.x * h.x + h.y * h.y;
@@ -41,13 +41,13 @@ __device__ __forceinline__ float head_input(Consumer<kAblation>& c, const Lane& 
   for (int offset = 16; offset > 0; offset >>= 1) squares += shuffle_xor(squares, offset);
   if (me.lane == 0) c.s.squares[turn][me.warp] = squares;
   ptx::named_sync<kConsumerThreads>(kConsumers);
-  return norm_scale(c.p, square_sum(c.s, turn));
+  return norm_scale<L>(c.p, square_sum(c.s, turn));
 }
 
 // Passes over a slot that the other half of the warps reads.
-template <RingAblation kAblation>
-__device__ __forceinline__ void skip_slot(RingReader<kAblation>& ring, const Lane& me) {
-  if (kSmallRing) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void skip_slot(RingReader<L, kAblation>& ring, const Lane& me) {
+  if (kSmallRing<L>) {
     ring.await(ring.at);
     __syncwarp();
     if (me.lane == 0) ring.release(ring.at, 1);
@@ -56,8 +56,8 @@ __device__ __forceinline__ void skip_slot(RingReader<kAblation>& ring, const Lan
 }
 
 // The dot product of this warp's row of the current slot, then on to the next slot.
-template <RingAblation kAblation>
-__device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const Lane& me,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ float score_slot(RingReader<L, kAblation>& ring, const Lane& me,
                                             int in_slot, const float (&a)[32]) {
   ring.await(ring.at);
   const uint4* q = reinterpret_cast<const uint4*>(ring.data(ring.at)) + in_slot * 128 + me.lane;
@@ -65,7 +65,7 @@ __device__ __forceinline__ float score_slot(RingReader<kAblation>& ring, const L
 #pragma unroll
   for (int i = 0; i < 4; ++i) w[i] = q[32 * i];
   __syncwarp();
-  if (me.lane == 0) ring.release(ring.at, kSmallRing ? 1 : 2);
+  if (me.lane == 0) ring.release(ring.at, kSmallRing<L> ? 1 : 2);
   ring.at.advance();
   float x = (dot8(w[0], a, 0.0f) + dot8(w[1], a + 8, 0.0f)) +
             (dot8(w[2], a + 16, 0.0f) + dot8(w[3], a + 24, 0.0f));
@@ -80,8 +80,8 @@ struct Best {
   int row = 0x7fffffff;
 };
 
-template <RingAblation kAblation>
-__device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& me, float scale) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ Best score_rows(Consumer<L, kAblation>& c, const Lane& me, float scale) {
   float a[32];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& m
     *reinterpret_cast<float4*>(&a[8 * i]) = input[0];
     *reinterpret_cast<float4*>(&a[8 * i + 4]) = input[1];
   }
-  const int slots = head_slots(c.p.vocab), rows = head_rows(c.p.vocab);
+  const int slots = L::head_slots(c.p.vocab), rows = L::head_rows(c.p.vocab);
   const int in_slot = (me.warp >> 3) * 4 + (me.warp & 3), odd = (me.warp >> 2) & 1;
   const int first_row = c.block.index * rows;
   const int row_end = min(first_row + rows, c.p.vocab);
@@ -102,7 +102,7 @@ __device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& m
   for (int k = odd; k < slots; k += 2) {
     const float x = score_slot(c.ring, me, in_slot, a) * scale;
     if (k + 1 < slots) skip_slot(c.ring, me);
-    const int row = first_row + k * kRowsPerSlot + in_slot;
+    const int row = first_row + k * L::kRowsPerSlot + in_slot;
     if (row >= row_end) continue;
     if (logits != nullptr && me.lane == 0) logits[row] = x;
     if (x > best.logit || x != x) best = {x, row};  // a NaN stays: no comparison with it is true
@@ -110,8 +110,8 @@ __device__ __forceinline__ Best score_rows(Consumer<kAblation>& c, const Lane& m
   return best;
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void phase_lm_head(Consumer<kAblation>& c) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void phase_lm_head(Consumer<L, kAblation>& c) {
   const Lane me = consumer_lane();
   const Site site{Phase::kLmHead, c.p.layers, c.position()};
   const int turn = c.even_turn();

@@ -56,18 +56,18 @@ __device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Par
   return second_head ? OutInput{other_head, pair} : OutInput{pair, other_head};
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void multiply_out(Consumer<kAblation>& c, const Lane& me,
-                                             const uint4 (&w)[2 * kOutSlots], const OutInput& x) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void multiply_out(Consumer<L, kAblation>& c, const Lane& me,
+                                             const uint4 (&w)[2 * L::kOutSlots], const OutInput& x) {
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
   hand_over_rows(c, me, d);
 }
 
-template <bool kSplit, RingAblation kAblation>
-__device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int layer) {
-  Attention<kSplit, kAblation> a(c, layer);
+template <bool kSplit, typename L, RingAblation kAblation>
+__device__ __forceinline__ void phase_attention_out(Consumer<L, kAblation>& c, int layer) {
+  Attention<L, kSplit, kAblation> a(c, layer);
   // Written out here, because as a function it changes the machine code around it.
   HeadInputs inputs{0x3f80u, make_float2(1.0f, 0.0f)};
   {
@@ -81,8 +81,8 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
     }
   }
   ptx::named_sync<kOneMore>(kPartialsRead);
-  if (!kSplit) c.ring.template await_slots<kOutSlots>(consumer_lane());
-  uint4 w[2 * kOutSlots];
+  if (!kSplit) c.ring.template await_slots<L::kOutSlots>(consumer_lane());
+  uint4 w[2 * L::kOutSlots];
   if (!kSplit) c.ring.fetch(consumer_lane(), w);
   // Called even for a share without rows, because it also zeroes a.k: an array that one path leaves
   // undefined would be carried from layer to layer, in 64 registers.
@@ -103,7 +103,7 @@ __device__ __forceinline__ void phase_attention_out(Consumer<kAblation>& c, int 
         {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
         c.epoch);
   }
-  c.ring.template await_slots<kOutSlots>(me);
+  c.ring.template await_slots<L::kOutSlots>(me);
   c.ring.fetch(me, w);
   const Partial sum = await_partials<kAblation>(c.p, a.site, words + 4 * me.lane,
                                                 words + 128 + 4 * me.lane, c.epoch);

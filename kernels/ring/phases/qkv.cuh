@@ -12,26 +12,26 @@
 
 namespace mkbench::ring {
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void embed_token(Consumer<kAblation>& c, const Lane& me, float2& h) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void embed_token(Consumer<L, kAblation>& c, const Lane& me, float2& h) {
   const int t = me.warp * 32 + me.lane;
-  const unsigned pair = load_pair(c.p.embed + static_cast<size_t>(c.s.token) * kHidden + 2 * t);
+  const unsigned pair = load_pair(c.p.embed + static_cast<size_t>(c.s.token) * L::kHidden + 2 * t);
   h = make_float2(low_bf16(pair), high_bf16(pair));
   c.s.residual[t] = h;
 }
 
 // Returns false when the launch has ended.
-template <RingAblation kAblation>
-__device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ bool phase_qkv(Consumer<L, kAblation>& c, int layer) {
   const Lane me = consumer_lane();
   const Site site{Phase::kQkv, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
-  uint4 w[2 * kQkvSlots];
+  uint4 w[2 * L::kQkvSlots];
   // First wait until the publisher has read the partial sums and published: 16 warps that poll for
   // slots or load from them would delay it (15 us a token at 512 positions, H200).
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
-  c.ring.template await_slots<kQkvSlots>(me);
-  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * kHidden + 2 * t);
+  c.ring.template await_slots<L::kQkvSlots>(me);
+  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * L::kHidden + 2 * t);
   c.ring.fetch(me, w);
   float2 h;
   if (layer == 0) {
@@ -41,9 +41,9 @@ __device__ __forceinline__ bool phase_qkv(Consumer<kAblation>& c, int layer) {
     }
     embed_token(c, me, h);
   } else {
-    h = await_residual<kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
+    h = await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
     if (c.p.hidden != nullptr && c.block.index == 0) {
-      reinterpret_cast<float2*>(c.p.hidden)[(layer - 1) * (kHidden / 2) + t] = h;
+      reinterpret_cast<float2*>(c.p.hidden)[(layer - 1) * (L::kHidden / 2) + t] = h;
     }
   }
   NormInput x = warp_norm_input(me, c.s, h, norm);

@@ -12,11 +12,12 @@ namespace mkbench::ring {
 
 // Row `position` of this kv head in one layer, as two tiles' elements: K times 1 / rms(k), rounded
 // to bf16; V rounded, which is its high plane.
-__device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const SplitPlane& rotated,
+template <typename L>
+__device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const SplitPlane<L>& rotated,
                                                   char* head, int position, float key_scale,
                                                   int lane) {
   const int d = 4 * lane, row = tile_row(position);
-  auto widen2 = [&](HeadVector v, int i) {
+  auto widen2 = [&](int v, int i) {
     const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);
     const unsigned l = *reinterpret_cast<const unsigned*>(rotated.low + v * kHeadStride + d + i);
     return make_float2(low_bf16(h) + low_bf16(l), high_bf16(h) + high_bf16(l));
@@ -24,7 +25,7 @@ __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const S
   char* k = head + tile_offset(position / kRoundPositions, tile_member(position), 0);
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    const float2 x = widen2(kKey, i);
+    const float2 x = widen2(kKey<L>, i);
     *reinterpret_cast<unsigned*>(k + k_offset(row, d + i)) =
         ptx::bf16_pair(x.x * key_scale, x.y * key_scale);
   }
@@ -32,7 +33,7 @@ __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const S
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     *reinterpret_cast<unsigned short*>(v + v_offset(row, d + i)) =
-        rotated.high[kValue * kHeadStride + d + i];
+        rotated.high[kValue<L> * kHeadStride + d + i];
   }
   // Orders these stores before the bulk copies of other blocks, which start only after the step's
   // word in rows_written.
@@ -42,8 +43,8 @@ __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const S
 
 // End of a step: the writer announces its rows; every block of the group waits for the word and
 // then lets its own loader copy the rows (Shared::rows_seen).
-template <RingAblation kAblation>
-__device__ __forceinline__ void warp_pass_kv_rows(const LaunchParams& p, Shared& s,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void warp_pass_kv_rows(const LaunchParams& p, Shared<L>& s,
                                                   const Block& block, int step, int lane) {
   unsigned* word = p.rows_written + block.group() * kMembers + (p.position + step) % kMembers;
   const unsigned epoch = static_cast<unsigned>(step) + 1;

@@ -1,7 +1,7 @@
 // The loader: one thread that streams everything a block reads in a launch through the ring.
 // Reads   stream (slots of this block); kv (tiles of this block, or of its group when redundant).
-// Order   in each layer, redundant: QKV, O, K and V, gate/up, down
-//                        split:     QKV, K and V, O, gate/up, down
+// Order   in each layer, redundant and held: QKV, O, K and V, gate/up, down
+//                        otherwise:          QKV, K and V, O, gate/up, down
 //         after the last layer: the LM head. The consumers fetch in the same order.
 // All weights go through the one loop of load_step(), so that the code is short and copies do not
 // wait for instruction fetches.
@@ -14,10 +14,10 @@ namespace mkbench::ring {
 
 // K and V tiles of one layer, turn by turn: K of all tiles of the turn, then V. A half tile may
 // bring rows at and beyond the context; the consumers mask them.
-template <bool kSplit>
-__device__ __forceinline__ void load_context(RingWriter& ring, const ContextShare<kSplit>& share,
+template <bool kSplit, typename L>
+__device__ __forceinline__ void load_context(RingWriter<L>& ring, const ContextShare<kSplit>& share,
                                              const char* head) {
-  constexpr int kTurn = kTilesPerTurn<kSplit>;
+  constexpr int kTurn = kTilesPerTurn<L, kSplit>;
   const int tiles = share.tiles(), halves = share.halves();
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kTurn) {
@@ -44,11 +44,11 @@ __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShar
 
 // One step: runs of weight slots with K and V of each layer between them. The pace of the LM head
 // begins with the last layer's down slots, because from there on few waits for other blocks follow.
-template <bool kSplit>
-__device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& p,
+template <bool kSplit, typename L>
+__device__ __forceinline__ void load_step(RingWriter<L>& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
-  constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
+  constexpr int kBefore = kSplit || !L::kOutHeld ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
   const ContextShare<kSplit> share{p.position + step, block.member()};
   const size_t head_bytes = kv_head_bytes(p.max_context);
   const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
@@ -61,13 +61,13 @@ __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& 
     if (run > p.layers) return;
     if (run == p.layers) {
       ring.set_pace(p.head_pace);
-      left = kDownSlots + (step >= p.first_output ? head_slots(p.vocab) : 0);
+      left = L::kDownSlots + (step >= p.first_output ? L::head_slots(p.vocab) : 0);
       continue;
     }
     if (run == 0 && step > 0) ring.wait_for_rows(step);
     load_context<kSplit>(ring, share, head);
     head += kGroups * head_bytes;
-    left = run + 1 < p.layers ? kLayerSlots : kLayerSlots - kBefore - kDownSlots;
+    left = run + 1 < p.layers ? L::kLayerSlots : L::kLayerSlots - kBefore - L::kDownSlots;
   }
 }
 
@@ -80,9 +80,10 @@ __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int positio
   return pace;
 }
 
-__device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, const char* slots,
+template <typename L>
+__device__ __forceinline__ void run_loader(const LaunchParams& p, Shared<L>& s, const char* slots,
                                            const Block& block) {
-  RingWriter ring{p,
+  RingWriter<L> ring{p,
                   s,
                   opaque(ptx::shared_address(slots)),
                   opaque(ptx::shared_address(s.full)),

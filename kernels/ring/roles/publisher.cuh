@@ -18,15 +18,179 @@
 namespace mkbench::ring {
 
 // The sum of a row's 16 partials.
-__device__ __forceinline__ float row_sum(const Shared& s, int turn, int row) {
+template <typename L>
+__device__ __forceinline__ float row_sum(const Shared<L>& s, int turn, int row) {
   const float4* q = reinterpret_cast<const float4*>(s.partials[turn][row]);
   const float4 a = q[0], b = q[1], c = q[2], d = q[3];
   return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) +
          (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared<L>& s,
+                                                   const Block& block, int lane, int layer,
+                                                   int position, unsigned epoch, int& turn,
+                                                   bool stalls) {
+  auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
+  auto partials_read = [&] {
+    ptx::named_arrive<kOneMore>(kPartialsRead);
+    turn ^= 1;
+  };
+  const int first_row = L::kOutRows * block.member() + lane;
+
+  begin();  // q, k, v rows
+  const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
+  const float scaled = x * norm_scale<L>(p, squares_of_qkv);
+  if (!stalls) publish_word(p.qkv + block.index * L::kQkvRows + lane, scaled, epoch);
+  partials_read();
+
+  begin();  // O
+  const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
+  publish_contribution<L, kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
+                                  o0, first_row + 32, o1);
+  partials_read();
+
+  begin();  // gate and up: SwiGLU
+  const int unit = lane < L::kUnits ? lane : 0;
+  const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, L::kUnits + unit);
+  const float squares = square_sum(s, turn);
+  const float scale = norm_scale<L>(p, squares), gate = gate_sum * scale, up = up_sum * scale;
+  const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
+  if (lane < L::kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
+  partials_read();
+
+  begin();  // down
+  const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
+  publish_contribution<L, kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
+                                  first_row + 32, d1);
+  partials_read();
+}
+
+// --- the same of a streamed shape, round by round
+
+// The sum of a row's 8 partials of the warps of one half.
+template <typename L>
+__device__ __forceinline__ float half_row_sum(const Shared<L>& s, int turn, int row, int half) {
+  const float4* q = reinterpret_cast<const float4*>(s.partials[turn][row]) + 2 * half;
+  const float4 a = q[0], b = q[1];
+  return ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
+}
+
+// The publisher's place in the rounds.
+template <typename L, RingAblation kAblation>
+struct RoundPublisher {
+  const LaunchParams& p;
+  Shared<L>& s;
+  const Block& block;
+  const int lane;
+  int& turn;
+
+  __device__ __forceinline__ void begin() const { ptx::named_sync<kOneMore>(kPartials + turn); }
+  __device__ __forceinline__ void partials_read() const {
+    __syncwarp();
+    ptx::named_arrive<kOneMore>(kPartialsRead);
+    turn ^= 1;
+  }
+
+  __device__ __forceinline__ void qkv(unsigned epoch, bool stalls) const {
+    begin();
+    const float scale = norm_scale<L>(p, square_sum(s, turn));
+#pragma unroll
+    for (int i = 0; i < (L::kQkvRows + 31) / 32; ++i) {
+      const int row = lane + 32 * i;
+      if (row >= L::kQkvRows) continue;
+      const float x = row_sum(s, turn, row) * scale;
+      if (!stalls) publish_word(p.qkv + block.index * L::kQkvRows + L::qkv_word(row), x, epoch);
+    }
+    partials_read();
+  }
+
+  // A round of O or down: a lane sums rows lane, lane + 32, .. and adds them to all replicas, as
+  // publish_contribution() does.
+  template <Rounds kRound>
+  __device__ __forceinline__ void add_rows(const Site& at, FixedWord* accumulator,
+                                           int first_row) const {
+    constexpr int kRows = kRound.rows() * kRound.parts;
+    bool fits = true;
+#pragma unroll 2
+    for (int row = lane; row < kRows; row += 32) {
+      const float x = kRound.parts == 1
+                          ? row_sum(s, turn, row)
+                          : half_row_sum(s, turn, row % kRound.rows(), row / kRound.rows());
+      const FixedWord word = fixed_contribution(__float2ll_rn(x * kFixedScale));
+#pragma unroll
+      for (int r = 0; r < kReplicas; ++r)
+        ptx::add_relaxed(accumulator + r * L::kHidden + first_row + row, word);
+      fits = fits && fabsf(x) < kFixedLimit;
+    }
+    if (kAblation == RingAblation::kNone && !fits) raise(p, kRaisedRange, at, 0, 0);
+  }
+
+  template <Rounds kRound>
+  __device__ __forceinline__ void rows(const Site& at, FixedWord* accumulator) const {
+    int first_row = L::kOutRows * block.member();
+#pragma unroll 1
+    for (int round = 0; round < kRound.rounds; ++round) {
+      begin();
+      add_rows<kRound>(at, accumulator, first_row);
+      partials_read();
+      first_row += kRound.rows() * kRound.parts;
+    }
+  }
+
+  __device__ __forceinline__ void gate_up(unsigned epoch) const {
+    float scale = 0;
+#pragma unroll 1
+    for (int first = 0; first < L::kUnits; first += L::kRoundUnits) {
+      begin();
+      if (first == 0) scale = norm_scale<L>(p, square_sum(s, turn));
+      const int unit = min(lane, L::kRoundUnits - 1);
+      const float gate = row_sum(s, turn, unit) * scale;
+      const float up = row_sum(s, turn, L::kRoundUnits + unit) * scale;
+      const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
+      if (lane < L::kRoundUnits && first + lane < L::kUnits)
+        publish_word(p.swiglu + block.index * L::kSwigluStride + first + lane, swiglu, epoch);
+      partials_read();
+    }
+  }
+
+  // The key of a lane's best row of the LM head. The last round is read, but not announced as read:
+  // the consumers wait for the token instead.
+  __device__ __forceinline__ unsigned long long head(int step) const {
+    constexpr int kRows = Rounds{L::kHeadRound}.rows();
+    unsigned long long best = 0;
+    begin();
+    if (step >= p.first_output) {
+      const float scale = norm_scale<L>(p, square_sum(s, turn));
+      const int rows = L::head_rows(p.vocab), first_row = block.index * rows;
+      const int mine = min(rows, p.vocab - first_row);  // not positive: none
+      float* logits = p.logits == nullptr
+                          ? nullptr
+                          : p.logits + static_cast<size_t>(step - p.first_output) * p.vocab;
+#pragma unroll 1
+      for (int first = 0;;) {
+#pragma unroll
+        for (int i = 0; i < (kRows + 31) / 32; ++i) {
+          const int row = first + lane + 32 * i;
+          if (lane + 32 * i >= kRows || row >= mine) continue;
+          const float x = row_sum(s, turn, lane + 32 * i) * scale;
+          if (logits != nullptr) logits[first_row + row] = x;
+          best = max_key(best, best_key(x, first_row + row));
+        }
+        first += kRows;
+        if (first >= rows) break;
+        partials_read();
+        begin();
+      }
+    }
+    turn ^= 1;
+    __syncwarp();
+    return best;
+  }
+};
+
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared<L>& s,
                                                    const Block& block, int lane, int layer,
                                                    int position, unsigned epoch, int& turn) {
   constexpr bool kNeverReturns = kAblation == RingAblation::kDelayed;
@@ -34,50 +198,31 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   while (kNeverReturns && layer == p.layers - 1 && static_cast<int>(blockIdx.x) == p.stall_block) {
     __nanosleep(1000000);
   }
-  auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
-  auto partials_read = [&] {
-    ptx::named_arrive<kOneMore>(kPartialsRead);
-    turn ^= 1;
-  };
-  const int first_row = kOutRows * block.member() + lane;
-
-  begin();  // q, k, v rows
-  const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
-  const float scaled = x * norm_scale(p, squares_of_qkv);
-  if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, scaled, epoch);
-  partials_read();
-
-  begin();  // O
-  const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
-  publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
-                                  o0, first_row + 32, o1);
-  partials_read();
-
-  begin();  // gate and up: SwiGLU
-  const int unit = lane < kUnits ? lane : 0;
-  const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, kUnits + unit);
-  const float squares = square_sum(s, turn);
-  const float scale = norm_scale(p, squares), gate = gate_sum * scale, up = up_sum * scale;
-  const float swiglu = __fdividef(gate * up, 1.0f + __expf(-gate));
-  if (lane < kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
-  partials_read();
-
-  begin();  // down
-  const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
-  publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
-                                  first_row + 32, d1);
-  partials_read();
+  if constexpr (!L::kHeld) {
+    const RoundPublisher<L, kAblation> rounds{p, s, block, lane, turn};
+    rounds.qkv(epoch, stalls);
+    rounds.template rows<L::kOutRound>({Phase::kOProj, layer, position}, p.attention_out);
+    rounds.gate_up(epoch);
+    rounds.template rows<L::kDownRound>({Phase::kDown, layer, position}, p.mlp_out);
+  } else {
+    publish_held_layer<L, kAblation>(p, s, block, lane, layer, position, epoch, turn, stalls);
+  }
 }
-
 // The token boundary: every block publishes its best row and reads those of all blocks. Returns the
 // next input id, or -1 to end the launch.
-template <RingAblation kAblation>
-__device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& s,
-                                                 const Block& block, int lane, int step, int turn) {
-  ptx::named_sync<kOneMore>(kPartials + turn);
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L>& s,
+                                                 const Block& block, int lane, int step,
+                                                 int& turn) {
   unsigned long long key = 0;
-  if (step >= p.first_output && lane < kConsumerWarps) {
-    key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
+  if constexpr (L::kHeld) {
+    ptx::named_sync<kOneMore>(kPartials + turn);
+    if (step >= p.first_output && lane < kConsumerWarps) {
+      key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
+    }
+    turn ^= 1;
+  } else {
+    key = RoundPublisher<L, kAblation>{p, s, block, lane, turn}.head(step);
   }
   key = warp_max_key(key);
   const unsigned epoch = static_cast<unsigned>(step) + 1;
@@ -121,8 +266,8 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   return __shfl_sync(~0u, token, 0);
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared<L>& s,
                                               const Block& block) {
   int lane = static_cast<int>(threadIdx.x) & 31;
   asm volatile("" : "+r"(lane));
@@ -139,10 +284,9 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       epoch = next_epoch(epoch);
-      warp_publish_layer<kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn);
+      warp_publish_layer<L, kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn);
     }
-    const int token = warp_choose_token<kAblation>(p, s, block, lane, step, turn);
-    turn ^= 1;
+    const int token = warp_choose_token<L, kAblation>(p, s, block, lane, step, turn);
     if (lane == 0) {
       s.token = token;
       if (token < 0) s.ended = 1;

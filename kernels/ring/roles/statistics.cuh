@@ -3,7 +3,7 @@
 //   s_h = 1 / rms(q_h) / sqrt(head_dim) * log2(e), s_k = 1 / rms(k)
 //   c_h = (q_h . k) s_h s_k             the current position's score in log2 units
 //   R_h = max(c_h, |q_h| max|k| - 100)  the reference of the exponents
-// for each layer, from the q (2 heads) and k of the group at the current position. With a fixed
+// for each layer, from the q and k of the group at the current position. With a fixed
 // reference attention needs no running maximum.
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
 // Writes  Shared::statistics, key_maxima; at the end of the launch key_maxima in device memory, by
@@ -25,18 +25,16 @@ inline constexpr float kFastLimit = 200.0f;
 // Margin on max|k|: keys in the cache are rounded to bf16, which lengthens them by at most 2^-9.
 inline constexpr float kKeyMargin = 1.01f;
 
-// Dot products of the six vectors raw q0, q1, k and rotated q0, q1, k with each other, by tensor
-// cores. Rows 0-5 of A are their high planes, rows 8-13 their low planes; columns 0-5 of B are the
-// high planes. high[i] is the product of high planes at (row, 2j + i), low[i] the product of row's
-// low plane and column's high plane.
+// Dot products of up to 8 vectors with each other, by tensor cores. Lane::row's vector begins at `at`
+// of `plane`; rows 0-7 of A are the high planes, rows 8-15 the low planes, columns 0-7 of B the high
+// planes. high[i] is the product of high planes at (row, 2j + i), low[i] the product of row's low
+// plane and column's high plane.
 struct Gram {
   float high[2], low[2];
 };
 
-__device__ __forceinline__ Gram warp_gram(const SplitPlane& raw, const SplitPlane& rotated, int row,
-                                          int j) {
-  const SplitPlane& plane = row < 3 ? raw : rotated;
-  const int at = (row < 3 ? row : min(row - 3, 2)) * kHeadStride + 8 * j;
+template <typename L>
+__device__ __forceinline__ Gram warp_gram(const SplitPlane<L>& plane, int at) {
   float f[4][4] = {};
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
@@ -58,11 +56,16 @@ struct KeyScale {
   float norm;   // |k| after norm and RoPE
 };
 
-// Computes the layer's statistics and hands them to the consumers. The product (row, column) is in
-// lane 4 * row + column / 2, entry column % 2.
-__device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Shared& s, int layer,
+// Computes the layer's statistics and hands them to the consumers, from the products of the six
+// vectors raw q0, q1, k and rotated q0, q1, k. The product (row, column) is in lane
+// 4 * row + column / 2, entry column % 2.
+template <typename L>
+__device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Shared<L>& s, int layer,
                                                     int lane) {
-  const Gram g = warp_gram(s.raw[layer & 1], s.rotated[layer & 1], lane >> 2, lane & 3);
+  const int row = lane >> 2;
+  const SplitPlane<L>& plane = row < 3 ? s.raw[layer & 1] : s.rotated[layer & 1];
+  const Gram g =
+      warp_gram<L>(plane, (row < 3 ? row : min(row - 3, 2)) * kHeadStride + 8 * (lane & 3));
   // (h + l)^2 = h^2 + 2 hl: l^2 is left out, because it is below 2^-16 of the whole.
   const float square0 = g.high[0] + 2 * g.low[0], square1 = g.high[1] + 2 * g.low[1];
   const float product1 = g.high[1] + g.low[1];
@@ -80,9 +83,9 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   const float reference1 = fmaxf(current1, bound1 - kReferenceMargin);
   const bool slow = bound0 - current0 >= kFastLimit || bound1 - current1 >= kFastLimit;
   if (lane == 0) {
-    *reinterpret_cast<float4*>(&s.statistics.scale0) =
+    *reinterpret_cast<float4*>(&s.statistics[0].scale0) =
         make_float4(scale0, reference0, scale1, reference1);
-    *reinterpret_cast<float4*>(&s.statistics.current0) =
+    *reinterpret_cast<float4*>(&s.statistics[0].current0) =
         make_float4(current0 - reference0, current1 - reference1,
                     __int_as_float(slow || p.slow_attention != 0 ? 1 : 0), 0.0f);
   }
@@ -90,8 +93,47 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
-template <RingAblation kAblation>
-__device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
+// The same with four heads, whose vectors q0 .. q3, k fill one Gram matrix raw and another rotated. Lane
+// l computes head l % 4.
+template <typename L>
+__device__ __forceinline__ KeyScale warp_four_statistics(const LaunchParams& p, Shared<L>& s,
+                                                         int layer, int lane) {
+  const int at = min(lane >> 2, kKey<L>) * kHeadStride + 8 * (lane & 3);
+  const Gram raw = warp_gram<L>(s.raw[layer & 1], at);
+  const Gram rotated = warp_gram<L>(s.rotated[layer & 1], at);
+  const int head = lane & 3, odd = head & 1;
+  constexpr int kKeyLane = 4 * kKey<L> + kKey<L> / 2;  // of |k|^2, entry 0
+  const int own_lane = 4 * head + head / 2;            // of the head's square, entry `odd`
+  const auto square = [](const Gram& g, int i) { return g.high[i] + 2 * g.low[i]; };
+  const auto of_head = [&](float even_value, float odd_value, int from) {
+    const float a = from_lane(even_value, from), b = from_lane(odd_value, from);
+    return odd != 0 ? b : a;
+  };
+  constexpr float kPerDim = 1.0f / kHeadDim;
+  const float to_log2 = kLog2E * 0.08838834764831845f;  // 1 / sqrt(head_dim)
+  const float key = ptx::rsqrt_approx(from_lane(square(raw, 0), kKeyLane) * kPerDim + p.eps);
+  const float raw_square = of_head(square(raw, 0), square(raw, 1), own_lane);
+  const float scale = ptx::rsqrt_approx(raw_square * kPerDim + p.eps) * to_log2;
+  const float product = from_lane(rotated.high[0] + rotated.low[0], 4 * head + kKey<L> / 2) +
+                        of_head(rotated.low[0], rotated.low[1], 4 * kKey<L> + head / 2);
+  const float current = product * key * scale;
+  const float length = ptx::sqrt_approx(of_head(square(rotated, 0), square(rotated, 1), own_lane));
+  const float bound = length * scale * (s.key_maxima[layer] * kKeyMargin);
+  const float reference = fmaxf(current, bound - kReferenceMargin);
+  const bool slow = __any_sync(~0u, bound - current >= kFastLimit) || p.slow_attention != 0;
+  if (lane < L::kHeads) {
+    Statistics& st = s.statistics[head / 2];
+    *reinterpret_cast<float2*>(odd != 0 ? &st.scale1 : &st.scale0) = make_float2(scale, reference);
+    (odd != 0 ? st.current1 : st.current0) = current - reference;
+    if (odd == 0) st.slow = slow ? 1 : 0;
+  }
+  __syncwarp();
+  ptx::named_arrive<kOneMore>(kStatistics);
+  return {key, ptx::sqrt_approx(from_lane(square(rotated, 0), kKeyLane)) * key};
+}
+
+template <typename L, RingAblation kAblation>
+__device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>& s,
                                                const Block& block) {
   int lane = static_cast<int>(threadIdx.x) & 31;
   asm volatile("" : "+r"(lane));
@@ -100,12 +142,17 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
     const int position = p.position + step;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
-#if __CUDACC_VER_MAJOR__ < 13
-      // CUDA 12 keeps what the KV write computes from `lane` across layers, and spills it.
-      asm volatile("" : "+r"(lane));
-#endif
+      // What the KV write computes from `lane` must not be kept across layers: CUDA 12 would spill it,
+      // and with four heads CUDA 13 too, if `lane` itself was kept.
+      if constexpr (L::kHeads > 2) lane = static_cast<int>(threadIdx.x) & 31;
+      if constexpr (__CUDACC_VER_MAJOR__ < 13 || L::kHeads > 2) asm volatile("" : "+r"(lane));
       ptx::named_sync<kOneMore>(kHeadVectors);
-      const KeyScale key = warp_statistics(p, s, layer, lane);
+      KeyScale key;
+      if constexpr (L::kHeads == 2) {
+        key = warp_statistics(p, s, layer, lane);
+      } else {
+        key = warp_four_statistics(p, s, layer, lane);
+      }
       // Only this warp reads it again, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
       if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
@@ -115,7 +162,7 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       }
       __syncwarp();
     }
-    warp_pass_kv_rows<kAblation>(p, s, block, step, lane);
+    warp_pass_kv_rows<L, kAblation>(p, s, block, step, lane);
     ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }

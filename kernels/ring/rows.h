@@ -1,0 +1,48 @@
+// Which layer shapes ring runs, on which architectures, and why not the others. The only place that
+// says so: everything else asks here, or goes through with_layout().
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "kernels/ring/params.h"
+#include "references/base/error.h"
+
+namespace mkbench::ring {
+
+// Whether Layout can hold the shape; its asserts say more.
+constexpr bool has_layout(const ModelShape& s) {
+  if (s.kv_heads != kGroups || s.head_dim != kHeadDim) return false;
+  if (s.heads != 2 * kGroups && s.heads != 4 * kGroups) return false;
+  if (s.hidden % 256 != 0 || s.intermediate % kBlocks != 0) return false;
+  const int units = s.intermediate / kBlocks;  // of a block, in rounds of 24, and 4 more
+  return units % 24 == 0 || units % 24 == 4;
+}
+
+// Calls `f` with the Layout of the shape, which must be compiled in: layout_obstacle() is empty.
+template <int kRow = 0, typename F>
+auto with_layout(const ModelShape& shape, F&& f) {
+  if constexpr (kRow < kLayerShapes.count) {
+    if constexpr (has_layout(kLayerShapes.shapes[kRow])) {
+      if (shape.same_layer_shape(kLayerShapes.shapes[kRow])) return f(Layout<kRow>{});
+    }
+    return with_layout<kRow + 1>(shape, std::forward<F>(f));
+  } else {
+    throw Error(ErrorKind::kRuntime, "ring: no layout for these layers");
+    return f(Layout<0>{});
+  }
+}
+
+// Why no layout is compiled in for these layers, one line; empty where there is one.
+std::string layout_obstacle(const ModelShape& shape);
+
+// Why cards of that major compute capability cannot run these layers, which have a layout; empty where
+// they can.
+std::string room_obstacle(const ModelShape& shape, int compute_major);
+
+// Slots of the ring of these layers.
+inline int ring_slots(const ModelShape& shape, int compute_major) {
+  return with_layout(shape, [=]<typename L>(L) { return ring_slots<L>(compute_major); });
+}
+
+}  // namespace mkbench::ring

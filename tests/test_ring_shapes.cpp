@@ -1,0 +1,176 @@
+// The ring megakernel on a GPU for every layer shape that it is compiled for: cuts of a few layers
+// against the closed form, the oracle and the plain megakernel.
+#include "kernels/plain/megakernel.h"
+#include "kernels/ring/tuning.h"
+#include "tests/support/ring_layouts.h"
+#include "references/base/error.h"
+#include "tests/support/ring_models.h"
+
+namespace mkbench {
+namespace {
+
+using namespace testing;
+
+constexpr int kVocab = 1000;  // not divisible by the blocks' shares
+
+// Why this card cannot run the shape; empty where it can.
+std::string card_obstacle(const ModelShape& shape) {
+  ModelConfig config;
+  config.shape = shape;
+  config.shape.layers = 2;
+  return ring_obstacle(config, 0);
+}
+
+TEST_CASE("ring follows four layers of every shape, by oracle and closed form", "[ring-shapes]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  ShapeRow row = GENERATE(from_range(std::begin(kShapeTable), std::end(kShapeTable)));
+  INFO(row.name);
+  if (!card_obstacle(row.shape).empty()) return;
+  row.shape.layers = 4;
+  const ModelWeights w = make_synthetic(row, "short");
+  const auto e = make_ring(w, {.max_context = 512});
+  for (const int split_from : {-1, 0, 512}) {
+    retune_ring(*e, {.split_from = split_from});
+    for (const int depth : {11, 64, 300}) {
+      const auto prompt = synthetic_prompt(depth, 3, row.shape.vocab);
+      INFO("split from " << split_from << ", depth " << depth);
+      e->reset();
+      e->poison();
+      e->prefill(prompt);
+      REQUIRE(e->decode(128) == synthetic_continuation(prompt, "short", 128, row.shape.vocab));
+    }
+  }
+  const auto ids = synthetic_prompt(19, 7, row.shape.vocab);
+  Oracle oracle(w);
+  const auto truth = truth_of(oracle, ids);
+  e->reset();
+  e->poison();
+  const Comparison c = compare_all(*e, ids, truth, kTrainedLimits.margin);
+  INFO("worst " << c.worst() << ", rms " << c.rms());
+  REQUIRE(c.finite());
+  REQUIRE(c.worst() <= kTrainedLimits.worst);
+  REQUIRE(c.rms() <= kTrainedLimits.rms);
+  REQUIRE(c.wrong() == 0);
+  require_hidden_close(*e, oracle);
+}
+
+ModelWeights two_layers(ModelShape shape) {
+  shape.layers = 2;
+  shape.vocab = kVocab;
+  const ModelWeights w = random_model(shape, {.tied = false, .max_positions = 4096});
+  return with_contrast(w, 2.5f, 1.0f);
+}
+
+// Logits of `ids`, step by step in one launch.
+std::vector<float> logits_of(Engine& e, const std::vector<int32_t>& ids) {
+  std::vector<float> logits(ids.size() * kVocab);
+  e.reset();
+  e.poison();
+  e.set_pending(ids[0]);
+  e.decode(static_cast<int>(ids.size()), ids.data(), logits.data());
+  return logits;
+}
+
+// Both round K and V to bf16, after sums in different orders.
+constexpr double kMost = 0.006;
+
+void require_same_logits(std::span<const float> found, std::span<const float> wanted) {
+  for (size_t t = 0; t < found.size() / kVocab; ++t) {
+    INFO("step " << t);
+    REQUIRE(relative_error(found.subspan(t * kVocab, kVocab), wanted.subspan(t * kVocab, kVocab)) <=
+            kMost);
+  }
+}
+
+TEST_CASE("ring agrees with plain on random layers of every shape, in every mode",
+          "[ring-shapes]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
+  INFO("hidden_size " << shape.hidden);
+  if (!card_obstacle(shape).empty()) return;
+  const ModelWeights near = two_layers(shape);
+  const auto ids = random_ids(330, kVocab);
+  for (const ModelWeights& w : {near, bound_decides(near), bound_too_far(near)}) {
+    const auto plain = make_plain(w, {.max_context = 512});
+    const std::vector<float> wanted = logits_of(*plain, ids);
+    const auto ring = make_ring(w, {.max_context = 512});
+    for (const int split_from : {-1, 0, 512}) {
+      for (const bool slow : {false, true}) {
+        INFO("split from " << split_from << ", slow " << slow);
+        retune_ring(*ring, {.split_from = split_from, .slow_attention = slow});
+        require_same_logits(logits_of(*ring, ids), wanted);
+      }
+    }
+  }
+}
+
+TEST_CASE("ring of every shape repeats itself to the bit at every pace", "[ring-shapes]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
+  INFO("hidden_size " << shape.hidden);
+  if (!card_obstacle(shape).empty()) return;
+  int major = 0;
+  REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+  const auto prompt = random_ids(120, kVocab);
+  const auto e = make_ring(two_layers(shape), {.max_context = 256});
+  const Run first = run(*e, prompt, 16, kVocab);  // begins redundant, ends split
+  REQUIRE(std::count(first.ids.begin(), first.ids.end(), -1) == 0);
+  const int most = ring::most_copies_in_flight(shape, major);
+  for (int copies = 1; copies <= most; ++copies) {
+    for (const int gap : {0, 700}) {
+      INFO(copies << " copies, " << gap << " cycles");
+      const int head = std::min(copies, ring::most_head_copies_in_flight(shape, major));
+      retune_ring(*e, {.pace = {copies, gap}, .head_pace = {head, 0}});
+      for (int i = 0; i < 5; ++i) REQUIRE(run(*e, prompt, 16, kVocab) == first);
+    }
+  }
+}
+
+TEST_CASE("each planted fault of ring is far outside of what rounding explains, in every shape",
+          "[ring-shapes]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
+  INFO("hidden_size " << shape.hidden);
+  if (!card_obstacle(shape).empty()) return;
+  const ModelWeights w = two_layers(shape);
+  const auto ids = random_ids(200, kVocab);
+  const auto plain = make_plain(w, {.max_context = 256});
+  const std::vector<float> wanted = logits_of(*plain, ids);
+  for (const PlantedFault fault :
+       {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
+    const auto e = make_ring(w, {.max_context = 256, .fault = fault});
+    const std::vector<float> found = logits_of(*e, ids);
+    double worst = 0;
+    for (size_t t = 0; t < ids.size(); ++t) {
+      worst = std::max(worst, relative_error(std::span(found).subspan(t * kVocab, kVocab),
+                                             std::span(wanted).subspan(t * kVocab, kVocab)));
+    }
+    INFO("fault " << static_cast<int>(fault) << ", worst " << worst);
+    REQUIRE(worst > 5 * kMost);
+  }
+}
+
+TEST_CASE("a block of ring that withholds its results is named, in every shape", "[ring-shapes]") {
+  if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
+  INFO("hidden_size " << shape.hidden);
+  if (!card_obstacle(shape).empty()) return;
+  const ModelWeights w = two_layers(shape);
+  const auto e = make_ring(w, {.max_context = 64, .spin_scale = 0.02, .stall_block = 77});
+  e->set_pending(1);
+  std::string message;
+  try {
+    e->decode(4);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  REQUIRE_THAT(message, ContainsText("waited in vain before phase attention, layer 0"));
+  const std::optional<Standstill> stood = e->standstill();
+  REQUIRE(stood.has_value());
+  for (const BlockPlace& block : stood->blocks) {
+    if (block.block == 77) REQUIRE(block.epoch < stood->wanted);
+  }
+}
+
+}  // namespace
+}  // namespace mkbench
