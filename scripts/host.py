@@ -379,6 +379,12 @@ class Server:
     def take_stress(self, call: dict) -> dict:
         return self.wire.answer("able", state=self.engine(call).state())
 
+    def take_set_timeline(self, call: dict) -> dict:
+        return self.wire.answer("able", state=self.engine(call).state())
+
+    def take_timeline(self, call: dict) -> dict:
+        raise HostError("runtime", "an engine in Python offers no timeline")
+
     def take_ablate(self, call: dict) -> dict:
         held = self.engine(call)
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())

@@ -217,6 +217,27 @@ FromHost Server::take(const StressCall& call) {
   return Able{left_out.has_value(), left_out.value_or(""), state_of(e)};
 }
 
+FromHost Server::take(const SetTimelineCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const bool able = e.set_timeline(call.on);
+  return Able{able, "", state_of(e)};
+}
+
+FromHost Server::take(const TimelineCall& call) {
+  const Timeline timeline = engine(call.engine).engine->timeline();
+  const auto found = static_cast<int64_t>(timeline.spans.size());
+  const int64_t sent = std::clamp<int64_t>(call.room, 0, found);
+  const size_t bytes = static_cast<size_t>(sent) * sizeof(TimelineSpan);
+  std::memcpy(arena_.at_least(bytes), timeline.spans.data(), bytes);
+  return TimelineTold{sent,
+                      timeline.lost + found - sent,
+                      timeline.roles,
+                      timeline.phases,
+                      timeline.clock,
+                      timeline.clock_step_ns,
+                      timeline.clock_error_ns};
+}
+
 FromHost Server::take(const StateCall& call) {
   Engine& e = *engine(call.engine).engine;
   const auto found = call.position ? e.kv_row(call.layer, *call.position) : e.hidden(call.layer);

@@ -124,6 +124,26 @@ struct StressCall {
   }
 };
 
+// Whether the decodes that follow record their timeline. Answer: Able.
+struct SetTimelineCall {
+  static constexpr char kType[] = "set_timeline";
+  int engine = 0;
+  bool on = false;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &SetTimelineCall::engine, "on", &SetTimelineCall::on);
+  }
+};
+
+// The timeline of the last decode. The arena has room for `room` spans. Answer: TimelineTold.
+struct TimelineCall {
+  static constexpr char kType[] = "timeline";
+  int engine = 0;
+  int64_t room = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &TimelineCall::engine, "room", &TimelineCall::room);
+  }
+};
+
 // hidden(layer) where position is absent, else kv_row(layer, position). Answer: Floats.
 struct StateCall {
   static constexpr char kType[] = "state";
@@ -216,8 +236,9 @@ struct TuneCall {
 
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
-                 TraceCall, SaveCall, RestoreCall, StressCall, StateCall, SkipToCall, AblateCall,
-                 DescribeCall, PingCall, FinishCall, FlushCall, CardCall, TorchCall, TuneCall>;
+                 TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall, StateCall,
+                 SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall, FlushCall, CardCall,
+                 TorchCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -275,6 +296,21 @@ struct Traced {
   EngineState state;
   LaunchTrace trace;
   static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
+};
+
+// `spans` TimelineSpans lie in the arena, those that found room; `lost` counts the others, too.
+struct TimelineTold {
+  static constexpr char kType[] = "timeline_told";
+  int64_t spans = 0, lost = 0;
+  std::vector<std::string> roles, phases;
+  std::string clock;
+  double clock_step_ns = 0, clock_error_ns = 0;
+  static void fields(auto& v) {
+    list_fields(v, "spans", &TimelineTold::spans, "lost", &TimelineTold::lost, "roles",
+                &TimelineTold::roles, "phases", &TimelineTold::phases, "clock",
+                &TimelineTold::clock, "clock_step_ns", &TimelineTold::clock_step_ns,
+                "clock_error_ns", &TimelineTold::clock_error_ns);
+  }
 };
 
 // How long the flush took by the host's own clock: the parent's would also show how long the system
@@ -422,8 +458,8 @@ struct Tuned {
 };
 
 using FromHost =
-    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Flushed, Saved, Floats, Able,
-                 Described, Failed, StageTold, ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
+    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold, Flushed, Saved,
+                 Floats, Able, Described, Failed, StageTold, ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

@@ -15,6 +15,12 @@ struct Consumer {
   int step = 0;
   unsigned epoch = 0;  // of the current layer
 
+  // For a timeline: what the consumers do from now on, in a phase that they enter or are in.
+  __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer) {
+    ring.track.enter(kind, phase, layer, step);
+  }
+  __device__ __forceinline__ void mark(SpanKind kind) { ring.track.mark(kind); }
+
   __device__ __forceinline__ int position() const { return p.position + opaque(step); }
   // Which of the two sets in Shared::partials a phase writes. The publisher reads the sets in turn:
   // four phases a layer and one a token, so QKV, gate/up and the LM head write the set `even_turn`,

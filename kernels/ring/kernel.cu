@@ -23,8 +23,9 @@ const void* kernel_for(RingAblation ablation) {
       return reinterpret_cast<const void*>(&ring_decode<RingAblation::kNoWaits>);
     case RingAblation::kNoLoads:
       return reinterpret_cast<const void*>(&ring_decode<RingAblation::kNoLoads>);
-    case RingAblation::kDelayed:
-      break;  // not shipped: delayed_instance.cu
+    case RingAblation::kDelayed:   // not shipped: delayed_instance.cu
+    case RingAblation::kRecorded:  // recorded_instance.cu
+      break;
   }
   return nullptr;
 }

@@ -99,13 +99,17 @@ __device__ __forceinline__ bool consume_layers(Consumer<kAblation>& c) {
 template <RingAblation kAblation>
 __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared& s, const char* slots,
                                               const Block& block) {
-  Consumer<kAblation> c{p, s, block, {p, s, slots, {}}};
+  Consumer<kAblation> c{p, s, block, {p, s, slots, {}, {}}};
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kConsumerTrack;
+  c.ring.track.begin(p.timeline, number, threadIdx.x == kRoleWarps * 32);
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {
-    if (!consume_layers(c)) return;
+    if (!consume_layers(c)) return c.ring.track.end(number);
     phase_lm_head(c);
   }
+  c.enter(SpanKind::kExchange, Phase::kEmbed, -1);
   ptx::named_sync<kOneMore>(kTokenDone);  // of the last step: no phase_qkv() waits for it
+  c.ring.track.end(number);
 }
 
 template <RingAblation kAblation>
@@ -136,6 +140,20 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared& s, cha
   __syncthreads();
 }
 
+// For a timeline: reads both clocks when a step has ended, by the warp that has no role.
+__device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared& s) {
+  TimelineAnchor* anchors = p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps + 1);
+#pragma unroll 1
+  for (int step = 0; step <= p.steps; ++step) {
+#pragma unroll 1
+    while (s.rows_seen < step) {
+      if (s.ended != 0 || any_fault(p)) return;
+      __nanosleep(1000);
+    }
+    write_anchor(anchors + step);
+  }
+}
+
 template <RingAblation kAblation>
 __global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant__ LaunchParams p) {
   extern __shared__ __align__(1024) char shared[];
@@ -152,9 +170,12 @@ __global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant
   ptx::shrink_registers<kRoleRegisters>();
   if (warp == kPublisherWarp) run_publisher<kAblation>(p, s, block);
   if (warp == kLoaderWarp && threadIdx.x % 32 == 0 && kAblation != RingAblation::kNoLoads) {
-    run_loader(p, s, slots, block);
+    run_loader<kAblation == RingAblation::kRecorded>(p, s, slots, block);
   }
   if (warp == kStatisticsWarp) run_statistics<kAblation>(p, s, block);
+  if constexpr (kAblation == RingAblation::kRecorded) {
+    if (threadIdx.x == (kRoleWarps - 1) * 32) read_clocks(p, s);
+  }
 }
 
 }  // namespace mkbench::ring

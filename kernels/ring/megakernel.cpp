@@ -10,6 +10,7 @@
 #include "kernels/ring/fault_word.h"
 #include "kernels/ring/instances.h"
 #include "kernels/ring/kv_rows.h"
+#include "kernels/ring/recorded_instance.h"
 #include "kernels/ring/repack.h"
 #include "kernels/ring/scratch.h"
 #include "kernels/ring/standstill.h"
@@ -225,6 +226,15 @@ class RingEngine final : public LaunchEngine {
     launch.ended = ended;
     std::memcpy(&launch.fault, words->data() + kLayout.fault, sizeof(launch.fault));
     return ring::standstill(launch);
+  }
+
+  std::optional<RecordedInstance> recorded_instance() const override {
+    if (options_.ablation != RingAblation::kNone || asked_.kernel != nullptr) return std::nullopt;
+    LaunchConfig launch = launch_config(asked_);
+    launch.kernel = ring::recorded_kernel();
+    static_assert(ring::kConsumerTrack == 0 && ring::kPublisherTrack == 1 &&
+                  ring::kLoaderTrack == 2 && ring::kStatisticsTrack == 3 && ring::kTracks == 4);
+    return RecordedInstance{launch, {"consumers", "publisher", "loader", "statistics"}};
   }
 
   void reset_words() override { words_.reset_within(side().get()); }

@@ -31,6 +31,7 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<kAblation>& c, const 
   const Lane me = consumer_lane();
   const float x = await_word<kAblation>(
       c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * kQkvRows + me.lane, c.epoch);
+  c.mark(SpanKind::kBody);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
   const auto store = [at](SplitPlane& to, float value) {
@@ -56,8 +57,10 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
   bool slow = false;
   Attended r{};
   if (a.tiles == 0) {
+    c.mark(SpanKind::kHandOff);
     ptx::named_sync<kOneMore>(kStatistics);
-    slow = kAblation == RingAblation::kNone && st.slow != 0;
+    c.mark(SpanKind::kBody);
+    slow = computes_tokens(kAblation) && st.slow != 0;
   } else {
     a.clear();
 #pragma unroll 1
@@ -68,8 +71,10 @@ __device__ __forceinline__ Attended attend(Attention<kSplit, kAblation>& a, int 
         if (a.has_rows(me, first)) a.scores(me, layer, s);
       }
       if (first == 0) {
+        c.mark(SpanKind::kHandOff);
         ptx::named_sync<kOneMore>(kStatistics);
-        slow = kAblation == RingAblation::kNone && st.slow != 0;
+        c.mark(SpanKind::kBody);
+        slow = computes_tokens(kAblation) && st.slow != 0;
       }
       const Lane me = consumer_lane();
       float2 reference = make_float2(st.reference0, st.reference1);

@@ -49,7 +49,7 @@ struct Attention {
     for (int i = 0; i < 8; ++i) k[i] = make_uint4(0, 0, 0, 0);
     if (tile < count) {
       const RingPosition r = c.ring.at.ahead(tile);
-      c.ring.await(r);
+      c.ring.await_within(r);
       const uint4* q =
           reinterpret_cast<const uint4*>(c.ring.data(r) + (me.warp & 3) * 4096) + me.lane;
 #pragma unroll
@@ -120,7 +120,7 @@ struct Attention {
     const auto* planes = c.s.exponentials[turn][me.row & 1];
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {
-      c.ring.await(c.ring.at);
+      c.ring.await_within(c.ring.at);
       __syncwarp();
       const char* tile = c.ring.data(c.ring.at) + me.warp * 512 + me.lane * 16;
       const int half = 2 * (first + t);

@@ -14,8 +14,8 @@ namespace mkbench::ring {
 
 // K and V tiles of one layer, turn by turn: K of all tiles of the turn, then V. A half tile may
 // bring rows at and beyond the context; the consumers mask them.
-template <bool kSplit>
-__device__ __forceinline__ void load_context(RingWriter& ring, const ContextShare<kSplit>& share,
+template <bool kSplit, bool kRecords>
+__device__ __forceinline__ void load_context(RingWriter<kRecords>& ring, const ContextShare<kSplit>& share,
                                              const char* head) {
   constexpr int kTurn = kTilesPerTurn<kSplit>;
   const int tiles = share.tiles(), halves = share.halves();
@@ -42,10 +42,34 @@ __device__ __forceinline__ void load_context(RingWriter& ring, const ContextShar
   }
 }
 
+// For a timeline: the matrix to which a slot belongs, of which it is the first. `run` and `left` are those of
+// load_step().
+template <bool kSplit>
+__device__ __forceinline__ void enter_slot(RingWriter<true>& ring, const LaunchParams& p, int run,
+                                           int left, int step) {
+  constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
+  const auto enter = [&](Phase phase, int layer) {
+    ring.track.enter(SpanKind::kBody, phase, layer, step);
+  };
+  if (run > p.layers) {
+    const int head = left - (step >= p.first_output ? head_slots(p.vocab) : 0);
+    if (head == kDownSlots) enter(Phase::kDown, p.layers - 1);
+    if (head == 0) enter(Phase::kLmHead, -1);
+    return;
+  }
+  // Slots to the end of a run in the midst of the layers.
+  const int after = run == p.layers ? left + kBefore + kDownSlots : left;
+  constexpr int kOutAt = kSplit ? kLayerSlots : kOutSlots;
+  if (after == kOutAt) enter(Phase::kOProj, kSplit ? run - 1 : run);
+  if (after == kBefore) enter(Phase::kQkv, run);
+  if (after == kBefore + kDownSlots) enter(Phase::kDown, run - 1);
+  if (after == kBefore + kDownSlots + kGateUpSlots) enter(Phase::kGateUp, run - 1);
+}
+
 // One step: runs of weight slots with K and V of each layer between them. The pace of the LM head
 // begins with the last layer's down slots, because from there on few waits for other blocks follow.
-template <bool kSplit>
-__device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& p,
+template <bool kSplit, bool kRecords>
+__device__ __forceinline__ void load_step(RingWriter<kRecords>& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
   constexpr int kBefore = kSplit ? kQkvSlots : kQkvSlots + kOutSlots;
@@ -57,14 +81,21 @@ __device__ __forceinline__ void load_step(RingWriter& ring, const LaunchParams& 
 #pragma unroll 1
   for (int run = 0;; ++run) {
 #pragma unroll 1
-    for (; left > 0; --left, from += kStride) ring.load(from, kSlotBytes);
+    for (; left > 0; --left, from += kStride) {
+      if constexpr (kRecords) enter_slot<kSplit>(ring, p, run, left, step);
+      ring.load(from, kSlotBytes);
+    }
     if (run > p.layers) return;
     if (run == p.layers) {
       ring.set_pace(p.head_pace);
       left = kDownSlots + (step >= p.first_output ? head_slots(p.vocab) : 0);
       continue;
     }
-    if (run == 0 && step > 0) ring.wait_for_rows(step);
+    if (run == 0 && step > 0) {
+      ring.track.enter(SpanKind::kExchange, Phase::kAttention, run, step);
+      ring.wait_for_rows(step);
+    }
+    ring.track.enter(SpanKind::kBody, Phase::kAttention, run, step);
     load_context<kSplit>(ring, share, head);
     head += kGroups * head_bytes;
     left = run + 1 < p.layers ? kLayerSlots : kLayerSlots - kBefore - kDownSlots;
@@ -80,14 +111,17 @@ __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int positio
   return pace;
 }
 
+template <bool kRecords>
 __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, const char* slots,
                                            const Block& block) {
-  RingWriter ring{p,
-                  s,
-                  opaque(ptx::shared_address(slots)),
-                  opaque(ptx::shared_address(s.full)),
-                  opaque(ptx::shared_address(s.empty)),
-                  ptx::evict_first_policy()};
+  RingWriter<kRecords> ring{p,
+                            s,
+                            opaque(ptx::shared_address(slots)),
+                            opaque(ptx::shared_address(s.full)),
+                            opaque(ptx::shared_address(s.empty)),
+                            ptx::evict_first_policy()};
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kLoaderTrack;
+  ring.track.begin(p.timeline, number, true);
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
@@ -99,6 +133,7 @@ __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared& s, con
       load_step<false>(ring, p, block, step);
     }
   }
+  ring.track.end(number);
 }
 
 }  // namespace mkbench::ring

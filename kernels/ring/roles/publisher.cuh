@@ -14,6 +14,7 @@
 
 #include "kernels/best_key.cuh"
 #include "kernels/ring/exchange.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::ring {
 
@@ -26,34 +27,42 @@ __device__ __forceinline__ float row_sum(const Shared& s, int turn, int row) {
 }
 
 template <RingAblation kAblation>
+using PublisherTrack = TrackWriter<kAblation == RingAblation::kRecorded>;
+
+template <RingAblation kAblation>
 __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared& s,
                                                    const Block& block, int lane, int layer,
-                                                   int position, unsigned epoch, int& turn) {
+                                                   int position, unsigned epoch, int& turn,
+                                                   PublisherTrack<kAblation>& track) {
   constexpr bool kNeverReturns = kAblation == RingAblation::kDelayed;
   const bool stalls = !kNeverReturns && static_cast<int>(blockIdx.x) == p.stall_block;
   while (kNeverReturns && layer == p.layers - 1 && static_cast<int>(blockIdx.x) == p.stall_block) {
     __nanosleep(1000000);
   }
-  auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
+  auto begin = [&](Phase phase) {
+    track.enter(SpanKind::kHandOff, phase, layer, position - p.position);
+    ptx::named_sync<kOneMore>(kPartials + turn);
+    track.mark(SpanKind::kBody);
+  };
   auto partials_read = [&] {
     ptx::named_arrive<kOneMore>(kPartialsRead);
     turn ^= 1;
   };
   const int first_row = kOutRows * block.member() + lane;
 
-  begin();  // q, k, v rows
+  begin(Phase::kQkv);
   const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
   const float scaled = x * norm_scale(p, squares_of_qkv);
   if (!stalls) publish_word(p.qkv + block.index * kQkvRows + lane, scaled, epoch);
   partials_read();
 
-  begin();  // O
+  begin(Phase::kOProj);
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
   publish_contribution<kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
                                   o0, first_row + 32, o1);
   partials_read();
 
-  begin();  // gate and up: SwiGLU
+  begin(Phase::kGateUp);  // and SwiGLU
   const int unit = lane < kUnits ? lane : 0;
   const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, kUnits + unit);
   const float squares = square_sum(s, turn);
@@ -62,7 +71,7 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
   if (lane < kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
   partials_read();
 
-  begin();  // down
+  begin(Phase::kDown);
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
   publish_contribution<kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
                                   first_row + 32, d1);
@@ -73,8 +82,11 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
 // next input id, or -1 to end the launch.
 template <RingAblation kAblation>
 __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& s,
-                                                 const Block& block, int lane, int step, int turn) {
+                                                 const Block& block, int lane, int step, int turn,
+                                                 PublisherTrack<kAblation>& track) {
+  track.enter(SpanKind::kHandOff, Phase::kLmHead, -1, step);
   ptx::named_sync<kOneMore>(kPartials + turn);
+  track.mark(SpanKind::kBody);
   unsigned long long key = 0;
   if (step >= p.first_output && lane < kConsumerWarps) {
     key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
@@ -89,6 +101,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   // Polls all words at once: one after the other, each would cost a round trip.
   constexpr int kWords = kBlocks / 32;
   uint4 v[kWords];
+  track.mark(SpanKind::kExchange);
   warp_wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) v[i] = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
@@ -100,6 +113,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
     }
     return ready || kAblation == RingAblation::kNoWaits;
   });
+  track.mark(SpanKind::kBody);
   key = 0;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
@@ -109,7 +123,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   int token = static_cast<int>(~static_cast<unsigned>(key));
   if (key == kNanKey || token >= p.vocab) token = -1;  // a logit was NaN, or no row had a logit
   // The ablations compute meaningless logits; any row is taken, so that the launch goes on.
-  if (kAblation != RingAblation::kNone)
+  if (!computes_tokens(kAblation))
     token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
   const bool aborted = any_fault(p);
   if (aborted) token = -1;
@@ -130,6 +144,9 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
   if (keeps_time) p.cycles[0] = ptx::sm_cycles();
   int turn = 0;
   unsigned epoch = 0;
+  PublisherTrack<kAblation> track;
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kPublisherTrack;
+  track.begin(p.timeline, number, lane == 0);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     if (keeps_time) {
@@ -139,9 +156,10 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       epoch = next_epoch(epoch);
-      warp_publish_layer<kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn);
+      warp_publish_layer<kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn,
+                                    track);
     }
-    const int token = warp_choose_token<kAblation>(p, s, block, lane, step, turn);
+    const int token = warp_choose_token<kAblation>(p, s, block, lane, step, turn, track);
     turn ^= 1;
     if (lane == 0) {
       s.token = token;
@@ -151,6 +169,7 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared& s,
     ptx::named_arrive<kTwoRoles>(kTokenSeen);
     if (token < 0) break;
   }
+  track.end(number);
   if (keeps_time) {
     p.token_ns[p.steps] = ptx::global_ns();
     p.cycles[1] = ptx::sm_cycles();

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/ring/roles/kv_write.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::ring {
 
@@ -95,6 +96,9 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
                                                const Block& block) {
   int lane = static_cast<int>(threadIdx.x) & 31;
   asm volatile("" : "+r"(lane));
+  TrackWriter<kAblation == RingAblation::kRecorded> track;
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kStatisticsTrack;
+  track.begin(p.timeline, number, lane == 0);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     const int position = p.position + step;
@@ -104,7 +108,9 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       // CUDA 12 keeps what the KV write computes from `lane` across layers, and spills it.
       asm volatile("" : "+r"(lane));
 #endif
+      track.enter(SpanKind::kHandOff, Phase::kAttention, layer, step);
       ptx::named_sync<kOneMore>(kHeadVectors);
+      track.mark(SpanKind::kBody);
       const KeyScale key = warp_statistics(p, s, layer, lane);
       // Only this warp reads it again, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
@@ -115,10 +121,13 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared& s,
       }
       __syncwarp();
     }
+    track.mark(SpanKind::kExchange);
     warp_pass_kv_rows<kAblation>(p, s, block, step, lane);
+    track.mark(SpanKind::kHandOff);
     ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }
+  track.end(number);
   if (block.member() == 0) {
     for (int layer = lane; layer < p.layers; layer += 32) {
       p.key_maxima[layer * kGroups + block.group()] = s.key_maxima[layer];

@@ -1,0 +1,13 @@
+// A device translation unit of its own: no shipped kernel holds code from this file.
+#include "kernels/ring/kernel.cuh"
+#include "kernels/ring/recorded_instance.h"
+
+namespace mkbench::ring {
+
+template __global__ void ring_decode<RingAblation::kRecorded>(const __grid_constant__ LaunchParams);
+
+const void* recorded_kernel() {
+  return reinterpret_cast<const void*>(&ring_decode<RingAblation::kRecorded>);
+}
+
+}  // namespace mkbench::ring
