@@ -39,7 +39,9 @@ ClockLine fit_clock(const std::string& who, int block, std::span<const TimelineA
   const auto cycles = [&](const TimelineAnchor& a) {
     return static_cast<double>(a.cycles - line.first_cycles);
   };
-  const auto ns = [&](const TimelineAnchor& a) { return static_cast<double>(a.ns - line.first_ns); };
+  const auto ns = [&](const TimelineAnchor& a) {
+    return static_cast<double>(a.ns - line.first_ns);
+  };
   for (const TimelineAnchor& a : read) {
     line.cycles += cycles(a) / static_cast<double>(read.size());
     line.ns += ns(a) / static_cast<double>(read.size());

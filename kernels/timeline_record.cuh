@@ -42,7 +42,8 @@ struct TrackWriter {
 template <>
 struct TrackWriter<true> {
   const TimelineBuffers* buffers;
-  unsigned next, last;  // places in TimelineBuffers::events; `last` is 0 in threads that do not write
+  unsigned next,
+      last;  // places in TimelineBuffers::events; `last` is 0 in threads that do not write
 
   __device__ __forceinline__ void begin(const TimelineBuffers& t, int track, bool writes) {
     buffers = &t;

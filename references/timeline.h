@@ -30,7 +30,7 @@ struct Timeline {
   int64_t lost = 0;                 // events that found no room, at each part's end
   std::string clock;                // which clock, and how it was read
   double clock_step_ns = 0;         // smallest step seen of the clock that all blocks share
-  double clock_error_ns = 0;        // largest distance of a reading from the line drawn through them
+  double clock_error_ns = 0;  // largest distance of a reading from the line drawn through them
 };
 
 }  // namespace mkbench

@@ -382,8 +382,8 @@ TEST_CASE("a timeline of one decode", "[plugin]") {
 
 // Phases of a decode of 2 steps and 3 layers.
 const char* named_phase(int32_t phase) {
-  constexpr const char* kNames[] = {"qkv: exchange", "qkv",       "qkv: hand-off", "loader/qkv: room",
-                                    "head",          "odd: walk", "/x/y"};
+  constexpr const char* kNames[] = {
+      "qkv: exchange", "qkv", "qkv: hand-off", "loader/qkv: room", "head", "odd: walk", "/x/y"};
   return phase < 7 ? kNames[phase] : nullptr;
 }
 

@@ -21,7 +21,8 @@ constexpr int kBlocks = 4, kSteps = 2, kLayers = 3, kSlow = 2;
 
 // Of one execution of a phase, in ns: each block waits for the exchange and for weights, works, and hands over. The
 // slow block works longer, but for the last layer of each step, where block 0 does.
-constexpr int64_t kExchangeNs = 1000, kWeightsNs = 500, kBodyNs = 2000, kHandOffNs = 250, kSlowNs = 3000;
+constexpr int64_t kExchangeNs = 1000, kWeightsNs = 500, kBodyNs = 2000, kHandOffNs = 250,
+                  kSlowNs = 3000;
 
 class HandMade {
  public:
@@ -85,8 +86,8 @@ RecordedLaunch recorded(int64_t jitter_ns) {
   for (int block = 0; block < 2; ++block) {
     for (int64_t ns = 0; ns <= 1'000'000; ns += 250'000) {
       const int64_t off = jitter_ns * ((ns / 250'000) % 2 == 0 ? 1 : -1);
-      launch.anchors.push_back({5'000'000'000 + static_cast<uint64_t>(ns + off), cycles(block, ns),
-                                32, 40});
+      launch.anchors.push_back(
+          {5'000'000'000 + static_cast<uint64_t>(ns + off), cycles(block, ns), 32, 40});
     }
     std::vector<TimelineEvent> events;
     const auto put = [&](int64_t ns, unsigned what, int step) {
@@ -150,8 +151,9 @@ TEST_CASE("events that find no room are counted, and readings that lack are refu
   CHECK(decode_launch("test", launch).spans.size() == 7);
   launch = recorded(0);
   for (size_t i = 1; i < 5; ++i) launch.anchors[i].ns = 0;
-  CHECK(thrown_by([&] { decode_launch("test", launch); })
-            .says("test: timeline: block 0: found 1 readings of its clocks, wanted 2 or more"));
+  CHECK(thrown_by([&] {
+          decode_launch("test", launch);
+        }).says("test: timeline: block 0: found 1 readings of its clocks, wanted 2 or more"));
   launch = recorded(0);
   launch.tracks[0][1].what = 9;
   CHECK(thrown_by([&] { decode_launch("test", launch); }).says("found an event of kind 9"));
@@ -203,7 +205,8 @@ TEST_CASE("the critical path leads through the slow block, which is named", "[ti
 
 TEST_CASE("time between spans is no kind's", "[timeline]") {
   Timeline timeline = HandMade().timeline();
-  std::erase_if(timeline.spans, [](const TimelineSpan& s) { return s.what() == SpanKind::kWeights; });
+  std::erase_if(timeline.spans,
+                [](const TimelineSpan& s) { return s.what() == SpanKind::kWeights; });
   const TimelineSummary s = summarize_timeline(timeline, kSteps);
   CHECK(near(s.path[0].us.other, kWeightsNs / 1e3));
   CHECK(near(s.path[0].us.weights, 0));
@@ -233,12 +236,17 @@ TEST_CASE("what the report says of the hand-made timeline", "[timeline]") {
   report.cost = {{1.0, 1.1, 0.9}, {1.01, 1.015, 1.0}, "a clock"};
   const std::string text = timeline_markdown(report);
   const auto says = [&](const std::string& line) { return text.find(line) != std::string::npos; };
-  CHECK(says("(consumers): body 61.1 %, waits for the exchange 22.2 %, waits for weights 11.1 %, "
-             "hand-off 5.6 %"));
-  CHECK(says("critical path: 47.2 us a token, 13.50 us a layer; the longest part is first, 42.9 % of it"));
+  CHECK(
+      says("(consumers): body 61.1 %, waits for the exchange 22.2 %, waits for weights 11.1 %, "
+           "hand-off 5.6 %"));
+  CHECK(says(
+      "critical path: 47.2 us a token, 13.50 us a layer; the longest part is first, 42.9 % of it"));
   CHECK(says("slowest block: 2, the last of 4 in 71.4 % of all phases (by chance 25.0 %)"));
-  CHECK(says("| first | 6.75 | 5.00 | 1.00 | 0.50 | 0.25 | 0.00 | 0.00 | block 2, 66.7 % of 6 | 3.00 us |"));
-  CHECK(says("recorded decodes take +1.00 % (1.0100 ms against 1.0000, medians of 3 and 3, a clock)\n"));
+  CHECK(
+      says("| first | 6.75 | 5.00 | 1.00 | 0.50 | 0.25 | 0.00 | 0.00 | block 2, 66.7 % of 6 | 3.00 "
+           "us |"));
+  CHECK(says(
+      "recorded decodes take +1.00 % (1.0100 ms against 1.0000, medians of 3 and 3, a clock)\n"));
   report.cost.with_ms = {1.03};
   CHECK(cost_line(report.cost).find("over 2 %, so the recording itself moves what it shows") !=
         std::string::npos);

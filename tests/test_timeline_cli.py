@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import page_browser
 import pinned_wheels
 
-LAYERS, BLOCKS = 2, 8  # of tiny, and of the host twin
+LAYERS, BLOCKS = 4, 8  # of tiny, and of the host twin
 
 
 class TimelineTest(HostsTest):

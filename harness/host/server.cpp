@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <utility>
 
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
@@ -224,18 +225,14 @@ FromHost Server::take(const SetTimelineCall& call) {
 }
 
 FromHost Server::take(const TimelineCall& call) {
-  const Timeline timeline = engine(call.engine).engine->timeline();
+  Timeline timeline = engine(call.engine).engine->timeline();
   const auto found = static_cast<int64_t>(timeline.spans.size());
   const int64_t sent = std::clamp<int64_t>(call.room, 0, found);
   const size_t bytes = static_cast<size_t>(sent) * sizeof(TimelineSpan);
   std::memcpy(arena_.at_least(bytes), timeline.spans.data(), bytes);
-  return TimelineTold{sent,
-                      timeline.lost + found - sent,
-                      timeline.roles,
-                      timeline.phases,
-                      timeline.clock,
-                      timeline.clock_step_ns,
-                      timeline.clock_error_ns};
+  timeline.lost += found - sent;
+  timeline.spans.clear();
+  return TimelineTold{sent, std::move(timeline)};
 }
 
 FromHost Server::take(const StateCall& call) {

@@ -141,7 +141,7 @@ TimelineSummary summarize_timeline(const Timeline& timeline, int steps) {
   summary.phases = phase_times(timeline, summary.blocks, steps);
 
   const std::vector<PhaseEnd> ends = phase_ends(timeline, steps);
-  std::map<std::pair<bool, int>, PathPart> parts;       // by phase, in layers and outside
+  std::map<std::pair<bool, int>, PathPart> parts;  // by phase, in layers and outside
   std::map<std::pair<bool, int>, std::map<int, int>> lasts;
   std::vector<std::pair<bool, int>> order;
   std::map<int, int> all_lasts;

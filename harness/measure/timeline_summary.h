@@ -41,10 +41,10 @@ struct PathPart {
   std::string phase;
   bool per_layer = false;
   int executions = 0;
-  KindTimes us;  // an execution
-  int last_block = -1;      // the block that is last most often,
-  double last_share = 0;    // and in which share of the executions
-  double spread_us = 0;     // mean from the median block's end to the last one's
+  KindTimes us;           // an execution
+  int last_block = -1;    // the block that is last most often,
+  double last_share = 0;  // and in which share of the executions
+  double spread_us = 0;   // mean from the median block's end to the last one's
 
   static void fields(auto& v) {
     list_fields(v, "phase", &PathPart::phase, "per_layer", &PathPart::per_layer, "executions",
@@ -56,8 +56,8 @@ struct PathPart {
 struct TimelineSummary {
   int blocks = 0, steps = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
   int64_t spans = 0, lost = 0;
-  double step_us = 0;   // the critical path of a step
-  double layer_us = 0;  // of a layer
+  double step_us = 0;              // the critical path of a step
+  double layer_us = 0;             // of a layer
   std::vector<PhaseTimes> phases;  // role by role
   std::vector<PathPart> path;      // in the order of execution
   int slowest_block = -1;          // last most often over all phases,

@@ -175,8 +175,7 @@ Timeline HostEngine::timeline() {
     throw Error(ErrorKind::kRuntime, name_ + ": timeline: found " + std::to_string(told.spans) +
                                          " spans, wanted 0 to " + std::to_string(kRoom));
   }
-  Timeline timeline{std::move(told.roles), std::move(told.phases), {}, told.lost,
-                    std::move(told.clock), told.clock_step_ns,      told.clock_error_ns};
+  Timeline timeline = std::move(told.timeline);
   timeline.spans.resize(static_cast<size_t>(told.spans));
   std::memcpy(timeline.spans.data(), link_->arena().at_least(kBytes),
               timeline.spans.size() * sizeof(TimelineSpan));

@@ -54,8 +54,8 @@ struct Track {
 std::vector<Track> tracks_of(const std::vector<TimelineSpan>& spans) {
   std::vector<Track> tracks;
   for (size_t i = 0; i < spans.size(); ++i) {
-    const bool same = i > 0 && spans[i].block == spans[i - 1].block &&
-                      spans[i].role == spans[i - 1].role;
+    const bool same =
+        i > 0 && spans[i].block == spans[i - 1].block && spans[i].role == spans[i - 1].role;
     if (!same) tracks.push_back({i, i});
     tracks.back().end = i + 1;
   }

@@ -45,7 +45,8 @@ struct Window {
 
 // The layer (or step) whose length is the median of all.
 Window median_window(const std::vector<PhaseEnd>& all) {
-  const bool layers = std::any_of(all.begin(), all.end(), [](const auto& e) { return e.layer >= 0; });
+  const bool layers =
+      std::any_of(all.begin(), all.end(), [](const auto& e) { return e.layer >= 0; });
   std::map<std::pair<int, int>, Window> windows;
   for (const PhaseEnd& end : all) {
     if (layers && end.layer < 0) continue;
@@ -58,17 +59,22 @@ Window median_window(const std::vector<PhaseEnd>& all) {
   std::sort(lengths.begin(), lengths.end());
   const auto [length, step, layer] = lengths[lengths.size() / 2];
   Window window = windows[{step, layer}];
-  window.what = layers ? fmt::format("layer {} of token {}", layer, step) : fmt::format("token {}", step);
+  window.what =
+      layers ? fmt::format("layer {} of token {}", layer, step) : fmt::format("token {}", step);
   return window;
 }
 
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
   }
   return out;
 }
@@ -95,8 +101,9 @@ class Picture {
 
   std::string draw(const std::string& title) const {
     const bool roles = timeline_.roles.size() > 1;
-    const double bottom =
-        roles ? roles_top_ + kRoleRow * static_cast<double>(timeline_.roles.size()) : roles_top_ - 34;
+    const double bottom = roles
+                              ? roles_top_ + kRoleRow * static_cast<double>(timeline_.roles.size())
+                              : roles_top_ - 34;
     const double height = bottom + 40;
     std::string svg = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" "
@@ -107,9 +114,11 @@ class Picture {
     svg += legend() + spans() + phases(bottom) + axis(bottom);
     svg += text_at(4, kTop + 10, fmt::format("blocks {} to", blocks_.begin()->first));
     svg += text_at(4, kTop + 24, fmt::format("{}", blocks_.rbegin()->first));
-    if (roles) svg += text_at(kLeft, roles_top_ - 8, fmt::format("all parts of block {}:", slowest_));
+    if (roles)
+      svg += text_at(kLeft, roles_top_ - 8, fmt::format("all parts of block {}:", slowest_));
     for (size_t role = 0; roles && role < timeline_.roles.size(); ++role)
-      svg += text_at(4, roles_top_ + kRoleRow * static_cast<double>(role) + 12, timeline_.roles[role]);
+      svg +=
+          text_at(4, roles_top_ + kRoleRow * static_cast<double>(role) + 12, timeline_.roles[role]);
     return svg + "</svg>\n";
   }
 
@@ -122,8 +131,9 @@ class Picture {
   std::string bar(const TimelineSpan& span, double y, double height) const {
     const double from = x_of(std::max(span.t0_ns, window_.begin_ns()));
     const double to = x_of(std::min(span.t1_ns, window_.end_ns()));
-    return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"/>\n",
-                       from, y, to - from, height, colour_of(span.what()));
+    return fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"/>\n", from,
+        y, to - from, height, colour_of(span.what()));
   }
 
   std::string spans() const {
@@ -151,8 +161,9 @@ class Picture {
           "stroke-width=\"0.7\"/>\n<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.5\" fill=\"#d55e00\" "
           "stroke=\"#ffffff\"/>\n",
           to, kTop - 20, to, bottom, to, y);
-      svg += text_at((from + to) / 2, kTop - 24, timeline_.phases.at(static_cast<size_t>(end.phase)),
-                     " text-anchor=\"middle\"");
+      svg +=
+          text_at((from + to) / 2, kTop - 24, timeline_.phases.at(static_cast<size_t>(end.phase)),
+                  " text-anchor=\"middle\"");
       svg += text_at((from + to) / 2, kTop - 9,
                      fmt::format("{:.2f} us", static_cast<double>(end.end_ns - end.begin_ns) / 1e3),
                      " text-anchor=\"middle\" fill=\"#555555\" font-size=\"9\"");
@@ -167,8 +178,8 @@ class Picture {
       const bool used = std::any_of(timeline_.spans.begin(), timeline_.spans.end(),
                                     [&](const auto& s) { return s.what() == colour.kind; });
       if (!used) continue;
-      svg += fmt::format("<rect x=\"{:.0f}\" y=\"28\" width=\"11\" height=\"11\" fill=\"{}\"/>\n", x,
-                         colour.fill);
+      svg += fmt::format("<rect x=\"{:.0f}\" y=\"28\" width=\"11\" height=\"11\" fill=\"{}\"/>\n",
+                         x, colour.fill);
       svg += text_at(x + 16, 38, colour.text);
       x += 46 + 6.2 * static_cast<double>(std::string(colour.text).size());
     }

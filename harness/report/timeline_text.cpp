@@ -81,17 +81,17 @@ std::string path_table(const TimelineSummary& summary) {
   for (const PathPart& part : summary.path) {
     text += fmt::format("| {}{} | {:.2f} | {} | {:.2f} | block {}, {} of {} | {:.2f} us |\n",
                         part.phase, part.per_layer ? "" : " (a token)", part.us.total(),
-                        cells(part.us), part.us.other, part.last_block,
-                        percent(part.last_share, 1), part.executions, part.spread_us);
+                        cells(part.us), part.us.other, part.last_block, percent(part.last_share, 1),
+                        part.executions, part.spread_us);
   }
   return text;
 }
 
 const PathPart* longest_part(const TimelineSummary& summary) {
   const auto a_step = [&](const PathPart& p) { return p.us.total() * p.executions; };
-  const auto found = std::max_element(
-      summary.path.begin(), summary.path.end(),
-      [&](const PathPart& a, const PathPart& b) { return a_step(a) < a_step(b); });
+  const auto found =
+      std::max_element(summary.path.begin(), summary.path.end(),
+                       [&](const PathPart& a, const PathPart& b) { return a_step(a) < a_step(b); });
   return found == summary.path.end() ? nullptr : &*found;
 }
 
@@ -105,10 +105,10 @@ double ObserverCost::share() const {
 std::string cost_line(const ObserverCost& cost) {
   if (cost.without_ms.empty() || cost.with_ms.empty())
     return "what the recording costs was not measured";
-  const std::string line =
-      fmt::format("recorded decodes take {:+.2f} % ({:.4f} ms against {:.4f}, medians of {} and {}, {})",
-                  100 * cost.share(), middle(cost.with_ms), middle(cost.without_ms),
-                  cost.with_ms.size(), cost.without_ms.size(), cost.clock);
+  const std::string line = fmt::format(
+      "recorded decodes take {:+.2f} % ({:.4f} ms against {:.4f}, medians of {} and {}, {})",
+      100 * cost.share(), middle(cost.with_ms), middle(cost.without_ms), cost.with_ms.size(),
+      cost.without_ms.size(), cost.clock);
   if (cost.share() <= kMostObserverCost) return line;
   return fmt::format("{}: over {:.0f} %, so the recording itself moves what it shows", line,
                      100 * kMostObserverCost);
@@ -122,12 +122,12 @@ std::vector<std::string> headlines(const TimelineReport& report) {
   lines.push_back(fmt::format("where the time goes ({}): {}", role, shares(role_total(s, role))));
   if (const PathPart* part = longest_part(s)) {
     lines.push_back(fmt::format(
-        "critical path: {:.1f} us a token{}; the longest part is {}, {} of it",
-        s.step_us, s.layers > 0 ? fmt::format(", {:.2f} us a layer", s.layer_us) : "", part->phase,
+        "critical path: {:.1f} us a token{}; the longest part is {}, {} of it", s.step_us,
+        s.layers > 0 ? fmt::format(", {:.2f} us a layer", s.layer_us) : "", part->phase,
         percent(part->us.total() * part->executions / s.steps, s.step_us)));
-    lines.push_back(fmt::format(
-        "slowest block: {}, the last of {} in {} of all phases (by chance {})", s.slowest_block,
-        s.blocks, percent(s.slowest_share, 1), percent(1, s.blocks)));
+    lines.push_back(
+        fmt::format("slowest block: {}, the last of {} in {} of all phases (by chance {})",
+                    s.slowest_block, s.blocks, percent(s.slowest_share, 1), percent(1, s.blocks)));
   }
   if (s.lost > 0)
     lines.push_back(fmt::format("{} events at least found no room: the last steps are incomplete",
@@ -143,11 +143,13 @@ std::string timeline_markdown(const TimelineReport& report) {
   text += fmt::format("- {}\n", cost_line(report.cost));
   text += fmt::format("- clock: {}", report.clock);
   if (report.clock_step_ns > 0)
-    text += fmt::format("; the shared timer steps by {:.0f} ns, and no reading lies further than {:.0f} ns "
-                        "from its block's line",
-                        report.clock_step_ns, report.clock_error_ns);
-  text += fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which keeps it in the browser",
-                      report.trace, report.trace);
+    text += fmt::format(
+        "; the shared timer steps by {:.0f} ns, and no reading lies further than {:.0f} ns "
+        "from its block's line",
+        report.clock_step_ns, report.clock_error_ns);
+  text +=
+      fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which keeps it in the browser",
+                  report.trace, report.trace);
   if (report.first_traced_step > 0)
     text += fmt::format("; it holds tokens {} to {} of {}, the tables here hold all",
                         report.first_traced_step, s.steps - 1, s.steps);
@@ -157,10 +159,10 @@ std::string timeline_markdown(const TimelineReport& report) {
   text += fmt::format(
       "### Where the time goes\n\nMicroseconds a token, mean of {} blocks and {} tokens.\n\n{}\n",
       s.blocks, s.steps, phase_table(s));
-  if (s.path.empty())
-    return text + "No critical path: the step of a span is not known.\n";
+  if (s.path.empty()) return text + "No critical path: the step of a span is not known.\n";
   text += fmt::format(
-      "### The critical path\n\nMicroseconds of one execution, from the last block's end of the phase before to the "
+      "### The critical path\n\nMicroseconds of one execution, from the last block's end of the "
+      "phase before to the "
       "last block's end of this one, and what that block did meanwhile.\n\n{}\n",
       path_table(s));
   return text;

@@ -26,8 +26,8 @@ struct ObserverCost {
 inline constexpr double kMostObserverCost = 0.02;
 
 struct TimelineReport {
-  std::string title;     // "ring on cuda (synthetic d=512 n=16)"
-  std::string resolved;  // the engine, as it calls itself
+  std::string title;           // "ring on cuda (synthetic d=512 n=16)"
+  std::string resolved;        // the engine, as it calls itself
   std::string trace, picture;  // files beside report.md
   std::string clock;
   double clock_step_ns = 0, clock_error_ns = 0;

@@ -86,8 +86,8 @@ int first_traced_step(const Timeline& timeline, int steps, int64_t most) {
 
 void write_trace(std::ostream& out, const Timeline& timeline, const TraceHead& head,
                  int first_step) {
-  out << R"({"displayTimeUnit":"ns","otherData":{"title":)" << quoted(head.title)
-      << R"(,"clock":)" << quoted(timeline.clock) << fmt::format(R"(,"lost_events":{})", timeline.lost)
+  out << R"({"displayTimeUnit":"ns","otherData":{"title":)" << quoted(head.title) << R"(,"clock":)"
+      << quoted(timeline.clock) << fmt::format(R"(,"lost_events":{})", timeline.lost)
       << "},\n\"traceEvents\":[\n";
   TraceWriter trace(out);
   write_frames(trace, head, first_step);

@@ -10,8 +10,8 @@
 namespace mkbench {
 
 struct TraceHead {
-  std::string title;  // "ring d=512 n=16"
-  int steps = 0;      // of the decode
+  std::string title;              // "ring d=512 n=16"
+  int steps = 0;                  // of the decode
   std::vector<double> frames_us;  // end of each step (measure/timeline_summary.h)
 };
 
@@ -24,6 +24,7 @@ int first_traced_step(const Timeline& timeline, int steps, int64_t most = kMostT
 
 // Writes a process a block and a thread a role, and before them one with the tokens as frames. Spans are complete
 // events ("X") with microseconds since the first span; their category is the kind.
-void write_trace(std::ostream& out, const Timeline& timeline, const TraceHead& head, int first_step);
+void write_trace(std::ostream& out, const Timeline& timeline, const TraceHead& head,
+                 int first_step);
 
 }  // namespace mkbench

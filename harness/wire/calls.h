@@ -236,9 +236,9 @@ struct TuneCall {
 
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
-                 TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall, StateCall,
-                 SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall, FlushCall, CardCall,
-                 TorchCall, TuneCall>;
+                 TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall,
+                 StateCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall, FlushCall,
+                 CardCall, TorchCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -298,18 +298,13 @@ struct Traced {
   static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
 };
 
-// `spans` TimelineSpans lie in the arena, those that found room; `lost` counts the others, too.
+// `spans` spans lie in the arena, those that found room; timeline.lost counts the others, too.
 struct TimelineTold {
   static constexpr char kType[] = "timeline_told";
-  int64_t spans = 0, lost = 0;
-  std::vector<std::string> roles, phases;
-  std::string clock;
-  double clock_step_ns = 0, clock_error_ns = 0;
+  int64_t spans = 0;
+  Timeline timeline;  // without its spans
   static void fields(auto& v) {
-    list_fields(v, "spans", &TimelineTold::spans, "lost", &TimelineTold::lost, "roles",
-                &TimelineTold::roles, "phases", &TimelineTold::phases, "clock",
-                &TimelineTold::clock, "clock_step_ns", &TimelineTold::clock_step_ns,
-                "clock_error_ns", &TimelineTold::clock_error_ns);
+    list_fields(v, "spans", &TimelineTold::spans, "timeline", &TimelineTold::timeline);
   }
 };
 
@@ -393,13 +388,6 @@ struct HangTold {
   }
 };
 
-struct RingObstacle {
-  std::string model, obstacle;  // obstacle: empty where ring can run the model
-  static void fields(auto& v) {
-    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
-  }
-};
-
 struct CardFacts {
   static constexpr char kType[] = "card";
   DeviceList devices;
@@ -424,25 +412,6 @@ struct TorchTold {
   }
 };
 
-// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
-struct TunedTime {
-  int in_flight = 0, gap = 0, split_from = 0;
-  double us = 0;  // per token
-  static void fields(auto& v) {
-    list_fields(v, "in_flight", &TunedTime::in_flight, "gap", &TunedTime::gap, "split_from",
-                &TunedTime::split_from, "us", &TunedTime::us);
-  }
-};
-
-struct TuneSweep {
-  int depth = 0, until = 0;  // KV rows; `depth` stands for all positions up to `until`
-  std::vector<TunedTime> times;
-  static void fields(auto& v) {
-    list_fields(v, "depth", &TuneSweep::depth, "until", &TuneSweep::until, "times",
-                &TuneSweep::times);
-  }
-};
-
 struct Tuned {
   static constexpr char kType[] = "tuned";
   std::string gpu, table_row;
@@ -457,9 +426,9 @@ struct Tuned {
   }
 };
 
-using FromHost =
-    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold, Flushed, Saved,
-                 Floats, Able, Described, Failed, StageTold, ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
+using FromHost = std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold,
+                              Flushed, Saved, Floats, Able, Described, Failed, StageTold,
+                              ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

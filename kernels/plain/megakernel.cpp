@@ -176,7 +176,8 @@ class PlainEngine final : public LaunchEngine {
 
   std::optional<RecordedInstance> recorded_instance() const override {
     const void* kernel = plain::recorded_kernel_for(config().shape);
-    if (kernel == nullptr || asked_.kernel != plain::kernel_for(config().shape)) return std::nullopt;
+    if (kernel == nullptr || asked_.kernel != plain::kernel_for(config().shape))
+      return std::nullopt;
     LaunchConfig launch = asked_;
     launch.kernel = kernel;
     launch.shared_bytes = plain::recorded_shared_bytes_for(config().shape);

@@ -1,4 +1,6 @@
 // `mkbench profile --tool`: Nsight around the process of one engine, while it runs the blocks of a run.
+#include "harness/parent/commands/profile.h"
+
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -13,7 +15,6 @@
 #include "harness/device/program_output.h"
 #include "harness/flow/watched_blocks.h"
 #include "harness/measure/kernel_figures.h"
-#include "harness/parent/commands/profile.h"
 #include "harness/parent/host_services.h"
 #include "harness/parent/machine.h"
 #include "harness/parent/option_values.h"
@@ -200,7 +201,6 @@ void need_tool(ProfileTool tool, const std::string& program) {
 
 }  // namespace
 
-// What the machine has. Printing a command for another machine's GPU needs no GPU here.
 MachineProbe probe_for_profile(const Options& options, const Invocation& invocation) {
   MachineProbe probe;
   if (options.device == DeviceChoice::kCpu) return probe;

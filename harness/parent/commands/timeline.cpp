@@ -121,7 +121,8 @@ nlohmann::json json_of(const Recorded& one) {
 void require_timeline_arguments(const Options& options) {
   if (options.tool) bad_usage("profile: --timeline: no tool runs beside it; found --tool");
   if (options.print_command) bad_usage("profile: --timeline: it has no tool's command to --print");
-  if (options.token_ranges) bad_usage("profile: --timeline: it records no NVTX ranges; found --nvtx token");
+  if (options.token_ranges)
+    bad_usage("profile: --timeline: it records no NVTX ranges; found --nvtx token");
 }
 
 int timeline_command(const Options& options, const Invocation& invocation) {

@@ -15,8 +15,8 @@ namespace mkbench::ring {
 // K and V tiles of one layer, turn by turn: K of all tiles of the turn, then V. A half tile may
 // bring rows at and beyond the context; the consumers mask them.
 template <bool kSplit, bool kRecords>
-__device__ __forceinline__ void load_context(RingWriter<kRecords>& ring, const ContextShare<kSplit>& share,
-                                             const char* head) {
+__device__ __forceinline__ void load_context(RingWriter<kRecords>& ring,
+                                             const ContextShare<kSplit>& share, const char* head) {
   constexpr int kTurn = kTilesPerTurn<kSplit>;
   const int tiles = share.tiles(), halves = share.halves();
 #pragma unroll 1

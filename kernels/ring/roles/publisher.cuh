@@ -123,8 +123,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared& 
   int token = static_cast<int>(~static_cast<unsigned>(key));
   if (key == kNanKey || token >= p.vocab) token = -1;  // a logit was NaN, or no row had a logit
   // The ablations compute meaningless logits; any row is taken, so that the launch goes on.
-  if (!computes_tokens(kAblation))
-    token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
+  if (!computes_tokens(kAblation)) token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
   const bool aborted = any_fault(p);
   if (aborted) token = -1;
   if (block.index == 0 && lane == 0 && step >= p.first_output) {
