@@ -202,6 +202,25 @@ bool LaunchEngine::skip_to(int position) {
   return true;
 }
 
+bool LaunchEngine::set_timeline(bool on) {
+  if (recorder_) set_launch(unrecorded_);
+  recorder_.reset();
+  if (!on) return true;
+  const std::optional<RecordedInstance> instance = recorded_instance();
+  if (!instance) return false;
+  require_co_resident(traits_.prefix, instance->launch, traits_.gpu);
+  unrecorded_ = launch_;
+  set_launch(instance->launch);
+  recorder_.emplace(instance->roles, instance->launch.blocks);
+  return true;
+}
+
+Timeline LaunchEngine::timeline() {
+  if (!recorder_ || timed_steps_ == 0)
+    throw Error(ErrorKind::kRuntime, traits_.prefix + ": no decode has recorded a timeline");
+  return recorder_->collect(traits_.prefix);
+}
+
 void LaunchEngine::check_id(int32_t id) const {
   if (id >= 0 && id < config_.shape.vocab) return;
   throw Error(ErrorKind::kBadInput, traits_.prefix + ": token id " + std::to_string(id) +
@@ -244,6 +263,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
       .keep_hidden = wanted.logits_out != nullptr || !traits_.hidden_with_logits_only,
       .vectors = wanted.in != nullptr ? vectors_.get() : nullptr,
       .normed = wanted.hidden_out != nullptr ? normed_.get() : nullptr};
+  if (recorder_) recorder_->prepare(steps, config_.shape.layers);
   timed_steps_ = 0;
   hidden_kept_ = false;
   set_stood(std::nullopt);

@@ -15,6 +15,7 @@
 #include "kernels/fault.h"
 #include "kernels/launch_checks.h"
 #include "kernels/side_stream.h"
+#include "kernels/timeline_recorder.h"
 #include "references/engine.h"
 
 namespace mkbench {
@@ -52,6 +53,8 @@ class LaunchEngine : public Engine {
   std::optional<std::vector<float>> hidden(int layer) final;
   std::optional<std::vector<float>> kv_row(int layer, int position) final;
   bool skip_to(int position) final;
+  bool set_timeline(bool on) final;
+  Timeline timeline() final;
 
  protected:
   // One launch: `steps` steps from position() on.
@@ -112,6 +115,14 @@ class LaunchEngine : public Engine {
   // Zeroes words of the exchange while a launch runs, in side().get(): PlantedFault::kWordsReset.
   virtual void reset_words() {}
 
+  // The launch of the instance that records a timeline, and the roles of a block in it; nothing where there
+  // is none for what this engine launches.
+  struct RecordedInstance {
+    LaunchConfig launch;
+    std::vector<std::string> roles;
+  };
+  virtual std::optional<RecordedInstance> recorded_instance() const = 0;
+
   // Sets the parameters that all kernels have under the same names.
   template <typename Params>
   void fill_common(Params& p, const Request& r) const {
@@ -122,6 +133,7 @@ class LaunchEngine : public Engine {
     p.token_ns = token_ns_.get();
     p.cycles = cycles_.get();
     p.status = status_.device();
+    p.timeline = recorder_ ? recorder_->buffers() : TimelineBuffers{};
     p.vocab = config_.shape.vocab;
     p.max_context = traits_.max_context;
     p.position = position_;
@@ -183,6 +195,8 @@ class LaunchEngine : public Engine {
   DeviceBuffer<float> logits_, normed_;
   DeviceBuffer<Bf16> vectors_;
   MappedValue<KernelStatus> status_;
+  std::optional<TimelineRecorder> recorder_;  // while a timeline is recorded,
+  LaunchConfig unrecorded_;                   // which takes the place of this launch
   Event start_, stop_;
   double host_ms_ = 0;        // the last launch's, by the host's clock
   int timed_steps_ = 0;       // steps of the last launch; 0 when its times do not count

@@ -14,6 +14,7 @@
 #include "references/planted_fault.h"
 #include "references/standstill.h"
 #include "references/stress.h"
+#include "references/timeline.h"
 #include "references/vector_steps.h"
 
 namespace mkbench {
@@ -153,6 +154,14 @@ class Engine {
   // A hook of our own engines for `mkbench soak`, between launches: the launches that follow run under `stress`.
   // Returns what of it the engine leaves out, and why; nothing where the engine has no such hook.
   virtual std::optional<std::string> stress(const Stress& /*stress*/) { return std::nullopt; }
+
+  // Diagnostics, between decodes: the decodes that follow record their timeline, or no longer. Returns false
+  // where the engine has none.
+  virtual bool set_timeline(bool /*on*/) { return false; }
+  // That of the last decode(), which set_timeline(true) preceded. Throws Error(kRuntime).
+  virtual Timeline timeline() {
+    throw Error(ErrorKind::kRuntime, capabilities().name + ": it offers no timeline");
+  }
 
   // Diagnostics: makes `position` zero KV rows count as decoded, with id 0 pending. The times of
   // the steps that follow are real, their tokens mean nothing. Returns false where an engine cannot

@@ -200,7 +200,11 @@ typedef struct mkbench_engine_abi {
   /* From now on decode() fills `spans`, memory of the device with room for `room` of them: the last
    * call's, in any order, gaps allowed. NULL switches that off, as before the first call. mkbench
    * fills them with bytes 0xff beforehand: a span whose block is still -1 was not written. Spans
-   * are never asked for when the clock runs. phase_name() may return NULL. */
+   * are never asked for when the clock runs. phase_name() may return NULL; else the name may say more
+   * than the phase, "[ROLE/]PHASE[: KIND]": which part of a block works ("block" unless said), and what
+   * it does, one of body (unless said), exchange (it waits for other blocks), weights (it waits for
+   * weights or KV rows), hand-off (it waits for another part of its block) and room (it waits for room to
+   * load ahead). "loader/qkv: room" and "attention: exchange" are examples. */
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
 

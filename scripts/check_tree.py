@@ -15,7 +15,7 @@ URL = re.compile(r"https?://(?:[^@/\s]*@)?([A-Za-z0-9.-]+)")
 INDEX_OPTION = re.compile(r"--(?:extra-)?index-ur[l]|--trusted-hos[t]|PIP_INDEX_UR[L]")
 PUBLIC_HOSTS = (
     "apache.org", "arxiv.org", "creativecommons.org", "git-lfs", "github.com", "google.github.io",
-    "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "purl.org", "pypi.org",
+    "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "perfetto.dev", "purl.org", "pypi.org",
     "pytorch.org", "w3.org",
 )
 # Names of Catch2 differ between its versions; tests/support/catch2.h has those for both.

@@ -7,7 +7,7 @@
 #   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
 #           what telemetry costs, energy, and whether all bytes are read
 #   profile ncu around one launch of ring and of plain (docs/profiling.md); counters are forbidden on many machines, which
-#           the step then says
+#           the step then says; the timelines of both
 #   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
 #           full-size weights; planted faults that only a soak sees; racecheck and initcheck
 # The script builds first, for this machine's cards. Without a PART all parts but profile and soak run, on which no line
@@ -74,7 +74,7 @@ tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
 timing=(data clock.json table blocks telemetry energy audit)
-profile=(profile-ring profile-plain)
+profile=(profile-ring profile-plain timeline)
 soak=(soak racecheck.log initcheck.log)
 # shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
@@ -207,6 +207,8 @@ export -f profiled
 if begin profile "${profile[@]}"; then
   step 60 "ncu around one launch of ring" bash -c 'profiled ring'
   step 60 "ncu around one launch of plain" bash -c 'profiled plain'
+  step 120 "timeline of ring and plain" "$mkbench" profile --timeline --engine ring,plain --device cuda --model synthetic \
+    -d 512 -n 16 --out timeline
 fi
 
 # soak_engine ENGINE MINUTES: half of the time on the cut, half on full-size weights with a long cache. Numbers that

@@ -200,8 +200,7 @@ class Server:
     def __init__(self, wire: Wire, arena: Arena, ranges: Ranges):
         self.wire, self.arena, self.ranges = wire, arena, ranges
         self.modules, self.files, self.held = {}, set(), {}
-        self.numbers = 0
-        self.running = None
+        self.numbers, self.running = 0, None
         self.launches = -1  # of the running engine, before its call
 
     def answer(self, call: dict) -> dict:
@@ -378,6 +377,7 @@ class Server:
 
     def take_stress(self, call: dict) -> dict:
         return self.wire.answer("able", state=self.engine(call).state())
+    take_set_timeline = take_stress  # of neither is there any
 
     def take_ablate(self, call: dict) -> dict:
         held = self.engine(call)

@@ -2,6 +2,7 @@
 mkbench_test(test_verdict LABEL host LIBS mkbench_report)
 mkbench_test(test_known_errors LABEL host LIBS mkbench_report)
 mkbench_test(test_statistics LABEL host LIBS mkbench_measure SOURCES test_statistics.cpp test_two_level.cpp test_clocks.cpp)
+mkbench_test(test_timeline LABEL host LIBS mkbench_report)
 mkbench_test(test_parity LABEL host LIBS mkbench_judge SOURCES test_parity.cpp test_parity_token_only.cpp test_live_reference.cpp)
 mkbench_test(test_parity_checks LABEL host LIBS mkbench_judge
              SOURCES test_parity_checks.cpp test_ratchet.cpp test_parity_trials.cpp test_time_budget.cpp test_findings.cpp test_localise.cpp test_replay_step.cpp)

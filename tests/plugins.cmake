@@ -103,6 +103,8 @@ mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 2
 mkbench_python_test(test_triton_decoder CLASSES SLOW TritonDecoder TIMEOUT 300)
 mkbench_python_test(test_extension_decoder CLASSES SLOW ExtensionDecoder TIMEOUT 300)
 mkbench_python_test(test_python_engines CLASSES SLOW Misbehaviours Transformers TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_timeline_cli CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_timeline_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_hosts_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <map>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -357,34 +357,89 @@ TEST_CASE("snapshots of a plugin that are wrong", "[plugin]") {
 
 TEST_CASE("a timeline of one decode", "[plugin]") {
   const auto engine = counting();
-  const Timeline timeline = take_timeline(*engine, 3, 64);
+  REQUIRE(engine->set_timeline(true));
+  CHECK(thrown_by([&] { engine->timeline(); }).says("no decode has recorded a timeline"));
+  engine->decode(3);
+  const Timeline timeline = engine->timeline();
   REQUIRE(timeline.spans.size() == 6);
-  for (size_t i = 0; i < 6; ++i) {
-    const mkbench_span& span = timeline.spans[i];
-    const uint64_t at = 100 * (i / 2);
-    CHECK(span.phase == static_cast<int>(i % 2));
-    CHECK(span.block == 1 - static_cast<int>(i % 2));
-    CHECK(span.t0_ns == at + (i % 2 == 0 ? 0 : 50));
-    CHECK(span.t1_ns == at + (i % 2 == 0 ? 50 : 90));
+  for (int i = 0; i < 6; ++i) {
+    // Block 0 runs phase 1, block 1 phase 0; each once a step.
+    const TimelineSpan& span = timeline.spans[static_cast<size_t>(i)];
+    const int step = i % 3, block = i / 3;
+    CHECK(span.block == block);
+    CHECK(span.phase == 1 - block);
+    CHECK(span.step == step);
+    CHECK(span.layer == -1);
+    CHECK(span.t0_ns == 100 * step + (block == 1 ? 0 : 50));
+    CHECK(span.t1_ns == 100 * step + (block == 1 ? 50 : 90));
   }
-  CHECK(timeline.phase_names == std::map<int32_t, std::string>{{0, "attention"}, {1, "phase 1"}});
-  CHECK(engine->progress().position == 0);  // the room: it is switched off afterwards
-  CHECK(take_timeline(*engine, 5, 5).spans.size() == 4);
+  CHECK(timeline.phases == std::vector<std::string>{"attention", "phase 1"});
+  CHECK(timeline.roles == std::vector<std::string>{"block"});
+  CHECK(timeline.lost == 0);
+  REQUIRE(engine->set_timeline(false));
+  CHECK(engine->progress().position == 0);  // the room: it is switched off
+}
+
+// Phases of a decode of 2 steps and 3 layers.
+const char* named_phase(int32_t phase) {
+  constexpr const char* kNames[] = {
+      "qkv: exchange", "qkv", "qkv: hand-off", "loader/qkv: room", "head", "odd: walk", "/x/y"};
+  return phase < 7 ? kNames[phase] : nullptr;
+}
+
+TEST_CASE("names of phases say role and kind, and counts of bodies say step and layer",
+          "[plugin]") {
+  std::vector<mkbench_span> spans;
+  uint64_t at = 1'000'000;
+  const auto put = [&](int32_t phase) { spans.push_back({4, phase, at, at + 10}), at += 10; };
+  for (int step = 0; step < 2; ++step) {
+    for (int layer = 0; layer < 3; ++layer) put(0), put(1), put(2);
+    put(4);
+  }
+  for (const int32_t phase : {3, 5, 6, 6, 6}) put(phase);
+  const Timeline full = checked_timeline("test", spans, named_phase, {2, 3});
+  CHECK(full.lost == 1);  // no span is left unwritten: there may have been more
+  spans.resize(30);
+  std::memset(&spans[25], 0xff, 5 * sizeof(mkbench_span));
+  const Timeline timeline = checked_timeline("test", spans, named_phase, {2, 3});
+  CHECK(timeline.lost == 0);
+  CHECK(timeline.roles == std::vector<std::string>{"block", "loader"});
+  CHECK(timeline.phases == std::vector<std::string>{"qkv", "head", "odd: walk", "/x/y"});
+  REQUIRE(timeline.spans.size() == 25);
+  for (int i = 0; i < 20; ++i) {
+    const TimelineSpan& span = timeline.spans[static_cast<size_t>(i)];
+    const int step = i / 10, in_step = i % 10;
+    CHECK(span.t0_ns == 10 * i);
+    CHECK(span.step == step);
+    CHECK(span.layer == (in_step == 9 ? -1 : in_step / 3));
+    constexpr SpanKind kKinds[] = {SpanKind::kExchange, SpanKind::kBody, SpanKind::kHandOff};
+    CHECK(span.what() == (in_step == 9 ? SpanKind::kBody : kKinds[in_step % 3]));
+  }
+  CHECK(timeline.spans[20].step == -1);  // one body of two steps
+  CHECK(timeline.spans[23].step == -1);  // three
+  CHECK(timeline.spans[24].role == 1);
+  CHECK(timeline.spans[24].what() == SpanKind::kRoom);
+}
+
+Timeline timeline_of(Engine& engine) {
+  engine.set_timeline(true);
+  engine.decode(3);
+  return engine.timeline();
 }
 
 TEST_CASE("a timeline that is wrong or not there", "[plugin]") {
   for (const char* fault : {"span order", "span block", "span phase"}) {
     CAPTURE(fault);
-    const Thrown thrown = thrown_by([&] { take_timeline(*counting(fault), 3, 64); });
+    const Thrown thrown = thrown_by([&] { timeline_of(*counting(fault)); });
     CHECK(thrown.kind == ErrorKind::kRuntime);
     CHECK(thrown.says("wanted a block and a phase from 0 and an end after the begin"));
   }
-  const Thrown thrown = thrown_by([&] { take_timeline(*counting("span room"), 3, 10); });
+  const Thrown thrown = thrown_by([&] { timeline_of(*counting("span room")); });
   CHECK(thrown.kind == ErrorKind::kIntegrity);
-  CHECK(thrown.says("spans of decode(): 240 bytes were asked for, memory 0 bytes after them"));
-  CHECK(thrown_by([&] {
-          take_timeline(*counting("", "counting_v1"), 3, 10);
-        }).says("it offers no timeline"));
+  CHECK(thrown.says("spans of decode(): 50331648 bytes were asked for, memory 0 bytes after them"));
+  const auto first = counting("", "counting_v1");
+  CHECK_FALSE(first->set_timeline(true));
+  CHECK(thrown_by([&] { first->timeline(); }).says("it offers no timeline"));
 }
 
 }  // namespace

@@ -246,7 +246,7 @@ class CommandLine(ProfileTest):
 
     def test_bad_command_lines(self):
         for args, text in (
-                ((), "profile: --tool: wanted nsys or ncu"),
+                ((), "profile: wanted --tool nsys, --tool ncu or --timeline"),
                 (("--tool", "gdb"), "--tool: 'gdb' is not one of nsys, ncu"),
                 (("--tool", "ncu", "--blocks", "2"), "--blocks 2: ncu replays the launch of one block"),
                 (("--tool", "nsys", "--nvtx", "off"), "--nvtx: 'off' is not one of block, token"),

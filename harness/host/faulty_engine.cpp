@@ -47,6 +47,8 @@ class FaultyEngine final : public Engine {
   std::optional<std::string> stress(const Stress& stress) override {
     return engine_->stress(stress);
   }
+  bool set_timeline(bool on) override { return engine_->set_timeline(on); }
+  Timeline timeline() override { return engine_->timeline(); }
   bool skip_to(int position) override { return engine_->skip_to(position); }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <utility>
 
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
@@ -215,6 +216,23 @@ FromHost Server::take(const StressCall& call) {
   Engine& e = *engine(call.engine).engine;
   const std::optional<std::string> left_out = e.stress(call.stress);
   return Able{left_out.has_value(), left_out.value_or(""), state_of(e)};
+}
+
+FromHost Server::take(const SetTimelineCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const bool able = e.set_timeline(call.on);
+  return Able{able, "", state_of(e)};
+}
+
+FromHost Server::take(const TimelineCall& call) {
+  Timeline timeline = engine(call.engine).engine->timeline();
+  const auto found = static_cast<int64_t>(timeline.spans.size());
+  const int64_t sent = std::clamp<int64_t>(call.room, 0, found);
+  const size_t bytes = static_cast<size_t>(sent) * sizeof(TimelineSpan);
+  std::memcpy(arena_.at_least(bytes), timeline.spans.data(), bytes);
+  timeline.lost += found - sent;
+  timeline.spans.clear();
+  return TimelineTold{sent, std::move(timeline)};
 }
 
 FromHost Server::take(const StateCall& call) {

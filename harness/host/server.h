@@ -65,6 +65,8 @@ class Server {
   FromHost take(const SaveCall& call);
   FromHost take(const RestoreCall& call);
   FromHost take(const StressCall& call);
+  FromHost take(const SetTimelineCall& call);
+  FromHost take(const TimelineCall& call);
   FromHost take(const StateCall& call);
   FromHost take(const SkipToCall& call);
   FromHost take(const AblateCall& call);

@@ -160,6 +160,28 @@ std::optional<std::string> HostEngine::stress(const Stress& stress) {
   return told.able ? std::optional(std::move(told.why)) : std::nullopt;
 }
 
+bool HostEngine::set_timeline(bool on) {
+  return ask_host<Able>(SetTimelineCall{opened_.engine, on}, {kSmallCallS, timeout_s_}).able;
+}
+
+Timeline HostEngine::timeline() {
+  // 512 MB of addresses; memory is taken for the spans alone that the host writes.
+  constexpr int64_t kRoom = int64_t{1} << 24;
+  constexpr size_t kBytes = static_cast<size_t>(kRoom) * sizeof(TimelineSpan);
+  link_->arena().at_least(kBytes);
+  TimelineTold told =
+      ask_host<TimelineTold>(TimelineCall{opened_.engine, kRoom}, {kSmallCallS, timeout_s_});
+  if (told.spans < 0 || told.spans > kRoom) {
+    throw Error(ErrorKind::kRuntime, name_ + ": timeline: found " + std::to_string(told.spans) +
+                                         " spans, wanted 0 to " + std::to_string(kRoom));
+  }
+  Timeline timeline = std::move(told.timeline);
+  timeline.spans.resize(static_cast<size_t>(told.spans));
+  std::memcpy(timeline.spans.data(), link_->arena().at_least(kBytes),
+              timeline.spans.size() * sizeof(TimelineSpan));
+  return timeline;
+}
+
 std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
   // Room for the longest row of any model that is known.
   constexpr size_t kMostFloats = size_t{1} << 18;

@@ -41,6 +41,8 @@ class HostEngine final : public Engine {
   }
   bool skip_to(int position) override;
   std::optional<std::string> stress(const Stress& stress) override;
+  bool set_timeline(bool on) override;
+  Timeline timeline() override;
 
   // Decodes n tokens, untimed, and says what reached the card.
   LaunchTrace trace(int n);

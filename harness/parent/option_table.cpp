@@ -253,6 +253,9 @@ const std::vector<Flag>& flag_table() {
          o.tool = parse_choice<ProfileTool>(
              "tool", t, {{"nsys", ProfileTool::kNsys}, {"ncu", ProfileTool::kNcu}});
        }},
+      {"timeline", 0, "", "",
+       "instead of a tool: what each block does inside the kernel, recorded by the kernel itself",
+       kProfileFlags, false, [](O& o, S t) { o.timeline = parse_switch("timeline", t); }},
       {"print", 0, "", "", "print the tool's command, and run nothing", kProfileFlags, false,
        [](O& o, S t) { o.print_command = parse_switch("print", t); }},
       {"engine", 0, "LIST", "",
@@ -262,7 +265,7 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.engines = parse_engines(t, kCandidate | kYardstick); }},
       {"n-gen", 'n', "L", "16", "tokens of a block", kProfileFlags, false,
        [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
-      {"blocks", 0, "N", "1", "blocks that nsys records", kProfileFlags, false,
+      {"blocks", 0, "N", "", "blocks that nsys records; with --timeline decodes to compare with recorded ones [1; 5]", kProfileFlags, false,
        [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
       {"warmup", 0, "N", "1", "decodes before the first block, which are not recorded",
        kProfileFlags, false, [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},

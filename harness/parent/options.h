@@ -92,6 +92,7 @@ struct Options {
   std::optional<ProfileTool> tool;    // profile
   bool print_command = false;         // profile: print the tool's command, and run nothing
   bool token_ranges = false;          // profile: an NVTX range for each token
+  bool timeline = false;              // profile: what blocks do inside the kernel, without a tool
   bool strict = false;                // doctor: any problem is exit code 6
   std::vector<Requirement> required;  // doctor: what an offer must have
   // soak: absent: the device's default

@@ -179,21 +179,24 @@ class PluginEngine : public Engine {
     go_to(s.position, s.pending);
   }
 
-  // See take_timeline().
-  Timeline timeline(int n, int room) {
-    if (plugin_->set_timeline == nullptr)
-      throw Error(ErrorKind::kRuntime, who_ + ": it offers no timeline");
-    std::vector<mkbench_span> spans(static_cast<size_t>(std::max(room, 1)));
-    auto* memory = static_cast<mkbench_span*>(spans_.prepare(spans.size() * sizeof(mkbench_span)));
-    const auto ask = [&](mkbench_span* where, size_t count) {
-      plugin_.end_call("set_timeline",
-                       plugin_->set_timeline(plugin_.get(), where, static_cast<int32_t>(count)));
-    };
-    ask(memory, spans.size());
-    decode(n, nullptr, nullptr);
-    ask(nullptr, 0);
+  bool set_timeline(bool on) override {
+    if (plugin_->set_timeline == nullptr) return false;
+    recorded_steps_ = 0;
+    records_ = on;
+    void* const memory = on ? spans_.prepare(kMostSpans * sizeof(mkbench_span)) : nullptr;
+    const auto room = static_cast<int32_t>(on ? kMostSpans : 0);
+    plugin_.end_call("set_timeline", plugin_->set_timeline(
+                                         plugin_.get(), static_cast<mkbench_span*>(memory), room));
+    return true;
+  }
+
+  Timeline timeline() override {
+    if (plugin_->set_timeline == nullptr) Engine::timeline();
+    if (recorded_steps_ == 0)
+      throw Error(ErrorKind::kRuntime, who_ + ": no decode has recorded a timeline");
+    std::vector<mkbench_span> spans(kMostSpans);
     spans_.collect(spans.data());
-    return checked_timeline(who_, spans, plugin_->phase_name);
+    return checked_timeline(who_, spans, plugin_->phase_name, {recorded_steps_, shape_.layers});
   }
 
   int position() const override { return position_; }
@@ -318,6 +321,7 @@ class PluginEngine : public Engine {
     if (logits != nullptr) logits_.collect(steps.logits_out);
     if (hidden != nullptr) hidden_.collect(steps.hidden_out);
     plugin_.check(by_vectors ? "decode_vectors" : "decode", status);
+    if (records_) recorded_steps_ = n;
     for (int t = 0; t < n; ++t) {
       consumed_.push_back(vectors != nullptr  ? kVectorRow
                           : inputs != nullptr ? inputs[t]
@@ -391,19 +395,16 @@ class PluginEngine : public Engine {
   bool clean_ = true;                        // nothing was prefilled since open() or reset()
   int64_t decodes_ = 0;  // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
   DecodeTimes times_;
+  // Room for 16 steps of 28 layers with 5 phases by 132 blocks seven times over: 50 MB.
+  static constexpr size_t kMostSpans = size_t{1} << 21;
+  bool records_ = false;    // a timeline
+  int recorded_steps_ = 0;  // of the decode that the spans are of
 };
 
 }  // namespace
 
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options) {
   return std::make_unique<PluginEngine>(weights, options);
-}
-
-Timeline take_timeline(Engine& engine, int n, int room) {
-  auto* plugin = dynamic_cast<PluginEngine*>(&engine);
-  if (plugin == nullptr)
-    throw Error(ErrorKind::kRuntime, engine.capabilities().name + ": it offers no timeline");
-  return plugin->timeline(n, room);
 }
 
 namespace {

@@ -2,28 +2,24 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "references/engine.h"
 #include "references/engine_abi.h"
+#include "references/timeline.h"
 
 namespace mkbench {
 
-struct Timeline {
-  std::vector<mkbench_span> spans;             // by begin, then block
-  std::map<int32_t, std::string> phase_names;  // of each phase in `spans`
+// The decode that has filled the spans in: which spans a step has follows from how many there are.
+struct SpannedDecode {
+  int steps = 0;
+  int layers = 0;  // of the model
 };
 
-// Decodes n steps with `engine`, a plugin with a timeline, and returns the spans of that decode, at
-// most `room` of them. Throws Error(kRuntime) where the engine offers no timeline, and for a span
-// that ends before it begins or has a negative block or phase; otherwise as decode() does.
-Timeline take_timeline(Engine& engine, int n, int room);
-
-// Leaves out what is unwritten, checks the rest and sorts it. `phase_name` may be null, and return
-// null: the phase is its number then. Throws Error(kRuntime) that begins with `who`.
+// Leaves out what is unwritten, checks the rest, reads role and kind from the phases' names (engine_abi.h) and
+// finds step and layer. `phase_name` may be null, and return null: the phase is its number then. Throws
+// Error(kRuntime) that begins with `who`.
 Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span>& spans,
-                          const char* (*phase_name)(int32_t));
+                          const char* (*phase_name)(int32_t), const SpannedDecode& decode);
 
 }  // namespace mkbench

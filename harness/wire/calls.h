@@ -124,6 +124,26 @@ struct StressCall {
   }
 };
 
+// Whether the decodes that follow record their timeline. Answer: Able.
+struct SetTimelineCall {
+  static constexpr char kType[] = "set_timeline";
+  int engine = 0;
+  bool on = false;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &SetTimelineCall::engine, "on", &SetTimelineCall::on);
+  }
+};
+
+// The timeline of the last decode. The arena has room for `room` spans. Answer: TimelineTold.
+struct TimelineCall {
+  static constexpr char kType[] = "timeline";
+  int engine = 0;
+  int64_t room = 0;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &TimelineCall::engine, "room", &TimelineCall::room);
+  }
+};
+
 // hidden(layer) where position is absent, else kv_row(layer, position). Answer: Floats.
 struct StateCall {
   static constexpr char kType[] = "state";
@@ -216,8 +236,9 @@ struct TuneCall {
 
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
-                 TraceCall, SaveCall, RestoreCall, StressCall, StateCall, SkipToCall, AblateCall,
-                 DescribeCall, PingCall, FinishCall, FlushCall, CardCall, TorchCall, TuneCall>;
+                 TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall,
+                 StateCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall, FlushCall,
+                 CardCall, TorchCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -275,6 +296,16 @@ struct Traced {
   EngineState state;
   LaunchTrace trace;
   static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
+};
+
+// `spans` spans lie in the arena, those that found room; timeline.lost counts the others, too.
+struct TimelineTold {
+  static constexpr char kType[] = "timeline_told";
+  int64_t spans = 0;
+  Timeline timeline;  // without its spans
+  static void fields(auto& v) {
+    list_fields(v, "spans", &TimelineTold::spans, "timeline", &TimelineTold::timeline);
+  }
 };
 
 // How long the flush took by the host's own clock: the parent's would also show how long the system
@@ -357,13 +388,6 @@ struct HangTold {
   }
 };
 
-struct RingObstacle {
-  std::string model, obstacle;  // obstacle: empty where ring can run the model
-  static void fields(auto& v) {
-    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
-  }
-};
-
 struct CardFacts {
   static constexpr char kType[] = "card";
   DeviceList devices;
@@ -388,25 +412,6 @@ struct TorchTold {
   }
 };
 
-// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
-struct TunedTime {
-  int in_flight = 0, gap = 0, split_from = 0;
-  double us = 0;  // per token
-  static void fields(auto& v) {
-    list_fields(v, "in_flight", &TunedTime::in_flight, "gap", &TunedTime::gap, "split_from",
-                &TunedTime::split_from, "us", &TunedTime::us);
-  }
-};
-
-struct TuneSweep {
-  int depth = 0, until = 0;  // KV rows; `depth` stands for all positions up to `until`
-  std::vector<TunedTime> times;
-  static void fields(auto& v) {
-    list_fields(v, "depth", &TuneSweep::depth, "until", &TuneSweep::until, "times",
-                &TuneSweep::times);
-  }
-};
-
 struct Tuned {
   static constexpr char kType[] = "tuned";
   std::string gpu, table_row;
@@ -421,9 +426,9 @@ struct Tuned {
   }
 };
 
-using FromHost =
-    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, Flushed, Saved, Floats, Able,
-                 Described, Failed, StageTold, ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
+using FromHost = std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold,
+                              Flushed, Saved, Floats, Able, Described, Failed, StageTold,
+                              ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
@@ -60,6 +61,13 @@ void describe_fields(V& v, Tag<Stress>) {
   list_fields(v, "count_from", &S::count_from, "delay_us", &S::delay_us, "delay_seed",
               &S::delay_seed);
 }
+// Without the spans, which travel as bytes.
+template <typename V>
+void describe_fields(V& v, Tag<Timeline>) {
+  using T = Timeline;
+  list_fields(v, "roles", &T::roles, "phases", &T::phases, "lost", &T::lost, "clock", &T::clock,
+              "clock_step_ns", &T::clock_step_ns, "clock_error_ns", &T::clock_error_ns);
+}
 template <typename V>
 void describe_fields(V& v, Tag<GpuProcess>) {
   using P = GpuProcess;
@@ -109,6 +117,32 @@ struct WeightsPlace {
     list_fields(v, "folder", &WeightsPlace::folder, "name", &WeightsPlace::name, "lagset",
                 &WeightsPlace::lagset, "sha256", &WeightsPlace::sha256, "stamp",
                 &WeightsPlace::stamp);
+  }
+};
+
+struct RingObstacle {
+  std::string model, obstacle;  // obstacle: empty where ring can run the model
+  static void fields(auto& v) {
+    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
+  }
+};
+
+// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
+struct TunedTime {
+  int in_flight = 0, gap = 0, split_from = 0;
+  double us = 0;  // per token
+  static void fields(auto& v) {
+    list_fields(v, "in_flight", &TunedTime::in_flight, "gap", &TunedTime::gap, "split_from",
+                &TunedTime::split_from, "us", &TunedTime::us);
+  }
+};
+
+struct TuneSweep {
+  int depth = 0, until = 0;  // KV rows; `depth` stands for all positions up to `until`
+  std::vector<TunedTime> times;
+  static void fields(auto& v) {
+    list_fields(v, "depth", &TuneSweep::depth, "until", &TuneSweep::until, "times",
+                &TuneSweep::times);
   }
 };
 

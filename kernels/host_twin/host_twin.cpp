@@ -39,6 +39,12 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     const int position = launch.position + t;
     const auto enter = [&](Phase phase, int layer) {
       exchange.enter(b.index, {phase, layer, position});
+      if (launch.timeline != nullptr)
+        launch.timeline->enter(b.index, SpanKind::kBody, phase, layer, t);
+    };
+    const auto arrive = [&] {
+      if (launch.timeline != nullptr) launch.timeline->wait(b.index);
+      return exchange.arrive(b.index);
     };
     if (t > 0 && launch.inputs) id = launch.inputs[t];
 
@@ -47,29 +53,32 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     for (int layer = 0; layer < layers; ++layer) {
       enter(Phase::kQkv, layer);
       qwen3.phase_qkv(b, layer);
-      co_await exchange.arrive(b.index);
+      co_await arrive();
       enter(Phase::kAttention, layer);
       qwen3.phase_attention(b, layer, position);
-      co_await exchange.arrive(b.index);
+      co_await arrive();
       enter(Phase::kOProj, layer);
       qwen3.phase_o_proj(b, layer, position);
-      co_await exchange.arrive(b.index);
+      co_await arrive();
       enter(Phase::kGateUp, layer);
       qwen3.phase_gate_up(b, layer);
-      co_await exchange.arrive(b.index);
+      co_await arrive();
       enter(Phase::kDown, layer);
       qwen3.phase_down(b, layer);
-      co_await exchange.arrive(b.index);
+      co_await arrive();
     }
     if (launch.lm_head) {
       enter(Phase::kLmHead, -1);
       qwen3.phase_lm_head(b, row(launch.logits_out, t, vocab), row(launch.hidden_out, t, hidden));
-      co_await exchange.arrive(b.index);
+      co_await arrive();
+      if (launch.timeline != nullptr)
+        launch.timeline->enter(b.index, SpanKind::kBody, Phase::kEmbed, -1, t + 1);
       id = qwen3.block_reduce_best(b);
       if (b.index == 0) launch.tokens_out[t] = id;
     }
     if (b.index == 0) launch.step_ends[t] = Clock::now();
   }
+  if (launch.timeline != nullptr) launch.timeline->end(b.index);
 }
 
 // The number of the arrival that a stalled block does not make: after attention in the last layer
@@ -227,6 +236,18 @@ class HostTwin final : public Engine {
     return "";
   }
 
+  bool set_timeline(bool on) override {
+    records_ = on;
+    timeline_.reset();
+    return true;
+  }
+
+  Timeline timeline() override {
+    if (!timeline_ || faulted_)
+      throw Error(ErrorKind::kRuntime, "host-twin: no decode has recorded a timeline");
+    return timeline_->collect();
+  }
+
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return times_; }
@@ -310,6 +331,8 @@ class HostTwin final : public Engine {
   void launch(Launch work) {
     std::vector<Clock::time_point> step_ends(static_cast<size_t>(work.steps));
     work.step_ends = step_ends.data();
+    if (records_) timeline_.emplace(options_.blocks, work.steps, model_.shape().layers);
+    work.timeline = timeline_ ? &*timeline_ : nullptr;
     rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the position after
     for (Block& b : blocks_) b.launch = &work;
     reported_block_.store(0, std::memory_order_relaxed);
@@ -382,6 +405,8 @@ class HostTwin final : public Engine {
   int64_t launches_ = 0;
   std::vector<int32_t> tokens_;
   DecodeTimes times_;
+  bool records_ = false;
+  std::optional<TwinTimeline> timeline_;  // of the last launch
   std::atomic<int> launch_position_{-1};  // of the last launch's first step
   std::atomic<bool> launch_head_{false};  // the last launch runs the LM head
   std::atomic<int> reported_block_{0};    // progress() returns the location of this block

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <span>
 
+#include "kernels/host_twin/twin_timeline.h"
 #include "kernels/host_twin/vector_ops.h"
 #include "kernels/host_twin/workspace.h"
 #include "kernels/partition.h"
@@ -32,6 +33,7 @@ struct Launch {
   float* hidden_out = nullptr;      // null, or [steps, hidden] after the final norm
   int32_t* tokens_out = nullptr;    // [steps], with lm_head only
   std::chrono::steady_clock::time_point* step_ends = nullptr;  // [steps]
+  TwinTimeline* timeline = nullptr;                            // null: none is recorded
 };
 
 // One logical block's view of the grid.

@@ -4,6 +4,7 @@
 #include "kernels/partition.h"
 #include "kernels/plain/params.h"
 #include "kernels/ptx.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::plain {
 
@@ -44,6 +45,18 @@ struct Dims {
 // Dot products that a tile may have: one a segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
+// Whether an instance records its timeline: recorded_instance.cu alone does. The cursor of thread 0's track
+// stands in shared memory, where it costs the other threads no register.
+template <typename S>
+inline constexpr bool kRecords = false;
+
+template <bool kRecords>
+struct TrackCursor {};
+template <>
+struct TrackCursor<true> {
+  TrackWriter<true> track;
+};
+
 // What attention alone keeps in shared memory.
 template <typename S>
 struct AttentionShared {
@@ -57,7 +70,7 @@ struct AttentionShared {
 // Shared memory of a block, granted at launch: Qwen3-14B's is 69 KiB. The phases use it one after the
 // other, with a block barrier between them (GridExchange::block_wait).
 template <typename S>
-struct Shared {
+struct Shared : TrackCursor<kRecords<S>> {
   using D = Dims<S>;
   union {
     // The fp32 vector of the running phase, in the order of activation_index().

@@ -22,6 +22,22 @@ __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
 template <typename S>
 __device__ __forceinline__ void before_arrival(const LaunchParams&, unsigned /*expected*/) {}
 
+// Thread 0 says what it does from now on, for a timeline; in an instance that records none nothing happens.
+template <typename S>
+__device__ __forceinline__ void record(Shared<S>& s, SpanKind kind) {
+  if constexpr (kRecords<S>) s.track.mark(kind);
+}
+template <typename S>
+__device__ __forceinline__ void record_next(Shared<S>& s, SpanKind kind) {
+  if constexpr (kRecords<S>) s.track.mark_next(kind);
+}
+template <typename S>
+__device__ __forceinline__ void record_wait(const LaunchParams& p, Shared<S>& s, Phase phase,
+                                            int layer, int position) {
+  if constexpr (kRecords<S>)
+    s.track.enter(SpanKind::kExchange, phase, layer, position - p.position);
+}
+
 // Thread 0 counts in Shared::expected the arrivals of all phases so far. That count wraps and is
 // compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
@@ -34,9 +50,11 @@ struct GridExchange {
   __device__ __forceinline__ void warp_arrive(Shared<S>& s) const {
     __syncwarp();
     if (threadIdx.x == 0) {
+      record(s, SpanKind::kHandOff);
       s.expected += gridDim.x;
       before_arrival<S>(p, s.expected);
       if (static_cast<int>(blockIdx.x) != p.stall_block) ptx::add_release(p.arrivals, 1);
+      record_next(s, SpanKind::kWeights);  // the next phase asks for its weights before it waits
     }
   }
 
@@ -44,7 +62,11 @@ struct GridExchange {
   template <typename S>
   __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
-    if (threadIdx.x == 0) s.wait_ok = poll<S>(p, s.expected, phase, layer, position);
+    if (threadIdx.x == 0) {
+      record_wait(p, s, phase, layer, position);
+      s.wait_ok = poll<S>(p, s.expected, phase, layer, position);
+      record(s, SpanKind::kBody);
+    }
     __syncthreads();
     return s.wait_ok != 0;
   }

@@ -26,6 +26,28 @@ __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
   return step < p.first_output || phase_lm_head<S>(p, s, x, step);
 }
 
+// The timeline's share of a launch (kernels/timeline_events.h), in an instance that records one: thread 0 writes
+// the block's track, the last thread reads both clocks once a step.
+template <typename S>
+__device__ __forceinline__ void begin_timeline(const LaunchParams& p, Shared<S>& s) {
+  if constexpr (kRecords<S>) {
+    if (threadIdx.x == 0) s.track.begin(p.timeline, static_cast<int>(blockIdx.x), true);
+  }
+}
+template <typename S>
+__device__ __forceinline__ void read_clocks(const LaunchParams& p, int step) {
+  if constexpr (kRecords<S>) {
+    if (threadIdx.x == kThreads - 1)
+      write_anchor(p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps + 1) + step);
+  }
+}
+template <typename S>
+__device__ __forceinline__ void end_timeline(Shared<S>& s) {
+  if constexpr (kRecords<S>) {
+    if (threadIdx.x == 0) s.track.end(static_cast<int>(blockIdx.x));
+  }
+}
+
 // One cooperative launch, one block of kThreads with sizeof(Shared<S>) bytes of dynamic shared memory a
 // multiprocessor, runs p.steps decode steps.
 template <typename S>
@@ -36,6 +58,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const GridExchange x{p};
   if (threadIdx.x == 0) s.expected = first_count<S>(p);
+  begin_timeline(p, s);
   const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads - 1;
   if (keeps_time) p.cycles[0] = ptx::sm_cycles();
 #pragma unroll 1
@@ -44,11 +67,14 @@ __global__ void __launch_bounds__(kThreads, 1)
       p.token_ns[step] = ptx::global_ns();
       ptx::store_system(&p.status->progress_position, p.position + step);
     }
+    read_clocks<S>(p, step);
     if (!decode_step<S>(p, s, x, step)) return x.block_leave(s, p.position + step);
   }
   if (!x.block_wait(s, Phase::kEmbed, 0, p.position + p.steps))
     return x.block_leave(s, p.position + p.steps);
   if (p.steps > p.first_output) block_select_token(this_thread(), p, s, p.steps);
+  end_timeline(s);
+  read_clocks<S>(p, p.steps);
   if (keeps_time) {
     p.token_ns[p.steps] = ptx::global_ns();
     p.cycles[1] = ptx::sm_cycles();

@@ -10,6 +10,7 @@
 #include "kernels/plain/instances.h"
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
+#include "kernels/plain/recorded_instance.h"
 #include "kernels/plain/scratch.h"
 #include "kernels/plain/soak_instance.h"
 #include "kernels/prefill/prefill.h"
@@ -171,6 +172,16 @@ class PlainEngine final : public LaunchEngine {
                                                  : phase_after(ended, static_cast<int>(layers));
     place.phase = phase_name(at.phase);
     place.layer = at.layer;
+  }
+
+  std::optional<RecordedInstance> recorded_instance() const override {
+    const void* kernel = plain::recorded_kernel_for(config().shape);
+    if (kernel == nullptr || asked_.kernel != plain::kernel_for(config().shape))
+      return std::nullopt;
+    LaunchConfig launch = asked_;
+    launch.kernel = kernel;
+    launch.shared_bytes = plain::recorded_shared_bytes_for(config().shape);
+    return RecordedInstance{launch, {"block"}};
   }
 
   void forget_standstill() override { *records_.host() = {}; }

@@ -3,6 +3,7 @@
 
 #include "kernels/block_records.h"
 #include "kernels/fault.h"
+#include "kernels/timeline_events.h"
 #include "kernels/weight_layout.h"
 
 namespace mkbench::plain {
@@ -52,6 +53,7 @@ struct LaunchParams {
   BlockRecords* records;
   // Read by instances for tests alone: where the exchange counter begins, and delays before arrivals.
   unsigned first_count, delay_seed, delay_ns;
+  TimelineBuffers timeline;  // of the instance that records (recorded_instance.cu)
 };
 
 }  // namespace mkbench::plain

@@ -13,8 +13,14 @@ struct Consumer {
   const Block block;
   RingReader<L, kAblation> ring;
   int step = 0;
-  unsigned epoch = 0;  // of the current layer
+  unsigned epoch = 0;     // of the current layer
   int streamed_turn = 0;  // of a streamed shape: the set of the next round
+
+  // For a timeline: what the consumers do from now on, in a phase that they enter or are in.
+  __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer) {
+    ring.track.enter(kind, phase, layer, step);
+  }
+  __device__ __forceinline__ void mark(SpanKind kind) { ring.track.mark(kind); }
 
   __device__ __forceinline__ int position() const { return p.position + opaque(step); }
   // Which of the two sets in Shared::partials a phase writes. The publisher reads the sets in turn:

@@ -207,7 +207,7 @@ __device__ __forceinline__ void publish_contribution(const LaunchParams& p, cons
     ptx::add_relaxed(accumulator + r * L::kHidden + row0, a);
     ptx::add_relaxed(accumulator + r * L::kHidden + row1, b);
   }
-  if (kAblation == RingAblation::kNone && !(fabsf(x0) < kFixedLimit && fabsf(x1) < kFixedLimit)) {
+  if (computes_tokens(kAblation) && !(fabsf(x0) < kFixedLimit && fabsf(x1) < kFixedLimit)) {
     raise(p, kRaisedRange, at, 0, 0);
   }
 }

@@ -110,19 +110,23 @@ __device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
 }
 
 template <typename L, RingAblation kAblation>
-__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& s, const char* slots,
-                                              const Block& block) {
-  Consumer<L, kAblation> c{p, s, block, {p, s, slots, {}}};
+__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& s,
+                                              const char* slots, const Block& block) {
+  Consumer<L, kAblation> c{p, s, block, {p, s, slots, {}, {}}};
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kConsumerTrack;
+  c.ring.track.begin(p.timeline, number, threadIdx.x == kRoleWarps * 32);
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {
-    if (!consume_layers(c)) return;
+    if (!consume_layers(c)) return c.ring.track.end(number);
     if constexpr (L::kHeld) {
       phase_lm_head(c);
     } else {
       stream_lm_head(c);
     }
   }
+  c.enter(SpanKind::kExchange, Phase::kEmbed, -1);
   ptx::named_sync<kOneMore>(kTokenDone);  // of the last step: no phase_qkv() waits for it
+  c.ring.track.end(number);
 }
 
 template <typename L, RingAblation kAblation>
@@ -153,6 +157,21 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
+// For a timeline: reads both clocks when a step has ended, by the warp that has no role.
+template <typename L>
+__device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<L>& s) {
+  TimelineAnchor* anchors = p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps + 1);
+#pragma unroll 1
+  for (int step = 0; step <= p.steps; ++step) {
+#pragma unroll 1
+    while (s.rows_seen < step) {
+      if (s.ended != 0 || any_fault(p)) return;
+      __nanosleep(1000);
+    }
+    write_anchor(anchors + step);
+  }
+}
+
 // The block's number for one role. Roles of a streamed shape have no register to spare for one that
 // all of them keep, so each computes it anew.
 template <typename L>
@@ -175,9 +194,12 @@ __device__ __forceinline__ void run_block(const LaunchParams& p, char* shared) {
   ptx::shrink_registers<kRoleRegisters>();
   if (warp == kPublisherWarp) run_publisher<L, kAblation>(p, s, role_block<L>(block));
   if (warp == kLoaderWarp && threadIdx.x % 32 == 0 && kAblation != RingAblation::kNoLoads) {
-    run_loader(p, s, slots, role_block<L>(block));
+    run_loader<kAblation == RingAblation::kRecorded>(p, s, slots, role_block<L>(block));
   }
   if (warp == kStatisticsWarp) run_statistics<L, kAblation>(p, s, role_block<L>(block));
+  if constexpr (kAblation == RingAblation::kRecorded) {
+    if (threadIdx.x == (kRoleWarps - 1) * 32) read_clocks(p, s);
+  }
 }
 
 #ifdef __CUDA_ARCH__

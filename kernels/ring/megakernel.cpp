@@ -10,6 +10,7 @@
 #include "kernels/ring/fault_word.h"
 #include "kernels/ring/instances.h"
 #include "kernels/ring/kv_rows.h"
+#include "kernels/ring/recorded_instance.h"
 #include "kernels/ring/repack.h"
 #include "kernels/ring/rows.h"
 #include "kernels/ring/scratch.h"
@@ -45,12 +46,11 @@ int compute_major(int gpu) {
 LaunchConfig launch_config(const ModelShape& shape, const RingOptions& options) {
   return ring::with_layout(shape, [&]<typename L>(L) {
     using Kernels = ring::RowKernels<L::kIndex>;
-    return LaunchConfig{
-        .kernel = options.kernel != nullptr ? options.kernel
-                                            : Kernels::kernel_for(options.ablation),
-        .blocks = ring::kBlocks,
-        .threads = Kernels::threads_per_block(),
-        .shared_bytes = Kernels::shared_bytes(compute_major(options.gpu))};
+    return LaunchConfig{.kernel = options.kernel != nullptr ? options.kernel
+                                                            : Kernels::kernel_for(options.ablation),
+                        .blocks = ring::kBlocks,
+                        .threads = Kernels::threads_per_block(),
+                        .shared_bytes = Kernels::shared_bytes(compute_major(options.gpu))};
   });
 }
 
@@ -136,7 +136,8 @@ class RingEngine final : public LaunchEngine {
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;
-    const auto most = static_cast<unsigned>(ring::most_copies_in_flight(config().shape, compute_major_));
+    const auto most =
+        static_cast<unsigned>(ring::most_copies_in_flight(config().shape, compute_major_));
     RingOptions changed = asked_;
     if (delays) {
       changed.pace = {1 + static_cast<int>(bits % most), static_cast<int>(bits >> 8 & 0xfff)};
@@ -233,6 +234,17 @@ class RingEngine final : public LaunchEngine {
     launch.ended = ended;
     std::memcpy(&launch.fault, words->data() + layout.fault, sizeof(launch.fault));
     return ring::standstill(launch);
+  }
+
+  std::optional<RecordedInstance> recorded_instance() const override {
+    if (options_.ablation != RingAblation::kNone || asked_.kernel != nullptr ||
+        !config().shape.same_layer_shape(kLayerShapes.shapes[ring::kRecordedRow]))
+      return std::nullopt;
+    LaunchConfig launch = launch_config(config().shape, asked_);
+    launch.kernel = ring::recorded_kernel();
+    static_assert(ring::kConsumerTrack == 0 && ring::kPublisherTrack == 1 &&
+                  ring::kLoaderTrack == 2 && ring::kStatisticsTrack == 3 && ring::kTracks == 4);
+    return RecordedInstance{launch, {"consumers", "publisher", "loader", "statistics"}};
   }
 
   void reset_words() override { words_.reset_within(side().get()); }

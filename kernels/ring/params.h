@@ -3,18 +3,24 @@
 
 #include "kernels/fault.h"
 #include "kernels/ring/layout.h"
+#include "kernels/timeline_events.h"
 #include "kernels/weight_layout.h"
 
 namespace mkbench {
 
 // Diagnostic variants of the kernel that leave a part out, to show whether memory or the dependency
-// chain limits the time. Only kNone computes tokens.
+// chain limits the time. Only kNone and kRecorded compute tokens.
 enum class RingAblation {
   kNone,
   kNoWaits,  // no block waits for another one: what is left is the time of this stream
   kNoLoads,  // nothing is streamed: what is left is the dependency chain
-  kDelayed   // a test of post-mortems: stall_block never comes back from the last layer
+  kDelayed,  // a test of post-mortems: stall_block never comes back from the last layer
+  kRecorded  // nothing is left out, and the timeline is recorded
 };
+
+MKBENCH_HD constexpr bool computes_tokens(RingAblation ablation) {
+  return ablation == RingAblation::kNone || ablation == RingAblation::kRecorded;
+}
 
 }  // namespace mkbench
 
@@ -65,12 +71,12 @@ struct LaunchParams {
   float* key_maxima;               // (layers, kv_heads) largest |k| of the rows so far
 
   // Exchange words, all zero at launch; see exchange.cuh.
-  unsigned* qkv;                      // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
-  unsigned* swiglu;                   // (kBlocks, L::kSwigluStride)
-  unsigned* partials;                 // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
-  unsigned* score_maxima;             // (groups, members, pairs of heads) of 16 bytes: its slow path
-  unsigned* best;                     // (kBlocks) of 16 bytes: best key of the LM head
-  unsigned* rows_written;             // (groups, members) step + 1 whose KV row is written
+  unsigned* qkv;       // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
+  unsigned* swiglu;    // (kBlocks, L::kSwigluStride)
+  unsigned* partials;  // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
+  unsigned* score_maxima;  // (groups, members, pairs of heads) of 16 bytes: its slow path
+  unsigned* best;          // (kBlocks) of 16 bytes: best key of the LM head
+  unsigned* rows_written;  // (groups, members) step + 1 whose KV row is written
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators
   unsigned long long* mlp_out;        // (kReplicas, hidden)
 
@@ -99,6 +105,10 @@ struct LaunchParams {
   unsigned spin_limit_us;        // upper bound for a single spin-wait
   PaceRange paces[kPaceRanges];  // ascending; the last one holds for all positions beyond
   StreamPace head_pace;          // from the last layer's down slots to the step's end
+  TimelineBuffers timeline;      // of the instance that records (recorded_instance.cu)
 };
+
+// The tracks of a block in a timeline.
+enum Track : int { kConsumerTrack, kPublisherTrack, kLoaderTrack, kStatisticsTrack, kTracks };
 
 }  // namespace mkbench::ring

@@ -32,8 +32,9 @@ const void* RowKernels<kRow>::kernel_for(RingAblation ablation) {
       return reinterpret_cast<const void*>(&ring_decode<L, RingAblation::kNoWaits>);
     case RingAblation::kNoLoads:
       return reinterpret_cast<const void*>(&ring_decode<L, RingAblation::kNoLoads>);
-    case RingAblation::kDelayed:
-      break;  // not shipped: delayed_instance.cu
+    case RingAblation::kDelayed:   // not shipped: delayed_instance.cu
+    case RingAblation::kRecorded:  // recorded_instance.cu
+      break;
   }
   return nullptr;
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/ring/exchange.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::ring {
 
@@ -54,12 +55,25 @@ struct RingReader {
   const Shared<L>& s;
   const char* slots;
   RingPosition<L> at;
+  TrackWriter<kAblation == RingAblation::kRecorded> track;
 
   __device__ __forceinline__ const char* data(const RingPosition<L>& r) const {
     return slots + r.slot * kSlotBytes;
   }
   __device__ __forceinline__ void await(const RingPosition<L>& r) const {
     if (kLoads) wait_barrier(p, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
+  }
+  // await() in the midst of a phase's work: a timeline shows it where the copy has not arrived.
+  __device__ __forceinline__ void await_within(const RingPosition<L>& r) {
+    if constexpr (kAblation == RingAblation::kRecorded) {
+      const unsigned barrier = ptx::shared_address(s.full) + 8 * r.slot;
+      if (__all_sync(~0u, ptx::barrier_test_wait(barrier, r.parity))) return;
+      track.mark(SpanKind::kWeights);
+      await(r);
+      track.mark(SpanKind::kBody);
+    } else {
+      await(r);
+    }
   }
   // Arrives for `shares` of the slot's 16. Called by one lane after a __syncwarp().
   __device__ __forceinline__ void release(const RingPosition<L>& r, unsigned shares) const {
@@ -109,7 +123,7 @@ struct RingReader {
 // token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
 // ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
 // before it.
-template <typename L>
+template <typename L, bool kRecords>
 struct RingWriter {
   const LaunchParams& p;
   Shared<L>& s;
@@ -122,6 +136,7 @@ struct RingWriter {
   int position = 0;  // of the running step
   StreamPace pace{0, 0};
   unsigned next_issue = 0;
+  TrackWriter<kRecords> track{};
 
   // With more copies in flight than before, the next copies wait for older ones, which have
   // arrived; with fewer, the next copy waits for a younger one.
@@ -138,6 +153,7 @@ struct RingWriter {
   // Ends the loader. It first waits for all slots, because no copy may arrive in a block that has
   // exited; the oldest copy, whose slot is the next to fill, comes first.
   __device__ __forceinline__ void leave() {
+    track.end(static_cast<int>(blockIdx.x) * kTracks + kLoaderTrack);
 #pragma unroll 1
     for (int i = 0; i < kRingSlots<L>; ++i, at.advance()) {
       unsigned tries = 0;
@@ -179,10 +195,18 @@ struct RingWriter {
     ptx::proxy_fence();
   }
 
+  __device__ __forceinline__ void wait_for_room() {
+    const unsigned barrier = empty + 8 * at.slot;
+    if (kRecords && ptx::barrier_test_wait(barrier, at.parity)) return;
+    track.mark(SpanKind::kRoom);
+    wait(barrier, at.parity, true);
+    track.mark(SpanKind::kBody);
+  }
+
   // Waits until the next slot is empty and arms its barrier for `bytes`, then waits for a place
   // among the copies in flight.
   __device__ __forceinline__ void open(unsigned bytes) {
-    wait(empty + 8 * at.slot, at.parity, true);
+    wait_for_room();
     ptx::barrier_expect(full + 8 * at.slot, bytes);
     wait(full + 8 * oldest.slot, oldest.parity, false);
   }

@@ -3,6 +3,7 @@
 //
 //     g++ -O3 -shared -fPIC -I<mkbench's folder> naive_cpu.cpp -o naive_cpu.so
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -125,6 +126,35 @@ int32_t argmax(const Vector& logits) {
 
 }  // namespace
 
+#if MKBENCH_ENGINE_ABI_VERSION > 1
+// The array of set_timeline(): what the one thread does, from one call of end() to the next.
+class Spans {
+ public:
+  void set(mkbench_span* spans, int32_t room) { spans_ = spans, room_ = room; }
+  void begin() { used_ = 0, from_ = now(); }
+  void end(int32_t phase) {
+    const uint64_t to = spans_ != nullptr ? now() : 0;
+    if (used_ < room_) spans_[used_++] = {0, phase, from_, to};
+    from_ = to;
+  }
+
+ private:
+  static uint64_t now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+  }
+  mkbench_span* spans_ = nullptr;
+  int32_t room_ = 0, used_ = 0;
+  uint64_t from_ = 0;
+};
+#else
+struct Spans {
+  void begin() {}
+  void end(int32_t) {}
+};
+#endif
+enum Phase { kAttention, kMlp, kHead };
+
 struct mkbench_engine {
   mkbench_model m{};
   int max_context = 0;
@@ -137,6 +167,7 @@ struct mkbench_engine {
   int32_t pending = -1;
   volatile int32_t running = 0;  // position of the running step
   std::string error;
+  Spans spans;
 
   Matrix find(const std::string& name) const {
     for (uint32_t i = 0; i < tensor_count; ++i) {
@@ -231,11 +262,13 @@ struct mkbench_engine {
     for (int i = 0; i < m.hidden; ++i) h[i] = widen(input[i]);
     for (Layer& layer : layers) {
       add(h, multiply(layer.o, attention(layer, normed(h, layer.input_norm, m.rms_norm_eps))));
+      spans.end(kAttention);
       const Vector x = normed(h, layer.post_norm, m.rms_norm_eps);
       Vector gate = multiply(layer.gate, x);
       const Vector up = multiply(layer.up, x);
       for (size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
       add(h, multiply(layer.down, gate));
+      spans.end(kMlp);
     }
     ++position;
     return h;
@@ -249,6 +282,7 @@ struct mkbench_engine {
     }
     if (kFault == kCrash) std::raise(SIGSEGV);
     if (kFault == kFails) throw std::runtime_error("it gives\nup");
+    spans.begin();
     for (int32_t t = 0; t < n; ++t) {
       const Vector h = vectors != nullptr ? step(vectors + size_t(t) * m.hidden)
                                           : step(forced != nullptr ? forced[t] : pending);
@@ -261,6 +295,7 @@ struct mkbench_engine {
       if (kFault == kNan) logits[7] = NAN;
       if (kFault == kLength && position == 200) logits[argmax(logits) ^ 1] = 1e3f;
       pending = argmax(logits);
+      spans.end(kHead);
       if (kFault != kShort || t + 1 < n) ids[t] = pending;
       if (logits_out != nullptr)
         std::copy(logits.begin(), logits.end(), logits_out + size_t(t) * m.vocab);
@@ -316,6 +351,15 @@ int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, in
   return guarded(e->error, [&] { e->decode(n, nullptr, ids, logits, vectors, hidden); });
 }
 #endif
+#if MKBENCH_ENGINE_ABI_VERSION > 1
+int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
+  e->spans.set(spans, room);
+  return MKBENCH_OK;
+}
+const char* phase_name(int32_t phase) {
+  return phase == kAttention ? "attention" : phase == kMlp ? "mlp" : "head";
+}
+#endif
 int32_t go_back(mkbench_engine* e, int32_t position) {
   if (kFault != kRewind) e->position = position;
   return MKBENCH_OK;
@@ -341,6 +385,8 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
     t.set_pending = set_pending;
     t.rewind = go_back;
+    t.set_timeline = set_timeline;
+    t.phase_name = phase_name;
 #endif
 #if MKBENCH_ENGINE_ABI_VERSION > 2
     t.decode_vectors = decode_vectors;

@@ -1,4 +1,6 @@
-// `mkbench profile`: Nsight around the process of one engine, while it runs the blocks of a run.
+// `mkbench profile --tool`: Nsight around the process of one engine, while it runs the blocks of a run.
+#include "harness/parent/commands/profile.h"
+
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -50,17 +52,7 @@ NsightRun nsight_run(const Options& options, const std::string& program, const C
   const std::string range = *options.tool == ProfileTool::kNcu
                                 ? block_label(engine.name, first_depth(job), 0).message
                                 : blocks_range(job, engine);
-  std::string stem =
-      fmt::format("{}-{}-d{}-n{}", fs::path(job.model).filename().string(),
-                  fs::path(engine.name).filename().string(), first_depth(job), job.n_gen);
-  std::replace_if(
-      stem.begin(), stem.end(),
-      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
-  NsightRun run{*options.tool, program, range, (folder / stem).string()};
-  for (int i = 2; fs::exists(run.output + ".log");
-       ++i)  // an engine's file of that name in another folder has taken it
-    run.output = fmt::format("{}-{}", (folder / stem).string(), i);
-  return run;
+  return {*options.tool, program, range, profile_stem(job, engine, folder, ".log")};
 }
 
 HostCommand command_around(const NsightRun& run, const std::string& engine,
@@ -189,23 +181,6 @@ nlohmann::json json_of(const Profiled& one) {
           {"figures", one.figures}};
 }
 
-// What the machine has. Printing a command for another machine's GPU needs no GPU here.
-MachineProbe probe_for_profile(const Options& options, const Invocation& invocation) {
-  MachineProbe probe;
-  if (options.device == DeviceChoice::kCpu) return probe;
-  if (options.print_command && options.device == DeviceChoice::kCuda) {
-    probe.usable = true;
-    for (const std::string& model : models_of(options, true)) probe.ring_obstacles[model] = "";
-    return probe;
-  }
-  Hosts hosts(invocation.start_host, options.timeout_s);
-  const CardCall call{.gpu = options.gpu, .models = models_of(options, true)};
-  probe = probe_of(examine_machine(hosts, call), options.gpu);
-  probe.host_unfit.clear();  // nothing is timed
-  probe.card_unfit.clear();
-  return probe;
-}
-
 int print_commands(const Options& options, const RunPlan& plan, const std::string& program) {
   for (const CaseJob& job : plan.jobs) {
     for (const CaseEngine& engine : job.engines) {
@@ -226,8 +201,40 @@ void need_tool(ProfileTool tool, const std::string& program) {
 
 }  // namespace
 
+MachineProbe probe_for_profile(const Options& options, const Invocation& invocation) {
+  MachineProbe probe;
+  if (options.device == DeviceChoice::kCpu) return probe;
+  if (options.print_command && options.device == DeviceChoice::kCuda) {
+    probe.usable = true;
+    for (const std::string& model : models_of(options, true)) probe.ring_obstacles[model] = "";
+    return probe;
+  }
+  Hosts hosts(invocation.start_host, options.timeout_s);
+  const CardCall call{.gpu = options.gpu, .models = models_of(options, true)};
+  probe = probe_of(examine_machine(hosts, call), options.gpu);
+  probe.host_unfit.clear();  // nothing is timed
+  probe.card_unfit.clear();
+  return probe;
+}
+
+std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs::path& folder,
+                         const std::string& ending) {
+  std::string name =
+      fmt::format("{}-{}-d{}-n{}", fs::path(job.model).filename().string(),
+                  fs::path(engine.name).filename().string(), first_depth(job), job.n_gen);
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
+  std::string stem = (folder / name).string();
+  for (int i = 2; fs::exists(stem + ending);
+       ++i)  // an engine's file of that name in another folder has taken it
+    stem = fmt::format("{}-{}", (folder / name).string(), i);
+  return stem;
+}
+
 void require_profile_arguments(Options& options) {
-  if (!options.tool) bad_usage("profile: --tool: wanted nsys or ncu");
+  if (options.timeline) return require_timeline_arguments(options);
+  if (!options.tool) bad_usage("profile: wanted --tool nsys, --tool ncu or --timeline");
   if (options.in_process) {
     bad_usage("profile: --in-process: the tool runs around the process of one engine");
   }
@@ -238,6 +245,7 @@ void require_profile_arguments(Options& options) {
 }
 
 int profile_command(const Options& options, const Invocation& invocation) {
+  if (options.timeline) return timeline_command(options, invocation);
   remove_stale_snapshots();
   std::string program = find_tool(*options.tool);
   if (!options.print_command) need_tool(*options.tool, program);

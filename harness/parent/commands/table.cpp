@@ -50,9 +50,9 @@ constexpr CommandRow kRows[] = {
        if (o.engines.empty() && !o.only->engine.empty()) o.engines = {o.only->engine};
      },
      run_command},
-    {"profile", "run Nsight Systems or Nsight Compute around one engine", "",
-     kProfileFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags, require_profile_arguments,
-     profile_command},
+    {"profile", "show where one engine's time goes: Nsight around it, or its kernel's own timeline",
+     "", kProfileFlags | kDeviceFlags | kCardFlags | kOutFlags | kTalkFlags,
+     require_profile_arguments, profile_command},
     {"fetch", "fetch a model of the hub into the local cache", "ORG/NAME[@REVISION]", kTalkFlags,
      require_fetch_arguments, fetch_command},
     {"inspect", "every difference between a model and what this binary can run", "MODEL",

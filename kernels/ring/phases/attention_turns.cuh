@@ -60,7 +60,7 @@ struct Attention {
     for (int i = 0; i < 8; ++i) k[i] = make_uint4(0, 0, 0, 0);
     if (tile < count) {
       const RingPosition<L> r = c.ring.at.ahead(tile);
-      c.ring.await(r);
+      c.ring.await_within(r);
       const uint4* q =
           reinterpret_cast<const uint4*>(c.ring.data(r) + (me.warp & 3) * 4096) + me.lane;
 #pragma unroll
@@ -115,8 +115,7 @@ struct Attention {
     const unsigned l0 = ptx::transpose8(low0), l1 = ptx::transpose8(low1);
     if (me.row < 2 * kHeads) {
       const int plane = me.row >> (kHeads == 2 ? 1 : 2);
-      unsigned* to =
-          c.s.exponentials[turn][plane][value_pair(me)][me.warp][me.j] + (me.row & 1);
+      unsigned* to = c.s.exponentials[turn][plane][value_pair(me)][me.warp][me.j] + (me.row & 1);
       to[0] = me.row < kHeads ? h0 : l0;
       to[2] = me.row < kHeads ? h1 : l1;
     }
@@ -133,7 +132,7 @@ struct Attention {
     const auto* planes = c.s.exponentials[turn][me.row & 1][value_pair(me)];
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {
-      c.ring.await(c.ring.at);
+      c.ring.await_within(c.ring.at);
       __syncwarp();
       const char* tile = c.ring.data(c.ring.at) + me.warp * 512 + me.lane * 16;
       const int half = 2 * (first + t);

@@ -16,7 +16,9 @@ __device__ __forceinline__ void phase_down(Consumer<L, kAblation>& c, int layer)
   const Lane me = consumer_lane();
   const Site site{Phase::kDown, layer, c.position()};
   uint4 w[2 * L::kDownSlots];
+  c.enter(SpanKind::kHandOff, Phase::kDown, layer);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.mark(SpanKind::kWeights);
   c.ring.template await_slots<L::kDownSlots>(me);
   // Lanes 0-11 load two columns each and make their high plane; lanes 16-27 load the same columns
   // and make their low plane.
@@ -24,7 +26,9 @@ __device__ __forceinline__ void phase_down(Consumer<L, kAblation>& c, int layer)
   const unsigned* words =
       c.p.swiglu + (c.block.group() * kMembers + me.warp) * 32 + 2 * (pair < 12 ? pair : 0);
   c.ring.fetch(me, w);
+  c.mark(SpanKind::kExchange);
   const float2 x = await_words<kAblation>(c.p, site, words, c.epoch);
+  c.mark(SpanKind::kBody);
   unsigned plane = ptx::bf16_pair(x.x, x.y);
   if (me.lane >= 16) plane = bf16_rest(x.x, x.y, plane);
   const int from = (me.row & 1) * 16;

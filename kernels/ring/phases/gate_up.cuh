@@ -19,12 +19,17 @@ __device__ __forceinline__ void phase_gate_up(Consumer<L, kAblation>& c, int lay
   const Site site{Phase::kGateUp, layer, c.position()};
   const int t = me.warp * 32 + me.lane;
   uint4 w[2 * L::kGateUpSlots];
+  c.enter(SpanKind::kHandOff, Phase::kGateUp, layer);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.mark(SpanKind::kWeights);
   c.ring.template await_slots<L::kGateUpSlots>(me);
-  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * L::kHidden + 2 * t);
+  const unsigned norm =
+      load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * L::kHidden + 2 * t);
   c.ring.fetch(me, w);
+  c.mark(SpanKind::kExchange);
   const float2 h =
       await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);
+  c.mark(SpanKind::kBody);
   NormInput x = warp_norm_input(me, c.s, h, norm);
   float d[3][4] = {};
 #pragma unroll

@@ -29,6 +29,7 @@ __device__ __forceinline__ float head_input(Consumer<L, kAblation>& c, const Lan
                                             const Site& site, int turn) {
   const int t = me.warp * 32 + me.lane;
   const float2 h = await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.mlp_out, 1);
+  c.mark(SpanKind::kBody);
   if (c.p.hidden != nullptr && c.block.index == 0) {
     reinterpret_cast<float2*>(c.p.hidden)[(c.p.layers - 1) * (L::kHidden / 2) + t] = h;
   }
@@ -48,7 +49,7 @@ __device__ __forceinline__ float head_input(Consumer<L, kAblation>& c, const Lan
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void skip_slot(RingReader<L, kAblation>& ring, const Lane& me) {
   if (kSmallRing<L>) {
-    ring.await(ring.at);
+    ring.await_within(ring.at);
     __syncwarp();
     if (me.lane == 0) ring.release(ring.at, 1);
   }
@@ -59,7 +60,7 @@ __device__ __forceinline__ void skip_slot(RingReader<L, kAblation>& ring, const 
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float score_slot(RingReader<L, kAblation>& ring, const Lane& me,
                                             int in_slot, const float (&a)[32]) {
-  ring.await(ring.at);
+  ring.await_within(ring.at);
   const uint4* q = reinterpret_cast<const uint4*>(ring.data(ring.at)) + in_slot * 128 + me.lane;
   uint4 w[4];
 #pragma unroll
@@ -115,7 +116,9 @@ __device__ __forceinline__ void phase_lm_head(Consumer<L, kAblation>& c) {
   const Lane me = consumer_lane();
   const Site site{Phase::kLmHead, c.p.layers, c.position()};
   const int turn = c.even_turn();
+  c.enter(SpanKind::kHandOff, Phase::kLmHead, -1);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.mark(SpanKind::kExchange);
   const float scale = head_input(c, me, site, turn);
   Best best;
   if (c.step >= c.p.first_output) best = score_rows(c, me, scale);

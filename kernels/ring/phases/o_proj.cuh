@@ -58,7 +58,8 @@ __device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Par
 
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void multiply_out(Consumer<L, kAblation>& c, const Lane& me,
-                                             const uint4 (&w)[2 * L::kOutSlots], const OutInput& x) {
+                                             const uint4 (&w)[2 * L::kOutSlots],
+                                             const OutInput& x) {
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);
@@ -80,17 +81,21 @@ __device__ __forceinline__ void phase_attention_out(Consumer<L, kAblation>& c, i
                            static_cast<size_t>(a.site.position) * (kHeadDim / 2) + d);
     }
   }
+  c.enter(SpanKind::kHandOff, Phase::kAttention, layer);
   ptx::named_sync<kOneMore>(kPartialsRead);
+  c.mark(SpanKind::kWeights);
   if (!kSplit) c.ring.template await_slots<L::kOutSlots>(consumer_lane());
   uint4 w[2 * L::kOutSlots];
   if (!kSplit) c.ring.fetch(consumer_lane(), w);
   // Called even for a share without rows, because it also zeroes a.k: an array that one path leaves
   // undefined would be carried from layer to layer, in 64 registers.
   a.load_k(0);
+  c.mark(SpanKind::kExchange);
   warp_head_vectors(c, a.site, layer, inputs);
   const Attended r = attend(a, layer);
   const Lane me = consumer_lane();
   if (!kSplit) {
+    c.enter(SpanKind::kBody, Phase::kOProj, layer);
     multiply_out(c, me, w, out_input(me, r));
     return;
   }
@@ -103,10 +108,13 @@ __device__ __forceinline__ void phase_attention_out(Consumer<L, kAblation>& c, i
         {{r.numerators[0], r.numerators[1], r.numerators[2], r.numerators[3]}, r.denominator},
         c.epoch);
   }
+  c.enter(SpanKind::kWeights, Phase::kOProj, layer);
   c.ring.template await_slots<L::kOutSlots>(me);
   c.ring.fetch(me, w);
+  c.mark(SpanKind::kExchange);
   const Partial sum = await_partials<kAblation>(c.p, a.site, words + 4 * me.lane,
                                                 words + 128 + 4 * me.lane, c.epoch);
+  c.mark(SpanKind::kBody);
   multiply_out(c, me, w, combined_out_input(me, sum));
 }
 

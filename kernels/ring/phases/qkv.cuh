@@ -29,10 +29,13 @@ __device__ __forceinline__ bool phase_qkv(Consumer<L, kAblation>& c, int layer) 
   uint4 w[2 * L::kQkvSlots];
   // First wait until the publisher has read the partial sums and published: 16 warps that poll for
   // slots or load from them would delay it (15 us a token at 512 positions, H200).
+  c.enter(SpanKind::kHandOff, Phase::kQkv, layer);
   if (layer > 0) ptx::named_sync<kOneMore>(kPartialsRead);
+  c.mark(SpanKind::kWeights);
   c.ring.template await_slots<L::kQkvSlots>(me);
   const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer) * L::kHidden + 2 * t);
   c.ring.fetch(me, w);
+  c.mark(SpanKind::kExchange);
   float2 h;
   if (layer == 0) {
     if (c.step > 0) {
@@ -46,6 +49,7 @@ __device__ __forceinline__ bool phase_qkv(Consumer<L, kAblation>& c, int layer) 
       reinterpret_cast<float2*>(c.p.hidden)[(layer - 1) * (L::kHidden / 2) + t] = h;
     }
   }
+  c.mark(SpanKind::kBody);
   NormInput x = warp_norm_input(me, c.s, h, norm);
   float d[2][2][4] = {};
 #pragma unroll

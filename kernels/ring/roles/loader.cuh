@@ -14,9 +14,9 @@ namespace mkbench::ring {
 
 // K and V tiles of one layer, turn by turn: K of all tiles of the turn, then V. A half tile may
 // bring rows at and beyond the context; the consumers mask them.
-template <bool kSplit, typename L>
-__device__ __forceinline__ void load_context(RingWriter<L>& ring, const ContextShare<kSplit>& share,
-                                             const char* head) {
+template <bool kSplit, typename L, bool kRecords>
+__device__ __forceinline__ void load_context(RingWriter<L, kRecords>& ring,
+                                             const ContextShare<kSplit>& share, const char* head) {
   constexpr int kTurn = kTilesPerTurn<L, kSplit>;
   const int tiles = share.tiles(), halves = share.halves();
 #pragma unroll 1
@@ -42,10 +42,35 @@ __device__ __forceinline__ void load_context(RingWriter<L>& ring, const ContextS
   }
 }
 
+// For a timeline: the matrix to which a slot belongs, of which it is the first. `run` and `left` are those of
+// load_step().
+template <bool kSplit, typename L>
+__device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const LaunchParams& p,
+                                           int run, int left, int step) {
+  static_assert(L::kHeld, "the order of the slots below is that of held shapes");
+  constexpr int kBefore = kSplit ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
+  const auto enter = [&](Phase phase, int layer) {
+    ring.track.enter(SpanKind::kBody, phase, layer, step);
+  };
+  if (run > p.layers) {
+    const int head = left - (step >= p.first_output ? L::head_slots(p.vocab) : 0);
+    if (head == L::kDownSlots) enter(Phase::kDown, p.layers - 1);
+    if (head == 0) enter(Phase::kLmHead, -1);
+    return;
+  }
+  // Slots to the end of a run in the midst of the layers.
+  const int after = run == p.layers ? left + kBefore + L::kDownSlots : left;
+  constexpr int kOutAt = kSplit ? L::kLayerSlots : L::kOutSlots;
+  if (after == kOutAt) enter(Phase::kOProj, kSplit ? run - 1 : run);
+  if (after == kBefore) enter(Phase::kQkv, run);
+  if (after == kBefore + L::kDownSlots) enter(Phase::kDown, run - 1);
+  if (after == kBefore + L::kDownSlots + L::kGateUpSlots) enter(Phase::kGateUp, run - 1);
+}
+
 // One step: runs of weight slots with K and V of each layer between them. The pace of the LM head
 // begins with the last layer's down slots, because from there on few waits for other blocks follow.
-template <bool kSplit, typename L>
-__device__ __forceinline__ void load_step(RingWriter<L>& ring, const LaunchParams& p,
+template <bool kSplit, typename L, bool kRecords>
+__device__ __forceinline__ void load_step(RingWriter<L, kRecords>& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
   constexpr int kBefore = kSplit || !L::kOutHeld ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
@@ -57,14 +82,21 @@ __device__ __forceinline__ void load_step(RingWriter<L>& ring, const LaunchParam
 #pragma unroll 1
   for (int run = 0;; ++run) {
 #pragma unroll 1
-    for (; left > 0; --left, from += kStride) ring.load(from, kSlotBytes);
+    for (; left > 0; --left, from += kStride) {
+      if constexpr (kRecords) enter_slot<kSplit>(ring, p, run, left, step);
+      ring.load(from, kSlotBytes);
+    }
     if (run > p.layers) return;
     if (run == p.layers) {
       ring.set_pace(p.head_pace);
       left = L::kDownSlots + (step >= p.first_output ? L::head_slots(p.vocab) : 0);
       continue;
     }
-    if (run == 0 && step > 0) ring.wait_for_rows(step);
+    if (run == 0 && step > 0) {
+      ring.track.enter(SpanKind::kExchange, Phase::kAttention, run, step);
+      ring.wait_for_rows(step);
+    }
+    ring.track.enter(SpanKind::kBody, Phase::kAttention, run, step);
     load_context<kSplit>(ring, share, head);
     head += kGroups * head_bytes;
     left = run + 1 < p.layers ? L::kLayerSlots : L::kLayerSlots - kBefore - L::kDownSlots;
@@ -80,15 +112,17 @@ __device__ __forceinline__ StreamPace pace_at(const LaunchParams& p, int positio
   return pace;
 }
 
-template <typename L>
+template <bool kRecords, typename L>
 __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared<L>& s, const char* slots,
                                            const Block& block) {
-  RingWriter<L> ring{p,
-                  s,
-                  opaque(ptx::shared_address(slots)),
-                  opaque(ptx::shared_address(s.full)),
-                  opaque(ptx::shared_address(s.empty)),
-                  ptx::evict_first_policy()};
+  RingWriter<L, kRecords> ring{p,
+                               s,
+                               opaque(ptx::shared_address(slots)),
+                               opaque(ptx::shared_address(s.full)),
+                               opaque(ptx::shared_address(s.empty)),
+                               ptx::evict_first_policy()};
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kLoaderTrack;
+  ring.track.begin(p.timeline, number, true);
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
@@ -100,6 +134,7 @@ __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared<L>& s, 
       load_step<false>(ring, p, block, step);
     }
   }
+  ring.track.end(number);
 }
 
 }  // namespace mkbench::ring

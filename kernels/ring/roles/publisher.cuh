@@ -14,6 +14,7 @@
 
 #include "kernels/best_key.cuh"
 #include "kernels/ring/exchange.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::ring {
 
@@ -26,31 +27,38 @@ __device__ __forceinline__ float row_sum(const Shared<L>& s, int turn, int row) 
          (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
 }
 
+template <RingAblation kAblation>
+using PublisherTrack = TrackWriter<kAblation == RingAblation::kRecorded>;
+
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared<L>& s,
                                                    const Block& block, int lane, int layer,
                                                    int position, unsigned epoch, int& turn,
-                                                   bool stalls) {
-  auto begin = [&] { ptx::named_sync<kOneMore>(kPartials + turn); };
+                                                   bool stalls, PublisherTrack<kAblation>& track) {
+  auto begin = [&](Phase phase) {
+    track.enter(SpanKind::kHandOff, phase, layer, position - p.position);
+    ptx::named_sync<kOneMore>(kPartials + turn);
+    track.mark(SpanKind::kBody);
+  };
   auto partials_read = [&] {
     ptx::named_arrive<kOneMore>(kPartialsRead);
     turn ^= 1;
   };
   const int first_row = L::kOutRows * block.member() + lane;
 
-  begin();  // q, k, v rows
+  begin(Phase::kQkv);
   const float x = row_sum(s, turn, lane), squares_of_qkv = square_sum(s, turn);
   const float scaled = x * norm_scale<L>(p, squares_of_qkv);
   if (!stalls) publish_word(p.qkv + block.index * L::kQkvRows + lane, scaled, epoch);
   partials_read();
 
-  begin();  // O
+  begin(Phase::kOProj);
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
-  publish_contribution<L, kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
-                                  o0, first_row + 32, o1);
+  publish_contribution<L, kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out,
+                                     first_row, o0, first_row + 32, o1);
   partials_read();
 
-  begin();  // gate and up: SwiGLU
+  begin(Phase::kGateUp);  // and SwiGLU
   const int unit = lane < L::kUnits ? lane : 0;
   const float gate_sum = row_sum(s, turn, unit), up_sum = row_sum(s, turn, L::kUnits + unit);
   const float squares = square_sum(s, turn);
@@ -59,10 +67,10 @@ __device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared
   if (lane < L::kUnits) publish_word(p.swiglu + block.index * 32 + lane, swiglu, epoch);
   partials_read();
 
-  begin();  // down
+  begin(Phase::kDown);
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
   publish_contribution<L, kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
-                                  first_row + 32, d1);
+                                     first_row + 32, d1);
   partials_read();
 }
 
@@ -123,7 +131,7 @@ struct RoundPublisher {
         ptx::add_relaxed(accumulator + r * L::kHidden + first_row + row, word);
       fits = fits && fabsf(x) < kFixedLimit;
     }
-    if (kAblation == RingAblation::kNone && !fits) raise(p, kRaisedRange, at, 0, 0);
+    if (computes_tokens(kAblation) && !fits) raise(p, kRaisedRange, at, 0, 0);
   }
 
   template <Rounds kRound>
@@ -192,7 +200,8 @@ struct RoundPublisher {
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared<L>& s,
                                                    const Block& block, int lane, int layer,
-                                                   int position, unsigned epoch, int& turn) {
+                                                   int position, unsigned epoch, int& turn,
+                                                   PublisherTrack<kAblation>& track) {
   constexpr bool kNeverReturns = kAblation == RingAblation::kDelayed;
   const bool stalls = !kNeverReturns && static_cast<int>(blockIdx.x) == p.stall_block;
   while (kNeverReturns && layer == p.layers - 1 && static_cast<int>(blockIdx.x) == p.stall_block) {
@@ -205,18 +214,21 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
     rounds.gate_up(epoch);
     rounds.template rows<L::kDownRound>({Phase::kDown, layer, position}, p.mlp_out);
   } else {
-    publish_held_layer<L, kAblation>(p, s, block, lane, layer, position, epoch, turn, stalls);
+    publish_held_layer<L, kAblation>(p, s, block, lane, layer, position, epoch, turn, stalls,
+                                     track);
   }
 }
 // The token boundary: every block publishes its best row and reads those of all blocks. Returns the
 // next input id, or -1 to end the launch.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L>& s,
-                                                 const Block& block, int lane, int step,
-                                                 int& turn) {
+                                                 const Block& block, int lane, int step, int& turn,
+                                                 PublisherTrack<kAblation>& track) {
   unsigned long long key = 0;
   if constexpr (L::kHeld) {
+    track.enter(SpanKind::kHandOff, Phase::kLmHead, -1, step);
     ptx::named_sync<kOneMore>(kPartials + turn);
+    track.mark(SpanKind::kBody);
     if (step >= p.first_output && lane < kConsumerWarps) {
       key = best_key(s.partials[turn][0][lane], __float_as_int(s.partials[turn][1][lane]));
     }
@@ -234,6 +246,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L
   // Polls all words at once: one after the other, each would cost a round trip.
   constexpr int kWords = kBlocks / 32;
   uint4 v[kWords];
+  track.mark(SpanKind::kExchange);
   warp_wait_until(p, {Phase::kLmHead, p.layers, p.position + step}, epoch, [&](unsigned& seen) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) v[i] = ptx::load_relaxed16(p.best + 4 * (32 * i + lane));
@@ -245,6 +258,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L
     }
     return ready || kAblation == RingAblation::kNoWaits;
   });
+  track.mark(SpanKind::kBody);
   key = 0;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
@@ -254,8 +268,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L
   int token = static_cast<int>(~static_cast<unsigned>(key));
   if (key == kNanKey || token >= p.vocab) token = -1;  // a logit was NaN, or no row had a logit
   // The ablations compute meaningless logits; any row is taken, so that the launch goes on.
-  if (kAblation != RingAblation::kNone)
-    token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
+  if (!computes_tokens(kAblation)) token = static_cast<int>(static_cast<unsigned>(token) % p.vocab);
   const bool aborted = any_fault(p);
   if (aborted) token = -1;
   if (block.index == 0 && lane == 0 && step >= p.first_output) {
@@ -275,6 +288,9 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared<L>& 
   if (keeps_time) p.cycles[0] = ptx::sm_cycles();
   int turn = 0;
   unsigned epoch = 0;
+  PublisherTrack<kAblation> track;
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kPublisherTrack;
+  track.begin(p.timeline, number, lane == 0);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     if (keeps_time) {
@@ -284,9 +300,10 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared<L>& 
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
       epoch = next_epoch(epoch);
-      warp_publish_layer<L, kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn);
+      warp_publish_layer<L, kAblation>(p, s, block, lane, layer, p.position + step, epoch, turn,
+                                       track);
     }
-    const int token = warp_choose_token<L, kAblation>(p, s, block, lane, step, turn);
+    const int token = warp_choose_token<L, kAblation>(p, s, block, lane, step, turn, track);
     if (lane == 0) {
       s.token = token;
       if (token < 0) s.ended = 1;
@@ -295,6 +312,7 @@ __device__ __forceinline__ void run_publisher(const LaunchParams& p, Shared<L>& 
     ptx::named_arrive<kTwoRoles>(kTokenSeen);
     if (token < 0) break;
   }
+  track.end(number);
   if (keeps_time) {
     p.token_ns[p.steps] = ptx::global_ns();
     p.cycles[1] = ptx::sm_cycles();

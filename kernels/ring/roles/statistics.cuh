@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/ring/roles/kv_write.cuh"
+#include "kernels/timeline_record.cuh"
 
 namespace mkbench::ring {
 
@@ -137,6 +138,9 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
                                                const Block& block) {
   int lane = static_cast<int>(threadIdx.x) & 31;
   asm volatile("" : "+r"(lane));
+  TrackWriter<kAblation == RingAblation::kRecorded> track;
+  const int number = static_cast<int>(blockIdx.x) * kTracks + kStatisticsTrack;
+  track.begin(p.timeline, number, lane == 0);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     const int position = p.position + step;
@@ -146,7 +150,9 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
       // and with four heads CUDA 13 too, if `lane` itself was kept.
       if constexpr (L::kHeads > 2) lane = static_cast<int>(threadIdx.x) & 31;
       if constexpr (__CUDACC_VER_MAJOR__ < 13 || L::kHeads > 2) asm volatile("" : "+r"(lane));
+      track.enter(SpanKind::kHandOff, Phase::kAttention, layer, step);
       ptx::named_sync<kOneMore>(kHeadVectors);
+      track.mark(SpanKind::kBody);
       KeyScale key;
       if constexpr (L::kHeads == 2) {
         key = warp_statistics(p, s, layer, lane);
@@ -162,10 +168,13 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
       }
       __syncwarp();
     }
+    track.mark(SpanKind::kExchange);
     warp_pass_kv_rows<L, kAblation>(p, s, block, step, lane);
+    track.mark(SpanKind::kHandOff);
     ptx::named_sync<kTwoRoles>(kTokenSeen);
     if (s.token < 0) break;
   }
+  track.end(number);
   if (block.member() == 0) {
     for (int layer = lane; layer < p.layers; layer += 32) {
       p.key_maxima[layer * kGroups + block.group()] = s.key_maxima[layer];

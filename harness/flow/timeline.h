@@ -1,0 +1,25 @@
+// `mkbench profile --timeline`: one engine records what its blocks do. Nothing is judged.
+#pragma once
+
+#include <string>
+
+#include "harness/flow/job.h"
+#include "harness/flow/services.h"
+#include "harness/report/timeline_text.h"
+#include "references/timeline.h"
+
+namespace mkbench {
+
+struct RecordedDecode {
+  std::string resolved;  // as the engine calls itself
+  Timeline timeline;     // of the last decode of n_gen tokens
+  ObserverCost cost;
+};
+
+// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times each with and without
+// recording, in turn, from the same KV rows. Throws Error(kRuntime) where the engine offers no timeline, what the
+// engine throws, and Interrupted.
+RecordedDecode record_timeline(const CaseJob& job, const CaseEngine& engine,
+                               const FlowServices& services, int pairs);
+
+}  // namespace mkbench

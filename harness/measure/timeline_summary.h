@@ -1,0 +1,89 @@
+// What a timeline says: where the time goes, by phase, and which block the others wait for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "references/base/fields.h"
+#include "references/timeline.h"
+
+namespace mkbench {
+
+// Microseconds by what was done (references/span_kind.h).
+struct KindTimes {
+  double body = 0, exchange = 0, weights = 0, hand_off = 0, room = 0;
+  double other = 0;  // between spans
+
+  double& of(SpanKind kind);
+  double total() const { return body + exchange + weights + hand_off + room + other; }
+
+  static void fields(auto& v) {
+    list_fields(v, "body", &KindTimes::body, "exchange", &KindTimes::exchange, "weights",
+                &KindTimes::weights, "hand_off", &KindTimes::hand_off, "room", &KindTimes::room,
+                "other", &KindTimes::other);
+  }
+};
+
+// One phase of one role: a mean over blocks and steps, all layers together.
+struct PhaseTimes {
+  std::string role, phase;
+  KindTimes us;  // a step
+
+  static void fields(auto& v) {
+    list_fields(v, "role", &PhaseTimes::role, "phase", &PhaseTimes::phase, "us", &PhaseTimes::us);
+  }
+};
+
+// A phase on the critical path. The path leads through the block that ends each execution of a phase last: from the
+// last end before it, by what that block did until its own end.
+struct PathPart {
+  std::string phase;
+  bool per_layer = false;
+  int executions = 0;
+  KindTimes us;           // an execution
+  int last_block = -1;    // the block that is last most often,
+  double last_share = 0;  // and in which share of the executions
+  double spread_us = 0;   // mean from the median block's end to the last one's
+
+  static void fields(auto& v) {
+    list_fields(v, "phase", &PathPart::phase, "per_layer", &PathPart::per_layer, "executions",
+                &PathPart::executions, "us", &PathPart::us, "last_block", &PathPart::last_block,
+                "last_share", &PathPart::last_share, "spread_us", &PathPart::spread_us);
+  }
+};
+
+struct TimelineSummary {
+  int blocks = 0, steps = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
+  int64_t spans = 0, lost = 0;
+  double step_us = 0;              // the critical path of a step
+  double layer_us = 0;             // of a layer
+  std::vector<PhaseTimes> phases;  // role by role
+  std::vector<PathPart> path;      // in the order of execution
+  int slowest_block = -1;          // last most often over all phases,
+  double slowest_share = 0;        // in this share of all executions
+  std::vector<double> frames_us;   // end of each step, since the first span's begin
+
+  static void fields(auto& v) {
+    using S = TimelineSummary;
+    list_fields(v, "blocks", &S::blocks, "steps", &S::steps, "layers", &S::layers, "spans",
+                &S::spans, "lost", &S::lost, "step_us", &S::step_us, "layer_us", &S::layer_us,
+                "phases", &S::phases, "path", &S::path, "slowest_block", &S::slowest_block,
+                "slowest_share", &S::slowest_share, "frames_us", &S::frames_us);
+  }
+};
+
+// `steps`: of the decode. Spans whose step is not known count in `phases` alone.
+TimelineSummary summarize_timeline(const Timeline& timeline, int steps);
+
+// An execution of a phase: which block ended it last, and when.
+struct PhaseEnd {
+  int step = -1, layer = -1, phase = 0, last_block = -1;
+  int64_t begin_ns = 0, end_ns = 0;  // begin: the end before it
+  int64_t median_ns = 0;             // the median block's end
+};
+
+// All executions in the order of their ends.
+std::vector<PhaseEnd> phase_ends(const Timeline& timeline, int steps);
+
+}  // namespace mkbench

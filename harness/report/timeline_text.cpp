@@ -1,0 +1,171 @@
+#include "harness/report/timeline_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/measure/statistics.h"
+#include "harness/report/render.h"
+
+namespace mkbench {
+namespace {
+
+// The middle value; of an even number the mean of the middle two.
+double middle(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
+KindTimes role_total(const TimelineSummary& summary, const std::string& role) {
+  KindTimes sum;
+  for (const PhaseTimes& one : summary.phases) {
+    if (one.role != role) continue;
+    for (int k = 0; k < static_cast<int>(SpanKind::kCount); ++k) {
+      KindTimes us = one.us;
+      sum.of(static_cast<SpanKind>(k)) += us.of(static_cast<SpanKind>(k));
+    }
+  }
+  return sum;
+}
+
+std::vector<std::string> roles_of(const TimelineSummary& summary) {
+  std::vector<std::string> roles;
+  for (const PhaseTimes& one : summary.phases) {
+    if (std::find(roles.begin(), roles.end(), one.role) == roles.end()) roles.push_back(one.role);
+  }
+  return roles;
+}
+
+std::string shares(const KindTimes& us) {
+  const double all = us.total();
+  std::string text =
+      fmt::format("body {}, waits for the exchange {}, waits for weights {}, hand-off {}",
+                  percent(us.body, all), percent(us.exchange, all), percent(us.weights, all),
+                  percent(us.hand_off, all));
+  if (us.room > 0) text += fmt::format(", waits for room {}", percent(us.room, all));
+  return text;
+}
+
+constexpr char kColumns[] = "body | exchange | weights | hand-off | room";
+
+std::string cells(const KindTimes& us) {
+  return fmt::format("{:.2f} | {:.2f} | {:.2f} | {:.2f} | {:.2f}", us.body, us.exchange, us.weights,
+                     us.hand_off, us.room);
+}
+
+std::string phase_table(const TimelineSummary& summary) {
+  std::string text = fmt::format(
+      "| part | phase | {} | share of the part |\n|---|---|---|---|---|---|---|---|\n", kColumns);
+  for (const std::string& role : roles_of(summary)) {
+    const double all = role_total(summary, role).total();
+    for (const PhaseTimes& one : summary.phases) {
+      if (one.role != role) continue;
+      text += fmt::format("| {} | {} | {} | {} |\n", role, one.phase, cells(one.us),
+                          percent(one.us.total(), all));
+    }
+  }
+  return text;
+}
+
+std::string path_table(const TimelineSummary& summary) {
+  std::string text = fmt::format(
+      "| phase | us | {} | between | last most often | last block after the median |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n",
+      kColumns);
+  for (const PathPart& part : summary.path) {
+    text += fmt::format("| {}{} | {:.2f} | {} | {:.2f} | block {}, {} of {} | {:.2f} us |\n",
+                        part.phase, part.per_layer ? "" : " (a token)", part.us.total(),
+                        cells(part.us), part.us.other, part.last_block, percent(part.last_share, 1),
+                        part.executions, part.spread_us);
+  }
+  return text;
+}
+
+const PathPart* longest_part(const TimelineSummary& summary) {
+  const auto a_step = [&](const PathPart& p) { return p.us.total() * p.executions; };
+  const auto found =
+      std::max_element(summary.path.begin(), summary.path.end(),
+                       [&](const PathPart& a, const PathPart& b) { return a_step(a) < a_step(b); });
+  return found == summary.path.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+double ObserverCost::share() const {
+  const double without = middle(without_ms);
+  return without > 0 && !with_ms.empty() ? middle(with_ms) / without - 1 : 0;
+}
+
+std::string cost_line(const ObserverCost& cost) {
+  if (cost.without_ms.empty() || cost.with_ms.empty())
+    return "what the recording costs was not measured";
+  const std::string line = fmt::format(
+      "recorded decodes take {:+.2f} % ({:.4f} ms against {:.4f}, medians of {} and {}, {})",
+      100 * cost.share(), middle(cost.with_ms), middle(cost.without_ms), cost.with_ms.size(),
+      cost.without_ms.size(), cost.clock);
+  if (cost.share() <= kMostObserverCost) return line;
+  return fmt::format("{}: over {:.0f} %, so the recording itself moves what it shows", line,
+                     100 * kMostObserverCost);
+}
+
+std::vector<std::string> headlines(const TimelineReport& report) {
+  const TimelineSummary& s = report.summary;
+  std::vector<std::string> lines;
+  if (s.phases.empty()) return {"no span was recorded"};
+  const std::string role = s.phases.front().role;
+  lines.push_back(fmt::format("where the time goes ({}): {}", role, shares(role_total(s, role))));
+  if (const PathPart* part = longest_part(s)) {
+    lines.push_back(fmt::format(
+        "critical path: {:.1f} us a token{}; the longest part is {}, {} of it", s.step_us,
+        s.layers > 0 ? fmt::format(", {:.2f} us a layer", s.layer_us) : "", part->phase,
+        percent(part->us.total() * part->executions / s.steps, s.step_us)));
+    lines.push_back(
+        fmt::format("slowest block: {}, the last of {} in {} of all phases (by chance {})",
+                    s.slowest_block, s.blocks, percent(s.slowest_share, 1), percent(1, s.blocks)));
+  }
+  if (s.lost > 0)
+    lines.push_back(fmt::format("{} events at least found no room: the last steps are incomplete",
+                                with_commas(s.lost)));
+  return lines;
+}
+
+std::string timeline_markdown(const TimelineReport& report) {
+  const TimelineSummary& s = report.summary;
+  std::string text = fmt::format("## {}\n\nNothing was judged: {} recorded what its blocks do.\n\n",
+                                 report.title, report.resolved);
+  for (const std::string& line : headlines(report)) text += fmt::format("- {}\n", line);
+  text += fmt::format("- {}\n", cost_line(report.cost));
+  text += fmt::format("- clock: {}", report.clock);
+  if (report.clock_step_ns > 0)
+    text += fmt::format(
+        "; the shared timer steps by {:.0f} ns, and no reading lies further than {:.0f} ns "
+        "from its block's line",
+        report.clock_step_ns, report.clock_error_ns);
+  text +=
+      fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which keeps it in the browser",
+                  report.trace, report.trace);
+  if (report.first_traced_step > 0)
+    text += fmt::format("; it holds tokens {} to {} of {}, the tables here hold all",
+                        report.first_traced_step, s.steps - 1, s.steps);
+  text += "\n\n";
+  if (!report.picture.empty())
+    text += fmt::format("![one layer of every block]({})\n\n", report.picture);
+  text += fmt::format(
+      "### Where the time goes\n\nMicroseconds a token, mean of {} blocks and {} tokens.\n\n{}\n",
+      s.blocks, s.steps, phase_table(s));
+  if (s.path.empty()) return text + "No critical path: the step of a span is not known.\n";
+  text += fmt::format(
+      "### The critical path\n\nMicroseconds of one execution, from the last block's end of the "
+      "phase before to the "
+      "last block's end of this one, and what that block did meanwhile.\n\n{}\n",
+      path_table(s));
+  return text;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,46 @@
+// What `mkbench profile --timeline` says of a timeline, in report.md and on the screen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/measure/timeline_summary.h"
+
+namespace mkbench {
+
+// What recording costs: the same decode with and without it, in turn.
+struct ObserverCost {
+  std::vector<double> without_ms, with_ms;  // of a decode
+  std::string clock;                        // whose
+
+  // How much longer the median decode takes while it is recorded, as a share; 0 without decodes.
+  double share() const;
+
+  static void fields(auto& v) {
+    list_fields(v, "without_ms", &ObserverCost::without_ms, "with_ms", &ObserverCost::with_ms,
+                "clock", &ObserverCost::clock);
+  }
+};
+
+// The most that recording may cost before the report warns.
+inline constexpr double kMostObserverCost = 0.02;
+
+struct TimelineReport {
+  std::string title;           // "ring on cuda (synthetic d=512 n=16)"
+  std::string resolved;        // the engine, as it calls itself
+  std::string trace, picture;  // files beside report.md
+  std::string clock;
+  double clock_step_ns = 0, clock_error_ns = 0;
+  int first_traced_step = 0;
+  TimelineSummary summary;
+  ObserverCost cost;
+};
+
+// One line: what the recording has cost, and whether that is too much.
+std::string cost_line(const ObserverCost& cost);
+// The lines that a person wants first: where the time goes, the longest part of the path, the slowest block.
+std::vector<std::string> headlines(const TimelineReport& report);
+// A section of report.md.
+std::string timeline_markdown(const TimelineReport& report);
+
+}  // namespace mkbench

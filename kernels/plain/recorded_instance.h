@@ -1,0 +1,14 @@
+// plain's kernel as it records its timeline.
+#pragma once
+
+#include "references/model_shape.h"
+
+namespace mkbench::plain {
+
+// The kernel for this layer shape; null where none is compiled. Its only argument is a LaunchParams with
+// `timeline` set.
+const void* recorded_kernel_for(const ModelShape& shape);
+// Bytes of dynamic shared memory that a block of that kernel takes.
+int recorded_shared_bytes_for(const ModelShape& shape);
+
+}  // namespace mkbench::plain

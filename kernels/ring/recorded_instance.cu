@@ -1,0 +1,16 @@
+// A device translation unit of its own: no shipped kernel holds code from this file.
+#include "kernels/ring/kernel.cuh"
+#include "kernels/ring/recorded_instance.h"
+
+namespace mkbench::ring {
+
+using Recorded = Layout<kRecordedRow>;
+
+template __global__ void ring_decode<Recorded, RingAblation::kRecorded>(
+    const __grid_constant__ LaunchParams);
+
+const void* recorded_kernel() {
+  return reinterpret_cast<const void*>(&ring_decode<Recorded, RingAblation::kRecorded>);
+}
+
+}  // namespace mkbench::ring

@@ -1,0 +1,54 @@
+// What a kernel that records its timeline writes into device memory. The shipped kernels write none of it:
+// each kernel has an instance of its own that does (plain/recorded_instance.cu, ring/recorded_instance.cu).
+//
+// The clock. All multiprocessors share %globaltimer, but its step is up to 1 us, and to read it takes as long
+// as a load from L2. %clock64 is exact to a cycle and costs an instruction, but each multiprocessor has its
+// own. So events carry %clock64, and each block reads both clocks once a step, where the timer has just
+// changed; timeline_decode.h draws a line through a block's readings.
+#pragma once
+
+#include "kernels/partition.h"
+#include "kernels/phase.h"
+#include "references/span_kind.h"
+
+namespace mkbench {
+
+// From `cycles` on a track is in the state that `what` says.
+struct alignas(16) TimelineEvent {
+  unsigned long long cycles;
+  unsigned what;  // timeline_state()
+  int step;
+};
+
+// `what` of the last event of a track.
+inline constexpr unsigned kTrackEnd = 0xffffffffu;
+// In the place of a phase: that of the event before, or of the next one. Then layer and step are, too.
+inline constexpr unsigned kSameSite = 0xfeu, kNextSite = 0xffu;
+
+// Kind in bits 0-7, phase in 8-15, layer + 1 in 16-31.
+MKBENCH_HD constexpr unsigned timeline_state(SpanKind kind, Phase phase, int layer) {
+  return static_cast<unsigned>(kind) | static_cast<unsigned>(phase) << 8 |
+         static_cast<unsigned>(layer + 1) << 16;
+}
+
+MKBENCH_HD constexpr unsigned timeline_state(SpanKind kind, unsigned other_site) {
+  return static_cast<unsigned>(kind) | other_site << 8;
+}
+
+// Both clocks of a block at one moment.
+struct alignas(16) TimelineAnchor {
+  unsigned long long ns;      // of the timer, just after it has changed; 0: not written
+  unsigned long long cycles;  // of the multiprocessor
+  unsigned timer_step_ns;     // by how much it has changed
+  unsigned read_cycles;       // how long a reading of the timer took
+};
+
+// Memory of one launch. A track is a part of a block: block * roles + role.
+struct TimelineBuffers {
+  TimelineEvent* events;    // (tracks, room)
+  unsigned* counts;         // (tracks) events, also those that found no room
+  TimelineAnchor* anchors;  // (blocks, steps + 1)
+  unsigned room;            // events of a track
+};
+
+}  // namespace mkbench

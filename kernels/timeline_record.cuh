@@ -1,0 +1,77 @@
+// The device side of a timeline: one thread of each part of a block writes its events.
+#pragma once
+
+#include "kernels/ptx.cuh"
+#include "kernels/timeline_events.h"
+
+namespace mkbench {
+
+// The clock is read where the call stands: reading it is volatile, as all waits and barriers are.
+__device__ __forceinline__ void write_event(TimelineEvent* at, unsigned what, int step) {
+  const unsigned long long cycles = ptx::sm_cycles();
+  const auto site = static_cast<unsigned long long>(static_cast<unsigned>(step)) << 32 | what;
+  asm volatile("st.global.v2.u64 [%0], {%1,%2};" ::"l"(at), "l"(cycles), "l"(site));
+}
+
+// Reads both clocks, as soon as the timer changes; after some 5 us without a change, as they are.
+__device__ __forceinline__ void write_anchor(TimelineAnchor* at) {
+  constexpr unsigned long long kPatienceCycles = 10000;
+  const unsigned long long before = ptx::global_ns(), begin = ptx::sm_cycles();
+  unsigned long long now = before, asked = begin, told = begin;
+  while (now == before && asked - begin < kPatienceCycles) {
+    asked = ptx::sm_cycles();
+    now = ptx::global_ns();
+    told = ptx::sm_cycles();
+  }
+  at->ns = now;
+  at->cycles = asked + (told - asked) / 2;
+  at->timer_step_ns = static_cast<unsigned>(now - before);
+  at->read_cycles = static_cast<unsigned>(told - asked);
+}
+
+// One thread's place in its track, in registers. All threads of a warp count alike, so that the warp does not
+// diverge, and the one that `writes` writes.
+template <bool kRecords>
+struct TrackWriter {
+  __device__ __forceinline__ void begin(const TimelineBuffers&, int /*track*/, bool /*writes*/) {}
+  __device__ __forceinline__ void enter(SpanKind, Phase, int /*layer*/, int /*step*/) {}
+  __device__ __forceinline__ void mark(SpanKind) {}
+  __device__ __forceinline__ void end(int /*track*/) {}
+};
+
+template <>
+struct TrackWriter<true> {
+  const TimelineBuffers* buffers;
+  unsigned next,
+      last;  // places in TimelineBuffers::events; `last` is 0 in threads that do not write
+
+  __device__ __forceinline__ void begin(const TimelineBuffers& t, int track, bool writes) {
+    buffers = &t;
+    next = static_cast<unsigned>(track) * t.room;
+    last = writes ? next + t.room : 0;
+  }
+  // From now on the thread is in a phase.
+  __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer, int step) {
+    put(timeline_state(kind, phase, layer), step);
+  }
+  // From now on the thread does something else in the same phase.
+  __device__ __forceinline__ void mark(SpanKind kind) { put(timeline_state(kind, kSameSite), 0); }
+  // From now on the thread does something for the phase that it enters next.
+  __device__ __forceinline__ void mark_next(SpanKind kind) {
+    put(timeline_state(kind, kNextSite), 0);
+  }
+  // The track ends.
+  __device__ __forceinline__ void end(int track) {
+    put(kTrackEnd, 0);
+    const unsigned first = static_cast<unsigned>(track) * buffers->room;
+    if (last != 0) buffers->counts[track] = next - first;
+  }
+
+ private:
+  __device__ __forceinline__ void put(unsigned what, int step) {
+    if (next < last) write_event(buffers->events + next, what, step);
+    ++next;
+  }
+};
+
+}  // namespace mkbench

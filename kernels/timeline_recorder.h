@@ -1,0 +1,36 @@
+// Device memory for the timelines of an engine's launches.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/device_buffer.h"
+#include "kernels/timeline_decode.h"
+
+namespace mkbench {
+
+class TimelineRecorder {
+ public:
+  // roles: the tracks of a block, of which a launch has `blocks`.
+  TimelineRecorder(std::vector<std::string> roles, int blocks);
+
+  // Before a launch of `steps` steps of a model with `layers` layers: room for its events, within
+  // kMostBytes. What does not fit is counted and lost.
+  void prepare(int steps, int layers);
+  TimelineBuffers buffers() const;
+  // After the launch. Throws Error(kCuda), and what decode_launch() throws.
+  Timeline collect(const std::string& who) const;
+
+ private:
+  size_t tracks() const { return roles_.size() * static_cast<size_t>(blocks_); }
+
+  const std::vector<std::string> roles_;
+  const int blocks_;
+  unsigned room_ = 0;
+  size_t readings_ = 0;  // of a block's clocks
+  DeviceBuffer<TimelineEvent> events_;
+  DeviceBuffer<unsigned> counts_;
+  DeviceBuffer<TimelineAnchor> anchors_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,54 @@
+"""`mkbench profile --timeline` of ring and plain on a card, on the cut of the synthetic model."""
+
+import json
+
+import timeline_support
+from cli_support import CliTest, main_or_skipped
+
+NO_GPU = "no usable GPU"
+LAYERS, TOKENS = 4, 16  # of the cut; of the decode
+PHASES = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"]
+ROLES = {"ring": {"consumers", "publisher", "loader", "statistics"}, "plain": {"block"}}
+
+
+class TimelineOnCard(CliTest):
+    def record(self, engine, *args):
+        out = self.folder / engine
+        result = self.mkbench("profile", "--timeline", "--engine", engine, "--device", "cuda", "--model", "synthetic:cut",
+                              "-d", "512", "-n", str(TOKENS), "--out", str(out), *args)
+        if result.returncode == 6 and NO_GPU in result.stderr:
+            self.skipTest(NO_GPU)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        print(result.stdout)
+        [one] = json.loads((out / "profile.json").read_text())["profiles"]
+        trace = json.loads((out / one["trace"]).read_text())
+        self.assertEqual(timeline_support.schema_problems(trace), [])
+        return one, timeline_support.read_spans(trace)[0]
+
+    def check(self, engine):
+        one, spans = self.record(engine)
+        summary = one["summary"]
+        self.assertEqual(summary["lost"], 0)
+        self.assertEqual({span.role for span in spans}, ROLES[engine])
+        self.assertEqual(timeline_support.overlaps(spans), 0)
+        self.assertEqual((summary["steps"], summary["layers"]), (TOKENS, LAYERS))
+        self.assertGreaterEqual(summary["blocks"], 100)
+        self.assertEqual(sorted(part["phase"] for part in summary["path"]), sorted(PHASES))
+        for part in summary["path"]:
+            self.assertEqual(part["executions"], TOKENS * (1 if part["phase"] == "lm_head" else LAYERS))
+        # The path is the decode: as long as the kernel's own clock says, but for its begin.
+        recorded_us = 1000 * sorted(one["decodes"]["with_ms"])[2] / TOKENS
+        self.assertAlmostEqual(summary["step_us"], recorded_us, delta=0.05 * recorded_us)
+        # Readings of a clock that steps by up to 1 us lie near their line.
+        self.assertLess(one["clock_error_ns"], 3000)
+        self.assertGreater(one["clock_step_ns"], 0)
+
+    def test_plain(self):
+        self.check("plain")
+
+    def test_ring(self):
+        self.check("ring")
+
+
+if __name__ == "__main__":
+    main_or_skipped()
