@@ -85,10 +85,9 @@ __device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
 #pragma unroll 1
   for (int layer = 0; layer < c.p.layers; ++layer) {
     c.epoch = next_epoch(c.epoch);
-    const bool split = c.position() >= c.p.split_from;
     if constexpr (L::kHeld) {
       if (!phase_qkv(c, layer)) return false;
-      if (split) {
+      if (c.position() >= c.p.split_from) {
         phase_attention_out<true>(c, layer);
       } else {
         phase_attention_out<false>(c, layer);
@@ -97,7 +96,7 @@ __device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
       phase_down(c, layer);
     } else {
       if (!stream_qkv(c, layer)) return false;
-      if (split) {
+      if (c.position() >= c.p.split_from) {
         stream_attention_out<true>(c, layer);
       } else {
         stream_attention_out<false>(c, layer);

@@ -144,7 +144,7 @@ struct Layout {
   static constexpr Rounds kOutRound{kOutTiles / kRoundTiles, kRoundTiles, kHeadPairs};
   // Where a block's units are no multiple of 16, each half of the warps takes half of down's rows
   // and twice the columns.
-  static constexpr int kDownParts = kUnits % 16 == 0 ? 1 : 2;
+  static constexpr int kDownParts = kHeld || kUnits % 16 == 0 ? 1 : 2;
   static constexpr int kDownColumns = kUnits * kDownParts;  // a warp's
   static constexpr Rounds kDownRound{kOutTiles / kDownParts / kRoundTiles, kRoundTiles,
                                      kDownColumns / 16, kDownParts, kDownColumns % 16 != 0};
