@@ -10,70 +10,101 @@
 namespace mkbench {
 namespace {
 
-// A block's clock in nanoseconds of the shared timer: the line through its readings with the least squares.
-// One reading alone is as inexact as the timer's step and the time to read it.
-struct ClockLine {
-  double cycles = 0, ns = 0;  // a point of the line, as distances from the first reading
+// A block's clock in nanoseconds of the shared timer: the line through its readings with the least squares, because
+// one reading alone is as inexact as the timer's step and the time to read it, and what all blocks deviate from their
+// lines in common, which is a change of the clocks' frequency.
+struct BlockClock {
+  std::vector<TimelineAnchor> readings;  // those that were written
+  std::vector<size_t> numbers;           // of each: which of the launch's readings it is
+  double cycles = 0, ns = 0;             // a point of the line, as distances from the first reading
   double ns_per_cycle = 0;
-  unsigned long long first_cycles = 0, first_ns = 0;
 
-  double at(unsigned long long reading) const {
-    const auto since = static_cast<double>(static_cast<int64_t>(reading - first_cycles));
-    return ns + (since - cycles) * ns_per_cycle;
+  double cycles_of(unsigned long long at) const {
+    return static_cast<double>(static_cast<int64_t>(at - readings.front().cycles));
+  }
+  double line(unsigned long long at) const { return ns + (cycles_of(at) - cycles) * ns_per_cycle; }
+  double distance(const TimelineAnchor& a) const {
+    return static_cast<double>(a.ns - readings.front().ns) - line(a.cycles);
+  }
+  // `common`: of each reading of the launch.
+  double at(unsigned long long cycles_now, const std::vector<double>& common) const {
+    size_t next = 1;
+    while (next + 1 < readings.size() && readings[next].cycles < cycles_now) ++next;
+    const double from = cycles_of(readings[next - 1].cycles), to = cycles_of(readings[next].cycles);
+    const double share =
+        to > from ? std::clamp((cycles_of(cycles_now) - from) / (to - from), 0.0, 1.0) : 0.0;
+    return line(cycles_now) + (1 - share) * common[numbers[next - 1]] +
+           share * common[numbers[next]];
   }
 };
 
-ClockLine fit_clock(const std::string& who, int block, std::span<const TimelineAnchor> all) {
-  std::vector<TimelineAnchor> read;
-  for (const TimelineAnchor& anchor : all) {
-    if (anchor.ns != 0) read.push_back(anchor);
+BlockClock fit_clock(const std::string& who, int block, std::span<const TimelineAnchor> all) {
+  BlockClock clock;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].ns == 0) continue;
+    clock.readings.push_back(all[i]);
+    clock.numbers.push_back(i);
   }
+  const std::vector<TimelineAnchor>& read = clock.readings;
   if (read.size() < 2 || read.back().cycles == read.front().cycles) {
     throw Error(ErrorKind::kRuntime, who + ": timeline: block " + std::to_string(block) +
                                          ": found " + std::to_string(read.size()) +
                                          " readings of its clocks, wanted 2 or more that differ");
   }
-  ClockLine line;
-  line.first_cycles = read.front().cycles;
-  line.first_ns = read.front().ns;
-  const auto cycles = [&](const TimelineAnchor& a) {
-    return static_cast<double>(a.cycles - line.first_cycles);
-  };
   const auto ns = [&](const TimelineAnchor& a) {
-    return static_cast<double>(a.ns - line.first_ns);
+    return static_cast<double>(a.ns - read.front().ns);
   };
   for (const TimelineAnchor& a : read) {
-    line.cycles += cycles(a) / static_cast<double>(read.size());
-    line.ns += ns(a) / static_cast<double>(read.size());
+    clock.cycles += clock.cycles_of(a.cycles) / static_cast<double>(read.size());
+    clock.ns += ns(a) / static_cast<double>(read.size());
   }
   double both = 0, square = 0;
   for (const TimelineAnchor& a : read) {
-    both += (cycles(a) - line.cycles) * (ns(a) - line.ns);
-    square += (cycles(a) - line.cycles) * (cycles(a) - line.cycles);
+    const double off = clock.cycles_of(a.cycles) - clock.cycles;
+    both += off * (ns(a) - clock.ns);
+    square += off * off;
   }
-  line.ns_per_cycle = both / square;
-  return line;
+  clock.ns_per_cycle = both / square;
+  return clock;
 }
 
-// All blocks' lines, and what they say of the clock.
-std::vector<ClockLine> fit_clocks(const std::string& who, const RecordedLaunch& launch,
-                                  Timeline& timeline) {
+struct LaunchClocks {
+  std::vector<BlockClock> blocks;
+  std::vector<double> common;  // mean distance of the blocks' readings from their lines
+
+  unsigned long long first_ns() const {
+    unsigned long long first = blocks.empty() ? 0 : blocks.front().readings.front().ns;
+    for (const BlockClock& block : blocks) first = std::min(first, block.readings.front().ns);
+    return first;
+  }
+};
+
+// All blocks' clocks, and what they say of the timer.
+LaunchClocks fit_clocks(const std::string& who, const RecordedLaunch& launch, Timeline& timeline) {
   const size_t readings = launch.anchors.size() / static_cast<size_t>(std::max(launch.blocks, 1));
-  std::vector<ClockLine> lines;
+  LaunchClocks clocks;
+  clocks.common.resize(readings);
+  std::vector<int> counts(readings);
   for (int block = 0; block < launch.blocks; ++block) {
     const std::span all(launch.anchors.data() + static_cast<size_t>(block) * readings, readings);
-    const ClockLine line = fit_clock(who, block, all);
-    for (const TimelineAnchor& a : all) {
-      if (a.ns == 0) continue;
-      const double distance = static_cast<double>(a.ns - line.first_ns) - line.at(a.cycles);
-      timeline.clock_error_ns = std::max(timeline.clock_error_ns, std::abs(distance));
-      const auto step = static_cast<double>(a.timer_step_ns);
+    clocks.blocks.push_back(fit_clock(who, block, all));
+    const BlockClock& clock = clocks.blocks.back();
+    for (size_t i = 0; i < clock.readings.size(); ++i) {
+      clocks.common[clock.numbers[i]] += clock.distance(clock.readings[i]);
+      ++counts[clock.numbers[i]];
+    }
+  }
+  for (size_t i = 0; i < readings; ++i) clocks.common[i] /= std::max(counts[i], 1);
+  for (const BlockClock& clock : clocks.blocks) {
+    for (size_t i = 0; i < clock.readings.size(); ++i) {
+      const double off = clock.distance(clock.readings[i]) - clocks.common[clock.numbers[i]];
+      timeline.clock_error_ns = std::max(timeline.clock_error_ns, std::abs(off));
+      const auto step = static_cast<double>(clock.readings[i].timer_step_ns);
       if (step > 0 && (timeline.clock_step_ns == 0 || step < timeline.clock_step_ns))
         timeline.clock_step_ns = step;
     }
-    lines.push_back(line);
   }
-  return lines;
+  return clocks;
 }
 
 struct Site {
@@ -87,10 +118,11 @@ Site site_of(const TimelineEvent& event) {
 
 // The spans between a track's events. Times are not yet those of all blocks' first span.
 void append_track(const std::string& who, std::span<const TimelineEvent> events, TimelineSpan span,
-                  const ClockLine& line, unsigned long long first_ns,
-                  std::vector<TimelineSpan>& spans) {
+                  const LaunchClocks& clocks, std::vector<TimelineSpan>& spans) {
+  const BlockClock& clock = clocks.blocks[static_cast<size_t>(span.block)];
+  const auto before = static_cast<int64_t>(clock.readings.front().ns - clocks.first_ns());
   const auto ns = [&](const TimelineEvent& e) {
-    return static_cast<int64_t>(line.first_ns - first_ns) + std::llround(line.at(e.cycles));
+    return before + std::llround(clock.at(e.cycles, clocks.common));
   };
   Site site;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -121,15 +153,13 @@ Timeline decode_launch(const std::string& who, const RecordedLaunch& launch) {
   timeline.clock = launch.clock;
   timeline.roles = launch.roles;
   for (const PhaseInfo& phase : kPhases) timeline.phases.emplace_back(phase.name);
-  const std::vector<ClockLine> lines = fit_clocks(who, launch, timeline);
-  unsigned long long first_ns = ~0ull;
-  for (const ClockLine& line : lines) first_ns = std::min(first_ns, line.first_ns);
+  const LaunchClocks clocks = fit_clocks(who, launch, timeline);
   const size_t roles = launch.roles.size();
   for (size_t track = 0; track < launch.tracks.size(); ++track) {
     TimelineSpan span;
     span.block = static_cast<int32_t>(track / roles);
     span.role = static_cast<int8_t>(track % roles);
-    append_track(who, launch.tracks[track], span, lines[track / roles], first_ns, timeline.spans);
+    append_track(who, launch.tracks[track], span, clocks, timeline.spans);
     if (launch.counts[track] > launch.room) timeline.lost += launch.counts[track] - launch.room;
   }
   int64_t begin = std::numeric_limits<int64_t>::max();

@@ -1,4 +1,5 @@
 // The events of a launch, made by hand, as spans of one clock.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -9,20 +10,23 @@
 namespace mkbench {
 namespace {
 
-// Two blocks whose multiprocessors have clocks of their own: other zeros, and one is 1 % slower.
-RecordedLaunch recorded(int64_t jitter_ns) {
+// Two blocks whose multiprocessors have clocks of their own: other zeros, and one is 1 % slower. `jitter_ns`: by how
+// much their readings are wrong, to and fro. `slowdown`: the share by which both clocks are slower in the second half
+// of the launch, in which the last span ends.
+RecordedLaunch recorded(int64_t jitter_ns, double slowdown = 0, int64_t end_ns = 110'000) {
   RecordedLaunch launch;
   launch.clock = "two clocks";
   launch.roles = {"block"};
   launch.blocks = 2;
   launch.room = 8;
-  const auto cycles = [](int block, int64_t ns) {
-    return block == 0 ? 1'000'000 + 2ull * static_cast<uint64_t>(ns)
-                      : 77'000'000'000 + static_cast<uint64_t>(ns) * 198 / 100;
+  const auto cycles = [&](int block, int64_t ns) {
+    const double slow = slowdown * static_cast<double>(std::max<int64_t>(ns - 500'000, 0));
+    const double counted = (static_cast<double>(ns) - slow) * (block == 0 ? 2 : 1.98);
+    return (block == 0 ? 1'000'000 : 77'000'000'000) + static_cast<uint64_t>(std::llround(counted));
   };
   for (int block = 0; block < 2; ++block) {
     for (int64_t ns = 0; ns <= 1'000'000; ns += 250'000) {
-      const int64_t off = jitter_ns * ((ns / 250'000) % 2 == 0 ? 1 : -1);
+      const int64_t off = jitter_ns * ((ns / 250'000 + block) % 2 == 0 ? 1 : -1);
       launch.anchors.push_back(
           {5'000'000'000 + static_cast<uint64_t>(ns + off), cycles(block, ns), 32, 40});
     }
@@ -35,7 +39,7 @@ RecordedLaunch recorded(int64_t jitter_ns) {
     put(104'000, timeline_state(SpanKind::kHandOff, kSameSite), 0);
     put(104'200, timeline_state(SpanKind::kWeights, kNextSite), 0);
     put(104'500, timeline_state(SpanKind::kExchange, Phase::kLmHead, 4), 1);
-    put(110'000, kTrackEnd, 0);
+    put(end_ns, kTrackEnd, 0);
     launch.counts.push_back(static_cast<unsigned>(events.size()));
     launch.tracks.push_back(events);
   }
@@ -86,8 +90,21 @@ TEST_CASE("events of blocks with clocks of their own become spans of one clock",
   const Timeline jittered = decode_launch("test", recorded(200));
   CHECK(jittered.clock_error_ns > 150);
   CHECK(jittered.clock_error_ns < 300);
-  // The line takes most of the readings' error away.
+  // The lines take most of the readings' error away.
   CHECK(std::abs(jittered.spans[1].t0_ns - timeline.spans[1].t0_ns) < 100);
+}
+
+TEST_CASE("a change of the clocks' frequency is all blocks' alike, and no error", "[timeline]") {
+  const Timeline timeline = decode_launch("test", recorded(0, 0.1, 900'000));
+  CHECK(timeline.clock_error_ns < 1000);
+  for (const size_t last : {size_t{4}, size_t{9}}) {
+    CHECK(std::abs(timeline.spans[last].t0_ns - 4'500) <= 500);
+    CHECK(std::abs(timeline.spans[last].t1_ns - 800'000) <= 500);
+  }
+  // A change that one block has alone is one.
+  RecordedLaunch launch = recorded(0);
+  launch.anchors[2].ns += 40'000;
+  CHECK(decode_launch("test", launch).clock_error_ns > 10'000);
 }
 
 TEST_CASE("events that find no room are counted, and readings that lack are refused",

@@ -265,7 +265,10 @@ const std::vector<Flag>& flag_table() {
        [](O& o, S t) { o.engines = parse_engines(t, kCandidate | kYardstick); }},
       {"n-gen", 'n', "L", "16", "tokens of a block", kProfileFlags, false,
        [](O& o, S t) { o.n_gen = parse_int_list("n-gen", t, 1); }},
-      {"blocks", 0, "N", "", "blocks that nsys records; with --timeline decodes to compare with recorded ones [1; 5]", kProfileFlags, false,
+      {"blocks", 0, "N", "",
+       "blocks that nsys records; with --timeline decodes to compare with recorded ones [1; 5 with "
+       "--timeline]",
+       kProfileFlags, false,
        [](O& o, S t) { o.blocks = parse_int("blocks", t, 1); }},
       {"warmup", 0, "N", "1", "decodes before the first block, which are not recorded",
        kProfileFlags, false, [](O& o, S t) { o.warmup = parse_int("warmup", t, 0); }},

@@ -15,8 +15,8 @@ struct TraceHead {
   std::vector<double> frames_us;  // end of each step (measure/timeline_summary.h)
 };
 
-// A viewer takes some hundred thousand spans at ease: of longer decodes the last steps are written.
-inline constexpr int64_t kMostTraceSpans = 500'000;
+// A viewer takes some hundred thousand spans at ease, and a file of them has 25 MB: of longer decodes the last steps are written.
+inline constexpr int64_t kMostTraceSpans = 200'000;
 
 // The first step of which spans are written, so that at most `most` are; 0: all steps. The last step is always
 // written whole.

@@ -234,11 +234,12 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs:
 
 void require_profile_arguments(Options& options) {
   if (options.timeline) return require_timeline_arguments(options);
+  options.blocks = options.blocks.value_or(1);
   if (!options.tool) bad_usage("profile: wanted --tool nsys, --tool ncu or --timeline");
   if (options.in_process) {
     bad_usage("profile: --in-process: the tool runs around the process of one engine");
   }
-  if (*options.tool == ProfileTool::kNcu && options.blocks.value_or(1) > 1) {
+  if (*options.tool == ProfileTool::kNcu && *options.blocks > 1) {
     bad_usage(
         fmt::format("profile: --blocks {}: ncu replays the launch of one block", *options.blocks));
   }

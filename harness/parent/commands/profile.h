@@ -20,6 +20,6 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine,
 
 // `mkbench profile --timeline`.
 int timeline_command(const Options& options, const Invocation& invocation);
-void require_timeline_arguments(const Options& options);
+void require_timeline_arguments(Options& options);
 
 }  // namespace mkbench

@@ -70,8 +70,7 @@ void record_one(const Options& options, const Invocation& invocation, const Case
   try {
     Hosts hosts(invocation.start_host, options.timeout_s);
     const FlowServices services = make_services(one.job, hosts);
-    const RecordedDecode decode =
-        record_timeline(one.job, engine, services, options.blocks.value_or(kPairs));
+    const RecordedDecode decode = record_timeline(one.job, engine, services, *options.blocks);
     keep(decode, profile_stem(one.job, engine, folder, ".trace.json"), one);
   } catch (const Error& error) {
     one.problem = error.what();
@@ -118,7 +117,8 @@ nlohmann::json json_of(const Recorded& one) {
 
 }  // namespace
 
-void require_timeline_arguments(const Options& options) {
+void require_timeline_arguments(Options& options) {
+  options.blocks = options.blocks.value_or(kPairs);
   if (options.tool) bad_usage("profile: --timeline: no tool runs beside it; found --tool");
   if (options.print_command) bad_usage("profile: --timeline: it has no tool's command to --print");
   if (options.token_ranges)
