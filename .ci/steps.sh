@@ -60,6 +60,30 @@ sanitizers() {
   "$(dirname "$cmake")/ctest" --test-dir build/sanitize -j "$(nproc)" --output-on-failure --no-tests=error "$@"
 }
 
+fuzz_targets="safetensors config reference wire report"
+
+# fuzz_briefly SECONDS: each target without libFuzzer, which clang takes four times the budget of this step to build: the
+# seeds, the committed corpus, and mutations of both for SECONDS. AddressSanitizer and UBSan watch all but the report's
+# reader, whose libraries no other step builds with them; the lane `fuzz` of .ci/long has it under both.
+fuzz_briefly() {
+  local target build seed status=0 seeds=build/ci/fuzz-seeds found=build/fuzz-found
+  seed="$(date +%s)"
+  MKBENCH_PRESET=sanitize MKBENCH_CUDA_ARCHITECTURES=90a-real \
+    scripts/setup.sh fuzz_safetensors fuzz_config fuzz_reference fuzz_wire || return 1
+  rm -rf "$seeds" "$found"
+  mkdir -p "$found"
+  build/ci/tests/fuzz_seeds "$seeds" || return 1
+  for target in $fuzz_targets; do
+    build=sanitize
+    [ "$target" != report ] || build=ci
+    "build/$build/tests/fuzz_$target" --mutate "$1" --seed "$seed" --found "$found/$target" \
+      "tests/fuzz/corpus/$target" "$seeds/$target" 2> "$found/$target.log" > "$found/$target.out"
+    [ "$?" = 0 ] || { tail -n 40 "$found/$target.log"; status=1; }
+    echo "fuzz_$target: $(paste -sd ';' "$found/$target.out")"
+  done
+  return "$status"
+}
+
 summary() {  # NAME BEGUN
   printf '\n== %s: %d s\n' "$1" $((SECONDS - $2))
   printf '%s\n' "${results[@]}"

@@ -7,6 +7,7 @@
 #include "harness/wire/build_id.h"
 #include "harness/wire/calls.h"
 #include "references/base/json_fields.h"
+#include "references/base/json_strict.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench {
@@ -129,6 +130,16 @@ TEST_CASE("numbers and words out of range are refused, naming the field") {
   plain["verb"] = "explode";
   CHECK_THAT(refusal(call_from_json, plain),
              ContainsText("do.verb: found \"explode\", wanted one of reset, poison, audit, close"));
+}
+
+TEST_CASE("a long value is cut between two characters in a message") {
+  std::string name;  // behind {" every character begins at an even byte
+  for (int i = 0; i < 80; ++i) name += "\u00e9";
+  json plain = to_json(ToHost(PlainCall{}));
+  plain["type"] = {{name, 1}};
+  const std::string message = refusal(call_from_json, plain);
+  CHECK_THAT(message, ContainsText("\u00e9..., wanted a string"));
+  CHECK(find_invalid_utf8(message) == std::string::npos);
 }
 
 TEST_CASE("extreme numbers arrive to the bit, also those that JSON cannot write") {

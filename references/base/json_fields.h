@@ -144,7 +144,7 @@ json write(const T& v) {
 
 inline std::string shown(const json& j) {
   const std::string text = j.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+  return text.size() <= 60 ? text : one_line(text, 57);  // cut between characters
 }
 
 template <typename T>

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <exception>
 
+#include "references/base/json_strict.h"
+
 namespace mkbench::fuzz {
 
 void broken(const std::string& promise) {
@@ -16,13 +18,12 @@ void broken(const std::string& promise) {
 }
 
 bool is_line(std::string_view text) {
-  if (text.empty()) return false;
+  if (text.empty() || find_invalid_utf8(text) != std::string_view::npos) return false;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if (byte < 0x20 || byte == 0x7f) return false;
     // U+0080 to U+009F, which some terminals obey too.
-    const bool begins_pair = byte == 0xc2 && i + 1 < text.size();
-    if (begins_pair && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;
+    if (byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;
   }
   return true;
 }

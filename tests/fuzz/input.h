@@ -25,7 +25,7 @@ inline void expect(bool holds, const char* promise) {
   if (!holds) broken(promise);
 }
 
-// Text that a terminal shows as one line: something, and no control character.
+// Text that a terminal shows as one line: something, UTF-8, and no control character.
 bool is_line(std::string_view text);
 
 inline std::string_view text_of(const uint8_t* data, size_t size) {

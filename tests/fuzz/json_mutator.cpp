@@ -1,6 +1,7 @@
 // Mutations of JSON inputs that stay JSON: one value, or one name, of the document is changed, so
 // that the fuzzer reaches what lies behind the grammar. One in four is left to libFuzzer's own
 // mutations, as are inputs that are no JSON.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -140,18 +141,25 @@ void mutate(json& document, Random& random) {
 namespace mkbench::fuzz {
 
 // `prefix`: bytes in front of the document, of which the first four are its length where there are
-// any.
+// any. What follows the document stays.
 size_t mutate_json(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t prefix) {
   Random random(seed);
   if (below(random, 4) == 0 || size < prefix) return LLVMFuzzerMutate(data, size, max_size);
-  json document = json::parse(data + prefix, data + size, nullptr, false);
+  auto length = static_cast<uint32_t>(size - prefix);
+  if (prefix >= sizeof(length)) {
+    uint32_t told = 0;
+    std::memcpy(&told, data, sizeof(told));
+    length = std::min(length, told);
+  }
+  json document = json::parse(data + prefix, data + prefix + length, nullptr, false);
   if (document.is_discarded()) return LLVMFuzzerMutate(data, size, max_size);
   for (size_t edits = 1 + below(random, 3); edits > 0; --edits) mutate(document, random);
-  const std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto dumped = static_cast<uint32_t>(text.size());
+  text.append(data + prefix + length, data + size);
   if (text.size() + prefix > max_size) return LLVMFuzzerMutate(data, size, max_size);
+  std::memcpy(data, &dumped, std::min(prefix, sizeof(dumped)));
   std::memcpy(data + prefix, text.data(), text.size());
-  const auto length = static_cast<uint32_t>(text.size());
-  std::memcpy(data, &length, std::min(prefix, sizeof(length)));
   return text.size() + prefix;
 }
 
