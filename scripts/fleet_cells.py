@@ -14,6 +14,7 @@ A marker moves by rename(), which exactly one of several claimants can do, and i
   done/CELL@CARD, failed/CELL@CARD
 """
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -121,20 +122,28 @@ class Folder:
 
     # What a worker does.
 
-    def claim(self, card: str, worker: str, takes_failed_here: bool = False):
-        """A cell that has not run on this card yet; None without one. A cell that failed on this card is taken with
-        `takes_failed_here` alone: another card may tell more."""
-        mine = {fleet_plan.base_of(name) for state in ("running", "done", "failed") for name in self.names(state)
-                if name.split("@")[1] == card} if self.plan.cards.each else set()
-        by_base = {}
+    def claim(self, card: str, worker: str):
+        """A cell that has not run on this card yet; None without one. A cell that failed on this card is left to the
+        others, if one is at work that may take it: another card tells more."""
+        ran = collections.defaultdict(set)  # base -> cards
+        for state in ("running", "done", "failed") if self.plan.cards.each else ():
+            for name in self.names(state):
+                ran[fleet_plan.base_of(name)].add(name.split("@")[1])
+        by_base, others = collections.defaultdict(list), None
         for name in self.names("waiting"):
             cell_id, *failed_on = name.split("@")
-            if cell_id in self.cells and (takes_failed_here or card not in failed_on):
-                by_base.setdefault(fleet_plan.base_of(cell_id), []).append(name)
+            base = fleet_plan.base_of(cell_id)
+            if cell_id not in self.cells or card in ran[base]:
+                continue
+            if card in failed_on:
+                others = self.other_live_cards(card) if others is None else others
+                if others - set(failed_on) - ran[base]:
+                    continue
+            by_base[base].append(name)
         for base in sorted(by_base):
             copies = by_base[base]
             random.shuffle(copies)
-            for name in copies if base not in mine else ():
+            for name in copies:
                 claim = self._take(name, card, worker)
                 if claim:
                     return claim
@@ -188,7 +197,8 @@ class Folder:
         try:
             os.rename(self.queue("running") / claim.marker, to)
         except FileNotFoundError:
-            self.note_try(claim, outcome="late")
+            if outcome != "cancelled":
+                self.note_try(claim, outcome="late")
             return False
         return True
 
@@ -266,11 +276,12 @@ class Folder:
                 found[path.stem] = read(path, {})
         return found
 
-    def other_cards_live(self, card: str) -> bool:
-        """Whether a worker of another card is at work."""
-        return any(name.split("@")[1] != card for name in self.names("running")) or \
-            any(w["card"] != card and not w.get("ended") and self.server_time() - w["at"] < self.stale_s
-                for w in self.workers().values())
+    def other_live_cards(self, card: str) -> set:
+        """Cards on which a worker is at work, without this one."""
+        time_now = self.server_time()
+        found = {name.split("@")[1] for name in self.names("running")}
+        found |= {w["card"] for w in self.workers().values() if not w.get("ended") and time_now - w["at"] < self.stale_s}
+        return found - {card}
 
     @contextlib.contextmanager
     def alone(self, name: str, wait_s: float = 0):

@@ -15,7 +15,7 @@ import fleet_cells
 import fleet_gpus
 import fleet_worker
 
-POLL_S = 1
+POLL_S = 0.5
 END_S = 40  # for cancelled jobs to give their cells back
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 

@@ -22,7 +22,7 @@ import fleet_gpus
 import fleet_plan
 
 POLL_S = 0.2
-LINGER_S = 1
+LINGER_S = 0.5
 INTERRUPT_S = 30  # for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # the last two: submitit's, before a time limit
@@ -49,7 +49,7 @@ class Worker:
     def __init__(self, folder: fleet_cells.Folder, name: str, card: fleet_gpus.Card, until: float, lingers: bool):
         self.folder, self.plan, self.name, self.card = folder, folder.plan, name, card
         self.until, self.lingers = until, lingers
-        self.stop, self.claimed, self.claim = False, 0, None
+        self.stop, self.claimed = False, 0
         self.program = self.plan.program or folder.facts["program"]
 
     def note(self, **more) -> None:
@@ -69,7 +69,7 @@ class Worker:
                 why = "the job's time ends before a cell could"
                 break
             self.folder.settle()
-            claim = self.folder.claim(self.card.id, self.name) or self.claim_again()
+            claim = self.folder.claim(self.card.id, self.name)
             if claim:
                 self.claimed += 1
                 self.note()
@@ -82,18 +82,10 @@ class Worker:
     def on_signal(self, number, frame) -> None:
         self.stop = True
 
-    def claim_again(self):
-        """A cell that failed on this card, where no other card is at work."""
-        if self.folder.other_cards_live(self.card.id):
-            return None
-        return self.folder.claim(self.card.id, self.name, takes_failed_here=True)
-
     def waits(self) -> bool:
         """Whether a cell may yet come: one that fails on another card is tried on this one."""
         counts = self.folder.counts()
-        if not self.lingers or counts["waiting"] + counts["running"] == 0:
-            return False
-        if counts["running"] == 0 and not self.folder.other_cards_live(self.card.id):
+        if not self.lingers or counts["waiting"] + counts["running"] == 0 or not self.folder.other_live_cards(self.card.id):
             return False
         self.note()
         time.sleep(LINGER_S)
