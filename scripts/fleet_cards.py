@@ -118,7 +118,8 @@ def facts_of(base: sqlite3.Connection) -> Facts:
     for kind in dict.fromkeys(card.kind for card in cards):
         mine = [card for card in cards if card.kind == kind]
         compare_kind(mine, [row for row in rows if row["kind"] == kind], sentences, notes)
-    codes = [row[0] for row in base.execute("""SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
+    # A cell may fail though mkbench ended with 0 (a report of another card), or by a signal (below 0).
+    codes = [max(row[0], 1) for row in base.execute("""SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
                                               WHERE c.state = 'failed' AND t.outcome IN ('failed', 'lost') GROUP BY c.cell""")]
     builds = sorted({row["build_id"] for row in rows})
     if len(builds) > 1:

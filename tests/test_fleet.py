@@ -149,6 +149,52 @@ class Local(FleetCliTest):
         self.assertIn("4 reports added", done.stderr)
 
 
+class Cards(FleetCliTest):
+    """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
+
+    def setUp(self):
+        super().setUp()
+        smi = self.folder / "bin" / "nvidia-smi"
+        smi.parent.mkdir()
+        cards = "\n".join(f"{uuid}, NVIDIA H100 80GB HBM3" for uuid in fleet_support.UUIDS[:3])
+        smi.write_text(f"""#!/bin/sh
+case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 3, 0, [N/A], 0" ;; *) exit 9 ;; esac
+""")
+        smi.chmod(0o755)
+
+    def fleet_environment(self, **faults):
+        visible = faults.pop("visible", None)
+        found = super().fleet_environment(**faults) | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+        return found | ({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
+
+    def test_a_job_for_each_visible_card(self):
+        plan = self.folder / "cuda.toml"
+        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"'))
+        done = self.fleet(plan, "--out", self.out, visible="2,0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_whole(8)
+        self.assertEqual(fleet_support.rows(self.out, "SELECT card, kind, ecc_corrected, ecc_new FROM cards ORDER BY 1"),
+                         [(uuid, "NVIDIA H100 80GB HBM3", 3, 0) for uuid in (fleet_support.UUIDS[0], fleet_support.UUIDS[2])])
+        self.assertIn("GPU-00000000", done.stdout)
+
+    def test_a_report_of_another_card_is_no_result(self):
+        plan = self.folder / "cuda.toml"
+        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + "[cards]\ncount = 1\n")
+        done = self.fleet(plan, "--out", self.out, uuid="GPU-other")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual({row["why"] for row in self.tries()}, {f"ran on card GPU-other, wanted {fleet_support.UUIDS[0]}"})
+
+    def test_cards_that_are_not_there(self):
+        for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None, "cards.only: 'GPU-abc': found GPU-0000"),
+                                    ("[cards]\ncount = 4\n", None, "cards.count: found 4, wanted at most the 3 cards"),
+                                    ("", "", "CUDA_VISIBLE_DEVICES= leaves none of 3 cards")):
+            plan = self.folder / "cuda.toml"
+            plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + more)
+            done = self.fleet(plan, "--out", self.out, visible=visible)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
+
+
 class Dies(FleetCliTest):
     def worker_of(self, marker):
         """The process that runs mkbench for a claim, and its child."""

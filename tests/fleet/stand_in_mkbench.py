@@ -2,7 +2,7 @@
 """In mkbench's place, for tests of a fleet's way through its states: reports in a moment, and faults on request.
 
 FLEET_FAULTS is a JSON object: seconds of a run, "version" by node, "fails": cards on
-which every run fails, "slow_once": a file that the first run makes and then takes a minute.
+which every run fails, "uuid": another card in the reports, "slow_once": a file that the first run makes and then takes a minute.
 """
 
 import json
@@ -49,7 +49,7 @@ def run(flags: dict) -> int:
     import fleet_support
 
     report = fleet_support.report_of(
-        card, [int(d) for d in flags["n-depth"].split(",")], flags["engine"].split(","), flags["out"],
+        FAULTS.get("uuid", card), [int(d) for d in flags["n-depth"].split(",")], flags["engine"].split(","), flags["out"],
         stand_in=flags["device"] == "cpu")
     out = pathlib.Path(flags["out"])
     out.mkdir(parents=True)
