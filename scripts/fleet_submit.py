@@ -86,7 +86,7 @@ class Slurm:
             parameters["srun_args"] = list(wanted.srun)
         self.executor.update_parameters(**parameters)
         # A node starts with the environment of this process, but for these: they name this machine's cards.
-        for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_"))):
+        for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_") and n != "SLURM_CONF")):
             os.environ.pop(name, None)
 
     def submit(self, cells: int) -> dict:

@@ -137,6 +137,11 @@ class Worker:
             time.sleep(POLL_S)
         over.set()
         beats.join()
+        if process.returncode < 0 and not stopped:
+            time.sleep(POLL_S)  # Slurm ends all processes of a job, mkbench perhaps before this one
+        if self.stop and process.returncode != 0 and not stopped:
+            stopped = "cancelled"
+            self.folder.end(claim, "cancelled")
         return stopped or ("done" if process.returncode == 0 else "failed"), process.returncode
 
     def beat(self, claim: fleet_cells.Claim) -> None:
