@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from tracked_files import ROOT
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 STAMP = ".complete"
 

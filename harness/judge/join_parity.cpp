@@ -13,6 +13,8 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
     if (!r.reference_sha256.empty()) {
       all.reference_sha256 += (all.reference_sha256.empty() ? "" : ", ") + r.reference_sha256;
     }
+    if (!r.logits_sha256.empty())
+      all.logits_sha256 += (all.logits_sha256.empty() ? "" : ", ") + r.logits_sha256;
     if (!all.first_divergence && r.first_divergence) {
       all.first_divergence = static_cast<int>(all.rows.size()) + *r.first_divergence;
     }

@@ -10,6 +10,7 @@
 #include "harness/judge/findings.h"
 #include "harness/judge/flips.h"
 #include "harness/judge/states.h"
+#include "references/base/sha256.h"
 
 namespace mkbench {
 namespace {
@@ -66,6 +67,8 @@ class Judge {
   // Judges what the prompts have shown so far.
   void conclude(ParityReport& report, Findings& findings) {
     tally_rows(report);
+    if (with_logits_ && engine_.capabilities().deterministic && report.steps == steps_in_all_)
+      report.logits_sha256 = bits_.hex();
     judge_tokens(report, findings);
     judge_finite(report, findings);
     if (!unequal_free_.first.empty())
@@ -209,6 +212,10 @@ class Judge {
       const std::vector<int32_t> ids =
           forced_decode(engine_, prompt, start, count, with_logits ? logits.data() : nullptr,
                         options_.vocab, findings);
+      if (with_logits) {
+        bits_.update(ids.data(), ids.size() * sizeof(ids[0]));
+        bits_.update(logits.data(), logits.size() * sizeof(logits[0]));
+      }
       for (size_t i = 0; i < ids.size(); ++i) {
         result.push_back({.id = ids[i]});
         if (with_logits)
@@ -363,6 +370,7 @@ class Judge {
   const bool with_logits_;
   int steps_in_all_ = 0, steps_done_ = 0;
   RatioSums sums_;
+  Sha256 bits_;                    // of ids and logits of the teacher-forced steps
   std::vector<bool> row_decided_;  // one for each row of the report
   int states_seen_ = 0;
   std::string first_not_finite_;

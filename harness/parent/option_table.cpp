@@ -307,6 +307,21 @@ const std::vector<Flag>& flag_table() {
        kSoakFlags, false, [](O& o, S t) { o.resume = t; }},
       {"plant-fault", 0, "NAME", "", "a fault in the engine that the soak must see", kSoakFlags, true,
        [](O& o, S t) { o.fault = parse_fault(t); }},
+      {"on", 0, "local|slurm|workflow", "local",
+       "local = one job for each card of this machine; slurm = an array of jobs with a card each; "
+       "workflow = print a matrix of GitHub's workflows, and run nothing",
+       kFleetFlags, false,
+       [](O& o, S t) {
+         parse_choice<int>("on", t, {{"local", 0}, {"slurm", 0}, {"workflow", 0}});
+         o.fleet_on = t;
+       }},
+      {"out", 0, "DIR", "", "new folder of the fleet, which all nodes see [mkbench-fleet-<time>]",
+       kFleetFlags, false, [](O& o, S t) { o.out = t; }},
+      {"resume", 0, "DIR", "",
+       "go on with the fleet of this folder, by its own plan: finished cells stand", kFleetFlags,
+       false, [](O& o, S t) { o.resume = t; }},
+      {"dry-run", 0, "", "", "check the plan and print its cells; run nothing", kFleetFlags, false,
+       [](O& o, S t) { o.dry_run = parse_switch("dry-run", t); }},
       {"values", 0, "", "",
        "read every weight, too: NaN, Inf, tensors of zeros, hashes [headers alone, and the bytes of "
        "a tied head]",

@@ -101,6 +101,7 @@ struct Options {
   double soak_minutes = 0;
   bool soak_all_minutes = false;     // numbers that are reached do not end it
   std::optional<int64_t> soak_step;  // repeats this step alone
+  std::string fleet_on;              // fleet: who runs its jobs
   bool read_values = false;          // inspect: read every weight, not the headers alone
   bool list_devices = false;
   bool dry_run = false;
@@ -149,6 +150,7 @@ enum FlagGroup : unsigned {
   kInspectFlags = 16384,  // of `mkbench inspect` alone
   kProfileFlags = 32768,  // of `mkbench profile`, some of them run's too
   kSoakFlags = 65536,     // of `mkbench soak` alone
+  kFleetFlags = 131072,   // of `mkbench fleet` alone
 };
 
 struct Flag {

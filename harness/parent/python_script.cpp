@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -37,19 +38,41 @@ int open_text(const std::string& text) {
   _exit(127);
 }
 
-}  // namespace
-
-int run_script(const PythonScript& script, std::string& problem) {
+// Python, the script and its arguments; empty, with a line in `problem`, where it is not there.
+std::vector<std::string> command_of(const PythonScript& script, std::string& problem) {
   const std::filesystem::path path = data_root() / "scripts" / script.name;
   if (!std::filesystem::exists(path)) {
     problem = fmt::format("{} is not there", path.string());
-    return -1;
+    return {};
   }
   std::vector<std::string> command = {python_of_scripts(), path.string()};
   command.insert(command.end(), script.arguments.begin(), script.arguments.end());
+  return command;
+}
+
+// What execvp takes; points into `command`.
+std::vector<char*> words_of(std::vector<std::string>& command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
+  return words;
+}
+
+}  // namespace
+
+std::string become_script(const PythonScript& script) {
+  std::string problem;
+  std::vector<std::string> command = command_of(script, problem);
+  if (command.empty()) return problem;
+  std::fflush(nullptr);
+  execvp(command[0].c_str(), words_of(command).data());
+  return fmt::format("cannot run {}: {}", command[0], std::strerror(errno));
+}
+
+int run_script(const PythonScript& script, std::string& problem) {
+  std::vector<std::string> command = command_of(script, problem);
+  if (command.empty()) return -1;
+  const std::vector<char*> words = words_of(command);
   const int input = script.input.empty() ? -1 : open_text(script.input);
   if (input < 0 && !script.input.empty()) {
     problem = fmt::format("memfd_create: {}", std::strerror(errno));

@@ -66,6 +66,9 @@ struct ParityReport {
   // What ran and what was ruled out, each check once, in the order of kChecks. A failed one
   // stands behind every failing verdict.
   std::vector<CheckResult> checks;
+  // sha256 of the ids and logits of every teacher-forced step: equal on all cards of a kind. Empty
+  // where steps are missing, and for an engine without logits or without repeatable bits.
+  std::string logits_sha256;
   // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
   std::string repeats_sha256;
   // The longest cache length up to which every one was judged; 0 where none was swept.
@@ -115,6 +118,9 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("r_rms_limit", &P::r_rms_limit, "largest ratio that passes; 0 where it is not judged");
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
+  v.field("logits_sha256", &P::logits_sha256,
+          "of ids and logits of all teacher-forced steps, the same on every card of a kind; empty "
+          "without logits, without repeatable bits, or where steps are missing");
   v.field("repeats_sha256", &P::repeats_sha256,
           "of ids and logits of the repeated prompts; empty where none were repeated");
   v.field("lengths_judged", &P::lengths_judged,

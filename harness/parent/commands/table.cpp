@@ -10,6 +10,7 @@ int verify_command(const Options& options, const Invocation& invocation);
 int gate_command(const Options& options, const Invocation& invocation);
 int history_command(const Options& options, const Invocation& invocation);
 int plot_command(const Options& options, const Invocation& invocation);
+int fleet_command(const Options& options, const Invocation& invocation);
 int fetch_command(const Options& options, const Invocation& invocation);
 int inspect_command(const Options& options, const Invocation& invocation);
 int new_engine_command(const Options& options, const Invocation& invocation);
@@ -23,6 +24,7 @@ int manpage_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_soak_arguments(Options& options);
+void require_fleet_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
 void require_new_engine_arguments(Options& options);
@@ -81,6 +83,8 @@ constexpr CommandRow kRows[] = {
      kMeasureFlags | kGateFlags | kJudging, require_compare_arguments, run_command},
     {"history", "results of runs that were added, by card and commit", "[add REPORT...]",
      kHistoryFlags | kTalkFlags, require_history_arguments, history_command},
+    {"fleet", "run the cells of a plan on many cards, and tell a card from a kernel",
+     "PLAN.toml|merge DIR", kFleetFlags | kTalkFlags, require_fleet_arguments, fleet_command},
     {"list", "engines, models, devices; known errors; where mkbench lies",
      "[engines|models|devices|errors|root]", kTalkFlags, require_list_arguments, list_command},
     {"completions", "completions of a shell, on stdout", "bash|zsh|fish", kTalkFlags,

@@ -1,0 +1,170 @@
+"""Runs the cells of a plan on many cards, and tells a card from a kernel.
+
+  fleet.py run PLAN.toml --program MKBENCH [--on local|slurm|workflow] [--out DIR] [--dry-run] [--quiet]
+  fleet.py run --resume DIR --program MKBENCH [--on local|slurm] [--quiet]
+  fleet.py merge DIR
+
+`mkbench fleet` goes on as this program. Exit status: 0 all cells passed and all cards computed alike, 1 something is
+missing on this machine, 2 a plan or folder that cannot be used, 3 a card that computes otherwise, 5 cells are missing,
+130 Ctrl-C; else the greatest exit code of the cells.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import importlib
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import fleet_cells
+import fleet_checks
+import fleet_plan
+import fleet_submit
+import fleet_worker
+import pinned_wheels
+
+INCOMPLETE, NONDETERMINISTIC, INTERRUPTED = 5, 3, 130
+
+
+class Missing(Exception):
+    """A module that could not be had; the message says what to do."""
+
+
+def need_modules(*names: str) -> None:
+    """From this Python (PYTHONPATH too) where it has them, else from the cache, into which they are installed once."""
+    try:
+        for name in names:
+            importlib.import_module(name)
+        return
+    except ImportError:
+        pass
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            folder = pinned_wheels.installed("fleet", "submitit and duckdb (25 MB)")
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Missing(f"no {' or '.join(names)}: pip could not install {pinned_wheels.requirements_of('fleet')} ({error}); "
+                      "without a network put its wheels, unpacked, on PYTHONPATH (docs/fleet.md)") from None
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    for name in names:
+        importlib.import_module(name)
+
+
+def print_matrix(file: str, plan: fleet_plan.Plan) -> None:
+    """A matrix of GitHub's workflows: each entry is the name of a cell and the arguments of its run."""
+    cells = fleet_plan.cells_of(dataclasses.replace(plan, cards=dataclasses.replace(plan.cards, each=False)), 1)
+    if len(cells) > fleet_plan.MOST_MATRIX_JOBS:
+        raise fleet_plan.BadPlan(f"{file}: found {len(cells)} cells, wanted at most {fleet_plan.MOST_MATRIX_JOBS}, the jobs "
+                                 "of a matrix: put what may share a job into one entry of its axis")
+    print(json.dumps({"include": [
+        {"cell": cell.id, "arguments": fleet_plan.arguments_of(plan, cell, f"cells/{cell.id}/try-1/report")}
+        for cell in cells]}))
+
+
+def new_fleet(arguments) -> tuple:
+    """(folder, backend's cards), or None where there is nothing to run."""
+    file, path = str(arguments.plan), arguments.out or pathlib.Path(time.strftime("mkbench-fleet-%Y%m%d-%H%M%S"))
+    plan = fleet_plan.read_plan(arguments.plan)
+    program = plan.program or arguments.program
+    version = fleet_worker.version_of(program)
+    if version.startswith("none"):
+        raise fleet_plan.BadPlan(f"{file}: program: {program}: {version}")
+    local = arguments.on == "local"
+    fleet_checks.check_parent(file, path)
+    cards = fleet_checks.local_cards(file, plan) if local else []
+    fleet_checks.check_words(file, plan, program, local)
+    if arguments.on == "workflow":
+        print_matrix(file, plan)
+        return None
+    if arguments.on == "slurm":
+        fleet_checks.check_slurm(file, plan, program, version)
+    count = len(cards) if local else plan.cards.count
+    if arguments.dry_run:
+        for cell in fleet_plan.cells_of(plan, max(count, 1)):
+            print(" ".join([cell.id, *fleet_plan.arguments_of(plan, cell, "DIR")]))
+        return None
+    return fleet_cells.make(path.resolve(), plan, count, version, program), cards
+
+
+def old_fleet(arguments) -> tuple:
+    folder = fleet_cells.Folder(arguments.resume.resolve())
+    file = str(arguments.resume / "fleet.json")
+    program = folder.plan.program or arguments.program
+    version = fleet_worker.version_of(program)
+    if version != folder.facts["version"]:
+        raise fleet_cells.BadFleet(f"{file}: version: found {folder.facts['version']!r}, wanted {version!r}: the cells of a "
+                                   "fleet are runs of one mkbench")
+    cards = fleet_checks.local_cards(file, folder.plan) if arguments.on == "local" else []
+    if arguments.on == "slurm":
+        fleet_checks.check_slurm(file, folder.plan, program, version)
+    folder.settle()
+    return folder, cards
+
+
+def run(arguments) -> int:
+    made = old_fleet(arguments) if arguments.resume else new_fleet(arguments)
+    if made is None:
+        return 0
+    folder, cards = made
+    need_modules("submitit")
+    with folder.alone("submitter") as alone:
+        if not alone:
+            raise fleet_cells.BadFleet(f"{folder.path}: another mkbench fleet is at work on it")
+        if arguments.resume:
+            folder.retry_failed()
+        backend = (fleet_submit.Local if arguments.on == "local" else fleet_submit.Slurm)(folder, cards)
+        try:
+            why = fleet_submit.run(folder, backend, arguments.quiet)
+        except fleet_submit.Stopped:
+            fleet_submit.say(f"stopped; mkbench fleet --resume {folder.path} goes on")
+            return INTERRUPTED
+        code = merge(folder.path)
+    if why:
+        counts = folder.counts()
+        fleet_submit.say(f"{counts['waiting']} of {len(folder.cells)} cells are missing: {why}; "
+                         f"mkbench fleet --resume {folder.path} goes on")
+        return INCOMPLETE
+    return code
+
+
+def merge(path: pathlib.Path) -> int:
+    """Store, table of cards and page of what is there."""
+    import fleet_store
+
+    need_modules("duckdb")
+    return fleet_store.merge_and_tell(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("plan", nargs="?", type=pathlib.Path)
+    running.add_argument("--program", required=True)
+    running.add_argument("--on", choices=("local", "slurm", "workflow"), default="local")
+    running.add_argument("--out", type=pathlib.Path)
+    running.add_argument("--resume", type=pathlib.Path)
+    running.add_argument("--dry-run", action="store_true")
+    merging = commands.add_parser("merge")
+    merging.add_argument("folder", type=pathlib.Path)
+    for one in (running, merging):
+        one.add_argument("--quiet", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        return run(arguments) if arguments.command == "run" else merge(arguments.folder)
+    except (fleet_plan.BadPlan, fleet_cells.BadFleet) as error:
+        print(f"mkbench: error: fleet: {error}", file=sys.stderr)
+        return 2
+    except Missing as error:
+        print(f"mkbench: error: fleet: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

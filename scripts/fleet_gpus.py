@@ -1,0 +1,72 @@
+"""The cards that a process may use, and what nvidia-smi counts of a card: temperature, power, errors of its memory."""
+
+import dataclasses
+import os
+import socket
+
+import nvidia_smi
+
+COUNTED = ("temperature.gpu", "power.draw", "clocks.sm", "clocks.mem", "ecc.errors.corrected.volatile.total",
+           "ecc.errors.uncorrected.volatile.total", "ecc.errors.corrected.aggregate.total",
+           "ecc.errors.uncorrected.aggregate.total")
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    id: str  # its uuid; of a stand-in host and number
+    kind: str  # cards of one kind are compared
+    stand_in: bool = False
+
+
+def host() -> str:
+    """Slurm's name of the node, which is not always that of its machine."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+
+
+def stand_in(number: str) -> Card:
+    """The CPU under the name of a card, to try a fleet without GPUs: no measurement of one."""
+    return Card(f"stand-in-{host()}-{number}", "stand-in (CPU)", True)
+
+
+def all_cards() -> tuple:
+    """([Card], why there is none)."""
+    text = nvidia_smi.ask("--query-gpu=uuid,name", "--format=csv,noheader")
+    rows = [line.split(", ", 1) for line in text.splitlines()]
+    cards = [Card(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2 and row[0].startswith("GPU-")]
+    return cards, "" if cards else f"nvidia-smi shows no card: {text.splitlines()[0] if text else 'it printed nothing'}"
+
+
+def visible_cards() -> tuple:
+    """([Card], why there is none): the cards that CUDA_VISIBLE_DEVICES leaves, in its order."""
+    cards, why = all_cards()
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not cards or wanted is None:
+        return cards, why
+    found = []
+    for word in wanted.split(","):
+        word = word.strip()
+        named = [card for card in cards if word.startswith("GPU-") and card.id.startswith(word)]
+        if word.isdigit() and int(word) < len(cards):
+            named = [cards[int(word)]]
+        if len(named) != 1:
+            break  # CUDA shows no card from the first bad name on
+        found += named
+    return found, "" if found else f"CUDA_VISIBLE_DEVICES={wanted} leaves none of {len(cards)} cards"
+
+
+def counted(card: Card) -> dict:
+    """What nvidia-smi says of the card now; a field that it does not tell is None."""
+    if card.stand_in:
+        return {}
+    text = nvidia_smi.ask("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")
+    words = text.splitlines()[0].split(", ") if text else []
+    if len(words) != len(COUNTED):
+        return {"problem": text[:200]}
+    return {name: number(word) for name, word in zip(COUNTED, words)}
+
+
+def number(text: str):
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,217 @@
+"""Hands a fleet's work to submitit, which starts jobs on this machine or in a Slurm array, and waits for them.
+
+Queues, limits and nodes that fail are the engine's. What is done here: jobs are submitted as long as cells are missing
+and the last jobs got any further, and cancelled by Ctrl-C.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import fleet_cells
+import fleet_gpus
+import fleet_worker
+
+POLL_S = 0.5
+END_S = 40  # for cancelled jobs to give their cells back
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+
+
+class Stopped(Exception):
+    """Ctrl-C, or a signal to end."""
+
+
+def python_path() -> str:
+    """Where jobs find this file's neighbours and submitit."""
+    return os.pathsep.join(dict.fromkeys([str(SCRIPTS), *(path for path in sys.path if path)]))
+
+
+class Local:
+    """One job for each card of this machine. submitit's local executor has no queue, and needs none here."""
+
+    def __init__(self, folder: fleet_cells.Folder, cards: list):
+        import submitit
+
+        self.cards, self.folder, self.round = cards, folder, 0
+        os.environ["PYTHONPATH"] = python_path()
+        self.executor = submitit.LocalExecutor(folder=folder.path / "jobs")
+        self.executor.update_parameters(timeout_min=10**6, gpus_per_node=0)
+
+    def submit(self, cells: int) -> dict:
+        """name of worker -> job"""
+        self.round += 1
+        stamp = f"{fleet_gpus.host()}-{os.getpid()}-{int(time.time())}"
+        found = {}
+        for number, card in enumerate(self.cards):
+            name = f"local-{stamp}-{number}"
+            found[name] = self.executor.submit(fleet_worker.work, str(self.folder.path), name, card)
+        return found
+
+    def running(self, jobs: dict) -> set:
+        return {name for name, job in jobs.items() if not job.done()}
+
+    def was_cancelled(self, jobs: dict) -> bool:
+        return False
+
+    def cancel(self, jobs: dict) -> None:
+        for job in jobs.values():
+            if not job.done():
+                job.cancel()
+
+
+class Slurm:
+    """An array of jobs with a card each."""
+
+    def __init__(self, folder: fleet_cells.Folder, cards: list):
+        import submitit
+
+        self.folder, plan = folder, folder.plan
+        self.executor = submitit.SlurmExecutor(folder=folder.path / "jobs")
+        wanted = plan.slurm
+        parameters = {"job_name": plan.name, "time": wanted.minutes, "gres": "gpu:1", "ntasks_per_node": 1, "nodes": 1,
+                      "setup": [f"export PYTHONPATH={quoted(python_path())}", *wanted.setup], "signal_delay_s": 60,
+                      "array_parallelism": wanted.jobs or 10000,
+                      "additional_parameters": {"requeue": True} | wanted.sbatch}
+        if wanted.cpus:
+            parameters["cpus_per_task"] = wanted.cpus
+        if wanted.memory_gb:
+            parameters["mem"] = f"{wanted.memory_gb}GB"
+        for key in ("partition", "account"):
+            if getattr(wanted, key):
+                parameters[key] = getattr(wanted, key)
+        if wanted.srun:
+            parameters["srun_args"] = list(wanted.srun)
+        self.executor.update_parameters(**parameters)
+        # A node starts with the environment of this process, but for these: they name this machine's cards.
+        for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_") and n != "SLURM_CONF")):
+            os.environ.pop(name, None)
+
+    def submit(self, cells: int) -> dict:
+        count = min(cells, self.folder.facts["cards"] or cells)
+        with self.executor.batch():
+            jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
+        return {f"slurm-{job.job_id}": job for job in jobs}
+
+    def states(self, jobs: dict) -> dict:
+        """name of worker -> state, of the jobs that Slurm still knows. Needs no accounting, as sacct does."""
+        numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
+        done = subprocess.run(["squeue", "--noheader", "--array", "--states=all", "--format=%F %K %T",
+                               "--jobs=" + ",".join(numbers)], capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0 and "Invalid job id" not in done.stderr:
+            raise OSError(f"squeue: {done.stderr.strip()[:200]}")
+        found = {}
+        for line in done.stdout.splitlines():
+            number, task, state = line.split(None, 2)
+            name = f"slurm-{number}" if task == "N/A" else f"slurm-{number}_{task}"
+            if name in jobs:
+                found[name] = state.strip()
+        return found
+
+    def running(self, jobs: dict) -> set:
+        over = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE",
+                "PREEMPTED", "REVOKED"}
+        try:
+            return {name for name, state in self.states(jobs).items() if state not in over}
+        except (OSError, subprocess.TimeoutExpired) as error:
+            # The controller may be away for a while; heartbeats tell what is alive.
+            print(f"fleet: {error}", file=sys.stderr, flush=True)
+            return set(jobs)
+
+    def was_cancelled(self, jobs: dict) -> bool:
+        return "CANCELLED" in self.states(jobs).values()
+
+    def cancel(self, jobs: dict) -> None:
+        numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
+        subprocess.run(["scancel", "--full", "--signal=TERM", *numbers], capture_output=True, check=False)
+        # What is still in the queue gets no signal.
+        subprocess.run(["scancel", "--state=PENDING", *numbers], capture_output=True, check=False)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+class Progress:
+    """A line on stderr where the counts have changed."""
+
+    def __init__(self, quiet: bool):
+        self.quiet, self.last = quiet, None
+
+    def show(self, folder: fleet_cells.Folder) -> None:
+        counts = folder.counts()
+        if not self.quiet and counts != self.last:
+            say(f"{counts['done']} of {len(folder.cells)} cells done, {counts['running']} running, "
+                f"{counts['waiting']} waiting, {counts['failed']} failed")
+        self.last = counts
+
+
+def say(text: str) -> None:
+    print(f"fleet: {text}", file=sys.stderr, flush=True)
+
+
+def raise_stopped(number, frame) -> None:
+    raise Stopped
+
+
+def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) -> int:
+    """Until all jobs are over. Returns the number of cells whose workers died."""
+    lost = 0
+    while running := backend.running(jobs):
+        lost += len(folder.settle(set(jobs) - running))
+        progress.show(folder)
+        time.sleep(POLL_S)
+    return lost + len(folder.settle(set(jobs)))
+
+
+def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
+    """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
+    progress = Progress(quiet)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, raise_stopped)
+    jobs = {}
+    try:
+        while True:
+            folder.settle()
+            progress.show(folder)
+            counts = folder.counts()
+            if counts["waiting"] == 0 and counts["running"] == 0:
+                return ""
+            if counts["waiting"] == 0:
+                time.sleep(POLL_S)  # workers of an earlier call are at it
+                continue
+            jobs = backend.submit(counts["waiting"])
+            lost = wait(folder, backend, jobs, progress)
+            progress.show(folder)
+            workers = folder.workers(set(jobs))
+            for refused in sorted({w["refused"] for w in workers.values() if w.get("refused")}):
+                say(refused)
+            if backend.was_cancelled(jobs) and folder.counts()["waiting"]:
+                return "their jobs were cancelled"
+            if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
+                return why_no_further(folder, jobs, workers)
+    except Stopped:
+        stop(folder, backend, jobs)
+        raise
+
+
+def why_no_further(folder: fleet_cells.Folder, jobs: dict, workers: dict) -> str:
+    refused = sum(bool(w.get("refused")) for w in workers.values())
+    if refused:
+        return f"{refused} of {len(jobs)} jobs could not work"
+    if len(workers) < len(jobs):
+        return f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; {folder.path / 'jobs'} has their logs"
+    return "no further card came: a cell runs once on each card"
+
+
+def stop(folder: fleet_cells.Folder, backend, jobs: dict) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    say("stopping: jobs are cancelled")
+    backend.cancel(jobs)
+    end = time.monotonic() + END_S
+    while jobs and backend.running(jobs) and time.monotonic() < end:
+        time.sleep(POLL_S / 4)
+    folder.settle(set(jobs) - backend.running(jobs) if jobs else None)

@@ -1,0 +1,211 @@
+"""The work of one job: claims cell after cell for its card and runs mkbench for each.
+
+submitit calls work() in a process of the job, on this machine or on a node. A worker that is told to stop gives its cell
+back before it stops mkbench; of a worker that dies without a word the claim is taken back by others
+(fleet_cells.Folder.settle).
+"""
+
+import ctypes
+import json
+import math
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import fleet_cells
+import fleet_gpus
+import fleet_plan
+
+POLL_S = 0.2
+LINGER_S = 0.5
+INTERRUPT_S = 30  # for mkbench to write a partial report
+PR_SET_PDEATHSIG = 1
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # the last two: submitit's, before a time limit
+
+
+class Refused(Exception):
+    """This job cannot work; the message says why."""
+
+
+def version_of(program: str) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"none: {error}"
+    return done.stdout.strip() or f"none: exit code {done.returncode}"
+
+
+def die_with_parent() -> None:
+    """In the child: a worker that is killed takes mkbench off the card."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Worker:
+    def __init__(self, folder: fleet_cells.Folder, name: str, card: fleet_gpus.Card, until: float, lingers: bool):
+        self.folder, self.plan, self.name, self.card = folder, folder.plan, name, card
+        self.until, self.lingers = until, lingers
+        self.stop, self.claimed = False, 0
+        self.program = self.plan.program or folder.facts["program"]
+
+    def note(self, **more) -> None:
+        self.folder.write_worker(self.name, card=self.card.id, kind=self.card.kind, stand_in=self.card.stand_in,
+                                 host=fleet_gpus.host(), claimed=self.claimed, at=self.folder.server_time(), **more)
+
+    def run(self) -> int:
+        for number in STOPS:
+            signal.signal(number, self.on_signal)
+        found = version_of(self.program)
+        if found != self.folder.facts["version"]:
+            raise Refused(f"{fleet_gpus.host()}: {self.program} is '{found}', wanted '{self.folder.facts['version']}'")
+        self.note()
+        why = "nothing is left for this card"
+        while not self.stop:
+            if self.until - time.time() < 60 * self.plan.minutes:
+                why = "the job's time ends before a cell could"
+                break
+            self.folder.settle()
+            claim = self.folder.claim(self.card.id, self.name)
+            if claim:
+                self.claimed += 1
+                self.note()
+                self.run_cell(claim)
+            elif not self.waits():
+                break
+        self.note(ended=fleet_cells.now(), why="told to stop" if self.stop else why)
+        return self.claimed
+
+    def on_signal(self, number, frame) -> None:
+        self.stop = True
+
+    def waits(self) -> bool:
+        """Whether a cell may yet come: one that fails on another card is tried on this one."""
+        counts = self.folder.counts()
+        if not self.lingers or counts["waiting"] + counts["running"] == 0 or not self.folder.other_live_cards(self.card.id):
+            return False
+        self.note()
+        time.sleep(LINGER_S)
+        return True
+
+    def run_cell(self, claim: fleet_cells.Claim) -> None:
+        folder = self.folder.cell_folder(claim.cell.id) / f"try-{claim.number}"
+        # In the words of the fleet's folder, so that the folder may move.
+        command = [self.program, *fleet_plan.arguments_of(self.plan, claim.cell, str(folder / "report"))]
+        self.folder.note_try(claim, host=fleet_gpus.host(), started=fleet_cells.now(), command=command)
+        before, begun = fleet_gpus.counted(self.card), time.monotonic()
+        with open(folder / "log.txt", "w", encoding="utf-8") as log:
+            outcome, code = self.run_program(claim, command, log)
+        fleet_cells.put(folder / "card.json", {"card": self.card.id, "kind": self.card.kind,
+                                               "stand_in": self.card.stand_in, "host": fleet_gpus.host(),
+                                               "before": before, "after": fleet_gpus.counted(self.card)})
+        report = folder / "report" / "report.json"
+        why = "" if outcome != "done" else self.problem_of(report)
+        facts = {"exit_code": code, "seconds": round(time.monotonic() - begun, 2), "sha256": fleet_cells.sha256(report)}
+        if why:
+            outcome, facts["why"] = "failed", why
+        if outcome != "cancelled":  # its claim has been given back
+            self.folder.end(claim, outcome, **facts)
+
+    def run_program(self, claim: fleet_cells.Claim, command: list, log) -> tuple:
+        environment = dict(os.environ) | ({} if self.card.stand_in else {"CUDA_VISIBLE_DEVICES": self.card.id})
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                       env=environment, start_new_session=True, preexec_fn=die_with_parent)
+        except OSError as error:
+            log.write(f"{command[0]}: {error}\n")
+            return "failed", 127
+        over, beats = threading.Event(), threading.Thread(target=self.beat, args=(claim,), daemon=True)
+        self.over = over
+        beats.start()
+        end, stopped = time.monotonic() + 60 * self.plan.minutes, ""
+        while process.poll() is None:
+            if self.stop and not stopped:
+                stopped = "cancelled"
+                over.set()
+                beats.join()
+                self.folder.end(claim, "cancelled")
+            elif time.monotonic() > end and not stopped:
+                stopped = "failed"
+                log.write(f"fleet: stopped after {self.plan.minutes:g} minutes, the plan's limit of a cell\n")
+                log.flush()
+            if stopped:
+                end_process(process)
+            time.sleep(POLL_S)
+        over.set()
+        beats.join()
+        if process.returncode < 0 and not stopped:
+            time.sleep(POLL_S)  # Slurm ends all processes of a job, mkbench perhaps before this one
+        if self.stop and process.returncode != 0 and not stopped:
+            stopped = "cancelled"
+            self.folder.end(claim, "cancelled")
+        return stopped or ("done" if process.returncode == 0 else "failed"), process.returncode
+
+    def beat(self, claim: fleet_cells.Claim) -> None:
+        while not self.over.wait(self.plan.heartbeat_s):
+            self.folder.beat(claim)
+
+    def problem_of(self, report: pathlib.Path) -> str:
+        """Why the report of a run that ended with 0 is none of this card; empty where it is."""
+        try:
+            environment = json.loads(report.read_text(encoding="utf-8"))["env"]
+        except (OSError, ValueError, KeyError) as error:
+            return f"no report: {error}"
+        uuid = environment.get("gpu", {}).get("uuid", "")
+        if self.card.stand_in or uuid == self.card.id:
+            return ""
+        return f"ran on card {uuid or 'none'}, wanted {self.card.id}"
+
+
+def end_process(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(INTERRUPT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def own_card(folder: fleet_cells.Folder) -> fleet_gpus.Card:
+    """The card that Slurm has given to this job."""
+    if folder.plan.device == "cpu":
+        return fleet_gpus.stand_in(re.sub(r"\W+", "_", os.environ.get("CUDA_VISIBLE_DEVICES") or "0"))
+    cards, why = fleet_gpus.visible_cards()
+    if len(cards) != 1:
+        raise Refused(f"{fleet_gpus.host()}: " + (why or f"found {len(cards)} cards, wanted one for a job"))
+    return cards[0]
+
+
+def is_wanted(folder: fleet_cells.Folder, card: fleet_gpus.Card) -> bool:
+    only = folder.plan.cards.only
+    return not only or any(card.id.startswith(name) for name in only)
+
+
+def slurm_name() -> str:
+    job, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"slurm-{job}_{task}" if job else f"slurm-{os.environ['SLURM_JOB_ID']}"
+
+
+def work(path: str, name: str = "", card: fleet_gpus.Card | None = None) -> str:
+    """A job's whole work; what it returns stands in the job's result. Without a name the job is Slurm's."""
+    folder = fleet_cells.Folder(pathlib.Path(path))
+    name = name or slurm_name()
+    folder.settle({name})  # Slurm has begun this job anew
+    lingers = card is not None
+    end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or time.time() + 60 * folder.plan.slurm.minutes)
+    try:
+        card = card or own_card(folder)
+        if not is_wanted(folder, card):
+            raise Refused(f"{fleet_gpus.host()}: {card.id} is none of cards.only")
+        with folder.alone(f"card-{card.id}", 30) as alone:
+            if not alone:
+                raise Refused(f"{fleet_gpus.host()}: another job of this fleet works on {card.id}")
+            claimed = Worker(folder, name, card, end, lingers).run()
+    except Refused as error:
+        folder.write_worker(name, card=card.id if card else "", host=fleet_gpus.host(), claimed=0, at=folder.server_time(),
+                            ended=fleet_cells.now(), refused=str(error))
+        print(f"fleet: {error}", file=sys.stderr)
+        return f"refused: {error}"
+    return f"{claimed} cells"
