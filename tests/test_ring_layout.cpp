@@ -65,7 +65,13 @@ struct WeightCount {
 TEST_CASE("a layer's stream holds every element of its seven matrices once", "[ring]") {
   for_each_layout([]<typename L>(L) {
     WeightCount weights(L::kShape);
-    for (int block = 0; block < kBlocks; ++block) {
+    // Of streamed shapes, which are large, two groups of eight: the other ones have the same map with
+    // rows and columns of their own, as the next test sees.
+    const std::vector<int> groups =
+        L::kHeld ? std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7} : std::vector<int>{0, 5};
+    const int64_t share = static_cast<int64_t>(groups.size());
+    for (int i = 0; i < kMembers * static_cast<int>(share); ++i) {
+      const int block = groups[static_cast<size_t>(i / kMembers)] * kMembers + i % kMembers;
       for (int slot = 0; slot < L::kLayerSlots; ++slot) {
         for (int element = 0; element < kSlotElements; ++element)
           weights.add(L::weight_at(block / kMembers, block % kMembers, slot, element));
@@ -75,10 +81,11 @@ TEST_CASE("a layer's stream holds every element of its seven matrices once", "[r
     REQUIRE(weights.outside == 0);
     REQUIRE(weights.twice == 0);
     const int64_t norms = 2LL * L::kHidden + 2LL * kHeadDim;
-    REQUIRE(weights.count == L::kShape.layer_parameters() - norms);  // therefore none is missing
+    // Therefore none is missing.
+    REQUIRE(weights.count == (L::kShape.layer_parameters() - norms) / kGroups * share);
     // Less than 1 % is read in vain.
     REQUIRE(weights.padding < weights.count / 100);
-    REQUIRE(weights.count + weights.padding == int64_t{kBlocks} * L::kLayerSlots * kSlotElements);
+    REQUIRE(weights.count + weights.padding == share * kMembers * L::kLayerSlots * kSlotElements);
   });
 }
 
