@@ -187,8 +187,8 @@ TEST_CASE("the fragments of streamed phases lie where the kernel multiplies them
         for (int e = 0; e < 16 * 256; ++e) {
           const int warp = e / 256, lane = e / 8 % 32, reg = e % 8 / 2;
           const int fragment = L::kGateUpRound.rounds * L::kGateUpRound.fragments() + f;
-          const WeightIndex w = L::weight_at(g, m, gate_up + fragment / 2,
-                                             512 * warp + fragment % 2 * 256 + e % 256);
+          const WeightIndex w =
+              L::weight_at(g, m, gate_up + fragment / 2, 512 * warp + fragment % 2 * 256 + e % 256);
           const int step = 2 * f + reg / 2, row8 = lane / 4;
           if (step >= L::kHiddenSteps) {
             wrong += w.row >= 0;
@@ -196,8 +196,8 @@ TEST_CASE("the fragments of streamed phases lie where the kernel multiplies them
           }
           wrong += w.tensor != (row8 < 4 ? Tensor::kGate : Tensor::kUp) ||
                    w.row != L::kUnits * (kMembers * g + m) + L::kUnits / 8 * 8 + row8 % 4 ||
-                   w.column != L::kWarpColumns * warp + 16 * step + 2 * (2 * (lane % 4) + reg % 2) +
-                                   e % 2;
+                   w.column !=
+                       L::kWarpColumns * warp + 16 * step + 2 * (2 * (lane % 4) + reg % 2) + e % 2;
           ++count;
         }
       }

@@ -54,7 +54,7 @@ inline constexpr int kRingSlots = ring_slots<L>(9);
 // Elsewhere every warp takes every slot of the LM head in order. K tiles that a warp skips have
 // arrived before it takes V, because the barrier kConsumers lies between.
 template <typename L>
-inline constexpr bool kSmallRing = L::kHeld && kRingSlots<L> < L::kGateUpSlots;
+inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 
 // Tiles of K and of V in a turn of attention, i.e. between two barriers. The limit is that K of a
 // whole turn lies in the consumers' registers.

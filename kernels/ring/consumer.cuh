@@ -13,7 +13,7 @@ struct Consumer {
   const Block block;
   RingReader<L, kAblation> ring;
   int step = 0;
-  unsigned epoch = 0;  // of the current layer
+  unsigned epoch = 0;     // of the current layer
   int streamed_turn = 0;  // of a streamed shape: the set of the next round
 
   __device__ __forceinline__ int position() const { return p.position + opaque(step); }

@@ -3,7 +3,8 @@
 
 namespace mkbench::ring {
 
-template __global__ void ring_decode<Layout<0>, RingAblation::kDelayed>(const __grid_constant__ LaunchParams);
+template __global__ void ring_decode<Layout<0>, RingAblation::kDelayed>(
+    const __grid_constant__ LaunchParams);
 
 const void* delayed_kernel() {
   return reinterpret_cast<const void*>(&ring_decode<Layout<0>, RingAblation::kDelayed>);

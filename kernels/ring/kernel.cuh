@@ -109,8 +109,8 @@ __device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
 }
 
 template <typename L, RingAblation kAblation>
-__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& s, const char* slots,
-                                              const Block& block) {
+__device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& s,
+                                              const char* slots, const Block& block) {
   Consumer<L, kAblation> c{p, s, block, {p, s, slots, {}}};
 #pragma unroll 1
   for (; c.step < p.steps; ++c.step) {

@@ -120,10 +120,10 @@ struct Layout {
 
   // A block's share of a layer.
   static constexpr int kQkvRows = kShape.qkv_width() / kBlocks;
-  static constexpr int kOutRows = kHidden / kMembers;         // rows of O and of down
-  static constexpr int kOutColumns = kHeads * kHeadDim;       // O's, the group's heads
-  static constexpr int kUnits = kShape.intermediate / kBlocks;  // SwiGLU units
-  static constexpr int kGroupUnits = kUnits * kMembers;       // down's columns
+  static constexpr int kOutRows = kHidden / kMembers;            // rows of O and of down
+  static constexpr int kOutColumns = kHeads * kHeadDim;          // O's, the group's heads
+  static constexpr int kUnits = kShape.intermediate / kBlocks;   // SwiGLU units
+  static constexpr int kGroupUnits = kUnits * kMembers;          // down's columns
   static constexpr int kWarpColumns = kHidden / kConsumerWarps;  // a warp's, QKV and gate/up
   static_assert(kHidden % (kConsumerWarps * 16) == 0 && kOutRows % 16 == 0 &&
                     kShape.intermediate % kBlocks == 0 && kUnits % 4 == 0 && kQkvRows % 16 == 0,
@@ -133,8 +133,8 @@ struct Layout {
 
   // --- streamed shapes
   static constexpr int kHiddenSteps = kWarpColumns / 16;
-  static constexpr int kUnitTiles = kUnits / 8;         // tiles of 8 gate rows and 8 up rows
-  static constexpr bool kHalfTile = kUnits % 8 != 0;    // 4 units are left
+  static constexpr int kUnitTiles = kUnits / 8;       // tiles of 8 gate rows and 8 up rows
+  static constexpr bool kHalfTile = kUnits % 8 != 0;  // 4 units are left
   static constexpr int kRoundUnits = 24;
   static constexpr Rounds kQkvRound{1, kQkvRows / 16, kHiddenSteps};
   static constexpr Rounds kGateUpRound{kUnitTiles / 3, 3, kHiddenSteps};
@@ -148,10 +148,12 @@ struct Layout {
   static constexpr int kDownColumns = kUnits * kDownParts;  // a warp's
   static constexpr Rounds kDownRound{kOutTiles / kDownParts / kRoundTiles, kRoundTiles,
                                      kDownColumns / 16, kDownParts, kDownColumns % 16 != 0};
-  static constexpr Rounds kHeadRound{1, 3, kHiddenSteps};  // the vocabulary sets the number of rounds
+  static constexpr Rounds kHeadRound{1, 3,
+                                     kHiddenSteps};  // the vocabulary sets the number of rounds
   static_assert(kHeld || (kUnitTiles % 3 == 0 && kOutTiles % (kRoundTiles * kDownParts) == 0),
                 "rounds have whole tiles");
-  static_assert(kHeld || !kDownRound.eight_more || (kDownRound.rounds == 1 && kDownColumns % 8 == 0),
+  static_assert(kHeld || !kDownRound.eight_more ||
+                    (kDownRound.rounds == 1 && kDownColumns % 8 == 0),
                 "the last 8 columns end the only round");
 
   // Slots of each phase, and the fragments that a warp fetches of it before it waits for its input.
@@ -179,11 +181,11 @@ struct Layout {
       kHeld ? 64 : 16 * most_of(kHiddenSteps, (kDownColumns + 15) / 16);
   static constexpr int kSwigluStride = kHeld ? 32 : kUnits;  // words of a block
   // The largest chunk, which a warp looks at in one go.
-  static constexpr int kChunkSlots =
-      kHeld ? kGateUpSlots
-            : most_of(most_of(kQkvRound.chunk(), kGateUpRound.chunk()),
-                      most_of(kOutRound.chunk(), kDownRound.chunk())) /
-                  kWarpFragments;
+  static constexpr int kChunkSlots = kHeld
+                                         ? kGateUpSlots
+                                         : most_of(most_of(kQkvRound.chunk(), kGateUpRound.chunk()),
+                                                   most_of(kOutRound.chunk(), kDownRound.chunk())) /
+                                               kWarpFragments;
 
   // The bytes that struct Shared of block.cuh needs at most: partial sums, squares, inputs,
   // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, accumulators
@@ -275,9 +277,9 @@ struct Layout {
 
   MKBENCH_HD static constexpr WeightIndex qkv_at(int g, int m, const FragmentElement& x) {
     if (kHeld) {
-      return qkv_weight(g, m, x.fragment % 2 * 16 + x.row(),
-                        kWarpColumns * x.warp + 16 * x.j + 4 * (x.fragment / 2) + 2 * x.high() +
-                            x.half);
+      return qkv_weight(
+          g, m, x.fragment % 2 * 16 + x.row(),
+          kWarpColumns * x.warp + 16 * x.j + 4 * (x.fragment / 2) + 2 * x.high() + x.half);
     }
     const Place at = place_in<kQkvRound>(x.fragment);
     return qkv_weight(g, m, 16 * at.tile + x.row(),
@@ -286,8 +288,8 @@ struct Layout {
   // A step of O has two heads, 8 dimensions of each.
   MKBENCH_HD static constexpr WeightIndex out_at(int g, int m, const FragmentElement& x) {
     const Place at = kHeld ? Place{x.fragment, 0} : place_in<kOutRound>(x.fragment);
-    const int column = kOutColumns * g + kHeadDim * (2 * at.step + x.high()) + 8 * x.warp +
-                       2 * x.j + x.half;
+    const int column =
+        kOutColumns * g + kHeadDim * (2 * at.step + x.high()) + 8 * x.warp + 2 * x.j + x.half;
     return {Tensor::kO, kOutRows * m + 16 * at.tile + x.row(), column};
   }
   MKBENCH_HD static constexpr WeightIndex gate_up_at(int g, int m, const FragmentElement& x) {
@@ -312,8 +314,7 @@ struct Layout {
   MKBENCH_HD static constexpr WeightIndex down_at(int g, int m, const FragmentElement& x) {
     constexpr int kColumnWarps = kConsumerWarps / kDownParts;
     const int first_column = kGroupUnits * g + kDownColumns * (x.warp % kColumnWarps);
-    const int first_row =
-        kOutRows * m + kOutRows / kDownParts * (x.warp / kColumnWarps);
+    const int first_row = kOutRows * m + kOutRows / kDownParts * (x.warp / kColumnWarps);
     if (kHeld && x.fragment < 4) {  // the first 16 of the warp's 24 columns
       return {Tensor::kDown, first_row + 16 * x.fragment + x.row(), first_column + x.column16()};
     }

@@ -45,12 +45,11 @@ int compute_major(int gpu) {
 LaunchConfig launch_config(const ModelShape& shape, const RingOptions& options) {
   return ring::with_layout(shape, [&]<typename L>(L) {
     using Kernels = ring::RowKernels<L::kIndex>;
-    return LaunchConfig{
-        .kernel = options.kernel != nullptr ? options.kernel
-                                            : Kernels::kernel_for(options.ablation),
-        .blocks = ring::kBlocks,
-        .threads = Kernels::threads_per_block(),
-        .shared_bytes = Kernels::shared_bytes(compute_major(options.gpu))};
+    return LaunchConfig{.kernel = options.kernel != nullptr ? options.kernel
+                                                            : Kernels::kernel_for(options.ablation),
+                        .blocks = ring::kBlocks,
+                        .threads = Kernels::threads_per_block(),
+                        .shared_bytes = Kernels::shared_bytes(compute_major(options.gpu))};
   });
 }
 
@@ -136,7 +135,8 @@ class RingEngine final : public LaunchEngine {
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;
-    const auto most = static_cast<unsigned>(ring::most_copies_in_flight(config().shape, compute_major_));
+    const auto most =
+        static_cast<unsigned>(ring::most_copies_in_flight(config().shape, compute_major_));
     RingOptions changed = asked_;
     if (delays) {
       changed.pace = {1 + static_cast<int>(bits % most), static_cast<int>(bits >> 8 & 0xfff)};

@@ -65,12 +65,12 @@ struct LaunchParams {
   float* key_maxima;               // (layers, kv_heads) largest |k| of the rows so far
 
   // Exchange words, all zero at launch; see exchange.cuh.
-  unsigned* qkv;                      // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
-  unsigned* swiglu;                   // (kBlocks, L::kSwigluStride)
-  unsigned* partials;                 // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
-  unsigned* score_maxima;             // (groups, members, pairs of heads) of 16 bytes: its slow path
-  unsigned* best;                     // (kBlocks) of 16 bytes: best key of the LM head
-  unsigned* rows_written;             // (groups, members) step + 1 whose KV row is written
+  unsigned* qkv;       // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
+  unsigned* swiglu;    // (kBlocks, L::kSwigluStride)
+  unsigned* partials;  // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
+  unsigned* score_maxima;  // (groups, members, pairs of heads) of 16 bytes: its slow path
+  unsigned* best;          // (kBlocks) of 16 bytes: best key of the LM head
+  unsigned* rows_written;  // (groups, members) step + 1 whose KV row is written
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators
   unsigned long long* mlp_out;        // (kReplicas, hidden)
 

@@ -1,5 +1,4 @@
 #include "kernels/ring/repack.h"
-
 #include "kernels/ring/rows.h"
 
 namespace mkbench::ring {
@@ -65,8 +64,8 @@ __global__ void repack_layers(const unsigned short* slabs, size_t chunks, uint4*
     const Chunk c = chunk_at(i);
     const unsigned short* slab = slabs + c.slot / L::kLayerSlots * kSlab<L>.stride;
     stream[i] = gather(c.element, [&](int element) -> unsigned short {
-      const WeightIndex w = L::weight_at(c.block / kMembers, c.block % kMembers,
-                                         c.slot % L::kLayerSlots, element);
+      const WeightIndex w =
+          L::weight_at(c.block / kMembers, c.block % kMembers, c.slot % L::kLayerSlots, element);
       return w.row < 0 ? 0 : slab[slab_index<L>(w)];
     });
   }
@@ -91,8 +90,8 @@ void repack_stream(const DeviceModel& model, const ModelShape& shape, char* stre
   constexpr int kGrid = 4096;  // enough blocks to fill any GPU
   const size_t layers = slots_bytes(shape.layers * L::kLayerSlots);
   const size_t head = slots_bytes(L::head_slots(shape.vocab));
-  repack_layers<L><<<kGrid, kThreads>>>(raw_bits(model.layers), layers / 16,
-                                        reinterpret_cast<uint4*>(stream));
+  repack_layers<L>
+      <<<kGrid, kThreads>>>(raw_bits(model.layers), layers / 16, reinterpret_cast<uint4*>(stream));
   MKBENCH_CUDA(cudaGetLastError());
   const DeviceBuffer<Bf16>& table = model.head.size() > 0 ? model.head : model.embed;
   repack_head<L><<<kGrid, kThreads>>>(raw_bits(table), shape.vocab, head / 16,

@@ -41,8 +41,7 @@ std::string layout_obstacle(const ModelShape& shape) {
           shape.heads == two || shape.heads == four);
   compare("hidden_size", shape.hidden, "a multiple of 256", shape.hidden % 256 == 0);
   const int units = shape.intermediate / kBlocks;
-  compare("intermediate_size", shape.intermediate,
-          "a multiple of 3072, or one and 512 more",
+  compare("intermediate_size", shape.intermediate, "a multiple of 3072, or one and 512 more",
           shape.intermediate % kBlocks == 0 && (units % 24 == 0 || units % 24 == 4));
   if (text.empty()) text = "no kernel is compiled for layers with " + layer_shape_text(shape);
   return text + made_for;
@@ -58,8 +57,8 @@ std::string room_obstacle(const ModelShape& shape, int compute_major) {
     const int needed = L::kStagingBytes + L::kLeastRingSlots * kSlotBytes;
     return "a block has " + kilobytes(shared_limit(compute_major)) +
            " of shared memory, and layers with hidden_size " + std::to_string(L::kHidden) +
-           " need " + kilobytes(needed) + ": " + kilobytes(L::kStagingBytes) + " beside a ring of " +
-           std::to_string(L::kLeastRingSlots) + " slots";
+           " need " + kilobytes(needed) + ": " + kilobytes(L::kStagingBytes) +
+           " beside a ring of " + std::to_string(L::kLeastRingSlots) + " slots";
   });
 }
 

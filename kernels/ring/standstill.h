@@ -12,10 +12,10 @@ namespace mkbench::ring {
 struct StoodLaunch {
   FaultWord fault = 0;            // of the launch; 0: no wait has run out
   std::span<const char> words{};  // the exchange words as exchange_layout() places them
-  ModelShape shape{};  // of the model
-  int position = 0;    // of the first step
-  int step = 0;        // that the launch has come to, where no fault names one
-  bool ended = false;  // the launch has come to its end since
+  ModelShape shape{};             // of the model
+  int position = 0;               // of the first step
+  int step = 0;                   // that the launch has come to, where no fault names one
+  bool ended = false;             // the launch has come to its end since
 };
 
 // Epochs are counted as one a layer over all steps of the launch, from 1. A block's epoch is the last

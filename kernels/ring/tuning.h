@@ -32,7 +32,8 @@ std::string tuning_row(const Tuning& tuning);
 
 // Writes a row's values into `p`. Its last range is repeated to the end of p.paces. Copies in
 // flight are limited to what the ring of that card has room for: a row for any card may say more.
-void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape, LaunchParams& p);
+void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape,
+                  LaunchParams& p);
 
 // The most copies in flight that a card's ring has room for: one fewer than its slots.
 int most_copies_in_flight(const ModelShape& shape, int compute_major);

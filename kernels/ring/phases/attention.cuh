@@ -30,8 +30,7 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<L, kAblation>& c, con
                                                   int layer, const HeadInputs& inputs) {
   const Lane me = consumer_lane();
   const float x = await_word<kAblation>(
-      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * L::kQkvRows + me.lane,
-      c.epoch);
+      c.p, site, c.p.qkv + (c.block.group() * kMembers + me.warp) * L::kQkvRows + me.lane, c.epoch);
   const int at =
       (me.warp >> 2) * kHeadStride + 16 * (me.warp & 3) + (me.lane & 15) + 64 * (me.lane >> 4);
   const auto store = [at](SplitPlane<L>& to, float value) {
@@ -143,7 +142,8 @@ __device__ __forceinline__ Attended attend(Attention<L, kSplit, kAblation>& a, i
       if (slow) reference = raise_reference(a, me, first, s);
       if (a.has_rows(me, first)) a.exponentiate(me, first, s, reference.x, reference.y);
       const int next = first + kTiles;
-      if (next >= a.tiles && me.j == 0 && me.row < L::kHeads) c.s.denominators[me.row][me.warp] = a.sum;
+      if (next >= a.tiles && me.j == 0 && me.row < L::kHeads)
+        c.s.denominators[me.row][me.warp] = a.sum;
       ptx::named_sync<kConsumerThreads>(kConsumers);
       a.multiply_v(me, first, a.turn_of(first));
       if (next >= a.tiles) break;

@@ -65,8 +65,8 @@ __device__ __forceinline__ float2 raise_reference(Attention<L, kSplit, kAblation
 #pragma unroll
   for (int pair = 0; pair < L::kHeadPairs; ++pair) {
     m = warp_maximum16(shared.maxima[turn][pair][me.lane & 15]);
-    now.of[pair] = make_float2(fmaxf(before.of[pair].x, ceilf(m.x)),
-                               fmaxf(before.of[pair].y, ceilf(m.y)));
+    now.of[pair] =
+        make_float2(fmaxf(before.of[pair].x, ceilf(m.x)), fmaxf(before.of[pair].y, ceilf(m.y)));
   }
   const float2 old = before.at(a.value_pair(me)), grown = now.at(a.value_pair(me));
   const float shrink0 = exp2f(old.x - grown.x), shrink1 = exp2f(old.y - grown.y);

@@ -115,8 +115,7 @@ struct Attention {
     const unsigned l0 = ptx::transpose8(low0), l1 = ptx::transpose8(low1);
     if (me.row < 2 * kHeads) {
       const int plane = me.row >> (kHeads == 2 ? 1 : 2);
-      unsigned* to =
-          c.s.exponentials[turn][plane][value_pair(me)][me.warp][me.j] + (me.row & 1);
+      unsigned* to = c.s.exponentials[turn][plane][value_pair(me)][me.warp][me.j] + (me.row & 1);
       to[0] = me.row < kHeads ? h0 : l0;
       to[2] = me.row < kHeads ? h1 : l1;
     }

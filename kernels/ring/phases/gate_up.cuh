@@ -21,7 +21,8 @@ __device__ __forceinline__ void phase_gate_up(Consumer<L, kAblation>& c, int lay
   uint4 w[2 * L::kGateUpSlots];
   ptx::named_sync<kOneMore>(kPartialsRead);
   c.ring.template await_slots<L::kGateUpSlots>(me);
-  const unsigned norm = load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * L::kHidden + 2 * t);
+  const unsigned norm =
+      load_pair(c.p.norms + static_cast<size_t>(2 * layer + 1) * L::kHidden + 2 * t);
   c.ring.fetch(me, w);
   const float2 h =
       await_residual<L, kAblation>(c.p, site, me, c.block.index, c.s, c.p.attention_out, 0);

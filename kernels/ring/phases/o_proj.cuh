@@ -58,7 +58,8 @@ __device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Par
 
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void multiply_out(Consumer<L, kAblation>& c, const Lane& me,
-                                             const uint4 (&w)[2 * L::kOutSlots], const OutInput& x) {
+                                             const uint4 (&w)[2 * L::kOutSlots],
+                                             const OutInput& x) {
   float d[4][4];
 #pragma unroll
   for (int m = 0; m < 4; ++m) ptx::mma_k16_first(d[m], w[m], x.b0, x.b1);

@@ -56,8 +56,7 @@ __device__ __forceinline__ void await_pairs(const Consumer<L, kAblation>& c, con
     for (int i = 0; i < kPairs; ++i) {
       const ulonglong2 before = seen[pair_at<L>(me, i)];
       arrivals = fixed_arrivals(now[i].x - before.x);
-      ready =
-          ready && arrivals == kGroups && fixed_arrivals(now[i].y - before.y) == kGroups;
+      ready = ready && arrivals == kGroups && fixed_arrivals(now[i].y - before.y) == kGroups;
     }
     return ready || kAblation == RingAblation::kNoWaits;
   });
@@ -179,7 +178,8 @@ __device__ __forceinline__ void multiply_round(Consumer<L, kAblation>& c, const 
         const int left = 2 * (f - kTiles * kSteps);
         if (left == 0) b = input.last8(kSteps);
         ptx::mma_k8(d[left], w[i].x, w[i].y, b.x);
-        if (left + 1 < kTiles) ptx::mma_k8(d[left + 1 < kTiles ? left + 1 : 0], w[i].z, w[i].w, b.x);
+        if (left + 1 < kTiles)
+          ptx::mma_k8(d[left + 1 < kTiles ? left + 1 : 0], w[i].z, w[i].w, b.x);
         continue;
       }
       if (tile == 0) b = input(step);
@@ -202,7 +202,9 @@ __device__ __forceinline__ void hand_over(Consumer<L, kAblation>& c) {
 // selects the compiler would index the array at run time, in local memory.
 template <int kTiles>
 __device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTiles][4]) {
-  const auto sum = [&](int t) { return t < kTiles ? d[t < kTiles ? t : 0][i] + d[t < kTiles ? t : 0][i + 1] : 0.0f; };
+  const auto sum = [&](int t) {
+    return t < kTiles ? d[t < kTiles ? t : 0][i] + d[t < kTiles ? t : 0][i + 1] : 0.0f;
+  };
   return select4(j, sum(0), sum(1), sum(2), sum(3));
 }
 
@@ -414,8 +416,7 @@ __device__ __forceinline__ void stream_half_tile(Consumer<L, kAblation>& c,
   for (int step = 0; step < L::kHiddenSteps; ++step) {
     const uint2 b = input(step);
     const uint4 f = w[step / 2];
-    const uint4 half =
-        step % 2 == 0 ? make_uint4(f.x, 0, f.y, 0) : make_uint4(f.z, 0, f.w, 0);
+    const uint4 half = step % 2 == 0 ? make_uint4(f.x, 0, f.y, 0) : make_uint4(f.z, 0, f.w, 0);
     ptx::mma_k16(d, half, b.x, b.y);
   }
   await_partials_read();

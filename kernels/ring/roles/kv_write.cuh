@@ -13,9 +13,9 @@ namespace mkbench::ring {
 // Row `position` of this kv head in one layer, as two tiles' elements: K times 1 / rms(k), rounded
 // to bf16; V rounded, which is its high plane.
 template <typename L>
-__device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p, const SplitPlane<L>& rotated,
-                                                  char* head, int position, float key_scale,
-                                                  int lane) {
+__device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p,
+                                                  const SplitPlane<L>& rotated, char* head,
+                                                  int position, float key_scale, int lane) {
   const int d = 4 * lane, row = tile_row(position);
   auto widen2 = [&](int v, int i) {
     const unsigned h = *reinterpret_cast<const unsigned*>(rotated.high + v * kHeadStride + d + i);

@@ -84,11 +84,11 @@ template <typename L>
 __device__ __forceinline__ void run_loader(const LaunchParams& p, Shared<L>& s, const char* slots,
                                            const Block& block) {
   RingWriter<L> ring{p,
-                  s,
-                  opaque(ptx::shared_address(slots)),
-                  opaque(ptx::shared_address(s.full)),
-                  opaque(ptx::shared_address(s.empty)),
-                  ptx::evict_first_policy()};
+                     s,
+                     opaque(ptx::shared_address(slots)),
+                     opaque(ptx::shared_address(s.full)),
+                     opaque(ptx::shared_address(s.empty)),
+                     ptx::evict_first_policy()};
   ring.next_issue = ptx::sm_cycles_low();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {

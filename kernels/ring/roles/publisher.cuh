@@ -46,8 +46,8 @@ __device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared
 
   begin();  // O
   const float o0 = row_sum(s, turn, lane), o1 = row_sum(s, turn, lane + 32);
-  publish_contribution<L, kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out, first_row,
-                                  o0, first_row + 32, o1);
+  publish_contribution<L, kAblation>(p, {Phase::kOProj, layer, position}, p.attention_out,
+                                     first_row, o0, first_row + 32, o1);
   partials_read();
 
   begin();  // gate and up: SwiGLU
@@ -62,7 +62,7 @@ __device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared
   begin();  // down
   const float d0 = row_sum(s, turn, lane), d1 = row_sum(s, turn, lane + 32);
   publish_contribution<L, kAblation>(p, {Phase::kDown, layer, position}, p.mlp_out, first_row, d0,
-                                  first_row + 32, d1);
+                                     first_row + 32, d1);
   partials_read();
 }
 
