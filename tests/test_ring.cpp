@@ -140,7 +140,8 @@ TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", 
 
 TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  constexpr int kRows = ring::kBlocks * ring::Layout<0>::kRowsPerSlot;  // rows in one slot of each block
+  constexpr int kRows =
+      ring::kBlocks * ring::Layout<0>::kRowsPerSlot;  // rows in one slot of each block
   constexpr int kSteps = 12;
   // Both round K and V to bf16, after sums in different orders: 1.1e-3 was seen (H200, 2 layers).
   constexpr double kMost = 0.004;

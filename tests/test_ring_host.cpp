@@ -78,7 +78,8 @@ TEST_CASE("the cards that have room for each row, and why others have not", "[ri
       REQUIRE(small.empty());
     } else {
       REQUIRE_THAT(small, ContainsText("a block has 99 KiB of shared memory, and layers with "
-                                       "hidden_size " + std::to_string(row.shape.hidden)));
+                                       "hidden_size " +
+                                       std::to_string(row.shape.hidden)));
     }
   }
 }

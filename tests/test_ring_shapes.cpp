@@ -2,8 +2,8 @@
 // against the closed form, the oracle and the plain megakernel.
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/tuning.h"
-#include "tests/support/ring_layouts.h"
 #include "references/base/error.h"
+#include "tests/support/ring_layouts.h"
 #include "tests/support/ring_models.h"
 
 namespace mkbench {

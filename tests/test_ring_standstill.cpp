@@ -23,8 +23,10 @@ class Words {
   void set(int block, unsigned qkv, unsigned swiglu) {
     // The words lie group by group: those of block 5 of the grid are the 81st.
     const int first = 32 * (block % 8 * 16 + block / 8);
-    for (int i = 0; i < Layout<0>::kQkvRows; ++i) put(exchange_layout<Layout<0>>().qkv, first + i, qkv);
-    for (int i = 0; i < Layout<0>::kUnits; ++i) put(exchange_layout<Layout<0>>().swiglu, first + i, swiglu);
+    for (int i = 0; i < Layout<0>::kQkvRows; ++i)
+      put(exchange_layout<Layout<0>>().qkv, first + i, qkv);
+    for (int i = 0; i < Layout<0>::kUnits; ++i)
+      put(exchange_layout<Layout<0>>().swiglu, first + i, swiglu);
   }
   StoodLaunch launch(FaultWord fault, bool ended) const {
     StoodLaunch stood;

@@ -55,8 +55,9 @@ class CeilingEngine final : public Engine {
     const std::string obstacle = ring_obstacle(weights.config, request.gpu);
     if (obstacle.empty()) make_ring_stream(weights);
     space_ = {.bulk = reader_.has_bulk_copy(),
-              .most_ring_copies =
-                  ring_ ? static_cast<uint32_t>(ring::most_copies_in_flight(shape_, properties.major)) : 0,
+              .most_ring_copies = ring_ ? static_cast<uint32_t>(
+                                              ring::most_copies_in_flight(shape_, properties.major))
+                                        : 0,
               .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
               .ring_blocks = ring::kBlocks,
               .step_bytes = step_bytes(request.depth)};

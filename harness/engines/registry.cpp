@@ -9,8 +9,8 @@ using enum PrecisionClass;
 
 constexpr EngineRow kRows[] = {
     {.name = "ring",
-     .help = "one launch, weights stream through shared memory (sm_90 and later, Qwen3-0.6B's "
-             "layer shape)",
+     .help = "one launch, weights stream through shared memory (sm_90 and later, not every "
+             "model)",
      .settings = "",
      .host = HostKind::kCuda,
      .precision = kFp32Accumulate,
