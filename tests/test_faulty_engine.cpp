@@ -1,6 +1,5 @@
 // A fault around an engine changes what it is meant to change, and nothing else.
 #include "harness/host/faulty_engine.h"
-
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
