@@ -65,7 +65,7 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 mkbench="$build/harness/mkbench"
 # shellcheck disable=SC2154
 ctest="$(dirname "$cmake")/ctest"
-export toolkit build mkbench
+export root toolkit build mkbench
 unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
 # The files of each part. Those of another source or card are removed.
@@ -221,22 +221,17 @@ soak_engine() {
     "$mkbench" soak --device cuda --engine "$1" --model synthetic --seed 2 --context 32768 --launches 500 \
       --tokens 5000 --minutes "$half" --all-minutes --out "soak/$1-full"
 }
-# Faults planted in plain that a soak must see: a stop at 2,048 positions as wrong tokens (3), a race as other bits or
-# tokens (3), a counter that overflows as wrong tokens or bits (3) or as a hang (7), words reset inside the launch as a hang (7).
+# Faults planted in plain that a soak must see, each by one of its exit codes.
 soak_faults() {
-  local fault wanted status
+  local fault wanted status rows
+  rows="$(grep -v '^#' "$root/tests/soak_faults_gpu.txt")" || return 1
   while read -r fault wanted; do
     "$mkbench" soak --device cuda --engine plain --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
       --minutes 1 --timeout 10 --plant-fault "$fault" --out "soak/$fault" | tail -n 4
     status="${PIPESTATUS[0]}"
     echo "planted $fault in a soak of plain: exit $status"
     case " $wanted " in *" $status "*) ;; *) return 1 ;; esac
-  done << 'END'
-stops_at_2048 3
-rows_late 3
-counter_overflow 3 7
-words_reset 7
-END
+  done <<< "$rows"
 }
 export -f soak_engine soak_faults
 

@@ -1,4 +1,5 @@
 // What the files of a machine tell of cores, memory, WSL and containers.
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -132,6 +133,13 @@ TEST_CASE("Windows' nvidia-smi is asked for the driver") {
   CHECK(asked("| NVIDIA-SMI 590.44.01   KMD Version: 591.44   CUDA UMD Version: 13.1   |") ==
         "591.44 13.1");
   CHECK(asked("NVIDIA-SMI has failed because it could not communicate with the driver.") == " ");
+  // Windows' side may never answer.
+  root.write("usr/lib/wsl/lib/nvidia-smi", "#!/bin/sh\nsleep 600\n");
+  Wsl silent = root.read().wsl;
+  const auto begin = std::chrono::steady_clock::now();
+  ask_windows_driver(silent, 0.5);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
+  CHECK(silent.windows_driver.empty());
   // Elsewhere no program is run.
   root.write("proc/version", "Linux version 6.8.0-45-generic (buildd@lcy02)\n");
   CHECK(asked("| NVIDIA-SMI 580.82.10     Driver Version: 581.29      CUDA Version: 13.0     |") ==

@@ -1,10 +1,18 @@
 """`mkbench soak` of ring and plain on a card, short; and the faults that only a soak sees, planted in plain."""
 
 import json
+import pathlib
 
 from cli_support import CliTest, main_or_skipped
 
 NO_GPU = "no usable GPU"
+
+
+def faults():
+    """The faults, each with the exit codes that show it."""
+    text = pathlib.Path(__file__).with_name("soak_faults_gpu.txt").read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return [(fault, [int(code) for code in codes]) for fault, *codes in rows]
 
 
 class SoakOnCard(CliTest):
@@ -23,8 +31,7 @@ class SoakOnCard(CliTest):
             self.assertEqual(told["left_out"] == "", engine == "plain")
 
     def test_faults_in_plain(self):
-        for fault, wanted in (("stops_at_2048", (3,)), ("rows_late", (3,)), ("counter_overflow", (3, 7)),
-                              ("words_reset", (7,))):
+        for fault, wanted in faults():
             with self.subTest(fault=fault):
                 told = self.soak("--engine", "plain", "--launches", "20000", "--tokens", "1000000", "--minutes", "0.5",
                                  "--plant-fault", fault, wanted=wanted, out=fault)

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <initializer_list>
@@ -10,7 +11,7 @@
 #include <system_error>
 
 #include "harness/device/file_text.h"
-#include "harness/device/program_output.h"
+#include "harness/device/limited_output.h"
 
 namespace mkbench {
 namespace {
@@ -61,6 +62,16 @@ std::string number_behind(const std::string& text, std::initializer_list<std::st
   return "";
 }
 
+// Writes the path of the libcuda that programs get to stdout; nothing without one.
+void write_place_of_libcuda() {
+  void* const library = dlopen(kLibrary, RTLD_LAZY | RTLD_LOCAL);
+  link_map* place = nullptr;
+  if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&place)) != 0)
+    return;
+  const std::string_view path = place->l_name;
+  if (write(STDOUT_FILENO, path.data(), path.size()) < 0) return;
+}
+
 }  // namespace
 
 Wsl read_wsl(const fs::path& root) {
@@ -74,13 +85,11 @@ Wsl read_wsl(const fs::path& root) {
   return wsl;
 }
 
-void ask_windows_driver(Wsl& wsl) {
+void ask_windows_driver(Wsl& wsl, double seconds) {
   if (wsl.version != 2) return;
-  if (!wsl.nvidia_smi.empty()) read_smi_header(program_output({wsl.nvidia_smi}).text, wsl);
-  void* const library = dlopen(kLibrary, RTLD_LAZY | RTLD_LOCAL);
-  link_map* place = nullptr;
-  if (library != nullptr && dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&place)) == 0)
-    wsl.loaded_libcuda = real_file(place->l_name);
+  const OutputLimits limits{.seconds = seconds};
+  if (!wsl.nvidia_smi.empty()) read_smi_header(limited_output({wsl.nvidia_smi}, limits).text, wsl);
+  wsl.loaded_libcuda = real_file(output_of_child(write_place_of_libcuda, limits).text);
 }
 
 void read_smi_header(const std::string& text, Wsl& wsl) {

@@ -27,8 +27,9 @@ struct Wsl {
 // Whether the kernel below `root` is one of WSL, and which drivers lie there. Links are followed.
 Wsl read_wsl(const std::filesystem::path& root = "/");
 
-// Runs Windows' nvidia-smi, and lets the loader look for libcuda.
-void ask_windows_driver(Wsl& wsl);
+// Runs Windows' nvidia-smi, and lets the loader look for libcuda, in processes that are ended after
+// `seconds` each: where Windows' side stands still, neither returns.
+void ask_windows_driver(Wsl& wsl, double seconds = 10);
 
 // Driver and CUDA in what nvidia-smi prints first: "Driver Version: 581.29  CUDA Version: 13.0", in
 // newer ones "KMD Version: 591.44  CUDA UMD Version: 13.1".

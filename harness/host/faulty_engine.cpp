@@ -40,6 +40,9 @@ class FaultyEngine final : public Engine {
   int position() const override { return engine_->position(); }
   DecodeTimes last_times() const override { return engine_->last_times(); }
   Progress progress() const override { return engine_->progress(); }
+  std::optional<Standstill> standstill() const override { return engine_->standstill(); }
+  void audit() override { engine_->audit(); }
+  std::string settings() const override { return engine_->settings(); }
   std::optional<std::vector<float>> hidden(int layer) override { return engine_->hidden(layer); }
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
     return engine_->kv_row(layer, position);

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <memory>
 
+#include "harness/device/limited_output.h"
 #include "harness/device/program_output.h"
+#include "harness/flow/interrupt.h"
 #include "harness/parent/host_process.h"
 #include "harness/report/report.h"
 #include "references/base/json_fields.h"
@@ -16,7 +18,7 @@
 namespace mkbench {
 namespace {
 
-constexpr char kStackSeconds[] = "20";
+constexpr double kStackSeconds = 20;
 // How long a host may take to say what it knows of a call that stands still.
 constexpr std::chrono::seconds kAnswerTime{3};
 constexpr int kAnswerPollMs = 100;
@@ -36,14 +38,17 @@ StackDump stacks_by(const std::string& tool, pid_t pid, const std::vector<std::s
     dump.why = "not on PATH";
     return dump;
   }
-  std::vector<std::string> command = {"timeout", "-k", "1", kStackSeconds, tool, "-batch", "-nx"};
+  std::vector<std::string> command = {tool, "-batch", "-nx"};
   for (const std::string& ask : asks) command.insert(command.end(), {"-ex", ask});
   command.insert(command.end(), {"-p", std::to_string(pid)});
-  dump.text = program_output(command).text;
+  const auto interrupted = [] { return interrupt_count() > 0; };
+  dump.text = limited_output(command, {.seconds = kStackSeconds, .stop = interrupted}).text;
   // A tool that may not attach still prints its greeting.
   if (dump.text.find("\n#0") != std::string::npos) return dump;
-  dump.why =
-      fmt::format("it showed no stack within {} s; attaching may not be permitted", kStackSeconds);
+  dump.why = interrupted()
+                 ? "interrupted before it showed a stack"
+                 : fmt::format("it showed no stack within {} s; attaching may not be permitted",
+                               kStackSeconds);
   return dump;
 }
 

@@ -13,7 +13,8 @@
 namespace mkbench {
 
 // The stacks of a process that stands still, by gdb, and by cuda-gdb where it has loaded the driver's
-// library. Takes up to 20 s a tool. A tool that is absent or may not attach says so in `why`.
+// library. Takes up to 20 s a tool, and ends at once after Ctrl-C. A tool that is absent or may not
+// attach says so in `why`.
 std::vector<StackDump> take_stacks(pid_t pid);
 
 // A function that says the line of each post-mortem and keeps them in hang.json, written anew with each, because the

@@ -5,6 +5,18 @@
 
 using namespace mkbench;
 
+namespace {
+
+// In floating point, which no shape overflows.
+bool fits(const TensorEntry& tensor) {
+  long double elements = 1;
+  for (const uint64_t dimension : tensor.shape) elements *= static_cast<long double>(dimension);
+  const auto bits = 8 * static_cast<long double>(tensor.bytes());
+  return 4 * elements <= bits && bits <= 64 * elements;
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   SafetensorsHeader header;
@@ -18,6 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const TensorEntry& tensor : header.tensors) {
     fuzz::expect(tensor.begin == at && tensor.end >= at, "tensors follow each other without gaps");
     fuzz::expect(tensor.shape.size() <= kMaxRank, "at most kMaxRank dimensions");
+    fuzz::expect(fits(tensor), "a tensor has 4 to 64 bits for each of its elements");
     at = tensor.end;
   }
   fuzz::expect(header.data_begin <= size && at == size - header.data_begin,

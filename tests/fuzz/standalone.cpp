@@ -79,7 +79,7 @@ std::vector<Bytes> run_files(const std::vector<std::string>& folders) {
     for (const fs::path& path : paths) {
       std::ifstream file(path, std::ios::binary);
       Bytes bytes{std::istreambuf_iterator<char>(file), {}};
-      bytes.shrink_to_fit();  // a sanitizer sees a read beyond the end
+      bytes.shrink_to_fit();               // a sanitizer sees a read beyond the end
       std::cerr << path.string() << "\n";  // the last line names the input that ended the process
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
       inputs.push_back(std::move(bytes));
@@ -100,8 +100,8 @@ void mutate_one(const std::vector<Bytes>& inputs, Shared& now) {
   std::copy_n(from.begin(), now.size, now.data);
   for (size_t edits = 1 + below(3); edits > 0; --edits) {
     if (LLVMFuzzerCustomMutator != nullptr)
-      now.size = LLVMFuzzerCustomMutator(now.data, now.size, kLargest,
-                                         static_cast<unsigned>(chance()));
+      now.size =
+          LLVMFuzzerCustomMutator(now.data, now.size, kLargest, static_cast<unsigned>(chance()));
     else
       now.size = LLVMFuzzerMutate(now.data, now.size, kLargest);
   }
@@ -126,8 +126,8 @@ int mutate(const Request& request, const std::vector<Bytes>& inputs) {
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                        std::chrono::duration<double>(request.mutate_s));
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no shared memory");
   Shared& now = *static_cast<Shared*>(memory);
   std::cout.flush();
@@ -141,7 +141,8 @@ int mutate(const Request& request, const std::vector<Bytes>& inputs) {
   if (sound) return 0;
   std::ofstream file(request.found, std::ios::binary);
   file.write(reinterpret_cast<const char*>(now.data), static_cast<std::streamsize>(now.size));
-  std::cout << fmt::format("mutation {} ended the process ({}); its {} bytes are in {}\n", now.count,
+  std::cout << fmt::format("mutation {} ended the process ({}); its {} bytes are in {}\n",
+                           now.count,
                            WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "its exit code",
                            now.size, request.found.string());
   return 1;
@@ -173,8 +174,19 @@ size_t edit(uint8_t* data, size_t size, size_t max_size) {
       return size + more;
     }
     case 4: {  // a number at a limit, of 1, 2, 4 or 8 bytes
-      const uint64_t limits[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff,
-                                 ~uint64_t{0} >> 1, ~uint64_t{0}, size, size - 8};
+      const uint64_t limits[] = {0,
+                                 1,
+                                 0x7f,
+                                 0x80,
+                                 0xff,
+                                 0x7fff,
+                                 0xffff,
+                                 0x7fffffff,
+                                 0xffffffff,
+                                 ~uint64_t{0} >> 1,
+                                 ~uint64_t{0},
+                                 size,
+                                 size - 8};
       const uint64_t number = limits[below(std::size(limits))];
       std::memcpy(data + at, &number, std::min(rest, size_t{1} << below(4)));
       return size;
