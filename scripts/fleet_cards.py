@@ -112,7 +112,7 @@ def facts_of(base: sqlite3.Connection) -> Facts:
         card.gb_per_s, card.clock_mhz = middle(r["ceiling_gb_per_s"] for r in mine), middle(r["sm_clock_mhz"] for r in mine)
         card.throttle = ", ".join(sorted({word for r in mine for word in r["throttle"].split(", ") if word}))
         card.dropped = sum(r["dropped"] or 0 for r in mine)
-        for engine in dict.fromkeys(r["engine"] for r in mine if r["share"]):
+        for engine in dict.fromkeys(r["engine"] for r in mine if r["share"] and r["role"] != "baseline"):
             card.shares[engine] = middle(r["share"] for r in mine if r["engine"] == engine)
     sentences, notes = [], []
     for kind in dict.fromkeys(card.kind for card in cards):
@@ -135,7 +135,8 @@ def compare_kind(cards: list, rows: list, sentences: list, notes: list) -> None:
     over = {}
     for engine in engines:
         mine = [row for row in rows if row["engine"] == engine]
-        over[engine] = relative(mine, "share", CASE) or relative(mine, "rate", CASE)
+        # A baseline that waits for its host does not follow the card: its share would fall where the card is fast.
+        over[engine] = relative(mine, "rate" if roles[engine] == "baseline" else "share", CASE) or relative(mine, "rate", CASE)
     for card in cards:
         card.reads = reads.get(card.id)
         card.over = {engine: values[card.id] for engine, values in over.items() if card.id in values}
@@ -173,9 +174,9 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
     else:
         found += [(f"card {card.name} reads as {neighbours}; {engine}'s share on it is {percent(by)}: the kernel", "kernel")
                   for engine, by in kernels.items()]
-    found += [(f"card {card.name}: {engine}'s share on it is {percent(by)} than on {neighbours}: a baseline waits for its host "
-               "at every launch, so this tells of the host", "open")
-              for engine, by in mine.items() if roles.get(engine) == "baseline"]
+        found += [(f"card {card.name} reads as {neighbours}; {engine}'s rate on it is {percent(by)}: a baseline waits for its "
+                   "host at every launch, so this tells of the host", "open")
+                  for engine, by in mine.items() if roles.get(engine) == "baseline"]
     return found
 
 
