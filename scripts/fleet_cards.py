@@ -218,16 +218,13 @@ def ecc_text(card: Card) -> str:
     return f"{row['ecc_corrected']:.0f} / {row['ecc_uncorrected'] or 0:.0f}{new}"
 
 
-HEADINGS = ("card", "kind", "host", "cells", "failed", "ceiling GB/s", "reads, of its kind", "SM MHz", "throttled", "dropped",
-            "C at most", "ECC corrected / not")
-
-
 def table(facts: Facts) -> tuple:
-    """(headings, rows of texts): the engines' shares follow the fixed columns."""
+    """(headings, rows of texts)"""
     engines = list(dict.fromkeys(engine for card in facts.cards for engine in card.over))
     shared = {engine for card in facts.cards for engine in card.shares}
-    headings = [*HEADINGS, *(f"{engine}: {'share (of its kind)' if engine in shared else '(rate of its kind)'}"
-                             for engine in engines)]
+    headings = ["card", "kind", "cells", "failed", "ceiling GB/s", "reads, of its kind",
+                *(f"{engine}: {'share (of its kind)' if engine in shared else '(rate of its kind)'}" for engine in engines),
+                "SM MHz", "throttled", "dropped", "C at most", "ECC corrected / not", "host"]
 
     def share(card: Card, engine: str) -> str:
         own = f"{100 * card.shares[engine]:.1f} % " if engine in card.shares else ""
@@ -236,10 +233,11 @@ def table(facts: Facts) -> tuple:
     def text(value, form: str) -> str:
         return "-" if value is None else format(value, form)
 
-    rows = [[card.name, card.kind, card.facts["hosts"] or "-", str(card.done), str(card.failed), text(card.gb_per_s, ",.0f"),
-             "-" if card.reads is None else f"{100 * card.reads:.1f} %", text(card.clock_mhz, ".0f"), card.throttle or "-",
-             str(card.dropped), text(card.facts["temperature_c"] or None, ".0f"), ecc_text(card),
-             *(share(card, engine) for engine in engines)] for card in facts.cards]
+    rows = [[card.name, card.kind, str(card.done), str(card.failed), text(card.gb_per_s, ",.0f"),
+             "-" if card.reads is None else f"{100 * card.reads:.1f} %", *(share(card, engine) for engine in engines),
+             text(card.clock_mhz, ".0f"), card.throttle or "-", str(card.dropped),
+             text(card.facts["temperature_c"] or None, ".0f"), ecc_text(card), card.facts["hosts"] or "-"]
+            for card in facts.cards]
     return headings, rows
 
 
