@@ -56,7 +56,7 @@ set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE)
 # Fleets: plans, folders, cards and store; on this machine, and over a real Slurm on loopback.
 mkbench_python_test(test_fleet_plan)
 mkbench_python_test(test_fleet_cells)
-foreach(name test_fleet_cards test_fleet_store)
+foreach(name test_fleet_cards test_fleet_page test_fleet_store)
   mkbench_python_test(${name} TIMEOUT 120)
 endforeach()
 mkbench_python_test(test_fleet CLASSES SLOW Dies Slow TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
