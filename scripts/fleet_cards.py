@@ -112,7 +112,7 @@ def facts_of(base: sqlite3.Connection) -> Facts:
         card.gb_per_s, card.clock_mhz = middle(r["ceiling_gb_per_s"] for r in mine), middle(r["sm_clock_mhz"] for r in mine)
         card.throttle = ", ".join(sorted({word for r in mine for word in r["throttle"].split(", ") if word}))
         card.dropped = sum(r["dropped"] or 0 for r in mine)
-        for engine in dict.fromkeys(r["engine"] for r in mine if r["share"]):
+        for engine in dict.fromkeys(r["engine"] for r in mine if r["share"] and r["role"] != "baseline"):
             card.shares[engine] = middle(r["share"] for r in mine if r["engine"] == engine)
     sentences, notes = [], []
     for kind in dict.fromkeys(card.kind for card in cards):
@@ -135,7 +135,8 @@ def compare_kind(cards: list, rows: list, sentences: list, notes: list) -> None:
     over = {}
     for engine in engines:
         mine = [row for row in rows if row["engine"] == engine]
-        over[engine] = relative(mine, "share", CASE) or relative(mine, "rate", CASE)
+        # A baseline that waits for its host does not follow the card: its share would fall where the card is fast.
+        over[engine] = relative(mine, "rate" if roles[engine] == "baseline" else "share", CASE) or relative(mine, "rate", CASE)
     for card in cards:
         card.reads = reads.get(card.id)
         card.over = {engine: values[card.id] for engine, values in over.items() if card.id in values}
@@ -173,9 +174,9 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
     else:
         found += [(f"card {card.name} reads as {neighbours}; {engine}'s share on it is {percent(by)}: the kernel", "kernel")
                   for engine, by in kernels.items()]
-    found += [(f"card {card.name}: {engine}'s share on it is {percent(by)} than on {neighbours}: a baseline waits for its host "
-               "at every launch, so this tells of the host", "open")
-              for engine, by in mine.items() if roles.get(engine) == "baseline"]
+        found += [(f"card {card.name} reads as {neighbours}; {engine}'s rate on it is {percent(by)}: a baseline waits for its "
+                   "host at every launch, so this tells of the host", "open")
+                  for engine, by in mine.items() if roles.get(engine) == "baseline"]
     return found
 
 
@@ -217,16 +218,13 @@ def ecc_text(card: Card) -> str:
     return f"{row['ecc_corrected']:.0f} / {row['ecc_uncorrected'] or 0:.0f}{new}"
 
 
-HEADINGS = ("card", "kind", "host", "cells", "failed", "ceiling GB/s", "reads, of its kind", "SM MHz", "throttled", "dropped",
-            "C at most", "ECC corrected / not")
-
-
 def table(facts: Facts) -> tuple:
-    """(headings, rows of texts): the engines' shares follow the fixed columns."""
+    """(headings, rows of texts)"""
     engines = list(dict.fromkeys(engine for card in facts.cards for engine in card.over))
     shared = {engine for card in facts.cards for engine in card.shares}
-    headings = [*HEADINGS, *(f"{engine}: {'share (of its kind)' if engine in shared else '(rate of its kind)'}"
-                             for engine in engines)]
+    headings = ["card", "kind", "cells", "failed", "ceiling GB/s", "reads, of its kind",
+                *(f"{engine}: {'share (of its kind)' if engine in shared else '(rate of its kind)'}" for engine in engines),
+                "SM MHz", "throttled", "dropped", "C at most", "ECC corrected / not", "host"]
 
     def share(card: Card, engine: str) -> str:
         own = f"{100 * card.shares[engine]:.1f} % " if engine in card.shares else ""
@@ -235,10 +233,11 @@ def table(facts: Facts) -> tuple:
     def text(value, form: str) -> str:
         return "-" if value is None else format(value, form)
 
-    rows = [[card.name, card.kind, card.facts["hosts"] or "-", str(card.done), str(card.failed), text(card.gb_per_s, ",.0f"),
-             "-" if card.reads is None else f"{100 * card.reads:.1f} %", text(card.clock_mhz, ".0f"), card.throttle or "-",
-             str(card.dropped), text(card.facts["temperature_c"] or None, ".0f"), ecc_text(card),
-             *(share(card, engine) for engine in engines)] for card in facts.cards]
+    rows = [[card.name, card.kind, str(card.done), str(card.failed), text(card.gb_per_s, ",.0f"),
+             "-" if card.reads is None else f"{100 * card.reads:.1f} %", *(share(card, engine) for engine in engines),
+             text(card.clock_mhz, ".0f"), card.throttle or "-", str(card.dropped),
+             text(card.facts["temperature_c"] or None, ".0f"), ecc_text(card), card.facts["hosts"] or "-"]
+            for card in facts.cards]
     return headings, rows
 
 

@@ -16,7 +16,11 @@ import page_tables
 
 NAME = "fleet.html"
 CARDS_BESIDE = 12  # more cards take the whole width of the page for a chart
-ROWS_SHOWN = 2000  # of the matrix and of the history; the store has all
+CARDS_LABELLED = 32  # more leave out some names below a chart
+CASES_SHOWN = 12  # with a chart for each engine
+FIELDS_SHOWN = 20000  # of the matrix; the store has all
+ROWS_SHOWN = 1000  # of tries that did not end as done
+CARDS_DRAWN = 64  # in the chart of what ran when
 
 
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
@@ -64,7 +68,8 @@ def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_card
 
 def x_cards(points: list) -> dict:
     return {"field": "card", "type": "nominal", "title": None, "sort": list(dict.fromkeys(p["card"] for p in points)),
-            "axis": {"labelAngle": -40, "labelLimit": 150, "grid": False, "labelOverlap": "greedy"}}
+            "axis": {"labelAngle": -40, "labelLimit": 150, "grid": False,
+                     "labelOverlap": "greedy" if len({p["card"] for p in points}) > CARDS_LABELLED else False}}
 
 
 def dots(page: page_tables.Page, points: list, y_title: str, rule_at=None) -> dict:
@@ -111,11 +116,11 @@ def case_charts(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_c
     """ms per token of every case, card by card."""
     made, wide = [], len(facts.cards) > CARDS_BESIDE
     rows = base.execute("""SELECT r.card, x.case_name, x.engine, x.ms_per_tok FROM results x JOIN reports r USING (report)
-                           WHERE x.ms_per_tok IS NOT NULL ORDER BY x.case_name, r.card""")
+                           WHERE x.ms_per_tok IS NOT NULL ORDER BY x.model, x.n_gen, x.n_prompt, x.depth, r.card""")
     cases = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
     for row in rows:
         cases[row["case_name"]][row["engine"]][row["card"]].append(row["ms_per_tok"])
-    for case, engines in list(cases.items())[:12]:
+    for case, engines in list(cases.items())[:CASES_SHOWN]:
         for engine, cards in engines.items():
             points = [{"card": fleet_cards.short(card), "engine": engine, "value": fleet_cards.middle(values),
                        "text": charts.digits(fleet_cards.middle(values))} for card, values in cards.items()]
@@ -139,9 +144,10 @@ def matrix_of(base: sqlite3.Connection, facts: fleet_cards.Facts) -> dict:
                                                "times": times.get(row["report"], [])})
     waiting = collections.Counter(row["base"] for row in base.execute("SELECT base FROM cells WHERE state = 'waiting'"))
     names = sorted(set(rows) | set(waiting))
+    shown = max(1, FIELDS_SHOWN // max(1, len(facts.cards)))
     return {"cards": [(card.id, card.name) for card in facts.cards], "all": len(names),
             "rows": [(name, [rows[name].get(card.id, []) for card in facts.cards], waiting[name])
-                     for name in names[:ROWS_SHOWN]]}
+                     for name in names[:shown]]}
 
 
 def seconds_of(text: str) -> float:
@@ -150,8 +156,10 @@ def seconds_of(text: str) -> float:
 
 def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_cards.Facts):
     """The history: what ran when on which card."""
-    rows = [dict(row) for row in base.execute("SELECT * FROM tries WHERE started IS NOT NULL AND ended IS NOT NULL "
-                                              f"ORDER BY started LIMIT {ROWS_SHOWN}")]
+    drawn = [card.id for card in facts.cards[:CARDS_DRAWN]]
+    rows = [dict(row) for row in base.execute(
+        "SELECT * FROM tries WHERE started IS NOT NULL AND ended IS NOT NULL AND card IN "
+        f"({', '.join('?' * len(drawn))}) ORDER BY started LIMIT {FIELDS_SHOWN}", drawn)]
     if not rows:
         return None
     first = min(seconds_of(row["started"]) for row in rows)
@@ -173,7 +181,8 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
                          "tooltip": [charts.tip("cell", "cell"), charts.tip("card", "card"), charts.tip("outcome", "outcome"),
                                      charts.tip("text", "when")]}}
     return page.chart("What ran when", "A bar is a try of a cell: green done, red failed, orange lost with its worker, "
-                      "yellow cancelled.", spec, True)
+                      "yellow cancelled." + (f" The first {CARDS_DRAWN} of {len(facts.cards)} cards are drawn."
+                                             if len(facts.cards) > CARDS_DRAWN else ""), spec, True)
 
 
 def troubles_of(base: sqlite3.Connection) -> list:

@@ -55,6 +55,16 @@ endforeach()
 
 set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE)
 
+# Fleets: plans, folders, cards and store; on this machine, and over a real Slurm on loopback.
+mkbench_python_test(test_fleet_plan)
+mkbench_python_test(test_fleet_cells)
+foreach(name test_fleet_cards test_fleet_page test_fleet_store)
+  mkbench_python_test(${name} TIMEOUT 120)
+endforeach()
+mkbench_python_test(test_fleet CLASSES SLOW Dies Slow TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+mkbench_python_test(test_fleet_slurm CLASSES SLOW Refused Whole TIMEOUT 900 ENVIRONMENT
+  "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+
 # Models of the hub and of a user's own folder: fetched, captured, judged.
 foreach(name test_fetch test_real_weights)
   mkbench_python_test(${name} CLASSES SLOW OwnFolder TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 
-from fleet_support import FleetTest, main
+import page_blocks
+from fleet_support import ROOT, FleetTest, main
 
 import fleet_plan
 
@@ -50,6 +52,26 @@ class Cells(FleetTest):
         plan = fleet_plan.read_plan(self.write_plan('models = ["./m"]\nengines = ["sub/e.so", "ring"]\n'))
         self.assertEqual(plan.engines, ((str(self.folder / "sub/e.so"),), ("ring",)))
         self.assertEqual(plan.models, ((str(self.folder / "./m"),),))
+
+
+class Page(FleetTest):
+    """docs/fleet.md says what the plan can hold."""
+
+    def test_its_plan_and_its_table(self):
+        [text] = page_blocks.blocks("docs/fleet.md", "A plan", "toml")
+        plan = fleet_plan.read_plan(self.write_plan(text))
+        self.assertEqual([(c.engines, c.depths, c.repeat) for c in fleet_plan.cells_of(plan, 1)],
+                         [(("ring", "plain"), depths, repeat) for repeat in (1, 2) for depths in ((0, 512), (4096,))])
+        told = set(re.findall(r"^\| (`.*?) \|", (ROOT / "docs/fleet.md").read_text().split("## Run it")[0], re.MULTILINE))
+        words = set(re.findall(r"[\w.]+", " ".join(told)))
+        keys = {f.name for f in dataclasses.fields(fleet_plan.Plan)} - {"cards", "slurm", "name"}
+        self.assertEqual(keys - words, set())
+        for table in (fleet_plan.Cards, fleet_plan.Slurm):
+            self.assertEqual({f.name for f in dataclasses.fields(table)} - {word.split(".")[-1] for word in words}, set())
+
+    def test_the_plan_of_two_cards(self):
+        plan = fleet_plan.read_plan(ROOT / "tests" / "fleet" / "two_cards.toml")
+        self.assertEqual(len(fleet_plan.cells_of(plan, 2)), 2)
 
 
 class Refused(FleetTest):

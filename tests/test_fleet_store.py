@@ -1,0 +1,144 @@
+"""The store of a fleet: every report once, copies and edits refused by name, Parquet that says the same."""
+
+import json
+import pathlib
+import re
+import shutil
+
+import fleet_support
+from fleet_support import ROOT, UUIDS, FleetTest, finish, main, report_of, rows
+
+import fleet_cells
+import fleet_store
+
+COUNTS = "SELECT (SELECT count(*) FROM reports), (SELECT count(*) FROM samples), (SELECT count(*) FROM checks)"
+
+
+class StoreTest(FleetTest):
+    def setUp(self):
+        super().setUp()
+        self.made = self.fleet(copies=4, depths=[0, 512])
+        for number in range(4):
+            finish(self.made, UUIDS[number], lambda cell: report_of(UUIDS[number], cell.depths, ("ring",), read=1 + number / 100))
+
+    def merge(self):
+        done = fleet_store.merge(self.made.path)
+        self.addCleanup(done.base.close)
+        return done
+
+    def report(self, number):
+        return sorted(self.made.path.glob("cells/*/try-1/report/report.json"))[number]
+
+
+class Merged(StoreTest):
+    def test_twice_is_once(self):
+        first = self.merge()
+        self.assertEqual((first.added, first.known, first.refused), (8, 0, []))
+        counts = rows(self.made.path, COUNTS)
+        report = json.loads(self.report(0).read_text())
+        samples = sum(len(e["samples"]) + len(e["dropped_samples"]) for c in report["cases"] for e in c["engines"]) + \
+            sum(len(c["ceiling"]["samples"]) for c in report["cases"])
+        checks = sum(len(e["parity"]["checks"]) for c in report["cases"] for e in c["engines"])
+        self.assertEqual(counts[0][0], 8)
+        self.assertEqual(rows(self.made.path, "SELECT count(*) FROM samples JOIN reports USING (report) WHERE path = "
+                              f"'{self.report(0).relative_to(self.made.path)}'"), [(samples,)])
+        self.assertEqual(rows(self.made.path, "SELECT count(*) FROM checks WHERE report = 1"), [(checks,)])
+        second = self.merge()
+        self.assertEqual((second.added, second.known, second.refused), (0, 8, []))
+        self.assertEqual(rows(self.made.path, COUNTS), counts)
+
+    def test_what_came_later_is_added(self):
+        late = self.report(3)
+        kept = late.read_bytes()
+        late.unlink()
+        self.assertEqual(self.merge().added, 7)
+        late.write_bytes(kept)
+        done = self.merge()
+        self.assertEqual((done.added, done.known, done.refused), (1, 7, []))
+
+    def test_parquet_says_what_sqlite_says(self):
+        import duckdb
+
+        self.merge()
+        for table in fleet_store.TABLES:
+            columns = ", ".join(fleet_store.columns_of(table))
+            file = self.made.path / "parquet" / f"{table}.parquet"
+            found = duckdb.sql(f"SELECT {columns} FROM '{file}'").fetchall()
+            self.assertEqual(sorted(map(repr, found)), sorted(map(repr, rows(self.made.path, f"SELECT {columns} FROM {table}"))))
+        self.assertEqual({str(t) for t in duckdb.sql(f"SELECT * FROM '{self.made.path}/parquet/cells.parquet'").types},
+                         {"VARCHAR", "BIGINT"})
+
+    def test_the_queries_of_the_readme(self):
+        import duckdb
+
+        self.merge()
+        text = (ROOT / "README.md").read_text()
+        queries = re.findall(r"```sql\n(.*?)```", text[text.index("## Many cards"):], re.DOTALL)
+        queries = [query for part in queries for query in part.split(";") if query.strip()]
+        self.assertEqual(len(queries), 3)
+        for query in queries:
+            result = duckdb.sql(query.replace("'fleet/", f"'{self.made.path}/"))
+            self.assertGreater(len(result.fetchall()), 0, query)
+
+
+class Refused(StoreTest):
+    def refused(self, *said):
+        done = self.merge()
+        self.assertEqual(len(done.refused), len(said), done.refused)
+        for line, part in zip(done.refused, said):
+            self.assertRegex(line, part)
+        return done
+
+    def edit(self, path, old, new):
+        text = path.read_text()
+        self.assertIn(old, text)
+        path.write_text(text.replace(old, new, 1))
+
+    def test_an_edited_report(self):
+        self.edit(self.report(0), '"mean": 0.3', '"mean": 0.2')
+        self.assertEqual(self.refused("^cells/00000.*report.json: sha256: found .*, which its worker noted: it was edited").added, 7)
+
+    def test_a_report_edited_after_it_was_merged(self):
+        self.merge()
+        status = self.report(0).parent.parent.parent / "status.json"
+        self.edit(self.report(0), '"mean": 0.3', '"mean": 0.2')
+        self.edit(status, "sha256", "sha")
+        self.refused("as it was merged before: it was edited since")
+        self.assertEqual(rows(self.made.path, COUNTS)[0][0], 8)
+
+    def test_a_copy_and_an_edited_copy(self):
+        first, second, third = (self.report(i) for i in range(3))
+        for path in (second, third):
+            shutil.copy(first, path)
+        self.edit(third, '"mean": 0.3', '"mean": 0.2')
+        for path in (second, third):  # whoever copies reports may copy their hashes too
+            status = path.parent.parent.parent / "status.json"
+            facts = json.loads(status.read_text())
+            facts["tries"][0]["sha256"] = fleet_cells.sha256(path)
+            status.write_text(json.dumps(facts))
+        done = self.refused("the same bytes as cells/00000.*: a copy", "the same run as cells/00000.* with other bytes: an edited copy")
+        self.assertEqual(done.added, 6)
+
+    def test_files_that_are_no_reports(self):
+        status = lambda path: path.parent.parent.parent / "status.json"  # noqa: E731
+        for number, text in enumerate(("{", "[]", '{"schema": {"id": "x"}}', '{"schema": {"id": "mkbench.report"}}')):
+            self.report(number).write_text(text)
+            self.edit(status(self.report(number)), "sha256", "sha")
+        self.refused("no report of mkbench: ", "no report of mkbench: ", "schema.id: found 'x', wanted mkbench.report",
+                     "'meta' is missing")
+
+    def test_a_store_of_something_else(self):
+        path = self.made.path / "fleet.sqlite"
+        path.write_text("no database, but long enough to be looked at as one\n" * 40)
+        with self.assertRaisesRegex(fleet_cells.BadFleet, "fleet.sqlite: file is not a database"):
+            self.merge()
+        path.unlink()
+        self.merge().base.execute("PRAGMA user_version = 9")
+        with self.assertRaisesRegex(fleet_cells.BadFleet, "user_version: found 9 .*, wanted 1 of a fleet's store"):
+            self.merge()
+        with self.assertRaisesRegex(fleet_cells.BadFleet, "no fleet's folder"):
+            fleet_store.merge(pathlib.Path(self.folder))
+
+
+if __name__ == "__main__":
+    main(fleet_support.modules_missing())
