@@ -21,7 +21,8 @@ mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_talker_folder LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 
-# Compares the reader with the Python package safetensors, on the fuzzer's corpus too. Exit code 77: this Python does not have it.
+# Compares the reader with the Python package safetensors, on the fuzzer's corpus too. Exit code 77: this Python does
+# not have it.
 add_test(NAME safetensors_differential
   COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/tests/safetensors_differential.py
           $<TARGET_FILE:load_probe> ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/safetensors)
