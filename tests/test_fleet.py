@@ -4,15 +4,18 @@ import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 
 import fleet_support
+import page_blocks
 from cli_support import BINARY, CliTest, environment
 from fleet_support import PROGRAM
 
 import fleet_cells
+import fleet_store
 
 PLAN = """
 models = ["synthetic"]
@@ -117,17 +120,6 @@ class Local(FleetCliTest):
         for row in self.tries():
             self.assertEqual(row["outcome"], "failed" if row["card"].endswith("-1") else "done")
 
-    def test_a_cell_that_fails_everywhere_decides_the_exit_code(self):
-        host = fleet_support.fleet_worker.fleet_gpus.host()
-        done = self.fleet(self.write("[cards]\nstand_ins = 1\n"), "--out", self.out, fails=[f"stand-in-{host}-0"])
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertEqual(self.counts()["failed"], 4)
-        self.assertEqual(len(self.tries()), 8)
-        self.assertIn("planted failure", next(self.out.glob("cells/*/try-1/log.txt")).read_text())
-        mended = self.fleet("--resume", self.out)
-        self.assertEqual(mended.returncode, 0, mended.stderr)
-        self.assertEqual(self.counts()["done"], 4)
-
     def test_a_plan_is_only_looked_at(self):
         plan = self.write("[cards]\nstand_ins = 2\n")
         done = self.fleet(plan, "--out", self.out, "--dry-run")
@@ -177,6 +169,20 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
                          [(uuid, "NVIDIA H100 80GB HBM3", 3, 0) for uuid in (fleet_support.UUIDS[0], fleet_support.UUIDS[2])])
         self.assertIn("GPU-00000000", done.stdout)
 
+    def test_the_step_for_two_cards(self):
+        script = PROGRAM.parent / "two_cards.sh"
+        # The step's plan as it is, but for its program.
+        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
+            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
+        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
+            plan.write(f"program = \"{PROGRAM}\"\n")
+        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
+                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
+        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
+        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
+
     def test_a_report_of_another_card_is_no_result(self):
         plan = self.folder / "cuda.toml"
         plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + "[cards]\ncount = 1\n")
@@ -218,6 +224,19 @@ class Dies(FleetCliTest):
         self.assertEqual(process.returncode, 0, said)
         self.check_whole(8, ("done", "lost"))
 
+    def test_a_killed_submitter(self):
+        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=1)
+        self.until(lambda: len(self.running()) == 2)
+        second = self.fleet("--resume", self.out)
+        self.assertEqual(second.returncode, 2)
+        self.assertIn("another mkbench fleet is at work on it", second.stderr)
+        process.kill()
+        process.communicate()
+        done = self.fleet("--resume", self.out)  # the workers went on, and go on beside the new submitter
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_whole(8)
+        self.until(lambda: not self.processes_of(str(PROGRAM)))
+
     def test_ctrl_c_and_resume(self):
         process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=20)
         self.until(lambda: len(self.running()) == 2)
@@ -231,18 +250,6 @@ class Dies(FleetCliTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(8, ("cancelled", "done"))
 
-    def test_a_killed_submitter(self):
-        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=1)
-        self.until(lambda: len(self.running()) == 2)
-        second = self.fleet("--resume", self.out)
-        self.assertEqual(second.returncode, 2)
-        self.assertIn("another mkbench fleet is at work on it", second.stderr)
-        process.kill()
-        process.communicate()
-        done = self.fleet("--resume", self.out)  # the workers went on, and go on beside the new submitter
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.check_whole(8)
-        self.until(lambda: not self.processes_of(str(PROGRAM)))
 
 
 class Refused(FleetCliTest):
@@ -290,11 +297,70 @@ class Refused(FleetCliTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no fleet's folder", done.stderr)
 
+
+class Slow(FleetCliTest):
+    def test_a_cell_that_fails_everywhere_decides_the_exit_code(self):
+        host = fleet_support.fleet_worker.fleet_gpus.host()
+        done = self.fleet(self.write("[cards]\nstand_ins = 1\n"), "--out", self.out, fails=[f"stand-in-{host}-0"])
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(self.counts()["failed"], 4)
+        self.assertEqual(len(self.tries()), 8)
+        self.assertIn("planted failure", next(self.out.glob("cells/*/try-1/log.txt")).read_text())
+        mended = self.fleet("--resume", self.out)
+        self.assertEqual(mended.returncode, 0, mended.stderr)
+        self.assertEqual(self.counts()["done"], 4)
+
     def test_another_version_goes_on_with_no_fleet(self):
         self.assertEqual(self.fleet(self.write(), "--out", self.out).returncode, 0)
         done = self.fleet("--resume", self.out, version={"": "mkbench 9"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("fleet.json: version: found 'mkbench 0.1.0 (stand-in)', wanted 'mkbench 9'", done.stderr)
+
+    def test_the_example_of_the_page_on_the_cpu_engines(self):
+        [block] = page_blocks.blocks("docs/fleet.md", "Without a GPU")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "mkbench").symlink_to(BINARY)
+        done = subprocess.run(["bash", "-ec", block], cwd=self.folder, capture_output=True, text=True, timeout=250, check=False,
+                              env=self.fleet_environment() | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.out = self.folder / "stand-ins"
+        self.check_whole(2)
+        self.assertIn("stand-in: ", done.stdout)
+        self.assertIn("two cards: listed alone", done.stdout)
+
+
+class Beside(fleet_support.FleetTest):
+    """tests/fleet/beside.py over two fleets, whose ring is as fast beside others as alone, and is not."""
+
+    def compared(self, *words, **beside):
+        for name, told in (("alone", {}), ("beside", beside)):
+            folder = fleet_cells.make(self.folder / name, self.plan(engines=[["ring", "plain"]]), 1, "v", str(PROGRAM))
+            fleet_support.finish(folder, "GPU-1", lambda cell: fleet_support.report_of("GPU-1", (0,), **told))
+            fleet_store.merge(folder.path).base.close()
+        return subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside", *words],
+                              capture_output=True, text=True, check=False)
+
+    def test_eager_may_be_slower(self):
+        done = self.compared(slower={"eager": 1.5, "ring": 1.004})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ring beside others: at most +0.40 % of its time alone, wanted at most +1.00 %: holds", done.stdout)
+        self.assertRegex(done.stdout, r"\| eager \| 28.29 \[.*\] \| 42.43 \[.*\] \| 1.5000 \|")
+
+    def test_ring_must_not(self):
+        done = self.compared(slower={"ring": 1.02})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("+2.00 % of its time alone, wanted at most +1.00 %: does not hold", done.stdout)
+
+    def test_nothing_to_compare(self):
+        done = self.compared()
+        self.assertEqual(done.returncode, 0)
+        base = sqlite3.connect(self.folder / "alone" / "fleet.sqlite")
+        with base:
+            base.execute("UPDATE reports SET card = 'GPU-2'")
+        base.close()
+        done = subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case is in both folders\n"))
 
 
 if __name__ == "__main__":

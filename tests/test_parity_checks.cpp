@@ -120,6 +120,39 @@ TEST_CASE("the limits are those that reports/limits derives from legitimate deco
   }
 }
 
+TEST_CASE("the hash of the logits: equal bits, other bits, and no bits to speak of") {
+  const ParityReport p = judge(good());
+  CHECK(p.logits_sha256.size() == 64);
+  CHECK(judge(good()).logits_sha256 == p.logits_sha256);
+  FakeBehaviour other = good();
+  ++other.noise_seed;
+  const ParityReport q = judge(other);
+  CHECK(q.logits_sha256 != p.logits_sha256);
+  CHECK(join_parity({p, q}).logits_sha256 == p.logits_sha256 + ", " + q.logits_sha256);
+
+  FakeBehaviour silent = good();
+  silent.has_logits = false;
+  CHECK(judge(silent).logits_sha256.empty());
+  struct Unsteady : FakeEngine {
+    using FakeEngine::FakeEngine;
+    EngineCapabilities capabilities() const override {
+      EngineCapabilities can = FakeEngine::capabilities();
+      can.deterministic = false;
+      return can;
+    }
+  } unsteady(good());
+  ParityOptions options;
+  options.vocab = kFakeVocab;
+  CHECK(judge_parity(unsteady, reference(), options).logits_sha256.empty());
+  // Missing steps are no other bits.
+  FakeEngine cut(good());
+  options.on_progress = [](const std::string&, int, int) { throw std::runtime_error("cut"); };
+  ParityReport part;
+  CHECK_THROWS(judge_parity(cut, reference(), options, part));
+  CHECK(part.steps > 0);
+  CHECK(part.logits_sha256.empty());
+}
+
 TEST_CASE("a lossy engine is judged by tokens and divergence alone") {
   ParityOptions options;
   options.precision = PrecisionClass::kLossy;
