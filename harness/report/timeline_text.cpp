@@ -144,8 +144,8 @@ std::string timeline_markdown(const TimelineReport& report) {
   text += fmt::format("- clock: {}", report.clock);
   if (report.clock_step_ns > 0)
     text += fmt::format(
-        "; the shared timer steps by {:.0f} ns, and no reading lies further than {:.0f} ns "
-        "from its block's line",
+        "; the shared timer steps by {:.0f} ns, and its readings lie within {:.0f} ns of the "
+        "blocks' fitted clocks",
         report.clock_step_ns, report.clock_error_ns);
   text +=
       fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which keeps it in the browser",
