@@ -16,6 +16,7 @@ import fleet_gpus
 import fleet_worker
 
 POLL_S = 0.5
+MOST_JOBS = 1000  # of an array: Slurm's own limit where it is not raised
 END_S = 40  # for cancelled jobs to give their cells back
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
@@ -90,9 +91,14 @@ class Slurm:
             os.environ.pop(name, None)
 
     def submit(self, cells: int) -> dict:
-        count = min(cells, self.folder.facts["cards"] or cells)
-        with self.executor.batch():
-            jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
+        count = min(cells, self.folder.facts["cards"] or self.folder.plan.slurm.jobs or MOST_JOBS, MOST_JOBS)
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        try:
+            with self.executor.batch():
+                jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
+        except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
+            raise fleet_cells.BadFleet(f"{self.folder.path}: Slurm took no job: {' '.join(str(error).split())[-300:]}") from None
         return {f"slurm-{job.job_id}": job for job in jobs}
 
     def states(self, jobs: dict) -> dict:
@@ -125,9 +131,7 @@ class Slurm:
 
     def cancel(self, jobs: dict) -> None:
         numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
-        subprocess.run(["scancel", "--full", "--signal=TERM", *numbers], capture_output=True, check=False)
-        # What is still in the queue gets no signal.
-        subprocess.run(["scancel", "--state=PENDING", *numbers], capture_output=True, check=False)
+        subprocess.run(["scancel", *numbers], capture_output=True, check=False)
 
 
 def quoted(text: str) -> str:

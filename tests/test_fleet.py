@@ -139,6 +139,10 @@ class Local(FleetCliTest):
         done = self.fleet("merge", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("4 reports added", done.stderr)
+        cards = "SELECT DISTINCT card FROM tries"
+        found = fleet_support.rows(self.folder, cards)
+        self.assertEqual(self.fleet("merge", self.folder).returncode, 0)
+        self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
 
 class Cards(FleetCliTest):

@@ -122,6 +122,13 @@ class Refused(SlurmTest):
         self.refused("node n2: .*stand_in_mkbench.py is 'mkbench 9', wanted 'mkbench 0.1.0 .stand-in.'", "[cards]\ncount = 2\n",
                      version={"n2": "mkbench 9"})
 
+    def test_what_sbatch_refuses(self):
+        done = self.fleet(self.write("[cards]\ncount = 2\n[slurm]\nsbatch = {time = \"2-00:00:00\", bogus = 1}\n"), "--on", "slurm",
+                          "--out", self.out)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, "fleet: Slurm took no job: .*bogus")
+        self.assertEqual(self.counts()["waiting"], 8)
+
     def test_a_node_that_was_busy_when_versions_were_asked(self):
         slurm.ask("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
         process = self.started(16, 0.5, version={"n2": "mkbench 9"})
