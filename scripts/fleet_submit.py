@@ -98,7 +98,8 @@ class Slurm:
             with self.executor.batch():
                 jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
         except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
-            raise fleet_cells.BadFleet(f"{self.folder.path}: Slurm took no job: {' '.join(str(error).split())[-300:]}") from None
+            why = " ".join(str(error).split())[-300:]
+            raise fleet_cells.BadFleet(f"{self.folder.path}: Slurm took no job: {why}") from None
         return {f"slurm-{job.job_id}": job for job in jobs}
 
     def states(self, jobs: dict) -> dict:
@@ -206,7 +207,8 @@ def why_no_further(folder: fleet_cells.Folder, jobs: dict, workers: dict) -> str
     if refused:
         return f"{refused} of {len(jobs)} jobs could not work"
     if len(workers) < len(jobs):
-        return f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; {folder.path / 'jobs'} has their logs"
+        return (f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; "
+                f"{folder.path / 'jobs'} has their logs")
     return "no further card came: a cell runs once on each card"
 
 

@@ -194,7 +194,8 @@ def work(path: str, name: str = "", card: fleet_gpus.Card | None = None) -> str:
     name = name or slurm_name()
     folder.settle({name})  # Slurm has begun this job anew
     lingers = card is not None
-    end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or time.time() + 60 * folder.plan.slurm.minutes)
+    limit = time.time() + 60 * folder.plan.slurm.minutes
+    end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or limit)
     try:
         card = card or own_card(folder)
         if not is_wanted(folder, card):
