@@ -300,6 +300,9 @@ class Refused(FleetCliTest):
         done = self.fleet("merge", self.folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("no fleet's folder", done.stderr)
+        done = self.mkbench("fleet", "merge", "x", env={"MKBENCH_PYTHON": "/no/python"})
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "mkbench: error: mkbench fleet: cannot run /no/python: No such file or directory\n"))
 
 
 class Slow(FleetCliTest):
