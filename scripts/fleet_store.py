@@ -93,10 +93,9 @@ def read_job(job: tuple) -> tuple:
     """In a process of the pool: (job, hash, rows), or with the reason in place of rows."""
     path, known = job
     try:
-        sha256, rows = fleet_rows.read(pathlib.Path(path))
+        return path, *fleet_rows.read(pathlib.Path(path), known)
     except fleet_rows.BadReport as error:
         return path, "", str(error)
-    return path, sha256, None if sha256 == known else rows
 
 
 class Merge:

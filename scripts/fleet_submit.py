@@ -171,6 +171,14 @@ def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) ->
     return lost + len(folder.settle(set(jobs)))
 
 
+def wait_for_others(folder: fleet_cells.Folder, progress: Progress) -> None:
+    """Until workers of an earlier call, whose submitter died, have left the cards."""
+    while folder.counts()["running"]:
+        folder.settle()
+        progress.show(folder)
+        time.sleep(POLL_S)
+
+
 def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
     progress = Progress(quiet)
@@ -196,7 +204,9 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if backend.was_cancelled(jobs) and folder.counts()["waiting"]:
                 return "their jobs were cancelled"
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
-                return why_no_further(folder, jobs, workers)
+                if not folder.counts()["running"]:
+                    return why_no_further(folder, jobs, workers)
+                wait_for_others(folder, progress)
     except Stopped:
         stop(folder, backend, jobs)
         raise

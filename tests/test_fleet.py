@@ -229,14 +229,15 @@ class Dies(FleetCliTest):
         self.check_whole(8, ("done", "lost"))
 
     def test_a_killed_submitter(self):
-        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=1)
+        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=3)
         self.until(lambda: len(self.running()) == 2)
         second = self.fleet("--resume", self.out)
         self.assertEqual(second.returncode, 2)
         self.assertIn("another mkbench fleet is at work on it", second.stderr)
         process.kill()
         process.communicate()
-        done = self.fleet("--resume", self.out)  # the workers went on, and go on beside the new submitter
+        # The workers went on, and hold their cards for longer than new ones wait for these.
+        done = self.fleet("--resume", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(8)
         self.until(lambda: not self.processes_of(str(PROGRAM)))
