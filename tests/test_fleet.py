@@ -145,7 +145,7 @@ class Local(FleetCliTest):
         self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
 
-class Cards(FleetCliTest):
+class CardsTest(FleetCliTest):
     """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
 
     def setUp(self):
@@ -163,6 +163,8 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
         found = super().fleet_environment(**faults) | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return found | ({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
 
+
+class Cards(CardsTest):
     def test_a_job_for_each_visible_card(self):
         plan = self.folder / "cuda.toml"
         plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"'))
@@ -172,20 +174,6 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
         self.assertEqual(fleet_support.rows(self.out, "SELECT card, kind, ecc_corrected, ecc_new FROM cards ORDER BY 1"),
                          [(uuid, "NVIDIA H100 80GB HBM3", 3, 0) for uuid in (fleet_support.UUIDS[0], fleet_support.UUIDS[2])])
         self.assertIn("GPU-00000000", done.stdout)
-
-    def test_the_step_for_two_cards(self):
-        script = PROGRAM.parent / "two_cards.sh"
-        # The step's plan as it is, but for its program.
-        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
-            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
-        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
-            plan.write(f"program = \"{PROGRAM}\"\n")
-        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
-                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
-        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
-        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
 
     def test_a_report_of_another_card_is_no_result(self):
         plan = self.folder / "cuda.toml"
@@ -203,6 +191,22 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
             done = self.fleet(plan, "--out", self.out, visible=visible)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
+
+
+class Step(CardsTest):
+    def test_the_step_for_two_cards(self):
+        script = PROGRAM.parent / "two_cards.sh"
+        # The step's plan as it is, but for its program.
+        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
+            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
+        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
+            plan.write(f"program = \"{PROGRAM}\"\n")
+        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
+                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
+        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
+        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
 
 
 class Dies(FleetCliTest):

@@ -97,6 +97,8 @@ class Lost(SlurmTest):
         ran = fleet_support.rows(self.out, "SELECT c.base, t.card FROM tries t JOIN cells c USING (cell) WHERE outcome = 'done'")
         self.assertEqual(len(ran), len(set(ran)))
 
+
+class Cancelled(SlurmTest):
     def test_ctrl_c_cancels_the_jobs(self):
         process = self.started(2, 20)
         self.until(lambda: len(self.running()) == 2)
@@ -147,9 +149,15 @@ class Whole(SlurmTest):
         done = self.fleet(self.real(depths=[0, 5], repeats=1, cards=16, each="true"), "--on", "slurm", "--out", self.out,
                           timeout=900)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.check_whole(32)
-        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports = 2")), 16)
-        print(json.dumps(done.stdout))
+        # Sixteen runs share the processors: one that is too slow for a check of mkbench fails, and is tried again.
+        outcomes = {row["outcome"] for row in self.tries()}
+        for path in self.out.glob("cells/*/status.json"):
+            for row in json.loads(path.read_text())["tries"]:
+                if row["outcome"] == "failed":
+                    print(path.parent.name, row["exit_code"], (path.parent / f"try-{row['n']}" / "log.txt").read_text()[-600:])
+        self.assertLessEqual(outcomes, {"done", "failed"})
+        self.check_whole(32, outcomes)
+        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports >= 2")), 16)
 
 
 if __name__ == "__main__":
