@@ -119,8 +119,9 @@ def facts_of(base: sqlite3.Connection) -> Facts:
         mine = [card for card in cards if card.kind == kind]
         compare_kind(mine, [row for row in rows if row["kind"] == kind], sentences, notes)
     # A cell may fail though mkbench ended with 0 (a report of another card), or by a signal (below 0).
-    codes = [max(row[0], 1) for row in base.execute("""SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
-                                              WHERE c.state = 'failed' AND t.outcome IN ('failed', 'lost') GROUP BY c.cell""")]
+    codes = [max(row[0], 1) for row in base.execute("""
+        SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
+        WHERE c.state = 'failed' AND t.outcome IN ('failed', 'lost') GROUP BY c.cell""")]
     builds = sorted({row["build_id"] for row in rows})
     if len(builds) > 1:
         notes.append(f"the reports come from {len(builds)} builds of mkbench: {'; '.join(builds)}")
@@ -136,7 +137,8 @@ def compare_kind(cards: list, rows: list, sentences: list, notes: list) -> None:
     for engine in engines:
         mine = [row for row in rows if row["engine"] == engine]
         # A baseline that waits for its host does not follow the card: its share would fall where the card is fast.
-        over[engine] = relative(mine, "rate" if roles[engine] == "baseline" else "share", CASE) or relative(mine, "rate", CASE)
+        shares = {} if roles[engine] == "baseline" else relative(mine, "share", CASE)
+        over[engine] = shares or relative(mine, "rate", CASE)
     for card in cards:
         card.reads = reads.get(card.id)
         card.over = {engine: values[card.id] for engine, values in over.items() if card.id in values}
@@ -169,13 +171,13 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
         as_others = f"{' and '.join(steady)}'s share on it is as on the others" if steady else ""
         differ = " and ".join(f"{engine}'s share on it is {percent(by)}" for engine, by in kernels.items())
         why = "the card and the kernel" if kernels else "the card"
-        found.append((f"card {card.name} reads {percent(off[card.id])} than {neighbours}; "
-                      f"{'; '.join(part for part in (as_others, differ) if part) or 'no kernel was timed on it'}: {why}", "card"))
+        kernel = "; ".join(part for part in (as_others, differ) if part) or "no kernel was timed on it"
+        found.append((f"card {card.name} reads {percent(off[card.id])} than {neighbours}; {kernel}: {why}", "card"))
     else:
         found += [(f"card {card.name} reads as {neighbours}; {engine}'s share on it is {percent(by)}: the kernel", "kernel")
                   for engine, by in kernels.items()]
-        found += [(f"card {card.name} reads as {neighbours}; {engine}'s rate on it is {percent(by)}: a baseline waits for its "
-                   "host at every launch, so this tells of the host", "open")
+        found += [(f"card {card.name} reads as {neighbours}; {engine}'s rate on it is {percent(by)}: a baseline waits for "
+                   "its host at every launch, so this tells of the host", "open")
                   for engine, by in mine.items() if roles.get(engine) == "baseline"]
     return found
 
@@ -194,7 +196,7 @@ def bits_of(rows: list) -> list:
 
 
 def odd_cards(what: str, cards: dict, how: str) -> list:
-    found = [f"card {short(card)} computes otherwise from run to run: {what}: {len(values)} different results of the same input"
+    found = [f"card {short(card)} computes otherwise from run to run: {what}: {len(values)} results of the same input"
              for card, values in cards.items() if len(values) > 1]
     steady = {card: next(iter(values)) for card, values in cards.items() if len(values) == 1}
     counts = collections.Counter(steady.values()).most_common()

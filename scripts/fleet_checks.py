@@ -16,7 +16,8 @@ PROBE_S = 20  # for a node to answer; busy ones are asked by their own jobs
 
 def ask(*command: str, limit_s: float = 120) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s,
+                              check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))
 

@@ -46,7 +46,7 @@ def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Fac
 def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list, scripts: list,
          report_page) -> str:
     page = page_tables.Page()
-    for row in base.execute("SELECT engine, min(rowid) FROM results WHERE ms_per_tok IS NOT NULL GROUP BY engine ORDER BY 2"):
+    for row in base.execute("SELECT engine, min(rowid) FROM results WHERE ms_per_tok IS NOT NULL GROUP BY 1 ORDER BY 2"):
         page.palette.add(row["engine"], row["engine"])
     about = fleet_cells.read(folder / "fleet.json", {})
     plan = about.get("plan", {})
@@ -178,8 +178,8 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
                                "axis": {"labelExpr": charts.TICKS}}, "x2": {"field": "to"},
                          "color": {"field": "outcome", "type": "nominal", "legend": None,
                                    "scale": {"domain": list(colours), "range": list(colours.values())}},
-                         "tooltip": [charts.tip("cell", "cell"), charts.tip("card", "card"), charts.tip("outcome", "outcome"),
-                                     charts.tip("text", "when")]}}
+                         "tooltip": [charts.tip(name, name) for name in ("cell", "card", "outcome")] +
+                                    [charts.tip("text", "when")]}}
     return page.chart("What ran when", "A bar is a try of a cell: green done, red failed, orange lost with its worker, "
                       "yellow cancelled." + (f" The first {CARDS_DRAWN} of {len(facts.cards)} cards are drawn."
                                              if len(facts.cards) > CARDS_DRAWN else ""), spec, True)
@@ -187,5 +187,6 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
 
 def troubles_of(base: sqlite3.Connection) -> list:
     """Tries that did not end as done."""
-    return [dict(row) for row in base.execute("""SELECT cell, n, card, host, outcome, exit_code, started, ended, why FROM tries
+    return [dict(row) for row in base.execute("""
+        SELECT cell, n, card, host, outcome, exit_code, started, ended, why FROM tries
         WHERE outcome NOT IN ('done', 'running', '') ORDER BY started LIMIT ?""", (ROWS_SHOWN,))]

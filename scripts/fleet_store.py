@@ -93,10 +93,9 @@ def read_job(job: tuple) -> tuple:
     """In a process of the pool: (job, hash, rows), or with the reason in place of rows."""
     path, known = job
     try:
-        sha256, rows = fleet_rows.read(pathlib.Path(path))
+        return path, *fleet_rows.read(pathlib.Path(path), known)
     except fleet_rows.BadReport as error:
         return path, "", str(error)
-    return path, sha256, None if sha256 == known else rows
 
 
 class Merge:
@@ -130,8 +129,12 @@ class Merge:
                 self.add(path, sha256, jobs[path], rows)
             else:
                 self.known += 1
+        places = {row["report"]: (row["card"], row["host"])
+                  for row in self.base.execute("SELECT report, card, host FROM reports")}
         for path, row in jobs.items():
-            row["report"] = self.paths.get(path, (None, ""))[0]
+            if path in self.paths:
+                row["report"] = self.paths[path][0]
+                row["card"], row["host"] = places[row["report"]]
         self.base.execute("DELETE FROM tries")
         insert(self.base, "tries", tries)
         self.add_cells(markers, tries)
@@ -164,11 +167,11 @@ class Merge:
         self.next += 1
         stand_in = facts.get("stand_in", not report["uuid"])
         card = facts.get("card") or row["card"] or report["uuid"] or "cpu"
-        row["card"], row["host"] = card, row.get("host") or facts.get("host", "")
         kind = f"stand-in: {report['cpu']}" if stand_in else report["gpu"]
         insert(self.base, "reports", [report | errors_of(facts) | {
             "report": number, "sha256": sha256, "path": path, "cell": row["cell"], "n": row["n"], "card": card,
-            "kind": kind, "stand_in": int(stand_in), "host": row["host"]}])
+            "kind": kind, "stand_in": int(stand_in),
+            "host": row.get("host") or facts.get("host", "")}])
         for table in OF_REPORT:
             insert(self.base, table, [one | {"report": number} for one in rows[table]])
         self.paths[path], self.hashes[sha256], self.runs[report["run"]] = (number, sha256), path, path

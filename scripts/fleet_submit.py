@@ -16,6 +16,7 @@ import fleet_gpus
 import fleet_worker
 
 POLL_S = 0.5
+MOST_JOBS = 1000  # of an array: Slurm's own limit where it is not raised
 END_S = 40  # for cancelled jobs to give their cells back
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
@@ -90,9 +91,15 @@ class Slurm:
             os.environ.pop(name, None)
 
     def submit(self, cells: int) -> dict:
-        count = min(cells, self.folder.facts["cards"] or cells)
-        with self.executor.batch():
-            jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
+        count = min(cells, self.folder.facts["cards"] or self.folder.plan.slurm.jobs or MOST_JOBS, MOST_JOBS)
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        try:
+            with self.executor.batch():
+                jobs = [self.executor.submit(fleet_worker.work, str(self.folder.path)) for _ in range(count)]
+        except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
+            why = " ".join(str(error).split())[-300:]
+            raise fleet_cells.BadFleet(f"{self.folder.path}: Slurm took no job: {why}") from None
         return {f"slurm-{job.job_id}": job for job in jobs}
 
     def states(self, jobs: dict) -> dict:
@@ -125,9 +132,7 @@ class Slurm:
 
     def cancel(self, jobs: dict) -> None:
         numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
-        subprocess.run(["scancel", "--full", "--signal=TERM", *numbers], capture_output=True, check=False)
-        # What is still in the queue gets no signal.
-        subprocess.run(["scancel", "--state=PENDING", *numbers], capture_output=True, check=False)
+        subprocess.run(["scancel", *numbers], capture_output=True, check=False)
 
 
 def quoted(text: str) -> str:
@@ -166,6 +171,14 @@ def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) ->
     return lost + len(folder.settle(set(jobs)))
 
 
+def wait_for_others(folder: fleet_cells.Folder, progress: Progress) -> None:
+    """Until workers of an earlier call, whose submitter died, have left the cards."""
+    while folder.counts()["running"]:
+        folder.settle()
+        progress.show(folder)
+        time.sleep(POLL_S)
+
+
 def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
     progress = Progress(quiet)
@@ -191,7 +204,9 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if backend.was_cancelled(jobs) and folder.counts()["waiting"]:
                 return "their jobs were cancelled"
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
-                return why_no_further(folder, jobs, workers)
+                if not folder.counts()["running"]:
+                    return why_no_further(folder, jobs, workers)
+                wait_for_others(folder, progress)
     except Stopped:
         stop(folder, backend, jobs)
         raise
@@ -202,7 +217,8 @@ def why_no_further(folder: fleet_cells.Folder, jobs: dict, workers: dict) -> str
     if refused:
         return f"{refused} of {len(jobs)} jobs could not work"
     if len(workers) < len(jobs):
-        return f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; {folder.path / 'jobs'} has their logs"
+        return (f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; "
+                f"{folder.path / 'jobs'} has their logs")
     return "no further card came: a cell runs once on each card"
 
 

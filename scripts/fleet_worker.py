@@ -23,6 +23,7 @@ import fleet_plan
 
 POLL_S = 0.2
 LINGER_S = 0.5
+LOCK_BEATS = 6  # to wait for a card that another job of the fleet is about to leave
 INTERRUPT_S = 30  # for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # the last two: submitit's, before a time limit
@@ -194,12 +195,13 @@ def work(path: str, name: str = "", card: fleet_gpus.Card | None = None) -> str:
     name = name or slurm_name()
     folder.settle({name})  # Slurm has begun this job anew
     lingers = card is not None
-    end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or time.time() + 60 * folder.plan.slurm.minutes)
+    limit = time.time() + 60 * folder.plan.slurm.minutes
+    end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or limit)
     try:
         card = card or own_card(folder)
         if not is_wanted(folder, card):
             raise Refused(f"{fleet_gpus.host()}: {card.id} is none of cards.only")
-        with folder.alone(f"card-{card.id}", 30) as alone:
+        with folder.alone(f"card-{card.id}", LOCK_BEATS * folder.plan.heartbeat_s) as alone:
             if not alone:
                 raise Refused(f"{fleet_gpus.host()}: another job of this fleet works on {card.id}")
             claimed = Worker(folder, name, card, end, lingers).run()

@@ -139,9 +139,13 @@ class Local(FleetCliTest):
         done = self.fleet("merge", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("4 reports added", done.stderr)
+        cards = "SELECT DISTINCT card FROM tries"
+        found = fleet_support.rows(self.folder, cards)
+        self.assertEqual(self.fleet("merge", self.folder).returncode, 0)
+        self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
 
-class Cards(FleetCliTest):
+class CardsTest(FleetCliTest):
     """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
 
     def setUp(self):
@@ -159,6 +163,8 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
         found = super().fleet_environment(**faults) | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return found | ({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
 
+
+class Cards(CardsTest):
     def test_a_job_for_each_visible_card(self):
         plan = self.folder / "cuda.toml"
         plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"'))
@@ -168,20 +174,6 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
         self.assertEqual(fleet_support.rows(self.out, "SELECT card, kind, ecc_corrected, ecc_new FROM cards ORDER BY 1"),
                          [(uuid, "NVIDIA H100 80GB HBM3", 3, 0) for uuid in (fleet_support.UUIDS[0], fleet_support.UUIDS[2])])
         self.assertIn("GPU-00000000", done.stdout)
-
-    def test_the_step_for_two_cards(self):
-        script = PROGRAM.parent / "two_cards.sh"
-        # The step's plan as it is, but for its program.
-        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
-            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
-        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
-            plan.write(f"program = \"{PROGRAM}\"\n")
-        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
-                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
-        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
-        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
 
     def test_a_report_of_another_card_is_no_result(self):
         plan = self.folder / "cuda.toml"
@@ -199,6 +191,22 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
             done = self.fleet(plan, "--out", self.out, visible=visible)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
+
+
+class Step(CardsTest):
+    def test_the_step_for_two_cards(self):
+        script = PROGRAM.parent / "two_cards.sh"
+        # The step's plan as it is, but for its program.
+        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
+            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
+        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
+            plan.write(f"program = \"{PROGRAM}\"\n")
+        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
+                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
+        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
+        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
 
 
 class Dies(FleetCliTest):
@@ -225,14 +233,15 @@ class Dies(FleetCliTest):
         self.check_whole(8, ("done", "lost"))
 
     def test_a_killed_submitter(self):
-        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=1)
+        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=3)
         self.until(lambda: len(self.running()) == 2)
         second = self.fleet("--resume", self.out)
         self.assertEqual(second.returncode, 2)
         self.assertIn("another mkbench fleet is at work on it", second.stderr)
         process.kill()
         process.communicate()
-        done = self.fleet("--resume", self.out)  # the workers went on, and go on beside the new submitter
+        # The workers went on, and hold their cards for longer than new ones wait for these.
+        done = self.fleet("--resume", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(8)
         self.until(lambda: not self.processes_of(str(PROGRAM)))
@@ -296,6 +305,9 @@ class Refused(FleetCliTest):
         done = self.fleet("merge", self.folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("no fleet's folder", done.stderr)
+        done = self.mkbench("fleet", "merge", "x", env={"MKBENCH_PYTHON": "/no/python"})
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "mkbench: error: mkbench fleet: cannot run /no/python: No such file or directory\n"))
 
 
 class Slow(FleetCliTest):

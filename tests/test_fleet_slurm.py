@@ -97,6 +97,8 @@ class Lost(SlurmTest):
         ran = fleet_support.rows(self.out, "SELECT c.base, t.card FROM tries t JOIN cells c USING (cell) WHERE outcome = 'done'")
         self.assertEqual(len(ran), len(set(ran)))
 
+
+class Cancelled(SlurmTest):
     def test_ctrl_c_cancels_the_jobs(self):
         process = self.started(2, 20)
         self.until(lambda: len(self.running()) == 2)
@@ -122,6 +124,13 @@ class Refused(SlurmTest):
         self.refused("node n2: .*stand_in_mkbench.py is 'mkbench 9', wanted 'mkbench 0.1.0 .stand-in.'", "[cards]\ncount = 2\n",
                      version={"n2": "mkbench 9"})
 
+    def test_what_sbatch_refuses(self):
+        done = self.fleet(self.write("[cards]\ncount = 2\n[slurm]\nsbatch = {time = \"2-00:00:00\", bogus = 1}\n"), "--on", "slurm",
+                          "--out", self.out)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, "fleet: Slurm took no job: .*bogus")
+        self.assertEqual(self.counts()["waiting"], 8)
+
     def test_a_node_that_was_busy_when_versions_were_asked(self):
         slurm.ask("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
         process = self.started(16, 0.5, version={"n2": "mkbench 9"})
@@ -140,9 +149,15 @@ class Whole(SlurmTest):
         done = self.fleet(self.real(depths=[0, 5], repeats=1, cards=16, each="true"), "--on", "slurm", "--out", self.out,
                           timeout=900)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.check_whole(32)
-        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports = 2")), 16)
-        print(json.dumps(done.stdout))
+        # Sixteen runs share the processors: one that is too slow for a check of mkbench fails, and is tried again.
+        outcomes = {row["outcome"] for row in self.tries()}
+        for path in self.out.glob("cells/*/status.json"):
+            for row in json.loads(path.read_text())["tries"]:
+                if row["outcome"] == "failed":
+                    print(path.parent.name, row["exit_code"], (path.parent / f"try-{row['n']}" / "log.txt").read_text()[-600:])
+        self.assertLessEqual(outcomes, {"done", "failed"})
+        self.check_whole(32, outcomes)
+        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports >= 2")), 16)
 
 
 if __name__ == "__main__":

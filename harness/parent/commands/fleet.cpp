@@ -26,7 +26,8 @@ void require_fleet_arguments(Options& options) {
       bad_usage(fmt::format(
           "--resume goes on by the plan of its folder: found '{}' beside it, wanted no plan",
           words.front()));
-    if (!options.out.empty()) bad_usage("--resume writes into its folder: --out does not go with it");
+    if (!options.out.empty())
+      bad_usage("--resume writes into its folder: --out does not go with it");
     return;
   }
   if (words.size() != 1) bad_usage("mkbench fleet: name one plan, or merge and a folder");
