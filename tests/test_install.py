@@ -133,6 +133,7 @@ class Installation(InstalledTest):
                            "fish/vendor_completions.d/mkbench.fish": ["completions", "fish"]}.items():
             self.assertEqual((share / path).read_text(), self.installed(*args).stdout, path)
 
+    @unittest.skipIf(shutil.which("man") is None, "there is no man on PATH")
     def test_by_hand(self):
         result = self.shell(blocks("Manual page and completions")[0], MANPAGER="cat")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

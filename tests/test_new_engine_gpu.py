@@ -1,10 +1,13 @@
 """The CUDA folder of `mkbench new-engine` on a GPU: as it is it fails with its own words, filled in it passes."""
 
+import shutil
+import unittest
 
 import test_new_engine
 from cli_support import main_or_skipped
 
 
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
 class OnTheGpu(test_new_engine.NewEngineTest):
     def judged(self, folder):
         made = self.shell(folder, "make")
