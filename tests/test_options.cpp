@@ -207,6 +207,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
     if (flag.group == kSoakFlags) command = {"soak"};
     if (flag.group == kInspectFlags) command = {"inspect", "tiny"};
     if (flag.group == kProfileFlags) command = {"profile"};
+    if (flag.group == kFleetFlags) command = {"fleet", "plan.toml"};
     CHECK(holds(refusal(command, {{flag.env(), "no such value,"}}), flag.env()));
   }
 }
