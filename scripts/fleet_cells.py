@@ -24,10 +24,10 @@ import json
 import os
 import pathlib
 import random
-import tempfile
 import time
 
 import fleet_plan
+import whole_file
 
 SCHEMA, VERSION = "mkbench.fleet", "1.0.0"
 STATES = ("waiting", "running", "done", "failed")
@@ -44,21 +44,8 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def put_text(path: pathlib.Path, text: str) -> None:
-    """Writes a whole file or none."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}", delete=False) as file:
-        try:
-            file.write(text)
-            file.close()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
 def put(path: pathlib.Path, value) -> None:
-    put_text(path, json.dumps(value, indent=1) + "\n")
+    whole_file.put(path, json.dumps(value, indent=1) + "\n")
 
 
 def read(path: pathlib.Path, default=None):

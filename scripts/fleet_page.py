@@ -13,6 +13,7 @@ import fleet_cards
 import fleet_cells
 import page_charts as charts
 import page_tables
+import whole_file
 
 NAME = "fleet.html"
 CARDS_BESIDE = 12  # more cards take the whole width of the page for a chart
@@ -39,7 +40,7 @@ def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Fac
     except report_page.BadScript as error:
         print(f"fleet: no {NAME}: {error}", file=sys.stderr)
         return
-    fleet_cells.put_text(folder / NAME, text)
+    whole_file.put(folder / NAME, text)
     print(f"fleet: {folder / NAME}", file=sys.stderr)
 
 

@@ -16,6 +16,7 @@ import tempfile
 import fleet_cells
 import fleet_plan
 import fleet_rows
+import whole_file
 
 VERSION = 1  # PRAGMA user_version
 CHUNK = 32  # reports that a process reads in one go
@@ -265,7 +266,7 @@ def merge_and_tell(folder: pathlib.Path) -> int:
         print(f"fleet: refused: {line}", file=sys.stderr)
     facts = fleet_cards.facts_of(done.base)
     text = fleet_cards.render(facts)
-    fleet_cells.put_text(folder / "cards.md", text)
+    whole_file.put(folder / "cards.md", text)
     print(text, end="")
     fleet_page.write(folder, done.base, facts, done.refused)
     return 2 if done.refused else facts.exit_code

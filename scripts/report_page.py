@@ -15,9 +15,9 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 
 import page_tables
+import whole_file
 from plot_report import INCOMPLETE, BadReport, load_report, refuse_incomplete
 
 PARTS = pathlib.Path(__file__).resolve().parent / "page"
@@ -30,19 +30,6 @@ class BadScript(Exception):
 
 def cache_folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "mkbench"
-
-
-def put(path: pathlib.Path, text: str) -> None:
-    """Writes a whole file or none."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            file.write(text)
-            file.close()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def vega() -> str:
@@ -64,7 +51,7 @@ def vega() -> str:
     if kept is not None:
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            put(kept, script)
+            whole_file.put(kept, script)
         except OSError:
             pass
     return script
@@ -136,7 +123,7 @@ def main() -> int:
         return refuse_incomplete(arguments.reports, error)
     try:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        put(arguments.out, text)
+        whole_file.put(arguments.out, text)
     except OSError as error:
         print(f"report_page: {arguments.out}: {error.strerror}", file=sys.stderr)
         return 1

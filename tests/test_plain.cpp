@@ -108,12 +108,7 @@ TEST_CASE("plain follows four layers of every shape, by oracle and closed form",
   const auto truth = truth_of(oracle, ids);
   e->reset();
   e->poison();
-  const Comparison c = compare_all(*e, ids, truth, kTrainedLimits.margin);
-  INFO("worst " << c.worst() << ", rms " << c.rms());
-  REQUIRE(c.finite());
-  REQUIRE(c.worst() <= kTrainedLimits.worst);
-  REQUIRE(c.rms() <= kTrainedLimits.rms);
-  REQUIRE(c.wrong() == 0);
+  require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0);
 }
 
 TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]") {

@@ -179,12 +179,7 @@ TEST_CASE("ring agrees with the oracle on four layers of the analytic checkpoint
   Oracle oracle(w);
   const auto truth = truth_of(oracle, ids);
   const auto e = make_ring(w, {.max_context = 64, .split_from = GENERATE(0, 128)});
-  const Comparison c = compare_all(*e, ids, truth, kTrainedLimits.margin);
-  INFO("worst " << c.worst() << ", rms " << c.rms());
-  REQUIRE(c.finite());
-  REQUIRE(c.worst() <= kTrainedLimits.worst);
-  REQUIRE(c.rms() <= kTrainedLimits.rms);
-  REQUIRE(c.wrong() == 0);
+  require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0);
   require_hidden_close(*e, oracle);
   e->reset();
   std::vector<float> logits(8 * vocab);
