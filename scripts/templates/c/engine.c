@@ -256,8 +256,9 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
       /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
        * a product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other. */
       MKBENCH_PRECISION_FP32_ACCUMULATE, set_pending, go_back,
-      NULL,       /* save, restore: engine_abi.h says what both do; offer both or neither */
-      NULL, NULL, /* set_timeline, phase_name: what each thread did when, for mkbench profile --timeline */
+      NULL, /* save, restore: engine_abi.h says what both do; offer both or neither */
+      NULL,
+      NULL, /* set_timeline, phase_name: what each thread did when, for mkbench profile --timeline */
       NULL, NULL, /* decode_vectors: hidden vectors in and out */
   };
   return mkbench_abi_suits(host) ? &table : NULL;
