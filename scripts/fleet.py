@@ -105,6 +105,8 @@ def old_fleet(arguments) -> tuple:
 
 
 def run(arguments) -> int:
+    if arguments.resume and arguments.on == "workflow":
+        raise fleet_plan.BadPlan("--on workflow prints the matrix of a plan, and --resume goes on with a folder: give one of them")
     made = old_fleet(arguments) if arguments.resume else new_fleet(arguments)
     if made is None:
         return 0
@@ -118,15 +120,15 @@ def run(arguments) -> int:
         backend = (fleet_submit.Local if arguments.on == "local" else fleet_submit.Slurm)(folder, cards)
         try:
             why = fleet_submit.run(folder, backend, arguments.quiet)
+            code = merge(folder.path)
         except fleet_submit.Stopped:
             fleet_submit.say(f"stopped; mkbench fleet --resume {folder.path} goes on")
             return INTERRUPTED
-        code = merge(folder.path)
     if why:
         counts = folder.counts()
         fleet_submit.say(f"{counts['waiting']} of {len(folder.cells)} cells are missing: {why}; "
                          f"mkbench fleet --resume {folder.path} goes on")
-        return INCOMPLETE
+        return code if code in (2, NONDETERMINISTIC) else INCOMPLETE
     return code
 
 

@@ -123,6 +123,9 @@ def facts_of(base: sqlite3.Connection) -> Facts:
         SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
         WHERE c.state = 'failed' AND t.outcome IN ('failed', 'lost') GROUP BY c.cell""")]
     builds = sorted({row["build_id"] for row in rows})
+    # Cells of a workflow's matrix have no queue: the reports say how their runs ended.
+    codes += [row[0] for row in base.execute("""
+        SELECT DISTINCT r.exit_code FROM tries t JOIN reports r ON r.report = t.report WHERE t.outcome = ''""")]
     if len(builds) > 1:
         notes.append(f"the reports come from {len(builds)} builds of mkbench: {'; '.join(builds)}")
     computes = [BAD_BITS] if any(finding == "bits" for _, finding in sentences) else []

@@ -34,6 +34,7 @@ STATES = ("waiting", "running", "done", "failed")
 BEATS = 12  # without one of so many, a claim is lost
 MOST_LOST = 3  # a cell whose workers died so often is given up
 LEAST_STALE_S = 2
+MOST_NAMED = 4  # cards in a marker, whose name may have 255 bytes
 
 
 class BadFleet(Exception):
@@ -193,7 +194,7 @@ class Folder:
         bad = {row["card"] for row in status["tries"] if row.get("outcome") in ("failed", "lost")}
         if outcome in ("failed", "lost"):
             bad.add(claim.card)
-        return "@".join([claim.cell.id, *sorted(bad)])
+        return "@".join([claim.cell.id, *sorted(bad)[:MOST_NAMED]])
 
     # What is done for workers that died.
 
@@ -224,7 +225,7 @@ class Folder:
         last = mine[-1] if mine else {}
         claim = Claim(self.cells[cell_id], card, worker, last.get("n", 0))
         outcome = last.get("outcome", "lost")
-        lost = 1 + sum(row.get("outcome") == "lost" for row in status["tries"])
+        lost = 1 + sum(row.get("outcome") in ("lost", "late") for row in status["tries"])
         failures = sum(row.get("outcome") == "failed" for row in status["tries"])
         if outcome == "done":
             to = self.queue("done") / f"{cell_id}@{card}"

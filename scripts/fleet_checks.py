@@ -1,6 +1,7 @@
 """What is asked of this machine and of Slurm before a fleet's first job is submitted. A plan that cannot run is refused
 by name: the message says which model, engine, card, partition or node."""
 
+import math
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 
 import fleet_gpus
 import fleet_plan
+import fleet_worker
 from fleet_plan import BadPlan
 
 PROBE_S = 20  # for a node to answer; busy ones are asked by their own jobs
@@ -67,9 +69,11 @@ def local_cards(file: str, plan: fleet_plan.Plan) -> list:
 
 
 def check_slurm(file: str, plan: fleet_plan.Plan, program: str, version: str) -> None:
-    if plan.slurm.minutes <= plan.minutes:
-        raise BadPlan(f"{file}: slurm.minutes: found {plan.slurm.minutes}, wanted more than the {plan.minutes:g} minutes of "
-                      "a cell: a job takes no cell that its own time may cut short")
+    least = math.floor(plan.minutes + fleet_worker.BEFORE_END_S / 60) + 1
+    if plan.slurm.minutes < least:
+        raise BadPlan(f"{file}: slurm.minutes: found {plan.slurm.minutes}, wanted {least} or more, for the {plan.minutes:g} "
+                      f"minutes of a cell and {fleet_worker.BEFORE_END_S} s: a job takes no cell that its own time may cut "
+                      "short")
     if plan.cards.each and not plan.cards.count:
         raise BadPlan(f"{file}: cards.count: not there, wanted the number of cards on which each cell is to run "
                       "(or cards.each = false)")

@@ -285,7 +285,7 @@ def cells_of(plan: Plan, cards: int) -> list:
                 continue
             names = "-".join((*(slug(m.rsplit("/", 1)[-1]) for m in model),
                               *(slug(e.rsplit("/", 1)[-1]) for e in engines),
-                              "d" + "_".join(map(str, depths)), "n" + "_".join(map(str, n_gen))))[:120]
+                              "d" + "_".join(map(str, depths)), "n" + "_".join(map(str, n_gen))))[:60]
             base = f"{len(cells):05d}-{names}-r{repeat + 1}"
             cells.append(Cell(base, ",".join(model), engines, depths, n_gen, repeat + 1))
     if not plan.cards.each:

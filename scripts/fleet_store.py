@@ -19,6 +19,7 @@ import fleet_rows
 import whole_file
 
 VERSION = 1  # PRAGMA user_version
+INCOMPLETE = 5  # exit code
 CHUNK = 32  # reports that a process reads in one go
 TABLES = {
     "cells": "cell TEXT PRIMARY KEY, base TEXT, model TEXT, engines TEXT, depths TEXT, n_gen TEXT, repeat INTEGER, "
@@ -167,7 +168,8 @@ class Merge:
         number, report = self.next, rows["report"]
         self.next += 1
         stand_in = facts.get("stand_in", not report["uuid"])
-        card = facts.get("card") or row["card"] or report["uuid"] or "cpu"
+        # Where it ran, which may not be the card of its job.
+        card = ("" if stand_in else report["uuid"]) or facts.get("card") or row["card"] or "cpu"
         kind = f"stand-in: {report['cpu']}" if stand_in else report["gpu"]
         insert(self.base, "reports", [report | errors_of(facts) | {
             "report": number, "sha256": sha256, "path": path, "cell": row["cell"], "n": row["n"], "card": card,
@@ -269,4 +271,5 @@ def merge_and_tell(folder: pathlib.Path) -> int:
     whole_file.put(folder / "cards.md", text)
     print(text, end="")
     fleet_page.write(folder, done.base, facts, done.refused)
-    return 2 if done.refused else facts.exit_code
+    missing = done.base.execute("SELECT count(*) FROM cells WHERE state IN ('waiting', 'running')").fetchone()[0]
+    return 2 if done.refused else facts.exit_code or (INCOMPLETE if missing else 0)

@@ -16,6 +16,8 @@ import fleet_gpus
 import fleet_worker
 
 POLL_S = 0.5
+FRUITLESS = 3  # rounds of jobs that ended no cell, then no more are submitted
+SCANCEL_S = 60
 MOST_JOBS = 1000  # of an array: Slurm's own limit where it is not raised
 END_S = 40  # for cancelled jobs to give their cells back
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -128,11 +130,22 @@ class Slurm:
             return set(jobs)
 
     def was_cancelled(self, jobs: dict) -> bool:
-        return "CANCELLED" in self.states(jobs).values()
+        try:
+            return "CANCELLED" in self.states(jobs).values()
+        except (OSError, subprocess.TimeoutExpired):
+            return False  # running() has said it
 
     def cancel(self, jobs: dict) -> None:
         numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
-        subprocess.run(["scancel", *numbers], capture_output=True, check=False)
+        if not numbers:
+            return
+        try:
+            done = subprocess.run(["scancel", *numbers], capture_output=True, text=True, timeout=SCANCEL_S, check=False)
+            why = done.stderr.strip() if done.returncode != 0 else ""
+        except (OSError, subprocess.TimeoutExpired) as error:
+            why = str(error)
+        if why:
+            say(f"scancel: {why}; jobs {', '.join(numbers)} may go on")
 
 
 def quoted(text: str) -> str:
@@ -184,7 +197,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     progress = Progress(quiet)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, raise_stopped)
-    jobs = {}
+    jobs, fruitless = {}, 0
     try:
         while True:
             folder.settle()
@@ -195,7 +208,12 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if counts["waiting"] == 0:
                 time.sleep(POLL_S)  # workers of an earlier call are at it
                 continue
-            jobs = backend.submit(counts["waiting"])
+            try:
+                jobs = backend.submit(counts["waiting"])
+            except fleet_cells.BadFleet as error:
+                if not jobs:
+                    raise
+                return str(error)  # what is done stands
             lost = wait(folder, backend, jobs, progress)
             progress.show(folder)
             workers = folder.workers(set(jobs))
@@ -203,6 +221,11 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
                 say(refused)
             if backend.was_cancelled(jobs) and folder.counts()["waiting"]:
                 return "their jobs were cancelled"
+            ended = folder.counts()
+            got_on = lost or ended["done"] + ended["failed"] > counts["done"] + counts["failed"]
+            fruitless = 0 if got_on else fruitless + 1
+            if fruitless >= FRUITLESS and ended["waiting"]:
+                return f"{FRUITLESS} rounds of jobs ended no cell"
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
                 if not folder.counts()["running"]:
                     return why_no_further(folder, jobs, workers)

@@ -23,6 +23,8 @@ import fleet_plan
 
 POLL_S = 0.2
 LINGER_S = 0.5
+BEFORE_END_S = 120  # of its job a cell must have ended: Slurm signals a minute before, or somewhat earlier
+TIMEOUT = 7  # exit code
 LOCK_BEATS = 6  # to wait for a card that another job of the fleet is about to leave
 INTERRUPT_S = 30  # for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
@@ -66,7 +68,7 @@ class Worker:
         self.note()
         why = "nothing is left for this card"
         while not self.stop:
-            if self.until - time.time() < 60 * self.plan.minutes:
+            if self.until - time.time() < 60 * self.plan.minutes + BEFORE_END_S:
                 why = "the job's time ends before a cell could"
                 break
             self.folder.settle()
@@ -93,13 +95,24 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
+        over = threading.Event()
+        # From the claim to its end: nvidia-smi may take a minute on a card that is ill.
+        beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
+        beats.start()
+        try:
+            self.try_cell(claim, lambda: (over.set(), beats.join()))
+        finally:
+            over.set()
+            beats.join()
+
+    def try_cell(self, claim: fleet_cells.Claim, stop_beats) -> None:
         folder = self.folder.cell_folder(claim.cell.id) / f"try-{claim.number}"
         # In the words of the fleet's folder, so that the folder may move.
         command = [self.program, *fleet_plan.arguments_of(self.plan, claim.cell, str(folder / "report"))]
         self.folder.note_try(claim, host=fleet_gpus.host(), started=fleet_cells.now(), command=command)
         before, begun = fleet_gpus.counted(self.card), time.monotonic()
         with open(folder / "log.txt", "w", encoding="utf-8") as log:
-            outcome, code = self.run_program(claim, command, log)
+            outcome, code = self.run_program(claim, command, log, stop_beats)
         fleet_cells.put(folder / "card.json", {"card": self.card.id, "kind": self.card.kind,
                                                "stand_in": self.card.stand_in, "host": fleet_gpus.host(),
                                                "before": before, "after": fleet_gpus.counted(self.card)})
@@ -111,7 +124,7 @@ class Worker:
         if outcome != "cancelled":  # its claim has been given back
             self.folder.end(claim, outcome, **facts)
 
-    def run_program(self, claim: fleet_cells.Claim, command: list, log) -> tuple:
+    def run_program(self, claim: fleet_cells.Claim, command: list, log, stop_beats) -> tuple:
         environment = dict(os.environ) | ({} if self.card.stand_in else {"CUDA_VISIBLE_DEVICES": self.card.id})
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -119,15 +132,11 @@ class Worker:
         except OSError as error:
             log.write(f"{command[0]}: {error}\n")
             return "failed", 127
-        over, beats = threading.Event(), threading.Thread(target=self.beat, args=(claim,), daemon=True)
-        self.over = over
-        beats.start()
         end, stopped = time.monotonic() + 60 * self.plan.minutes, ""
         while process.poll() is None:
             if self.stop and not stopped:
                 stopped = "cancelled"
-                over.set()
-                beats.join()
+                stop_beats()
                 self.folder.end(claim, "cancelled")
             elif time.monotonic() > end and not stopped:
                 stopped = "failed"
@@ -136,17 +145,18 @@ class Worker:
             if stopped:
                 end_process(process)
             time.sleep(POLL_S)
-        over.set()
-        beats.join()
         if process.returncode < 0 and not stopped:
             time.sleep(POLL_S)  # Slurm ends all processes of a job, mkbench perhaps before this one
         if self.stop and process.returncode != 0 and not stopped:
             stopped = "cancelled"
+            stop_beats()
             self.folder.end(claim, "cancelled")
+        if stopped == "failed":
+            return stopped, TIMEOUT
         return stopped or ("done" if process.returncode == 0 else "failed"), process.returncode
 
-    def beat(self, claim: fleet_cells.Claim) -> None:
-        while not self.over.wait(self.plan.heartbeat_s):
+    def beat(self, claim: fleet_cells.Claim, over: threading.Event) -> None:
+        while not over.wait(self.plan.heartbeat_s):
             self.folder.beat(claim)
 
     def problem_of(self, report: pathlib.Path) -> str:

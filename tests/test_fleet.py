@@ -182,6 +182,16 @@ class Cards(CardsTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual({row["why"] for row in self.tries()}, {f"ran on card GPU-other, wanted {fleet_support.UUIDS[0]}"})
 
+    def test_a_slow_nvidia_smi_loses_no_claim(self):
+        smi = self.folder / "bin" / "nvidia-smi"
+        smi.write_text(smi.read_text().replace('*ecc*) echo', '*ecc*) sleep 3.5; echo'))  # longer than twelve beats
+        plan = self.folder / "cuda.toml"
+        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"').replace("[0, 512]", "[0]")
+                        .replace('["ring", "plain"]', '["ring"]') + "[cards]\ncount = 1\n")
+        done = self.fleet(plan, "--out", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_whole(1)
+
     def test_cards_that_are_not_there(self):
         for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None, "cards.only: 'GPU-abc': found GPU-0000"),
                                     ("[cards]\ncount = 4\n", None, "cards.count: found 4, wanted at most the 3 cards"),
@@ -283,7 +293,7 @@ class Refused(FleetCliTest):
         self.refused('device = "cuda": nvidia-smi', plan=self.replaced('"cpu"', '"cuda"'))
         self.refused("--on slurm: sinfo: ", "--on", "slurm", more="[cards]\ncount = 2\n")
         self.refused("cards.count: not there", "--on", "slurm")
-        self.refused("slurm.minutes: found 5, wanted more", "--on", "slurm", more="[slurm]\nminutes = 5\n")
+        self.refused("slurm.minutes: found 5, wanted 33 or more", "--on", "slurm", more="[slurm]\nminutes = 5\n")
 
     def test_no_permission(self):
         if os.geteuid() == 0:

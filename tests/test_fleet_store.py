@@ -29,6 +29,11 @@ class StoreTest(FleetTest):
     def report(self, number):
         return sorted(self.made.path.glob("cells/*/try-1/report/report.json"))[number]
 
+    def edit(self, path, old, new):
+        text = path.read_text()
+        self.assertIn(old, text)
+        path.write_text(text.replace(old, new, 1))
+
 
 class Merged(StoreTest):
     def test_twice_is_once(self):
@@ -55,6 +60,22 @@ class Merged(StoreTest):
         late.write_bytes(kept)
         done = self.merge()
         self.assertEqual((done.added, done.known, done.refused), (1, 7, []))
+
+    def test_cells_that_are_missing_are_told_by_the_exit_code(self):
+        self.assertEqual(fleet_store.merge_and_tell(self.made.path), 0)
+        done = next(iter((self.made.path / "queue" / "done").iterdir()))
+        done.rename(self.made.path / "queue" / "waiting" / done.name.split("@")[0])
+        self.assertEqual(fleet_store.merge_and_tell(self.made.path), 5)
+
+    def test_without_a_queue_the_reports_say_how_their_runs_ended(self):
+        shutil.rmtree(self.made.path / "queue")
+        for path in self.made.path.glob("cells/*/status.json"):
+            path.unlink()
+        self.assertEqual(fleet_store.merge_and_tell(self.made.path), 0)
+        for path in self.made.path.glob("fleet.sqlite*"):
+            path.unlink()
+        self.edit(self.report(0), '"exit_code": 0', '"exit_code": 3')
+        self.assertEqual(fleet_store.merge_and_tell(self.made.path), 3)
 
     def test_parquet_says_what_sqlite_says(self):
         import duckdb
@@ -88,11 +109,6 @@ class Refused(StoreTest):
         for line, part in zip(done.refused, said):
             self.assertRegex(line, part)
         return done
-
-    def edit(self, path, old, new):
-        text = path.read_text()
-        self.assertIn(old, text)
-        path.write_text(text.replace(old, new, 1))
 
     def test_an_edited_report(self):
         self.edit(self.report(0), '"mean": 0.3', '"mean": 0.2')

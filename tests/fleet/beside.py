@@ -3,7 +3,7 @@
   beside.py ALONE BESIDE [--most 0.01] [--engine ring]
 
 Both are folders of fleets of one plan, merged. Prints a table for the cards that are in both. Exit status: 0, or 1 where
-the named engine takes longer beside others by more than --most and no interval of a case explains it, or nothing compares.
+the named engine takes longer beside others by more than --most, or is not in both.
 """
 
 import argparse
@@ -13,7 +13,8 @@ import statistics
 import sys
 
 QUERY = """SELECT r.card, x.depth, x.n_gen, x.engine, x.ms_per_tok, x.ms_per_tok_low, x.ms_per_tok_high, x.share
-           FROM results x JOIN reports r USING (report) WHERE x.ms_per_tok IS NOT NULL"""
+           FROM results x JOIN reports r USING (report) JOIN tries t ON t.report = r.report
+           WHERE x.ms_per_tok IS NOT NULL AND t.outcome IN ('done', '')"""
 
 
 def read(folder: pathlib.Path) -> dict:
@@ -41,8 +42,8 @@ def main() -> int:
     arguments = parser.parse_args()
     alone, beside = read(arguments.alone), read(arguments.beside)
     both = sorted(key for key in alone if key in beside)
-    if not both:
-        print("beside: no card and case is in both folders", file=sys.stderr)
+    if not any(engine == arguments.engine for _, _, _, engine in both):
+        print(f"beside: no card and case of {arguments.engine} is in both folders", file=sys.stderr)
         return 1
     worst = 0.0
     print("| card | depth | engine | ms/tok alone | ms/tok beside | ratio | share alone | share beside |\n|" + "---|" * 8)
