@@ -95,6 +95,22 @@ const PathPart* longest_part(const TimelineSummary& summary) {
   return found == summary.path.end() ? nullptr : &*found;
 }
 
+// A warning where the clocks of the blocks differ by too much to compare blocks; else empty.
+std::string clock_warning(const TimelineReport& report) {
+  double shortest_us = 0;
+  for (const PathPart& part : report.summary.path) {
+    const double us = part.us.total();
+    if (shortest_us == 0 || us < shortest_us) shortest_us = us;
+  }
+  const double error_us = report.clock_error_ns / 1e3;
+  if (shortest_us == 0 || error_us <= kMostClockError * shortest_us) return {};
+  return fmt::format(
+      "readings of the blocks' clocks lie up to {:.2f} us off, and the path's shortest phase takes "
+      "{:.2f} us: what is said of one block against another (last, slowest, the path) is not "
+      "certain",
+      error_us, shortest_us);
+}
+
 }  // namespace
 
 double ObserverCost::share() const {
@@ -129,9 +145,12 @@ std::vector<std::string> headlines(const TimelineReport& report) {
         fmt::format("slowest block: {}, the last of {} in {} of all phases (by chance {})",
                     s.slowest_block, s.blocks, percent(s.slowest_share, 1), percent(1, s.blocks)));
   }
+  if (const std::string warning = clock_warning(report); !warning.empty()) lines.push_back(warning);
   if (s.lost > 0)
-    lines.push_back(fmt::format("{} events at least found no room: the last steps are incomplete",
-                                with_commas(s.lost)));
+    lines.push_back(
+        fmt::format("{} events at least found no room: the last steps, or blocks, are missing, and "
+                    "means over all of them are too low",
+                    with_commas(s.lost)));
   return lines;
 }
 

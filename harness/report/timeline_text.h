@@ -24,6 +24,8 @@ struct ObserverCost {
 
 // The most that recording may cost before the report warns.
 inline constexpr double kMostObserverCost = 0.02;
+// The most by which blocks' clocks may differ, as a share of the path's shortest phase, before it warns.
+inline constexpr double kMostClockError = 0.2;
 
 struct TimelineReport {
   std::string title;           // "ring on cuda (synthetic d=512 n=16)"
