@@ -204,13 +204,12 @@ bool LaunchEngine::skip_to(int position) {
 
 bool LaunchEngine::set_timeline(bool on) {
   if (recorder_) set_launch(unrecorded_);
-  recorder_.reset();
   if (!on) return true;
   const std::optional<RecordedInstance> instance = recorded_instance();
   if (!instance) return false;
   require_co_resident(traits_.prefix, instance->launch, traits_.gpu);
   unrecorded_ = launch_;
-  set_launch(instance->launch);
+  launch_ = instance->launch;
   recorder_.emplace(instance->roles, instance->launch.blocks);
   return true;
 }

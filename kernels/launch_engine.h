@@ -151,8 +151,11 @@ class LaunchEngine : public Engine {
     return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
   }
 
-  // Launches another kernel from now on. The caller has checked that its grid fits.
-  void set_launch(const LaunchConfig& launch) { launch_ = launch; }
+  // Launches another kernel from now on, and ends a timeline. The caller has checked that its grid fits.
+  void set_launch(const LaunchConfig& launch) {
+    recorder_.reset();
+    launch_ = launch;
+  }
 
   const ModelConfig& config() const { return config_; }
   const LaunchEngineTraits& traits() const { return traits_; }
