@@ -151,7 +151,8 @@ class LaunchEngine : public Engine {
     return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
   }
 
-  // Launches another kernel from now on, and ends a timeline. The caller has checked that its grid fits.
+  // Launches another kernel from now on, and ends a timeline. The caller has checked that its grid
+  // fits.
   void set_launch(const LaunchConfig& launch) {
     recorder_.reset();
     launch_ = launch;
