@@ -362,6 +362,10 @@ class Beside(fleet_support.FleetTest):
         return subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside", *words],
                               capture_output=True, text=True, check=False)
 
+    def test_an_engine_that_is_in_neither(self):
+        done = self.compared("--engine", "nosuch")
+        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of nosuch is in both folders\n"))
+
     def test_eager_may_be_slower(self):
         done = self.compared(slower={"eager": 1.5, "ring": 1.004})
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -382,7 +386,7 @@ class Beside(fleet_support.FleetTest):
         base.close()
         done = subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside"],
                               capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case is in both folders\n"))
+        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of ring is in both folders\n"))
 
 
 if __name__ == "__main__":
