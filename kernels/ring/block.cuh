@@ -72,7 +72,7 @@ struct SplitPlane {
   unsigned short low[L::kVectors * kHeadStride];
 };
 
-// Of two query heads, of which a lane of attention works on no more than one pair at a time.
+// What attention has to know of two query heads. A lane of attention works on one such pair at a time.
 struct Statistics {
   // Factor from dot product to log2 units, and the reference R of the exponents.
   float scale0, reference0, scale1, reference1;

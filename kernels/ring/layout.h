@@ -20,7 +20,7 @@
 
 namespace mkbench::ring {
 
-// The same for every row: rows.h refuses shapes with other kv heads or another head_dim.
+// These numbers hold for every row: rows.h refuses shapes with other kv heads or another head_dim.
 inline constexpr int kGroups = 8;    // kv heads
 inline constexpr int kMembers = 16;  // blocks of a group
 inline constexpr int kBlocks = kGroups * kMembers;
@@ -79,7 +79,7 @@ struct FragmentElement {
   MKBENCH_HD constexpr int low() const { return reg % 2; }
   MKBENCH_HD constexpr int high() const { return reg / 2; }
   MKBENCH_HD constexpr int row() const { return row8 + 8 * low(); }
-  // Of 16 neighbouring columns.
+  // The element's place (0 .. 15) among 16 neighbouring columns.
   MKBENCH_HD constexpr int column16() const { return 4 * j + 2 * high() + half; }
 };
 

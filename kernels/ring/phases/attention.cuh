@@ -47,7 +47,8 @@ __device__ __forceinline__ void warp_head_vectors(Consumer<L, kAblation>& c, con
   ptx::named_sync<kConsumerThreads>(kConsumers);
 }
 
-// The same of a streamed shape: a lane takes dimensions d and d + 64 of one vector.
+// Norm weights and angle of a lane in a streamed shape, where a lane prepares dimensions d and d + 64
+// of one vector.
 struct PairInputs {
   unsigned weight_bits, far_weight_bits;  // of d and d + 64
   float2 angle;
