@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import exit_codes
 import fleet_cells
 import fleet_checks
 import fleet_plan
@@ -26,7 +27,6 @@ import fleet_submit
 import fleet_worker
 import pinned_wheels
 
-INCOMPLETE, NONDETERMINISTIC, INTERRUPTED = 5, 3, 130
 
 
 class Missing(Exception):
@@ -106,7 +106,8 @@ def old_fleet(arguments) -> tuple:
 
 def run(arguments) -> int:
     if arguments.resume and arguments.on == "workflow":
-        raise fleet_plan.BadPlan("--on workflow prints the matrix of a plan, and --resume goes on with a folder: give one of them")
+        raise fleet_plan.BadPlan("--on workflow prints the matrix of a plan, and --resume goes on with a folder: give one "
+                                 "of them")
     made = old_fleet(arguments) if arguments.resume else new_fleet(arguments)
     if made is None:
         return 0
@@ -123,12 +124,12 @@ def run(arguments) -> int:
             code = merge(folder.path)
         except fleet_submit.Stopped:
             fleet_submit.say(f"stopped; mkbench fleet --resume {folder.path} goes on")
-            return INTERRUPTED
+            return exit_codes.INTERRUPTED
     if why:
         counts = folder.counts()
         fleet_submit.say(f"{counts['waiting']} of {len(folder.cells)} cells are missing: {why}; "
                          f"mkbench fleet --resume {folder.path} goes on")
-        return code if code in (2, NONDETERMINISTIC) else INCOMPLETE
+        return code if code in (exit_codes.BAD_INPUT, exit_codes.NONDETERMINISTIC) else exit_codes.INCOMPLETE
     return code
 
 
@@ -159,14 +160,14 @@ def main() -> int:
         return run(arguments) if arguments.command == "run" else merge(arguments.folder)
     except (fleet_plan.BadPlan, fleet_cells.BadFleet) as error:
         print(f"mkbench: error: fleet: {error}", file=sys.stderr)
-        return 2
+        return exit_codes.BAD_INPUT
     except Missing as error:
         print(f"mkbench: error: fleet: {error}", file=sys.stderr)
-        return 1
+        return exit_codes.RUNTIME_ERROR
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(exit_codes.INTERRUPTED)

@@ -10,11 +10,12 @@ import dataclasses
 import sqlite3
 import statistics
 
+import exit_codes
+
 LEAST_CARDS = 4  # fewer give no spread that a card could be outside of
 LIMIT = 3.5  # robust standard deviations from the median (Iglewicz and Hoaglin)
 TO_SIGMA = 1.4826  # of a median absolute deviation, for normal values
 FLOOR = 0.01  # two readings of one card differ by less; a spread that happens to be 0 makes no outlier
-BAD_BITS = 3  # exit code
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -128,7 +129,7 @@ def facts_of(base: sqlite3.Connection) -> Facts:
         SELECT DISTINCT r.exit_code FROM tries t JOIN reports r ON r.report = t.report WHERE t.outcome = ''""")]
     if len(builds) > 1:
         notes.append(f"the reports come from {len(builds)} builds of mkbench: {'; '.join(builds)}")
-    computes = [BAD_BITS] if any(finding == "bits" for _, finding in sentences) else []
+    computes = [exit_codes.NONDETERMINISTIC] if any(finding == "bits" for _, finding in sentences) else []
     return Facts(cards, sentences, notes, max(codes + computes, default=0))
 
 

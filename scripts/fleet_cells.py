@@ -82,7 +82,10 @@ class Folder:
 
     def __init__(self, path: pathlib.Path):
         self.path = path
-        facts = read(path / "fleet.json")
+        try:
+            facts = read(path / "fleet.json")
+        except ValueError as error:
+            raise BadFleet(f"{path / 'fleet.json'}: no JSON: {error}") from None
         found = facts.get("schema", {}) if isinstance(facts, dict) else {}
         if found != {"id": SCHEMA, "version": VERSION}:
             raise BadFleet(f"{path}: fleet.json: schema: found {found or 'nothing'}, wanted {SCHEMA} {VERSION}")

@@ -62,7 +62,7 @@ def local_cards(file: str, plan: fleet_plan.Plan) -> list:
     for name in wanted.only:
         if not any(card.id.startswith(name) for card in cards):
             raise BadPlan(f"{file}: cards.only: {name!r}: found {', '.join(c.id for c in cards)}, wanted one of these")
-    cards = [c for c in cards if not wanted.only or any(c.id.startswith(name) for name in wanted.only)]
+    cards = [card for card in cards if wanted.takes(card.id)]
     if wanted.count > len(cards):
         raise BadPlan(f"{file}: cards.count: found {wanted.count}, wanted at most the {len(cards)} cards of this machine")
     return cards[:wanted.count or len(cards)]

@@ -27,12 +27,9 @@ CARDS_DRAWN = 64  # in the chart of what ran when
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
     """Writes fleet.html, or says on stderr why there is none: the store and the table stand without it."""
     try:
-        import jinja2
         import report_page
 
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(report_page.PARTS), autoescape=True,
-                                         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-        text = fill(environment.get_template("fleet.html.j2"), folder, base, facts, refused,
+        text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused,
                     report_page.scripts_of_page(), report_page)
     except ImportError as error:
         print(f"fleet: no {NAME}: no {error.name}", file=sys.stderr)
@@ -52,12 +49,12 @@ def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_card
     about = fleet_cells.read(folder / "fleet.json", {})
     plan = about.get("plan", {})
     headings, rows = fleet_cards.table(facts)
-    made = card_charts(page, base, facts) + case_charts(page, base, facts)
+    made = card_charts(page, facts) + case_charts(page, base, facts)
     counts = collections.Counter(row["state"] for row in base.execute("SELECT state FROM cells"))
     return draw.render(
         title=plan.get("name", folder.name), version=about.get("version", ""), made=about.get("made", ""),
         counts=[(state, counts[state]) for state in fleet_cells.STATES if counts[state]],
-        status="PASS" if facts.exit_code == 0 and set(counts) <= {"done"} and not refused else
+        status="PASS" if facts.exit_code == 0 and set(counts) == {"done"} and not refused else
         "INCOMPLETE" if facts.exit_code == 0 and not refused else "FAIL",
         stand_ins=sum(card.stand_in for card in facts.cards), findings=facts.sentences, notes=facts.notes, refused=refused,
         headings=headings, cards=list(zip(facts.cards, rows)), charts=made, matrix=matrix_of(base, facts),
@@ -92,7 +89,7 @@ def dots(page: page_tables.Page, points: list, y_title: str, rule_at=None) -> di
     return {"params": charts.PICKED, "data": {"values": charts.table(points)}, "height": 260, "layer": layers}
 
 
-def card_charts(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_cards.Facts) -> list:
+def card_charts(page: page_tables.Page, facts: fleet_cards.Facts) -> list:
     """A pair of charts for each kind of cards: how fast each reads, and each engine against its kind."""
     made, wide = [], len(facts.cards) > CARDS_BESIDE
     for kind in dict.fromkeys(card.kind for card in facts.cards):

@@ -15,7 +15,7 @@ AXES = ("models", "depths", "engines", "n_gen")
 WORD_AXES = ("models", "engines")
 # What the plan or the fleet decides, in their own words.
 OWNED = ("model", "engine", "n-depth", "n-gen", "compare", "device", "gpu", "out", "resume", "dry-run", "list-devices",
-         "history", "baseline", "save-baseline", "junit", "output")
+         "history", "baseline", "save-baseline", "junit", "output", "plot")
 MOST_MATRIX_JOBS = 256  # GitHub's limit of a matrix
 
 
@@ -29,6 +29,9 @@ class Cards:
     count: int = 0  # how many cards there are; 0: those that this machine shows
     only: tuple = ()  # beginnings of uuids; empty: all
     stand_ins: int = 0  # device cpu: jobs of this machine that each stand for a card
+
+    def takes(self, card_id: str) -> bool:
+        return not self.only or card_id.startswith(self.only)
 
 
 @dataclasses.dataclass(frozen=True)

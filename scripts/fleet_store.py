@@ -13,13 +13,13 @@ import sqlite3
 import sys
 import tempfile
 
+import exit_codes
 import fleet_cells
 import fleet_plan
 import fleet_rows
 import whole_file
 
 VERSION = 1  # PRAGMA user_version
-INCOMPLETE = 5  # exit code
 CHUNK = 32  # reports that a process reads in one go
 TABLES = {
     "cells": "cell TEXT PRIMARY KEY, base TEXT, model TEXT, engines TEXT, depths TEXT, n_gen TEXT, repeat INTEGER, "
@@ -168,7 +168,7 @@ class Merge:
         number, report = self.next, rows["report"]
         self.next += 1
         stand_in = facts.get("stand_in", not report["uuid"])
-        # Where it ran, which may not be the card of its job.
+        # The card on which it ran, which may be another one than its job's.
         card = ("" if stand_in else report["uuid"]) or facts.get("card") or row["card"] or "cpu"
         kind = f"stand-in: {report['cpu']}" if stand_in else report["gpu"]
         insert(self.base, "reports", [report | errors_of(facts) | {
@@ -272,4 +272,4 @@ def merge_and_tell(folder: pathlib.Path) -> int:
     print(text, end="")
     fleet_page.write(folder, done.base, facts, done.refused)
     missing = done.base.execute("SELECT count(*) FROM cells WHERE state IN ('waiting', 'running')").fetchone()[0]
-    return 2 if done.refused else facts.exit_code or (INCOMPLETE if missing else 0)
+    return exit_codes.BAD_INPUT if done.refused else facts.exit_code or (exit_codes.INCOMPLETE if missing else 0)

@@ -6,6 +6,7 @@ and the last jobs got any further, and cancelled by Ctrl-C.
 
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ class Local:
     def submit(self, cells: int) -> dict:
         """name of worker -> job"""
         self.round += 1
-        stamp = f"{fleet_gpus.host()}-{os.getpid()}-{int(time.time())}"
+        stamp = f"{fleet_gpus.host()}-{os.getpid()}-{int(time.time())}-{self.round}"
         found = {}
         for number, card in enumerate(self.cards):
             name = f"local-{stamp}-{number}"
@@ -75,7 +76,7 @@ class Slurm:
         self.executor = submitit.SlurmExecutor(folder=folder.path / "jobs")
         wanted = plan.slurm
         parameters = {"job_name": plan.name, "time": wanted.minutes, "gres": "gpu:1", "ntasks_per_node": 1, "nodes": 1,
-                      "setup": [f"export PYTHONPATH={quoted(python_path())}", *wanted.setup], "signal_delay_s": 60,
+                      "setup": [f"export PYTHONPATH={shlex.quote(python_path())}", *wanted.setup], "signal_delay_s": 60,
                       "array_parallelism": wanted.jobs or 10000,
                       "additional_parameters": {"requeue": True} | wanted.sbatch}
         if wanted.cpus:
@@ -146,10 +147,6 @@ class Slurm:
             why = str(error)
         if why:
             say(f"scancel: {why}; jobs {', '.join(numbers)} may go on")
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 class Progress:

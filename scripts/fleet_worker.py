@@ -5,6 +5,7 @@ back before it stops mkbench; of a worker that dies without a word the claim is 
 (fleet_cells.Folder.settle).
 """
 
+import contextlib
 import ctypes
 import json
 import math
@@ -17,14 +18,14 @@ import sys
 import threading
 import time
 
+import exit_codes
 import fleet_cells
 import fleet_gpus
 import fleet_plan
 
 POLL_S = 0.2
 LINGER_S = 0.5
-BEFORE_END_S = 120  # of its job a cell must have ended: Slurm signals a minute before, or somewhat earlier
-TIMEOUT = 7  # exit code
+BEFORE_END_S = 120  # a cell ends so long before its job's limit: Slurm signals a minute before it, or earlier
 LOCK_BEATS = 6  # to wait for a card that another job of the fleet is about to leave
 INTERRUPT_S = 30  # for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
@@ -95,24 +96,38 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
+        # The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill.
+        with self.beating(claim) as give_back:
+            self.try_cell(claim, give_back)
+
+    @contextlib.contextmanager
+    def beating(self, claim: fleet_cells.Claim):
+        """Yields a function that ends the claim as cancelled, which nothing may touch afterwards."""
         over = threading.Event()
-        # From the claim to its end: nvidia-smi may take a minute on a card that is ill.
         beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
         beats.start()
-        try:
-            self.try_cell(claim, lambda: (over.set(), beats.join()))
-        finally:
+
+        def end_beats():
             over.set()
             beats.join()
 
-    def try_cell(self, claim: fleet_cells.Claim, stop_beats) -> None:
+        def give_back():
+            end_beats()
+            self.folder.end(claim, "cancelled")
+
+        try:
+            yield give_back
+        finally:
+            end_beats()
+
+    def try_cell(self, claim: fleet_cells.Claim, give_back) -> None:
         folder = self.folder.cell_folder(claim.cell.id) / f"try-{claim.number}"
         # In the words of the fleet's folder, so that the folder may move.
         command = [self.program, *fleet_plan.arguments_of(self.plan, claim.cell, str(folder / "report"))]
         self.folder.note_try(claim, host=fleet_gpus.host(), started=fleet_cells.now(), command=command)
         before, begun = fleet_gpus.counted(self.card), time.monotonic()
         with open(folder / "log.txt", "w", encoding="utf-8") as log:
-            outcome, code = self.run_program(claim, command, log, stop_beats)
+            outcome, code = self.run_program(claim, command, log, give_back)
         fleet_cells.put(folder / "card.json", {"card": self.card.id, "kind": self.card.kind,
                                                "stand_in": self.card.stand_in, "host": fleet_gpus.host(),
                                                "before": before, "after": fleet_gpus.counted(self.card)})
@@ -124,7 +139,7 @@ class Worker:
         if outcome != "cancelled":  # its claim has been given back
             self.folder.end(claim, outcome, **facts)
 
-    def run_program(self, claim: fleet_cells.Claim, command: list, log, stop_beats) -> tuple:
+    def run_program(self, claim: fleet_cells.Claim, command: list, log, give_back) -> tuple:
         environment = dict(os.environ) | ({} if self.card.stand_in else {"CUDA_VISIBLE_DEVICES": self.card.id})
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -136,8 +151,7 @@ class Worker:
         while process.poll() is None:
             if self.stop and not stopped:
                 stopped = "cancelled"
-                stop_beats()
-                self.folder.end(claim, "cancelled")
+                give_back()
             elif time.monotonic() > end and not stopped:
                 stopped = "failed"
                 log.write(f"fleet: stopped after {self.plan.minutes:g} minutes, the plan's limit of a cell\n")
@@ -149,10 +163,9 @@ class Worker:
             time.sleep(POLL_S)  # Slurm ends all processes of a job, mkbench perhaps before this one
         if self.stop and process.returncode != 0 and not stopped:
             stopped = "cancelled"
-            stop_beats()
-            self.folder.end(claim, "cancelled")
+            give_back()
         if stopped == "failed":
-            return stopped, TIMEOUT
+            return stopped, exit_codes.TIMEOUT
         return stopped or ("done" if process.returncode == 0 else "failed"), process.returncode
 
     def beat(self, claim: fleet_cells.Claim, over: threading.Event) -> None:
@@ -189,11 +202,6 @@ def own_card(folder: fleet_cells.Folder) -> fleet_gpus.Card:
     return cards[0]
 
 
-def is_wanted(folder: fleet_cells.Folder, card: fleet_gpus.Card) -> bool:
-    only = folder.plan.cards.only
-    return not only or any(card.id.startswith(name) for name in only)
-
-
 def slurm_name() -> str:
     job, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"slurm-{job}_{task}" if job else f"slurm-{os.environ['SLURM_JOB_ID']}"
@@ -209,7 +217,7 @@ def work(path: str, name: str = "", card: fleet_gpus.Card | None = None) -> str:
     end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or limit)
     try:
         card = card or own_card(folder)
-        if not is_wanted(folder, card):
+        if not folder.plan.cards.takes(card.id):
             raise Refused(f"{fleet_gpus.host()}: {card.id} is none of cards.only")
         with folder.alone(f"card-{card.id}", LOCK_BEATS * folder.plan.heartbeat_s) as alone:
             if not alone:

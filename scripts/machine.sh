@@ -37,10 +37,10 @@ lane_has() { [ "${1%%.*}" = "${lane%%.*}" ] && at_least "$1" "$lane"; }
 # torch_fact NAME, out of find_torch.py's answer in $torch_facts.
 torch_fact() { printf '%s\n' "$torch_facts" | sed -n "s/^$1=//p"; }
 
-# missing_packages: names from requirements/debian.txt whose files are not there.
 # The rows of requirements/debian.txt: package, file.
 debian_rows() { grep '^[^#]' "$root/scripts/requirements/debian.txt"; }
 
+# missing_packages: names from requirements/debian.txt whose files are not there.
 find_missing_packages() {
   missing_packages=""
   local name probe

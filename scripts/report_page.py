@@ -68,12 +68,12 @@ def safe_json(value) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def template():
+def template(name: str = "report.html.j2"):
     import jinja2
 
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(PARTS), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def fill(draw, reports: list, names: list, scripts: list) -> str:

@@ -63,10 +63,13 @@ PartitionName=cards Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 """
 
 
+def missing_programs() -> list:
+    return [name for name in PACKAGES if not shutil.which(name, path=PATH)]
+
+
 def missing() -> str:
     """Why there can be no Slurm here; empty where it can."""
-    lacking = [name for name in PACKAGES if not shutil.which(name, path=PATH)]
-    if lacking:
+    if lacking := missing_programs():
         return f"no {', '.join(lacking)} (tests/slurm_on_loopback.py --install)"
     if os.geteuid() != 0:
         return "slurmd needs root"
@@ -183,7 +186,7 @@ class Slurm:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--install", action="store_true", help="install what is missing")
-    if parser.parse_args().install and missing().startswith("no slurm"):
+    if parser.parse_args().install and missing_programs():
         if why := install():
             print(f"slurm_on_loopback: {why}")
     print(missing() or f"{shutil.which('slurmctld', path=PATH)}, {shutil.which('munged', path=PATH)}")

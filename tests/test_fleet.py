@@ -308,7 +308,7 @@ class Refused(FleetCliTest):
     def test_words_of_the_command(self):
         for words, said in ((["a", "b"], "name one plan"), ([], "name one plan"), (["merge"], "name one folder"),
                             (["a", "--resume", "b"], "wanted no plan"), (["--resume", "b", "--out", "c"], "--out does not go"),
-                            (["a", "--on", "moon"], "wanted local, slurm or workflow|--on")):
+                            (["a", "--on", "moon"], "--on: 'moon' is not one of local, slurm, workflow")):
             done = self.fleet(*words)
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, said)
