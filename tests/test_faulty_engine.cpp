@@ -17,6 +17,12 @@ class TellingEngine final : public ScriptedEngine {
   }
   void audit() override { throw Error(ErrorKind::kIntegrity, "a guard has changed"); }
   std::string settings() const override { return "pace 3"; }
+  bool set_timeline(bool on) override { return on; }
+  Timeline timeline() override {
+    Timeline timeline;
+    timeline.clock = "its own";
+    return timeline;
+  }
 };
 
 TEST_CASE("an engine with a fault around it still tells of a hang, its memory and its settings") {
@@ -29,6 +35,8 @@ TEST_CASE("an engine with a fault around it still tells of a hang, its memory an
     CHECK(told->fault_word == "0x1");
     CHECK_THROWS_WITH(engine->audit(), "a guard has changed");
     CHECK(engine->settings() == "pace 3");
+    CHECK(engine->set_timeline(true));
+    CHECK(engine->timeline().clock == "its own");
   }
 }
 

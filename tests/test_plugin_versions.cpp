@@ -376,8 +376,10 @@ TEST_CASE("a timeline of one decode", "[plugin]") {
   CHECK(timeline.phases == std::vector<std::string>{"attention", "phase 1"});
   CHECK(timeline.roles == std::vector<std::string>{"block"});
   CHECK(timeline.lost == 0);
+  engine->decode(1);
+  CHECK(engine->timeline().spans.size() == 2);  // and none of the decode before
   REQUIRE(engine->set_timeline(false));
-  CHECK(engine->progress().position == 0);  // the room: it is switched off
+  CHECK(engine->progress().position == 0);  // the library tells its room here: it is switched off
 }
 
 // Phases of a decode of 2 steps and 3 layers.

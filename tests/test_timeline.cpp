@@ -180,7 +180,7 @@ TEST_CASE("a trace holds a process a block and the tokens as frames", "[timeline
   const Timeline timeline = HandMade().timeline();
   const TimelineSummary s = summarize_timeline(timeline, kSteps);
   std::stringstream out;
-  write_trace(out, timeline, {"by \"hand\"", kSteps, s.frames_us}, 0);
+  write_trace(out, timeline, {"by \"hand\"", s.frames_us}, 0);
   const nlohmann::json trace = nlohmann::json::parse(out.str());
   CHECK(trace["otherData"]["title"] == "by \"hand\"");
   size_t spans = 0, frames = 0;
@@ -197,6 +197,31 @@ TEST_CASE("a trace holds a process a block and the tokens as frames", "[timeline
   CHECK(first_traced_step(timeline, kSteps, 1'000) == 0);
   CHECK(first_traced_step(timeline, kSteps, 150) == 1);
   CHECK(first_traced_step(timeline, kSteps, 1) == 1);
+}
+
+TEST_CASE("a trace of the last steps alone", "[timeline]") {
+  const Timeline timeline = HandMade().timeline();
+  std::stringstream out;
+  write_trace(out, timeline, {"last", summarize_timeline(timeline, kSteps).frames_us}, 1);
+  size_t spans = 0, frames = 0;
+  const nlohmann::json trace = nlohmann::json::parse(out);
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") ++(event["pid"] == 0 ? frames : spans);
+  }
+  CHECK(2 * spans == timeline.spans.size());
+  CHECK(frames == 1);
+}
+
+TEST_CASE("what a report says of lost events, without layers, and without a cost", "[timeline]") {
+  Timeline timeline = HandMade().timeline();
+  timeline.lost = 1234;
+  for (TimelineSpan& span : timeline.spans) span.layer = -1;
+  TimelineReport report;
+  CHECK(headlines(report) == std::vector<std::string>{"no span was recorded"});
+  CHECK(cost_line(report.cost) == "what the recording costs was not measured");
+  report.summary = summarize_timeline(timeline, kSteps);
+  CHECK(headlines(report).back().starts_with("1,234 events at least found no room: "));
+  CHECK(timeline_svg(timeline, kSteps, "t").find("token ") != std::string::npos);
 }
 
 TEST_CASE("the picture shows one layer of every block", "[timeline]") {

@@ -40,11 +40,8 @@ Toolkit find_toolkit() {
   }
   const std::vector<std::filesystem::path> on_path = path_folders();
   folders.insert(folders.end(), on_path.begin(), on_path.end());
-  for (const std::filesystem::path& folder : folders) {
-    const std::filesystem::path nvcc = folder / "nvcc";
-    if (access(nvcc.c_str(), X_OK) == 0) return {nvcc.string(), ask_version(nvcc)};
-  }
-  return {};
+  const std::string nvcc = find_in(folders, "nvcc");
+  return nvcc.empty() ? Toolkit{} : Toolkit{nvcc, ask_version(nvcc)};
 }
 
 namespace doctor {

@@ -42,7 +42,7 @@ bool ends_within(pid_t child, double seconds) {
 }
 
 // Reads until the end of the pipe; false where a limit comes first.
-bool read_all(int in, const OutputLimits& limits, std::string& text) {
+bool read_until_end(int in, const OutputLimits& limits, std::string& text) {
   const auto limit = ChildClock::now() + std::chrono::duration<double>(limits.seconds);
   std::array<char, 4096> chunk{};
   for (;;) {
@@ -67,7 +67,8 @@ LimitedOutput output_of_child(const std::function<void()>& run, const OutputLimi
   close(ends[1]);
   if (child > 0) {
     setpgid(child, child);  // whichever of the two processes comes first
-    output.ended = !read_all(ends[0], limits, output.text) || !ends_within(child, kFarewellSeconds);
+    output.ended =
+        !read_until_end(ends[0], limits, output.text) || !ends_within(child, kFarewellSeconds);
     if (output.ended) {
       kill(-child, SIGTERM);
       ends_within(child, kFarewellSeconds);

@@ -229,7 +229,8 @@ FromHost Server::take(const TimelineCall& call) {
   const auto found = static_cast<int64_t>(timeline.spans.size());
   const int64_t sent = std::clamp<int64_t>(call.room, 0, found);
   const size_t bytes = static_cast<size_t>(sent) * sizeof(TimelineSpan);
-  std::memcpy(arena_.at_least(bytes), timeline.spans.data(), bytes);
+  std::copy_n(timeline.spans.begin(), sent,
+              reinterpret_cast<TimelineSpan*>(arena_.at_least(bytes)));
   timeline.lost += found - sent;
   timeline.spans.clear();
   return TimelineTold{sent, std::move(timeline)};

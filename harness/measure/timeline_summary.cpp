@@ -43,15 +43,6 @@ KindTimes times_between(const std::vector<const TimelineSpan*>& spans, int64_t b
   return times;
 }
 
-void add(KindTimes& sum, const KindTimes& more, double factor) {
-  sum.body += factor * more.body;
-  sum.exchange += factor * more.exchange;
-  sum.weights += factor * more.weights;
-  sum.hand_off += factor * more.hand_off;
-  sum.room += factor * more.room;
-  sum.other += factor * more.other;
-}
-
 // The key that occurs most often, and how often; the lowest one among equals.
 std::pair<int, int> most_frequent(const std::map<int, int>& counts) {
   std::pair<int, int> most{-1, 0};
@@ -77,6 +68,15 @@ std::vector<PhaseTimes> phase_times(const Timeline& timeline, int blocks, int st
 }
 
 }  // namespace
+
+void KindTimes::add(const KindTimes& more, double factor) {
+  body += factor * more.body;
+  exchange += factor * more.exchange;
+  weights += factor * more.weights;
+  hand_off += factor * more.hand_off;
+  room += factor * more.room;
+  other += factor * more.other;
+}
 
 double& KindTimes::of(SpanKind kind) {
   switch (kind) {
@@ -152,7 +152,7 @@ TimelineSummary summarize_timeline(const Timeline& timeline, int steps) {
     if (parts.count(place) == 0) order.push_back(place);
     PathPart& part = parts[place];
     ++part.executions;
-    add(part.us, times_between(blocks.at(end.last_block), end.begin_ns, end.end_ns), 1);
+    part.us.add(times_between(blocks.at(end.last_block), end.begin_ns, end.end_ns));
     part.spread_us += static_cast<double>(end.end_ns - end.median_ns) / kNsPerUs;
     ++lasts[place][end.last_block];
     ++all_lasts[end.last_block];
@@ -166,7 +166,7 @@ TimelineSummary summarize_timeline(const Timeline& timeline, int steps) {
     if (place.first) summary.layer_us += part.us.total() / steps / summary.layers;
     const double executions = part.executions;
     KindTimes mean;
-    add(mean, part.us, 1 / executions);
+    mean.add(part.us, 1 / executions);
     part.us = mean;
     part.spread_us /= executions;
     part.phase = timeline.phases.at(static_cast<size_t>(place.second));

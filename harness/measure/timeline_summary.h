@@ -17,6 +17,7 @@ struct KindTimes {
 
   double& of(SpanKind kind);
   double total() const { return body + exchange + weights + hand_off + room + other; }
+  void add(const KindTimes& more, double factor = 1);
 
   static void fields(auto& v) {
     list_fields(v, "body", &KindTimes::body, "exchange", &KindTimes::exchange, "weights",

@@ -176,9 +176,8 @@ Timeline HostEngine::timeline() {
                                          " spans, wanted 0 to " + std::to_string(kRoom));
   }
   Timeline timeline = std::move(told.timeline);
-  timeline.spans.resize(static_cast<size_t>(told.spans));
-  std::memcpy(timeline.spans.data(), link_->arena().at_least(kBytes),
-              timeline.spans.size() * sizeof(TimelineSpan));
+  const auto* sent = reinterpret_cast<const TimelineSpan*>(link_->arena().at_least(kBytes));
+  timeline.spans.assign(sent, sent + told.spans);
   return timeline;
 }
 

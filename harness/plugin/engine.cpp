@@ -181,17 +181,15 @@ class PluginEngine : public Engine {
 
   bool set_timeline(bool on) override {
     if (plugin_->set_timeline == nullptr) return false;
+    records_ = false;
     recorded_steps_ = 0;
+    offer_spans(on);
     records_ = on;
-    void* const memory = on ? spans_.prepare(kMostSpans * sizeof(mkbench_span)) : nullptr;
-    const auto room = static_cast<int32_t>(on ? kMostSpans : 0);
-    plugin_.end_call("set_timeline", plugin_->set_timeline(
-                                         plugin_.get(), static_cast<mkbench_span*>(memory), room));
     return true;
   }
 
   Timeline timeline() override {
-    if (plugin_->set_timeline == nullptr) Engine::timeline();
+    if (plugin_->set_timeline == nullptr) return Engine::timeline();
     if (recorded_steps_ == 0)
       throw Error(ErrorKind::kRuntime, who_ + ": no decode has recorded a timeline");
     std::vector<mkbench_span> spans(kMostSpans);
@@ -293,6 +291,15 @@ class PluginEngine : public Engine {
     return static_cast<const uint16_t*>(copy);
   }
 
+  // Gives the library unwritten spans to fill in, or none.
+  void offer_spans(bool on) {
+    void* const memory = on ? spans_.prepare(kMostSpans * sizeof(mkbench_span)) : nullptr;
+    const auto room = static_cast<int32_t>(on ? kMostSpans : 0);
+    plugin_.end_call("set_timeline", plugin_->set_timeline(
+                                         plugin_.get(), static_cast<mkbench_span*>(memory), room));
+    spans_unwritten_ = on;
+  }
+
   // One call of decode(), or of decode_vectors(), into poisoned and guarded buffers. Without inputs
   // and vectors it begins with pending_. Trailing ids that are still -1 are cut off.
   std::vector<int32_t> run(int n, const int32_t* inputs, const VectorSteps& steps,
@@ -300,6 +307,12 @@ class PluginEngine : public Engine {
     float* const logits = room_for(logits_, steps.logits_out, n, shape_.vocab);
     float* const hidden = room_for(hidden_, steps.hidden_out, n, shape_.hidden);
     const uint16_t* const vectors = upload(steps.in, n);
+    if (records_) {
+      // Spans of an earlier decode would be taken for this one's.
+      if (!spans_unwritten_) offer_spans(true);
+      spans_unwritten_ = false;
+      recorded_steps_ = 0;
+    }
     if (events_) events_->start.record();
     auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
     if (inputs == nullptr && vectors == nullptr && pending_ != plugin_pending_) {
@@ -395,10 +408,12 @@ class PluginEngine : public Engine {
   bool clean_ = true;                        // nothing was prefilled since open() or reset()
   int64_t decodes_ = 0;  // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
   DecodeTimes times_;
-  // Room for 16 steps of 28 layers with 5 phases by 132 blocks seven times over: 50 MB.
+  // Enough for seven spans of each phase in a decode of 16 steps, 28 layers with 5 phases, and 132
+  // blocks: 50 MB.
   static constexpr size_t kMostSpans = size_t{1} << 21;
-  bool records_ = false;    // a timeline
-  int recorded_steps_ = 0;  // of the decode that the spans are of
+  bool records_ = false;          // decodes record a timeline
+  bool spans_unwritten_ = false;  // no decode has begun since they were offered
+  int recorded_steps_ = 0;        // steps of the decode that wrote the spans; 0: none has
 };
 
 }  // namespace

@@ -97,6 +97,9 @@ void place_others(std::vector<TimelineSpan>& spans, const Track& track) {
   }
 }
 
+// What TimelineSpan's indices can tell apart.
+constexpr size_t kMostRoles = 128, kMostPhases = 32768;
+
 }  // namespace
 
 Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span>& spans,
@@ -107,7 +110,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
   mkbench_span unwritten;
   std::memset(&unwritten, 0xff, sizeof unwritten);
   uint64_t begin = std::numeric_limits<uint64_t>::max();
-  bool full = true;
+  bool full = !spans.empty();
   for (size_t i = 0; i < spans.size(); ++i) {
     const mkbench_span& span = spans[i];
     if (std::memcmp(&span, &unwritten, sizeof span) == 0) {
@@ -129,10 +132,15 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     const char* name = phase_name != nullptr ? phase_name(phase) : nullptr;
     const NamedPhase one =
         parse_name(name != nullptr ? plugin_text(name) : fmt::format("phase {}", phase));
-    span.role = static_cast<int8_t>(std::min<size_t>(place_in(timeline.roles, one.role), 127));
-    span.phase =
-        static_cast<int16_t>(std::min<size_t>(place_in(timeline.phases, one.phase), 32767));
+    span.role = static_cast<int8_t>(place_in(timeline.roles, one.role));
+    span.phase = static_cast<int16_t>(place_in(timeline.phases, one.phase));
     span.kind = static_cast<int8_t>(one.kind);
+    if (timeline.roles.size() > kMostRoles || timeline.phases.size() > kMostPhases) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("{}: timeline: the phases' names have more than {} parts of a block, "
+                              "or {} phases",
+                              who, kMostRoles, kMostPhases));
+    }
   }
   for (const mkbench_span& written : spans) {
     if (std::memcmp(&written, &unwritten, sizeof written) == 0) continue;
@@ -142,7 +150,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     span.t1_ns = static_cast<int64_t>(written.t1_ns - begin);
     timeline.spans.push_back(span);
   }
-  timeline.lost = full && !spans.empty() ? 1 : 0;
+  timeline.lost = full ? 1 : 0;
   std::sort(timeline.spans.begin(), timeline.spans.end(),
             [](const TimelineSpan& a, const TimelineSpan& b) {
               return std::tie(a.block, a.role, a.t0_ns, a.t1_ns) <

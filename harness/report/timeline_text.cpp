@@ -10,13 +10,7 @@
 namespace mkbench {
 namespace {
 
-// The middle value; of an even number the mean of the middle two.
-double middle(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
+double median_of(const std::vector<double>& values) { return summarize(values, 0.95).median; }
 
 std::string percent(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
@@ -25,11 +19,7 @@ std::string percent(double part, double whole) {
 KindTimes role_total(const TimelineSummary& summary, const std::string& role) {
   KindTimes sum;
   for (const PhaseTimes& one : summary.phases) {
-    if (one.role != role) continue;
-    for (int k = 0; k < static_cast<int>(SpanKind::kCount); ++k) {
-      KindTimes us = one.us;
-      sum.of(static_cast<SpanKind>(k)) += us.of(static_cast<SpanKind>(k));
-    }
+    if (one.role == role) sum.add(one.us);
   }
   return sum;
 }
@@ -114,8 +104,8 @@ std::string clock_warning(const TimelineReport& report) {
 }  // namespace
 
 double ObserverCost::share() const {
-  const double without = middle(without_ms);
-  return without > 0 && !with_ms.empty() ? middle(with_ms) / without - 1 : 0;
+  const double without = median_of(without_ms);
+  return without > 0 && !with_ms.empty() ? median_of(with_ms) / without - 1 : 0;
 }
 
 std::string cost_line(const ObserverCost& cost) {
@@ -123,7 +113,7 @@ std::string cost_line(const ObserverCost& cost) {
     return "what the recording costs was not measured";
   const std::string line = fmt::format(
       "recorded decodes take {:+.2f} % ({:.4f} ms against {:.4f}, medians of {} and {}, {})",
-      100 * cost.share(), middle(cost.with_ms), middle(cost.without_ms), cost.with_ms.size(),
+      100 * cost.share(), median_of(cost.with_ms), median_of(cost.without_ms), cost.with_ms.size(),
       cost.without_ms.size(), cost.clock);
   if (cost.share() <= kMostObserverCost) return line;
   return fmt::format("{}: over {:.0f} %, so the recording itself moves what it shows", line,

@@ -1,6 +1,7 @@
 // A timeline as a file of Chrome's trace event format, which ui.perfetto.dev and chrome://tracing open.
 #pragma once
 
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -10,12 +11,12 @@
 namespace mkbench {
 
 struct TraceHead {
-  std::string title;              // "ring d=512 n=16"
-  int steps = 0;                  // of the decode
-  std::vector<double> frames_us;  // end of each step (measure/timeline_summary.h)
+  std::string title;              // for example "ring d=512 n=16"
+  std::vector<double> frames_us;  // when each step ended (TimelineSummary::frames_us)
 };
 
-// A viewer takes some hundred thousand spans at ease, and a file of them has 25 MB: of longer decodes the last steps are written.
+// A viewer shows some hundred thousand spans at ease; a file of so many has 25 MB. Of a longer decode
+// only the last steps are written.
 inline constexpr int64_t kMostTraceSpans = 200'000;
 
 // The first step of which spans are written, so that at most `most` are; 0: all steps. The last step is always

@@ -39,8 +39,7 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     const int position = launch.position + t;
     const auto enter = [&](Phase phase, int layer) {
       exchange.enter(b.index, {phase, layer, position});
-      if (launch.timeline != nullptr)
-        launch.timeline->enter(b.index, SpanKind::kBody, phase, layer, t);
+      if (launch.timeline != nullptr) launch.timeline->enter(b.index, phase, layer, t);
     };
     const auto arrive = [&] {
       if (launch.timeline != nullptr) launch.timeline->wait(b.index);
@@ -71,8 +70,7 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
       enter(Phase::kLmHead, -1);
       qwen3.phase_lm_head(b, row(launch.logits_out, t, vocab), row(launch.hidden_out, t, hidden));
       co_await arrive();
-      if (launch.timeline != nullptr)
-        launch.timeline->enter(b.index, SpanKind::kBody, Phase::kEmbed, -1, t + 1);
+      if (launch.timeline != nullptr) launch.timeline->enter(b.index, Phase::kEmbed, -1, t + 1);
       id = qwen3.block_reduce_best(b);
       if (b.index == 0) launch.tokens_out[t] = id;
     }

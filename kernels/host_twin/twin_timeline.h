@@ -10,18 +10,18 @@ namespace mkbench::host_twin {
 
 class TwinTimeline {
  public:
-  // Room for a launch, made before it: a block's events are appended by one thread at a time.
+  // Makes room before a launch. A block's events are appended by one thread at a time.
   TwinTimeline(int blocks, int steps, int layers);
 
-  // From now on `block` is in a phase.
-  void enter(int block, SpanKind kind, Phase phase, int layer, int step) {
-    put(block, timeline_state(kind, phase, layer), step);
+  // Says that from now on `block` works in a phase.
+  void enter(int block, Phase phase, int layer, int step) {
+    put(block, timeline_state(SpanKind::kBody, phase, layer), step);
   }
-  // From now on `block` waits for what the phase that it enters next needs.
+  // Says that from now on `block` waits for what the phase that it enters next needs.
   void wait(int block) { put(block, timeline_state(SpanKind::kExchange, kNextSite), 0); }
   void end(int block) { put(block, kTrackEnd, 0); }
 
-  // After the launch.
+  // Returns what was recorded; call it after the launch.
   Timeline collect() const;
 
  private:

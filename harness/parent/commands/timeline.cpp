@@ -42,6 +42,8 @@ std::string title_of(const Recorded& one) {
   return fmt::format("{} on {} ({})", one.engine, one.job.device, case_name(one.job));
 }
 
+constexpr char kTraceEnding[] = ".trace.json";
+
 // Writes the trace and the picture, and fills in the report.
 void keep(const RecordedDecode& decode, const std::string& stem, Recorded& one) {
   TimelineReport& report = one.report;
@@ -53,12 +55,12 @@ void keep(const RecordedDecode& decode, const std::string& stem, Recorded& one) 
   report.cost = decode.cost;
   report.summary = summarize_timeline(decode.timeline, one.job.n_gen);
   report.first_traced_step = first_traced_step(decode.timeline, one.job.n_gen);
-  report.trace = fs::path(stem).filename().string() + ".trace.json";
-  std::ofstream out(stem + ".trace.json");
-  write_trace(out, decode.timeline, {report.title, one.job.n_gen, report.summary.frames_us},
+  report.trace = fs::path(stem).filename().string() + kTraceEnding;
+  std::ofstream out(stem + kTraceEnding);
+  write_trace(out, decode.timeline, {report.title, report.summary.frames_us},
               report.first_traced_step);
   out.close();
-  if (!out) throw Error(ErrorKind::kEnvUnfit, stem + ".trace.json: it could not be written");
+  if (!out) throw Error(ErrorKind::kEnvUnfit, stem + kTraceEnding + ": it could not be written");
   const std::string picture = timeline_svg(decode.timeline, one.job.n_gen, report.title);
   if (picture.empty()) return;
   report.picture = fs::path(stem).filename().string() + ".svg";
@@ -71,7 +73,7 @@ void record_one(const Options& options, const Invocation& invocation, const Case
     Hosts hosts(invocation.start_host, options.timeout_s);
     const FlowServices services = make_services(one.job, hosts);
     const RecordedDecode decode = record_timeline(one.job, engine, services, *options.blocks);
-    keep(decode, profile_stem(one.job, engine, folder, ".trace.json"), one);
+    keep(decode, profile_stem(one.job, engine, folder, kTraceEnding), one);
   } catch (const Error& error) {
     one.problem = error.what();
     one.exit_code = exit_code(verdict_of(error.kind()));
