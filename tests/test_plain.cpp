@@ -95,20 +95,9 @@ TEST_CASE("plain follows four layers of every shape, by oracle and closed form",
   INFO(row.name);
   const ModelWeights w = make_synthetic(row, "short");
   const auto e = make_plain(w, {.max_context = 512});
-  for (const int depth : {11, 64, 300}) {
-    const auto prompt = synthetic_prompt(depth, 3, row.shape.vocab);
-    INFO("depth " << depth);
-    e->reset();
-    e->poison();
-    e->prefill(prompt);
-    REQUIRE(e->decode(128) == synthetic_continuation(prompt, "short", 128, row.shape.vocab));
-  }
-  const auto ids = synthetic_prompt(19, 7, row.shape.vocab);
+  require_closed_form(*e, row.shape.vocab);
   Oracle oracle(w);
-  const auto truth = truth_of(oracle, ids);
-  e->reset();
-  e->poison();
-  require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0);
+  require_follows(*e, oracle, row.shape.vocab);
 }
 
 TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]") {

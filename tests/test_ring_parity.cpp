@@ -243,7 +243,8 @@ std::string search(int slots, int layer_copies, int head_copies, uint64_t seeds)
 }
 
 // The most copies in flight while the LM head streams through the large ring (tuning.h).
-constexpr int kMostHeadCopies = kMostRingSlots - 4;
+constexpr int kMostHeadCopies = most_head_copies<Held>(9);
+static_assert(skips_head_slots<Held>(9) && !skips_head_slots<Held>(12));
 
 TEST_CASE("no wait of the large ring takes an older round for its own", "[ring]") {
   for (int layer_copies = 1; layer_copies < kMostRingSlots; ++layer_copies) {

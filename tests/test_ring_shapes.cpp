@@ -1,6 +1,12 @@
 // The ring megakernel on a GPU for every layer shape that it is compiled for: cuts of a few layers
 // against the closed form, the oracle and the plain megakernel.
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "kernels/plain/megakernel.h"
 #include "kernels/ring/tuning.h"
@@ -15,39 +21,29 @@ using namespace testing;
 
 constexpr int kVocab = 1000;  // not divisible by the blocks' shares
 
-// Why this card cannot run the shape; empty where it can.
-std::string card_obstacle(const ModelShape& shape) {
-  ModelConfig config;
-  config.shape = shape;
-  config.shape.layers = 2;
-  return ring_obstacle(config, 0);
+// Whether this card has room for the shape, by the rule that test_ring_host checks. A kernel that has
+// room and does not run must fail here.
+bool card_runs(const ModelShape& shape) {
+  int major = 0;
+  REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+  return ring::layout_obstacle(shape).empty() && ring::room_obstacle(shape, major).empty();
 }
 
 TEST_CASE("ring follows four layers of every shape, by oracle and closed form", "[ring-shapes]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   ShapeRow row = GENERATE(from_range(std::begin(kShapeTable), std::end(kShapeTable)));
   INFO(row.name);
-  if (!card_obstacle(row.shape).empty()) return;
+  if (!card_runs(row.shape)) return;
   row.shape.layers = 4;
   const ModelWeights w = make_synthetic(row, "short");
   const auto e = make_ring(w, {.max_context = 512});
   for (const int split_from : {-1, 0, 512}) {
     retune_ring(*e, {.split_from = split_from});
-    for (const int depth : {11, 64, 300}) {
-      const auto prompt = synthetic_prompt(depth, 3, row.shape.vocab);
-      INFO("split from " << split_from << ", depth " << depth);
-      e->reset();
-      e->poison();
-      e->prefill(prompt);
-      REQUIRE(e->decode(128) == synthetic_continuation(prompt, "short", 128, row.shape.vocab));
-    }
+    INFO("split from " << split_from);
+    require_closed_form(*e, row.shape.vocab);
   }
-  const auto ids = synthetic_prompt(19, 7, row.shape.vocab);
   Oracle oracle(w);
-  const auto truth = truth_of(oracle, ids);
-  e->reset();
-  e->poison();
-  require_close(compare_all(*e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0);
+  require_follows(*e, oracle, row.shape.vocab);
   require_hidden_close(*e, oracle);
 }
 
@@ -62,7 +58,7 @@ const ModelWeights& two_layers(ModelShape shape) {
   return made.emplace(shape.hidden, with_contrast(w, 2.5f, 1.0f)).first->second;
 }
 
-// Logits of `ids`, step by step in one launch.
+// Returns the logits of `ids`, which are forced step by step in one launch.
 std::vector<float> logits_of(Engine& e, const std::vector<int32_t>& ids) {
   std::vector<float> logits(ids.size() * kVocab);
   e.reset();
@@ -72,15 +68,19 @@ std::vector<float> logits_of(Engine& e, const std::vector<int32_t>& ids) {
   return logits;
 }
 
-// Both round K and V to bf16, after sums in different orders.
+// ring and plain both round K and V to bf16, after sums in different orders.
 constexpr double kMost = 0.006;
 
-void require_same_logits(std::span<const float> found, std::span<const float> wanted) {
+// The largest relative error of a step; NaN where one is.
+double worst_step(std::span<const float> found, std::span<const float> wanted) {
+  double worst = 0;
   for (size_t t = 0; t < found.size() / kVocab; ++t) {
-    INFO("step " << t);
-    REQUIRE(relative_error(found.subspan(t * kVocab, kVocab), wanted.subspan(t * kVocab, kVocab)) <=
-            kMost);
+    const double error =
+        relative_error(found.subspan(t * kVocab, kVocab), wanted.subspan(t * kVocab, kVocab));
+    if (!(error <= worst)) worst = error;
+    if (std::isnan(worst)) break;
   }
+  return worst;
 }
 
 TEST_CASE("ring agrees with plain on random layers of every shape, in every mode",
@@ -88,7 +88,7 @@ TEST_CASE("ring agrees with plain on random layers of every shape, in every mode
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const ModelShape shape = GENERATE(from_range(ring_shapes()));
   INFO("hidden_size " << shape.hidden);
-  if (!card_obstacle(shape).empty()) return;
+  if (!card_runs(shape)) return;
   const ModelWeights& near = two_layers(shape);
   const auto ids = random_ids(330, kVocab);
   for (const ModelWeights& w : {near, bound_decides(near), bound_too_far(near)}) {
@@ -99,7 +99,7 @@ TEST_CASE("ring agrees with plain on random layers of every shape, in every mode
       for (const bool slow : {false, true}) {
         INFO("split from " << split_from << ", slow " << slow);
         retune_ring(*ring, {.split_from = split_from, .slow_attention = slow});
-        require_same_logits(logits_of(*ring, ids), wanted);
+        REQUIRE(worst_step(logits_of(*ring, ids), wanted) <= kMost);
       }
     }
   }
@@ -109,7 +109,7 @@ TEST_CASE("ring of every shape repeats itself to the bit at every pace", "[ring-
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const ModelShape shape = GENERATE(from_range(ring_shapes()));
   INFO("hidden_size " << shape.hidden);
-  if (!card_obstacle(shape).empty()) return;
+  if (!card_runs(shape)) return;
   int major = 0;
   REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
   const auto prompt = random_ids(120, kVocab);
@@ -132,7 +132,7 @@ TEST_CASE("each planted fault of ring is far outside of what rounding explains, 
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const ModelShape shape = GENERATE(from_range(ring_shapes()));
   INFO("hidden_size " << shape.hidden);
-  if (!card_obstacle(shape).empty()) return;
+  if (!card_runs(shape)) return;
   const ModelWeights& w = two_layers(shape);
   const auto ids = random_ids(200, kVocab);
   const auto plain = make_plain(w, {.max_context = 256});
@@ -140,12 +140,7 @@ TEST_CASE("each planted fault of ring is far outside of what rounding explains, 
   for (const PlantedFault fault :
        {PlantedFault::kRopeTheta, PlantedFault::kSwapGateUp, PlantedFault::kCacheLength}) {
     const auto e = make_ring(w, {.max_context = 256, .fault = fault});
-    const std::vector<float> found = logits_of(*e, ids);
-    double worst = 0;
-    for (size_t t = 0; t < ids.size(); ++t) {
-      worst = std::max(worst, relative_error(std::span(found).subspan(t * kVocab, kVocab),
-                                             std::span(wanted).subspan(t * kVocab, kVocab)));
-    }
+    const double worst = worst_step(logits_of(*e, ids), wanted);
     INFO("fault " << static_cast<int>(fault) << ", worst " << worst);
     REQUIRE(worst > 5 * kMost);
   }
@@ -155,7 +150,7 @@ TEST_CASE("a block of ring that withholds its results is named, in every shape",
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const ModelShape shape = GENERATE(from_range(ring_shapes()));
   INFO("hidden_size " << shape.hidden);
-  if (!card_obstacle(shape).empty()) return;
+  if (!card_runs(shape)) return;
   const ModelWeights& w = two_layers(shape);
   const auto e = make_ring(w, {.max_context = 64, .spin_scale = 0.02, .stall_block = 77});
   e->set_pending(1);
@@ -170,9 +165,10 @@ TEST_CASE("a block of ring that withholds its results is named, in every shape",
   REQUIRE_THAT(message, ContainsText(", layer 0, position 0: expected "));
   const std::optional<Standstill> stood = e->standstill();
   REQUIRE(stood.has_value());
-  for (const BlockPlace& block : stood->blocks) {
-    if (block.block == 77) REQUIRE(block.epoch < stood->wanted);
-  }
+  const auto held_back = std::find_if(stood->blocks.begin(), stood->blocks.end(),
+                                      [](const BlockPlace& place) { return place.block == 77; });
+  REQUIRE(held_back != stood->blocks.end());
+  REQUIRE(held_back->epoch < stood->wanted);
 }
 
 }  // namespace

@@ -170,8 +170,6 @@ struct Layout {
                 2 * kUnits * kHidden * 2 > (kGateUpSlots - 1) * kSlotBytes);
   static_assert(kOutRows * kGroupUnits * 2 <= kDownSlots * kSlotBytes &&
                 kOutRows * kGroupUnits * 2 > (kDownSlots - 1) * kSlotBytes);
-  // O's weights wait in registers while attention runs; else they are fetched after it.
-  static constexpr bool kOutHeld = kHeld;
 
   // --- a block's shared memory
   static constexpr int kPartialRows =

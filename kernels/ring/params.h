@@ -43,6 +43,18 @@ template <typename L>
 MKBENCH_HD constexpr bool has_room(int compute_major) {
   return ring_slots<L>(compute_major) >= L::kLeastRingSlots;
 }
+// Whether a warp looks several slots ahead and skips slots of the LM head: where a large ring holds a
+// whole fetch of a held shape (kSmallRing in block.cuh).
+template <typename L>
+MKBENCH_HD constexpr bool skips_head_slots(int compute_major) {
+  return L::kHeld && ring_slots<L>(compute_major) >= L::kGateUpSlots;
+}
+// The most copies in flight while the LM head streams.
+template <typename L>
+MKBENCH_HD constexpr int most_head_copies(int compute_major) {
+  const int slots = ring_slots<L>(compute_major);
+  return skips_head_slots<L>(compute_major) ? slots - 4 : slots - 1;
+}
 
 // How fast the loader streams. The values are facts about a card, see tuning.h.
 struct StreamPace {

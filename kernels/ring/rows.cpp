@@ -28,21 +28,23 @@ std::string layout_obstacle(const ModelShape& shape) {
   }
   const std::string made_for = "; made for the layers of " + models_with_layout();
   std::string text;
-  const auto compare = [&text](const char* field, int found, const std::string& wanted, bool fits) {
-    if (fits) return;
+  const LayoutFits fits = layout_fits(shape);
+  const auto compare = [&text](const char* field, int found, const std::string& wanted, bool fit) {
+    if (fit) return;
     text += std::string(text.empty() ? "" : "; ") + field + " found " + std::to_string(found) +
             " wanted " + wanted;
   };
-  compare("num_key_value_heads", shape.kv_heads, std::to_string(kGroups),
-          shape.kv_heads == kGroups);
-  compare("head_dim", shape.head_dim, std::to_string(kHeadDim), shape.head_dim == kHeadDim);
+  compare("num_key_value_heads", shape.kv_heads, std::to_string(kGroups), fits.kv_heads);
+  compare("head_dim", shape.head_dim, std::to_string(kHeadDim), fits.head_dim);
   const int two = 2 * kGroups, four = 4 * kGroups;
   compare("num_attention_heads", shape.heads, std::to_string(two) + " or " + std::to_string(four),
-          shape.heads == two || shape.heads == four);
-  compare("hidden_size", shape.hidden, "a multiple of 256", shape.hidden % 256 == 0);
-  const int units = shape.intermediate / kBlocks;
-  compare("intermediate_size", shape.intermediate, "a multiple of 3072, or one and 512 more",
-          shape.intermediate % kBlocks == 0 && (units % 24 == 0 || units % 24 == 4));
+          fits.heads);
+  compare("hidden_size", shape.hidden, "a multiple of " + std::to_string(16 * kConsumerWarps),
+          fits.hidden);
+  compare("intermediate_size", shape.intermediate,
+          "a multiple of " + std::to_string(kUnitStep * kBlocks) + ", or one and " +
+              std::to_string(kUnitRest * kBlocks) + " more",
+          fits.intermediate);
   if (text.empty()) text = "no kernel is compiled for layers with " + layer_shape_text(shape);
   return text + made_for;
 }

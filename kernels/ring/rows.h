@@ -10,14 +10,23 @@
 
 namespace mkbench::ring {
 
-// Whether Layout can hold the shape; its asserts say more.
-constexpr bool has_layout(const ModelShape& s) {
-  if (s.kv_heads != kGroups || s.head_dim != kHeadDim) return false;
-  if (s.heads != 2 * kGroups && s.heads != 4 * kGroups) return false;
-  if (s.hidden % 256 != 0 || s.intermediate % kBlocks != 0) return false;
-  const int units = s.intermediate / kBlocks;  // of a block, in rounds of 24, and 4 more
-  return units % 24 == 0 || units % 24 == 4;
+// A block's SwiGLU units are a multiple of kUnitStep, or one and kUnitRest more.
+inline constexpr int kUnitStep = 24, kUnitRest = 4;
+
+// Which dimensions of a shape Layout can hold. A row for which Layout's asserts say more does not compile.
+struct LayoutFits {
+  bool kv_heads, head_dim, heads, hidden, intermediate;
+  constexpr bool all() const { return kv_heads && head_dim && heads && hidden && intermediate; }
+};
+constexpr LayoutFits layout_fits(const ModelShape& s) {
+  const int units = s.intermediate / kBlocks, rest = units % kUnitStep;
+  return {.kv_heads = s.kv_heads == kGroups,
+          .head_dim = s.head_dim == kHeadDim,
+          .heads = s.heads == 2 * kGroups || s.heads == 4 * kGroups,
+          .hidden = s.hidden % (16 * kConsumerWarps) == 0,
+          .intermediate = s.intermediate % kBlocks == 0 && (rest == 0 || rest == kUnitRest)};
 }
+constexpr bool has_layout(const ModelShape& s) { return layout_fits(s).all(); }
 
 // Calls `f` with the Layout of the shape, which must be compiled in: layout_obstacle() is empty.
 template <int kRow = 0, typename F>

@@ -137,9 +137,7 @@ int most_copies_in_flight(const ModelShape& shape, int compute_major) {
 }
 
 int most_head_copies_in_flight(const ModelShape& shape, int compute_major) {
-  const int slots = ring_slots(shape, compute_major);
-  const bool skips = is_held(shape) && slots == kMostRingSlots;
-  return skips ? slots - 4 : slots - 1;
+  return with_layout(shape, [=]<typename L>(L) { return most_head_copies<L>(compute_major); });
 }
 
 }  // namespace mkbench::ring

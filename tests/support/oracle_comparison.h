@@ -128,6 +128,28 @@ inline Comparison compare_all(Engine& e, const std::vector<int32_t>& ids,
   return c;
 }
 
+// The engine, made for analytic weights of the lag set "short", continues prompts of three lengths as
+// integers compute.
+inline void require_closed_form(Engine& e, int vocab) {
+  for (const int depth : {11, 64, 300}) {
+    const auto prompt = synthetic_prompt(depth, 3, vocab);
+    INFO("depth " << depth);
+    e.reset();
+    e.poison();
+    e.prefill(prompt);
+    REQUIRE(e.decode(128) == synthetic_continuation(prompt, "short", 128, vocab));
+  }
+}
+
+// Logits of an analytic prompt, step by step, are close to those of a fresh oracle of the same weights.
+inline void require_follows(Engine& e, Oracle& oracle, int vocab) {
+  const auto ids = synthetic_prompt(19, 7, vocab);
+  const auto truth = truth_of(oracle, ids);
+  e.reset();
+  e.poison();
+  require_close(compare_all(e, ids, truth, kTrainedLimits.margin), kTrainedLimits, 0);
+}
+
 inline void require_hidden_close(Engine& e, const Oracle& oracle) {
   for (size_t layer = 0; layer < oracle.hidden_states().size(); ++layer) {
     const auto hidden = e.hidden(static_cast<int>(layer)).value();

@@ -73,7 +73,9 @@ template <bool kSplit, typename L, bool kRecords>
 __device__ __forceinline__ void load_step(RingWriter<L, kRecords>& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
-  constexpr int kBefore = kSplit || !L::kOutHeld ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
+  // O's weights of a held shape wait in registers while attention runs; a streamed shape fetches them
+  // after it.
+  constexpr int kBefore = kSplit || !L::kHeld ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
   const ContextShare<kSplit> share{p.position + step, block.member()};
   const size_t head_bytes = kv_head_bytes(p.max_context);
   const char* head = p.kv + static_cast<size_t>(block.group()) * head_bytes;
