@@ -141,7 +141,7 @@ TEST_CASE("ring agrees with plain to 9,300 positions, across its turns' edges", 
 TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   constexpr int kRows =
-      ring::kBlocks * ring::Layout<0>::kRowsPerSlot;  // rows in one slot of each block
+      ring::kBlocks * ring::Layout<ring::kHeldRow>::kRowsPerSlot;  // rows in one slot of each block
   constexpr int kSteps = 12;
   // Both round K and V to bf16, after sums in different orders: 1.1e-3 was seen (H200, 2 layers).
   constexpr double kMost = 0.004;
@@ -150,8 +150,8 @@ TEST_CASE("ring agrees with plain however many slots its LM head has", "[ring]")
   for (const int vocab : {2048, kRows * 11, kRows * 12, kLargest}) {
     const ModelWeights w = with_vocab(large, vocab);
     const size_t row = static_cast<size_t>(vocab);
-    INFO("vocabulary " << vocab << ", slots " << ring::Layout<0>::head_slots(vocab));
-    REQUIRE(ring::Layout<0>::head_slots(vocab) == (vocab + kRows - 1) / kRows);
+    INFO("vocabulary " << vocab << ", slots " << ring::Layout<ring::kHeldRow>::head_slots(vocab));
+    REQUIRE(ring::Layout<ring::kHeldRow>::head_slots(vocab) == (vocab + kRows - 1) / kRows);
     const auto ids = random_ids(kSteps, vocab);
     const auto e = make_ring(w, {.max_context = 64});
     const auto plain = make_plain(w, {.max_context = 64});

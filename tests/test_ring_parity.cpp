@@ -14,7 +14,7 @@
 namespace mkbench::ring {
 namespace {
 
-using Held = Layout<0>;  // Qwen3-0.6B's
+using Held = Layout<kHeldRow>;
 constexpr int kSmallRingSlots = ring_slots<Held>(12);
 static_assert(ring_slots<Held>(9) == kMostRingSlots && kSmallRingSlots == 3);
 

@@ -1,14 +1,11 @@
 #include "harness/flow/timeline.h"
 
-#include <memory>
-
-#include "harness/flow/contestant.h"
-#include "harness/flow/timed_truth.h"
+#include "harness/flow/repeated_decode.h"
 
 namespace mkbench {
 namespace {
 
-// The time of a decode by the engine's nearest clock, or by the harness's next to it.
+// How long a decode took, by the clock nearest to the kernel that the engine offers, else by the harness's.
 struct DecodeTime {
   double ms = 0;
   const char* clock = "";
@@ -20,44 +17,13 @@ DecodeTime nearest_time(const DecodeTimes& times, double harness_ms) {
   return {harness_ms, "the harness's clock around the call"};
 }
 
-class Recording {
- public:
-  Recording(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
-            Engine& engine)
-      : job_(job),
-        services_(services),
-        truth_(truth),
-        engine_(engine),
-        can_(engine.capabilities()),
-        late_ids_(truth.late_ids, services.random) {
-    start_afresh(engine, truth.prompt);
-    if (can_.snapshots) start_ = engine.save();
-  }
-
-  DecodeTime decode() {
-    if (services_.stop()) throw Interrupted{};
-    const int32_t late = late_ids_.draw();
-    if (can_.late_id) {
-      start_again(engine_, start_, truth_.prompt);
-    } else {
-      start_afresh(engine_, truth_.ending_with(late));
-    }
-    services_.take_turn(engine_);
-    const TimedCall call = services_.timed(engine_, [&] {
-      can_.late_id ? engine_.decode_late(late, job_.n_gen) : engine_.decode(job_.n_gen);
-    });
-    return nearest_time(engine_.last_times(), call.ms);
-  }
-
- private:
-  const CaseJob& job_;
-  const FlowServices& services_;
-  const TimedTruth& truth_;
-  Engine& engine_;
-  const EngineCapabilities can_;
-  LateIds late_ids_;
-  Snapshot start_{};
-};
+DecodeTime timed_decode(RepeatedDecode& repeated, const FlowServices& services) {
+  Engine& engine = repeated.engine();
+  repeated.begin();
+  services.take_turn(engine);
+  const TimedCall call = services.timed(engine, [&] { repeated.decode(); });
+  return nearest_time(engine.last_times(), call.ms);
+}
 
 void switch_on(Engine& engine) {
   if (engine.set_timeline(true)) return;
@@ -68,26 +34,23 @@ void switch_on(Engine& engine) {
 
 RecordedDecode record_timeline(const CaseJob& job, const CaseEngine& engine,
                                const FlowServices& services, int pairs) {
-  const ModelWeights weights = services.load(job.model, first_depth(job));
-  const TimedTruth truth = find_timed_truth(job, weights);
-  const int context = context_for(first_depth(job) + job.n_gen + 1, weights.config.max_positions);
-  const std::unique_ptr<Engine> made =
-      services.make_engine({.name = engine.name, .max_context = context}, weights);
+  RepeatedDecode repeated(job, engine, services);
+  Engine& made = repeated.engine();
   RecordedDecode recorded;
-  recorded.resolved = made->capabilities().name;
-  switch_on(*made);
-  Recording recording(job, services, truth, *made);
-  for (int run = 0; run < job.warmup; ++run) recording.decode();
-  made->set_timeline(false);
-  for (int run = 0; run < job.warmup; ++run) recording.decode();
+  recorded.resolved = made.capabilities().name;
+  // Both kernels are warmed up: the one that records, then the one that ships.
+  switch_on(made);
+  for (int run = 0; run < job.warmup; ++run) timed_decode(repeated, services);
+  made.set_timeline(false);
+  for (int run = 0; run < job.warmup; ++run) timed_decode(repeated, services);
   for (int pair = 0; pair < pairs; ++pair) {
-    recorded.cost.without_ms.push_back(recording.decode().ms);
-    switch_on(*made);
-    const DecodeTime time = recording.decode();
+    recorded.cost.without_ms.push_back(timed_decode(repeated, services).ms);
+    switch_on(made);
+    const DecodeTime time = timed_decode(repeated, services);
     recorded.cost.with_ms.push_back(time.ms);
     recorded.cost.clock = time.clock;
-    if (pair + 1 == pairs) recorded.timeline = made->timeline();
-    made->set_timeline(false);
+    if (pair + 1 == pairs) recorded.timeline = made.timeline();
+    made.set_timeline(false);
   }
   return recorded;
 }

@@ -105,6 +105,9 @@ struct Rounds {
   MKBENCH_HD constexpr int slots() const { return rounds * fragments() / kWarpFragments; }
 };
 
+// The row whose weights wait in registers; the talker of Qwen3-TTS has its layers.
+inline constexpr int kHeldRow = layer_shape_index("qwen3-0.6b");
+
 constexpr int most_of(int a, int b) { return a > b ? a : b; }
 
 template <int kRow>
@@ -129,7 +132,7 @@ struct Layout {
                     kShape.intermediate % kBlocks == 0 && kUnits % 4 == 0 && kQkvRows % 16 == 0,
                 "warps and blocks get whole tiles");
 
-  static constexpr bool kHeld = kHidden == 1024 && kHeads == 2 && kUnits == 24;
+  static constexpr bool kHeld = kRow == kHeldRow;
 
   // --- streamed shapes
   static constexpr int kHiddenSteps = kWarpColumns / 16;

@@ -238,7 +238,7 @@ class RingEngine final : public LaunchEngine {
 
   std::optional<RecordedInstance> recorded_instance() const override {
     if (options_.ablation != RingAblation::kNone || asked_.kernel != nullptr ||
-        !config().shape.same_layer_shape(kLayerShapes.shapes[ring::kRecordedRow]))
+        !config().shape.same_layer_shape(kLayerShapes.shapes[ring::kHeldRow]))
       return std::nullopt;
     LaunchConfig launch = launch_config(config().shape, asked_);
     launch.kernel = ring::recorded_kernel();

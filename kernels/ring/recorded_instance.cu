@@ -4,7 +4,7 @@
 
 namespace mkbench::ring {
 
-using Recorded = Layout<kRecordedRow>;
+using Recorded = Layout<kHeldRow>;
 
 template __global__ void ring_decode<Recorded, RingAblation::kRecorded>(
     const __grid_constant__ LaunchParams);

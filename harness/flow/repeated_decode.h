@@ -1,0 +1,36 @@
+// One engine of a case that decodes the timed tokens again and again, from the same KV rows each time, without a
+// judge and without a competitor.
+#pragma once
+
+#include <memory>
+
+#include "harness/flow/contestant.h"
+#include "harness/flow/timed_truth.h"
+
+namespace mkbench {
+
+class RepeatedDecode {
+ public:
+  // Loads the weights and makes the engine.
+  RepeatedDecode(const CaseJob& job, const CaseEngine& engine, const FlowServices& services);
+
+  Engine& engine() { return *engine_; }
+  // Goes back to the KV rows before the timed tokens, which the first call prefills. Throws Interrupted.
+  void begin();
+  // Decodes them; call begin() before.
+  void decode();
+
+ private:
+  const CaseJob& job_;
+  const FlowServices& services_;
+  const ModelWeights weights_;
+  const TimedTruth truth_;
+  const std::unique_ptr<Engine> engine_;
+  const EngineCapabilities can_;
+  LateIds late_ids_;
+  Snapshot start_{};
+  bool prefilled_ = false;
+  int32_t late_ = 0;
+};
+
+}  // namespace mkbench
