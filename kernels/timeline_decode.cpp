@@ -15,7 +15,7 @@ namespace {
 // lines in common, which is a change of the clocks' frequency.
 struct BlockClock {
   std::vector<TimelineAnchor> readings;  // those that were written
-  std::vector<size_t> numbers;           // of each: which of the launch's readings it is
+  std::vector<size_t> numbers;           // the number of each among the launch's readings
   double cycles = 0, ns = 0;             // a point of the line, as distances from the first reading
   double ns_per_cycle = 0;
 

@@ -22,7 +22,7 @@ struct alignas(16) TimelineEvent {
 
 // `what` of the last event of a track.
 inline constexpr unsigned kTrackEnd = 0xffffffffu;
-// In the place of a phase: that of the event before, or of the next one. Then layer and step are, too.
+// These stand in the place of a phase: phase, layer and step are then those of the event before, or of the next one.
 inline constexpr unsigned kSameSite = 0xfeu, kNextSite = 0xffu;
 
 // Kind in bits 0-7, phase in 8-15, layer + 1 in 16-31.
@@ -37,8 +37,8 @@ MKBENCH_HD constexpr unsigned timeline_state(SpanKind kind, unsigned other_site)
 
 // Both clocks of a block at one moment.
 struct alignas(16) TimelineAnchor {
-  unsigned long long ns;      // of the timer, just after it has changed; 0: not written
-  unsigned long long cycles;  // of the multiprocessor
+  unsigned long long ns;      // the timer's value just after it changed; 0: not written
+  unsigned long long cycles;  // the multiprocessor's clock then
   unsigned timer_step_ns;     // by how much it has changed
   unsigned read_cycles;       // how long a reading of the timer took
 };

@@ -50,13 +50,13 @@ struct TrackWriter<true> {
     next = static_cast<unsigned>(track) * t.room;
     last = writes ? next + t.room : 0;
   }
-  // From now on the thread is in a phase.
+  // Says that from now on the thread is in a phase.
   __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer, int step) {
     put(timeline_state(kind, phase, layer), step);
   }
-  // From now on the thread does something else in the same phase.
+  // Says that from now on the thread does something else in the same phase.
   __device__ __forceinline__ void mark(SpanKind kind) { put(timeline_state(kind, kSameSite), 0); }
-  // From now on the thread does something for the phase that it enters next.
+  // Says that from now on the thread works for the phase that it enters next.
   __device__ __forceinline__ void mark_next(SpanKind kind) {
     put(timeline_state(kind, kNextSite), 0);
   }

@@ -18,7 +18,7 @@ class TimelineRecorder {
   // kMostBytes. What does not fit is counted and lost.
   void prepare(int steps, int layers);
   TimelineBuffers buffers() const;
-  // After the launch. Throws Error(kCuda), and what decode_launch() throws.
+  // Reads what the launch wrote; call it after the launch. Throws Error(kCuda), and what decode_launch() throws.
   Timeline collect(const std::string& who) const;
 
  private:

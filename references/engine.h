@@ -158,7 +158,7 @@ class Engine {
   // Diagnostics, between decodes: the decodes that follow record their timeline, or no longer. Returns false
   // where the engine has none.
   virtual bool set_timeline(bool /*on*/) { return false; }
-  // That of the last decode(), which set_timeline(true) preceded. Throws Error(kRuntime).
+  // Returns the timeline of the last decode(), before which set_timeline(true) was called. Throws Error(kRuntime).
   virtual Timeline timeline() {
     throw Error(ErrorKind::kRuntime, capabilities().name + ": it offers no timeline");
   }

@@ -65,7 +65,7 @@ struct WeightCount {
 TEST_CASE("a layer's stream holds every element of its seven matrices once", "[ring]") {
   for_each_layout([]<typename L>(L) {
     WeightCount weights(L::kShape);
-    // Of streamed shapes, which are large, two groups of eight: the other ones have the same map with
+    // Streamed shapes are large, so two of their eight groups are looked at: the others have the same map with
     // rows and columns of their own, as the next test sees.
     const std::vector<int> groups =
         L::kHeld ? std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7} : std::vector<int>{0, 5};

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBlocks = 4, kSteps = 2, kLayers = 3, kSlow = 2;
 
-// Of one execution of a phase, in ns: each block waits for the exchange and for weights, works, and hands over. The
+// In one execution of a phase (ns) each block waits for the exchange and for weights, works, and hands over. The
 // slow block works longer, but for the last layer of each step, where block 0 does.
 constexpr int64_t kExchangeNs = 1000, kWeightsNs = 500, kBodyNs = 2000, kHandOffNs = 250,
                   kSlowNs = 3000;

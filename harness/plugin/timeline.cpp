@@ -106,7 +106,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
                           const char* (*phase_name)(int32_t), const SpannedDecode& decode) {
   Timeline timeline;
   timeline.clock = "the library's own";
-  std::map<int32_t, TimelineSpan> named;  // of each phase: role, phase and kind
+  std::map<int32_t, TimelineSpan> named;  // role, phase and kind of each number of a phase
   mkbench_span unwritten;
   std::memset(&unwritten, 0xff, sizeof unwritten);
   uint64_t begin = std::numeric_limits<uint64_t>::max();
@@ -127,7 +127,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     begin = std::min(begin, span.t0_ns);
     named.try_emplace(span.phase);
   }
-  // By number, so that the order of a library's phases is that of its reports.
+  // The phases are named in the order of their numbers, which becomes their order in reports.
   for (auto& [phase, span] : named) {
     const char* name = phase_name != nullptr ? phase_name(phase) : nullptr;
     const NamedPhase one =

@@ -10,8 +10,8 @@ namespace mkbench {
 
 // What recording costs: the same decode with and without it, in turn.
 struct ObserverCost {
-  std::vector<double> without_ms, with_ms;  // of a decode
-  std::string clock;                        // whose
+  std::vector<double> without_ms, with_ms;  // how long each decode took
+  std::string clock;                        // the clock that gave both
 
   // How much longer the median decode takes while it is recorded, as a share; 0 without decodes.
   double share() const;

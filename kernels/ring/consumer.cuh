@@ -14,9 +14,9 @@ struct Consumer {
   RingReader<L, kAblation> ring;
   int step = 0;
   unsigned epoch = 0;     // of the current layer
-  int streamed_turn = 0;  // of a streamed shape: the set of the next round
+  int streamed_turn = 0;  // which set of partials a streamed shape's next round fills
 
-  // For a timeline: what the consumers do from now on, in a phase that they enter or are in.
+  // Notes in a timeline what the consumers do from now on, in a phase that they enter or are in.
   __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer) {
     ring.track.enter(kind, phase, layer, step);
   }

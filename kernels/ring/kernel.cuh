@@ -156,7 +156,7 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
-// For a timeline: reads both clocks when a step has ended, by the warp that has no role.
+// The warp that has no role calls this: it reads both clocks for the timeline at the end of each step.
 template <typename L>
 __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<L>& s) {
   TimelineAnchor* anchors = p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps + 1);

@@ -225,7 +225,7 @@ struct Layout {
     const int eight = kQkvRows / 16 * m + row / 16;  // of the group's runs of 8 pairs
     return {eight / 8, 8 * (eight % 8) + row % 8 + 64 * (row / 8 % 2)};
   }
-  // Where the row's word lies among the block's. Streamed: both words of a pair lie side by side.
+  // The place of the row's word among the block's. In a streamed shape both words of a pair lie side by side.
   MKBENCH_HD static constexpr int qkv_word(int row) {
     if (kHeld) return row;
     return 2 * (8 * (row / 16) + row % 8) + row / 8 % 2;

@@ -117,7 +117,7 @@ struct LaunchParams {
   unsigned spin_limit_us;        // upper bound for a single spin-wait
   PaceRange paces[kPaceRanges];  // ascending; the last one holds for all positions beyond
   StreamPace head_pace;          // from the last layer's down slots to the step's end
-  TimelineBuffers timeline;      // of the instance that records (recorded_instance.cu)
+  TimelineBuffers timeline;      // set for the instance alone that records (recorded_instance.cu)
 };
 
 // The tracks of a block in a timeline.

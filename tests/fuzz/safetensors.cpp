@@ -7,7 +7,7 @@ using namespace mkbench;
 
 namespace {
 
-// In floating point, which no shape overflows.
+// The elements are counted in floating point, which no shape overflows.
 bool fits(const TensorEntry& tensor) {
   long double elements = 1;
   for (const uint64_t dimension : tensor.shape) elements *= static_cast<long double>(dimension);

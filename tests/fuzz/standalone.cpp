@@ -113,7 +113,7 @@ void mutate_one(const std::vector<Bytes>& inputs, Shared& now) {
     mutate_one(inputs, now);
     ++now.count;
     alarm(kSecondsPerInput);  // ends the process where a reader does not end
-    // In memory of that size, so that a sanitizer sees a read beyond the end.
+    // The copy has exactly that size, so that a sanitizer sees a read beyond its end.
     const Bytes exact(now.data, now.data + now.size);
     LLVMFuzzerTestOneInput(exact.data(), exact.size());
   }

@@ -7,7 +7,7 @@
 
 namespace mkbench::testing {
 
-// Calls `f` with the Layout of each.
+// Calls `f` with the Layout of each shape that ring is compiled for.
 template <int kRow = 0, typename F>
 void for_each_layout(F&& f) {
   if constexpr (kRow < kLayerShapes.count) {
@@ -16,7 +16,7 @@ void for_each_layout(F&& f) {
   }
 }
 
-// Their shapes, in the table's order: Qwen3-0.6B's first.
+// Returns these shapes in the table's order: Qwen3-0.6B's first.
 inline std::vector<ModelShape> ring_shapes() {
   std::vector<ModelShape> shapes;
   for_each_layout([&]<typename L>(L) { shapes.push_back(L::kShape); });

@@ -41,8 +41,7 @@ __device__ __forceinline__ int partial_word(int member, int pair, int j) {
   return 4 * (((member >> 1) * L::kHeadPairs + pair) * 8 + (member & 1) * 4 + j);
 }
 
-// Publishes the block's share of attention, awaits the group's and returns the B operands of the
-// lane's pair.
+// Publishes the block's share of attention. One of the lanes that hold the same sums writes.
 template <typename L, bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void publish_share(Consumer<L, kAblation>& c, unsigned* words,
                                               const Attended& r) {
@@ -55,6 +54,7 @@ __device__ __forceinline__ void publish_share(Consumer<L, kAblation>& c, unsigne
       c.epoch);
 }
 
+// Waits for the shares of all members and returns the B operands of the lane's pair of heads.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ OutInput await_shares(Consumer<L, kAblation>& c, const Lane& me,
                                                  const Site& site, const unsigned* words) {

@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_context(RingWriter<L, kRecords>& ring,
   }
 }
 
-// For a timeline: the matrix to which a slot belongs, of which it is the first. `run` and `left` are those of
+// Notes in the timeline which matrix begins with a slot, if one does. `run` and `left` are those of
 // load_step().
 template <bool kSplit, typename L>
 __device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const LaunchParams& p,

@@ -94,8 +94,8 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
-// The same with four heads, whose vectors q0 .. q3, k fill one Gram matrix raw and another rotated. Lane
-// l computes head l % 4.
+// Does for four heads what the function above does for two. q0 .. q3 and k fill one Gram matrix raw and
+// another rotated; lane l computes head l % 4.
 template <typename L>
 __device__ __forceinline__ KeyScale warp_four_statistics(const LaunchParams& p, Shared<L>& s,
                                                          int layer, int lane) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ KeyScale warp_four_statistics(const LaunchParams& p, 
   const Gram rotated = warp_gram<L>(s.rotated[layer & 1], at);
   const int head = lane & 3, odd = head & 1;
   constexpr int kKeyLane = 4 * kKey<L> + kKey<L> / 2;  // of |k|^2, entry 0
-  const int own_lane = 4 * head + head / 2;            // of the head's square, entry `odd`
+  const int own_lane = 4 * head + head / 2;  // the lane whose entry `odd` is the head's square
   const auto square = [](const Gram& g, int i) { return g.high[i] + 2 * g.low[i]; };
   const auto of_head = [&](float even_value, float odd_value, int from) {
     const float a = from_lane(even_value, from), b = from_lane(odd_value, from);
