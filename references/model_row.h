@@ -51,6 +51,11 @@ inline bool is_analytic(const ModelRow* row) {
   return row != nullptr && row->source == ModelSource::kAnalytic;
 }
 
+// Whether a later case of a run may take over what an earlier case of this model has judged, by committed references
+// or in this run (`live`). A live truth is one case's own where it scores timed tokens; those of analytic
+// weights have a closed form, and every case would be judged by the same prompts on the same weights.
+inline bool may_take_over(const ModelRow* row, bool live) { return !live || is_analytic(row); }
+
 // The lag set on which an analytic model is judged.
 std::string_view parity_lagset(const ModelRow& row);
 

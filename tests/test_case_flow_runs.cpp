@@ -69,17 +69,44 @@ TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
   };
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);
 
-  // A case in which an engine failed gives no findings to later cases, and neither does a live
-  // case.
+  // A case in which an engine failed gives no findings to later cases.
   Bench failed;
   failed.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   CHECK_FALSE(parity_memo(failed.run()).has_value());
+}
+
+TEST_CASE("what a live reference has judged is taken over where a closed form checks timed tokens") {
   Bench live;
   live.references.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
   live.job.ids.clear();
-  live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
-  CHECK_FALSE(parity_memo(live.run()).has_value());
+  int judges_runs = 0;
+  const auto make = live.services.make_engine;
+  live.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+    judges_runs += request.name == "eager-head-fp32";
+    return make(request, weights);
+  };
+  CaseReport first = live.run();
+  CHECK(judges_runs == 1);  // the run that made the reference judges the baseline, too
+  CHECK(engine_of(first, "kernel").verdict == Verdict::kPassLive);
+  CHECK_FALSE(parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
+
+  first.model = live.job.model = "synthetic:cut";
+  live.job.judged = parity_memo(first);
+  REQUIRE(live.job.judged.has_value());
+  CHECK(live.job.judged->references.is_live());
+  const CaseReport second = live.run();
+  CHECK(judges_runs == 1);
+  for (const char* name : {"eager", "kernel"}) {
+    const EngineReport& e = engine_of(second, name);
+    CHECK(e.verdict == Verdict::kPassLive);
+    REQUIRE(e.parity.has_value());
+    CHECK(e.parity->judged_in == first.name);
+  }
+  CHECK(second.reference == "live");
+
+  first.engines.back().parity->verdict = Verdict::kFailToken;
+  CHECK_FALSE(parity_memo(first).has_value());
 }
 
 TEST_CASE("with one engine open at a time, each turn opens its engine and closes it") {

@@ -239,7 +239,7 @@ class CaseFlow {
       const JudgedEngine& judged = job_.judged->engines.at(c.name);
       sink_.send(EngineMade{c.name, judged.facts});
       sink_.send(ParityJudged{c.name, judged.parity});
-      c.verdict = Verdict::kPass;
+      c.verdict = job_.judged->references.is_live() ? Verdict::kPassLive : Verdict::kPass;
       send_verdict(sink_, c.name, c.verdict, "");
     }
     // Timed tokens of analytic weights are checked by the closed form, which needs no reference.

@@ -39,6 +39,8 @@ struct ModelLoaded {
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
   std::string live_check;  // live_check_text(); empty where none was made yet, or none was needed
+
+  bool is_live() const { return reference.starts_with("live"); }
 };
 
 // What the timed ids are compared with.

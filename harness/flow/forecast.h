@@ -46,8 +46,8 @@ class Forecaster {
   // for a run so short that measuring would take a good part of it. Throws what loading the model and
   // its references throws, and Interrupted.
   void measure(const CaseJob& job, const FlowServices& services, bool whole);
-  // Whether committed references alone judge the measured model.
-  bool is_committed(const std::string& model) const;
+  // may_take_over() of the measured model.
+  bool takes_over(const std::string& model) const;
   // How long the case will take, by what measure() found for its model; a measurement for another
   // case of that model serves too. An engine without one is named in Forecast::unknown.
   Forecast forecast(const CaseJob& job) const;

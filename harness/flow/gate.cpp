@@ -239,9 +239,10 @@ void Gate::send_parity(const std::string& engine, const ParityReport& report) {
   sink_.send(ParityJudged{engine, report});
 }
 
-void Gate::add_live_reference(Engine& judge) {
+std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
   watch_.begin("live reference", kTruthName, nullptr);
-  const std::unique_ptr<Engine> truth = make(kTruthName), head_fp32 = make(kHeadFp32Name);
+  const std::unique_ptr<Engine> truth = make(kTruthName);
+  std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
   const WatchEnd end(watch_);
   watch_.begin("live reference", kTruthName, truth.get());
   const ModelShape& shape = weights_.config.shape;
@@ -252,6 +253,7 @@ void Gate::add_live_reference(Engine& judge) {
   if (!weights_.lagset.empty())
     references_.live_check = live_check_text(live, weights_.lagset, shape.vocab);
   references_.all.insert(references_.all.begin(), std::move(live));
+  return head_fp32;
 }
 
 bool Gate::pass_judge(Contestant& contestant) {
@@ -259,14 +261,14 @@ bool Gate::pass_judge(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
     // Lives until the findings are sent: then the memory that is taken is looked at.
     std::unique_ptr<Engine> head_fp32;
-    if (references_.live) add_live_reference(*contestant.engine);
+    if (references_.live) head_fp32 = add_live_reference(*contestant.engine);
     report = judge_baseline(*contestant.engine, contestant.name);
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
                                         [](const GreedyReference& r) { return !r.token_only; });
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
-      head_fp32 = make(kHeadFp32Name);
+      if (!head_fp32) head_fp32 = make(kHeadFp32Name);
       const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;

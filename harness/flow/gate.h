@@ -71,7 +71,8 @@ class Gate {
   void set_first_ratchet(const Engine& engine, ParityOptions& options) const;
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;
-  void add_live_reference(Engine& judge);
+  // Returns the run with an fp32 head, which the judge's own gate takes next.
+  std::unique_ptr<Engine> add_live_reference(Engine& judge);
   void judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
                     ParityReport& report);
   void send_parity(const std::string& engine, const ParityReport& report);

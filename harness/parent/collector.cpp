@@ -7,6 +7,7 @@
 
 #include "harness/engines/registry.h"
 #include "harness/flow/text.h"
+#include "references/model_row.h"
 
 namespace mkbench {
 
@@ -178,9 +179,9 @@ void CaseCollector::finish(bool interrupted) {
 
 std::optional<JudgedCase> parity_memo(const CaseReport& c) {
   JudgedCase memo{{c.reference, c.reference_sha256, c.reference_versions, c.live_check}, {}};
+  if (!may_take_over(find_model(c.model), memo.references.is_live())) return std::nullopt;
   for (const EngineReport& e : c.engines) {
-    if (!e.parity || e.parity->verdict != Verdict::kPass || e.parity->reference_sha256.empty())
-      return std::nullopt;
+    if (!e.parity || e.parity->verdict != Verdict::kPass) return std::nullopt;
     JudgedEngine& judged = memo.engines[e.flow_name];
     judged = {e, *e.parity};
     if (judged.parity.judged_in.empty()) judged.parity.judged_in = c.name;

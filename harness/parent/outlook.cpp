@@ -33,8 +33,8 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
     if (job.cuda() && card_free_ == 0) card_free_ = services.free_bytes();
     CaseOutlook one;
     one.name = case_name(job);
-    // A later case of a model takes over what was judged by committed references.
-    if (!stated.insert(job.model).second && has_committed_truth(find_model(job.model)))
+    const ModelRow* row = find_model(job.model);
+    if (!stated.insert(job.model).second && may_take_over(row, !has_committed_truth(row)))
       job.judged.emplace();
     const ModelConfig config = services.config(job.model);
     one.memory = case_memory(job, services, config);
@@ -52,7 +52,7 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
   std::set<std::string> judged;
   for (size_t i = 0; i < jobs.size(); ++i) {
     CaseJob job = jobs[i];
-    if (!judged.insert(job.model).second && forecaster_.is_committed(job.model))
+    if (!judged.insert(job.model).second && forecaster_.takes_over(job.model))
       job.judged.emplace();
     cases_[i].forecast = forecaster_.forecast(job);
   }
