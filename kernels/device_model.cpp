@@ -3,28 +3,31 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/host_copies.h"
 #include "references/weights.h"
 
 namespace mkbench {
 namespace {
 
-void copy_in(Bf16* to, const Matrix& from) {
-  MKBENCH_CUDA(cudaMemcpy(to, from.data, from.bytes(), cudaMemcpyHostToDevice));
-}
+using Copies = std::vector<HostCopy>;
 
-DeviceBuffer<Bf16> upload(const Matrix& m) {
+// Memory for `m`, whose copy is added to `copies`.
+DeviceBuffer<Bf16> add(const Matrix& m, Copies& copies) {
   DeviceBuffer<Bf16> buffer(m.size());
-  copy_in(buffer.get(), m);
+  copies.push_back({buffer.get(), m.data, m.bytes()});
   return buffer;
 }
 
-DeviceBuffer<Bf16> upload_layers(const ModelWeights& weights, PlantedFault fault) {
+DeviceBuffer<Bf16> add_layers(const ModelWeights& weights, PlantedFault fault, Copies& copies) {
   const ModelShape& shape = weights.config.shape;
   const LayerLayout at = layer_layout(shape);
   DeviceBuffer<Bf16> slabs(at.stride * weights.layers.size());
   MKBENCH_CUDA(cudaMemset(slabs.get(), 0, slabs.bytes()));  // the padding between slabs
   const bool swap = fault == PlantedFault::kSwapGateUp;
   Bf16* slab = slabs.get();
+  const auto copy_in = [&](Bf16* to, const Matrix& from) {
+    copies.push_back({to, from.data, from.bytes()});
+  };
   for (const LayerWeights& w : weights.layers) {
     copy_in(slab + at.qkv, w.q_proj);
     copy_in(slab + at.qkv + w.q_proj.size(), w.k_proj);
@@ -77,10 +80,12 @@ int64_t device_model_bytes(const ModelConfig& config, int max_context) {
 
 DeviceModel upload_model(const ModelWeights& weights, int max_context, PlantedFault fault) {
   DeviceModel model;
-  model.layers = upload_layers(weights, fault);
-  model.embed = upload(weights.embed_tokens);
-  if (weights.lm_head.data != weights.embed_tokens.data) model.head = upload(weights.lm_head);
-  model.final_norm = upload(weights.final_norm);
+  Copies copies;
+  model.layers = add_layers(weights, fault, copies);
+  model.embed = add(weights.embed_tokens, copies);
+  if (weights.lm_head.data != weights.embed_tokens.data) model.head = add(weights.lm_head, copies);
+  model.final_norm = add(weights.final_norm, copies);
+  copy_to_device(copies);
   model.rope = upload_rope(weights.config, max_context, fault);
   return model;
 }

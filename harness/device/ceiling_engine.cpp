@@ -11,6 +11,7 @@
 
 #include "harness/device/step_reader.h"
 #include "kernels/device_buffer.h"
+#include "kernels/host_copies.h"
 #include "kernels/launch_checks.h"
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/tuning.h"
@@ -146,15 +147,16 @@ class CeilingEngine final : public Engine {
   // have.
   void copy_weights(const ModelWeights& weights) {
     const bool tied = weights.config.tie_word_embeddings;
+    std::vector<HostCopy> copies;
     size_t at = 0;
     for (const NamedTensor& t : tensor_table(weights.config)) {
       // A step reads one of these two whole.
       if (t.global == (tied ? &ModelWeights::lm_head : &ModelWeights::embed_tokens)) continue;
       const Matrix& tensor = tensor_of(weights, t);
-      MKBENCH_CUDA(
-          cudaMemcpy(memory_.get() + at, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice));
+      copies.push_back({memory_.get() + at, tensor.data, tensor.bytes()});
       at += tensor.bytes();
     }
+    copy_to_device(copies);
     if (at != step_bytes(0)) {
       throw Error(ErrorKind::kRuntime, kPrefix + ": the tensors have " + std::to_string(at) +
                                            " bytes, a step reads " + std::to_string(step_bytes(0)));
