@@ -395,6 +395,14 @@ class Selftest(CliTest):
         self.assertEqual(result.stdout.splitlines()[-1], "faults seen 4 of 4, controls passed 4 of 4")
         self.assertIn("weights", result.stdout)
 
+    def test_models_of_faults_are_analytic(self):
+        result = self.mkbench("selftest", "--faults", "--device", "cpu", "--model", "tiny")
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("mkbench selftest: --model: found 'tiny', wanted synthetic:SHAPE", result.stderr)
+        result = self.mkbench("selftest", "--timing", "--model", "synthetic:qwen3-1.7b")
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("--model goes with --faults", result.stderr)
+
     def test_a_row_that_is_not_there(self):
         result = self.mkbench("selftest", "--faults", "--device", "cpu", "--rows", "no-such-row")
         self.assertEqual(result.returncode, 2, result.stdout)

@@ -105,6 +105,18 @@ TEST_CASE("every other lane that needs no GPU shows what it is to show", "[.][sl
   check_lanes(lanes);
 }
 
+TEST_CASE("on four layers of the talker the host twin shows the faults that depend on a shape",
+          "[.][slow]") {
+  std::vector<FaultLane> lanes;
+  for (const FaultLane& lane : shape_lanes("synthetic:qwen3-tts-talker", false, false)) {
+    // Those that the fewest checks see, and a control.
+    for (const std::string_view row : {"6", "10b", "15a", "26", "c1"})
+      if (lane.row == row) lanes.push_back(lane);
+  }
+  REQUIRE(lanes.size() == 5);
+  check_lanes(lanes);
+}
+
 TEST_CASE("a lane that shows anything else is a surprise", "[faults]") {
   const FaultLane lane{"1", Lane::kTwin, "rope_theta", "tiny", "r_rms,decided", 10};
   CHECK(surprise(lane, {{"r_rms", "decided"}, 10.0, ""}) == "");
@@ -118,6 +130,31 @@ TEST_CASE("a lane that shows anything else is a surprise", "[faults]") {
   const FaultLane control{"c1", Lane::kTwin, "none", "tiny", "", 0};
   CHECK(surprise(control, {{}, 0.2, ""}) == "");
   CHECK(surprise(control, {{"r_step"}, 0.2, ""}) != "");
+
+  const FaultLane at_least{"1", Lane::kRing, "rope_theta", "synthetic:cut", "r_rms,sweep", 0, true};
+  CHECK(surprise(at_least, {{"r_rms", "sweep"}, 10.0, ""}) == "");
+  CHECK(surprise(at_least, {{"r_rms", "decided", "sweep"}, 10.0, ""}) == "");
+  CHECK(surprise(at_least, {{"r_rms"}, 10.0, ""}) ==
+        "failing: found r_rms, wanted at least r_rms,sweep");
+  CHECK(surprise(at_least, {{"error"}, 10.0, ""}) != "");
+  CHECK(surprise(at_least, {{}, 10.0, ""}) != "");
+  const FaultLane sound{"c1", Lane::kRing, "none", "synthetic:cut", "", 0, true};
+  CHECK(surprise(sound, {{}, 0.2, ""}) == "");
+  CHECK(surprise(sound, {{"ratchet"}, 0.2, ""}) != "");
+}
+
+TEST_CASE("the faults that depend on a shape are planted in the engines that run it", "[faults]") {
+  const auto lanes_of = [](bool cuda, bool ring) {
+    std::vector<Lane> found;
+    for (const FaultLane& lane : shape_lanes("synthetic:qwen3-1.7b", cuda, ring)) {
+      CHECK(lane.model == "synthetic:qwen3-1.7b");
+      if (lane.row == "26") found.push_back(lane.lane);
+    }
+    return found;
+  };
+  CHECK(lanes_of(true, true) == std::vector{Lane::kRing, Lane::kPlain});
+  CHECK(lanes_of(true, false) == std::vector{Lane::kPlain});
+  CHECK(lanes_of(false, false) == std::vector{Lane::kTwin});
 }
 
 TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
@@ -135,7 +172,15 @@ TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
     const std::string text = std::to_string(number);
     CHECK((ids.count(text) == 1 || (ids.count(text + "a") == 1 && ids.count(text + "b") == 1)));
   }
-  for (const FaultLane& lane : fault_lanes()) {
+  for (const FaultLane& lane : shape_faults()) {
+    for (const PlantedFaultInfo& info : planted_faults()) {
+      INFO(lane.plant);
+      CHECK_FALSE((info.name == lane.plant && info.site == FaultSite::kKernel));
+    }
+  }
+  std::vector<FaultLane> all = fault_lanes();
+  all.insert(all.end(), shape_faults().begin(), shape_faults().end());
+  for (const FaultLane& lane : all) {
     INFO("row " << lane.row << ", " << lane.plant);
     const FaultRow* row = row_named(lane.row);
     REQUIRE(row != nullptr);

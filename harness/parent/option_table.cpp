@@ -33,8 +33,9 @@ const std::vector<Flag>& flag_table() {
        kJudgeFlags | kProfileFlags | kSoakFlags, false, [](O& o, S t) { o.python = t; }},
       {"model", 0, "LIST", "",
        "models (mkbench list models), a snapshot folder, a hub id in the local cache; each is a "
-       "case [synthetic; tiny,tiny-untied on cpu]",
-       kJudgeFlags | kProfileFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
+       "case [synthetic; tiny,tiny-untied on cpu]; selftest --faults: synthetic:SHAPE, whose four "
+       "layers get the faults that depend on a shape [the whole table]",
+       kJudgeFlags | kProfileFlags | kSelftestFlags, false, [](O& o, S t) { o.models = parse_word_list("model", t); }},
       {"device", 0, "auto|cuda|cpu", "auto",
        "auto = cuda where a usable GPU is, else cpu; cuda never falls back", kDeviceFlags, false,
        [](O& o, S t) {

@@ -290,4 +290,33 @@ const std::vector<FaultLane>& fault_lanes() {
   return table;
 }
 
+std::span<const FaultLane> shape_faults() {
+  const auto fault = [](std::string_view row, std::string_view plant, std::string_view fails) {
+    return FaultLane{row, Lane::kTwin, plant, "", fails, 0, true};
+  };
+  static const std::vector<FaultLane> table = {
+      fault("1", "rope_theta", kLogits),
+      fault("2", "rope_interleaved", kLogits),
+      fault("3", "rotate_sign", kLogits),
+      fault("6", "angles_bf16", "ratchet"),
+      fault("10a", "norm_plus_one", kLogits),
+      fault("10b", "final_norm_dropped", kLogits),
+      fault("13", "gqa_map", kLogits),
+      fault("14", "next_value_head", kLogits),
+      fault("15a", "scale_missing", kLogits),
+      fault("15b", "scale_twice", kLogits),
+      fault("16", "cache_length", kLogits),
+      fault("22a", "layer_skipped", kLogits),
+      fault("22b", "layer_twice", kLogits),
+      fault("24a", "swap_gate_up", kLogits),
+      fault("25", "tensor_zero", kLogits),
+      fault("26", "tail_dropped", "r_rms,ratchet"),
+      fault("27", "weight_bit_flip", kLogits),
+      fault("32", "wrong_head", kLogits),
+      fault("c1", "none", ""),
+      fault("c6", "position_offset", ""),
+  };
+  return table;
+}
+
 }  // namespace mkbench

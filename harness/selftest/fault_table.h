@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,9 @@ enum class Lane {
   kLoader,       // edited weights against the reference's hash
   kTwin,         // the host twin, by the gate, on a trained checkpoint
   kTwinProbes,   // the host twin, by the operator probes of probes.h
-  kPlain,        // plain, with an instance that has fault hooks
+  kPlain,        // plain: on tiny an instance that has fault hooks
   kPlainProbes,  // plain with fault hooks, by the operator probes
-  kRing,         // ring on four layers of its shape, with faults that need no hook
+  kRing,         // ring on four layers of a shape, with faults that need no hook
 };
 
 struct LaneInfo {
@@ -47,14 +48,23 @@ struct FaultLane {
   std::string_view row;
   Lane lane;
   std::string_view plant;  // a name of planted_faults(), or of gate_faults() in kGate
-  std::string_view model;  // "tiny", "tiny-untied", "four layers"
+  std::string_view model;  // "tiny", "tiny-untied", "four layers" of the 0.6B, or the name of an analytic model
   std::string_view fails;  // exactly these, by commas: names of kChecks or of probes
   // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
   // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.
   double r_rms;
+  // `fails` must be among what fails, and more may: how many tokens a fault turns differs from shape to shape.
+  bool at_least = false;
 };
 
 const std::vector<FaultLane>& fault_lanes();
+
+// The rows whose arithmetic depends on a model's shape, for four layers of one: the model of each lane is to be
+// filled in. They need no hook in a kernel, so every engine takes them.
+std::span<const FaultLane> shape_faults();
+// Those lanes for four layers of `model`, an analytic one ("synthetic:qwen3-1.7b"): on a GPU in plain and, where ring
+// runs that model (`ring`), in ring; else in the host twin. The lanes view the name.
+std::vector<FaultLane> shape_lanes(std::string_view model, bool cuda, bool ring);
 
 // A measured R_rms may differ from the committed one by this factor. A larger difference means that
 // the gate no longer sees the fault, or that the fault is no longer planted.

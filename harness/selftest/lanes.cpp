@@ -11,6 +11,7 @@
 #include "harness/selftest/gate_faults.h"
 #include "harness/selftest/probes.h"
 #include "references/base/error.h"
+#include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kMaxContext = 1024;
 constexpr std::string_view kFourLayers = "four layers";
+constexpr int kFourLayersCount = 4;
 
 PlantedFault fault_of(const FaultLane& lane) {
   for (const PlantedFaultInfo& info : planted_faults()) {
@@ -89,7 +91,10 @@ const LaneRunner::Case& LaneRunner::case_of(const std::string& model) {
   const std::lock_guard guard(mutex_);
   const auto known = cases_.find(model);
   if (known != cases_.end()) return known->second;
-  return cases_[model] = model == kFourLayers ? four_layers_case() : committed_case(model);
+  if (model == kFourLayers) return cases_[model] = four_layers_case(nullptr);
+  const ModelRow* analytic = find_model(model);
+  return cases_[model] = is_analytic(analytic) ? four_layers_case(analytic->published)
+                                               : committed_case(model);
 }
 
 LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
@@ -105,26 +110,34 @@ LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   return c;
 }
 
-// The first four layers of the analytic checkpoint and a part of its vocabulary, judged live. The
-// truth is the oracle, the fp32-head baseline is the host twin that rounds where HF does, and the
-// baseline is that twin with logits rounded to bf16.
-LaneRunner::Case LaneRunner::four_layers_case() {
-  constexpr int kLayers = 4, kVocab = 4096, kSteps = 12;
+// Four layers of an analytic checkpoint and a part of its vocabulary, judged live. The truth is the
+// oracle, the fp32-head baseline is the host twin that rounds where HF does, and the baseline is
+// that twin with logits rounded to bf16.
+LaneRunner::Case LaneRunner::four_layers_case(const ShapeRow* shape) {
+  constexpr int kSteps = 12;
   Case c;
-  c.weights = make_synthetic("early", 0, kLayers);
-  c.weights.config.shape.vocab = c.weights.embed_tokens.rows = c.weights.lm_head.rows = kVocab;
+  if (shape != nullptr) {
+    ShapeRow row = *shape;
+    row.shape.layers = kFourLayersCount;
+    row.shape.vocab = kCutRow.shape.vocab;
+    c.weights = make_shared_synthetic(row, "early");
+  } else {
+    c.weights = make_synthetic("early", 0, kFourLayersCount);
+    c.weights.config.shape.vocab = c.weights.embed_tokens.rows = c.weights.lm_head.rows = 4096;
+  }
+  const int vocab = c.weights.config.shape.vocab;
   std::vector<std::vector<int32_t>> prompts;
   for (const uint64_t length : {1, 7, 24}) {
     std::vector<int32_t> ids;
     for (uint64_t i = 0; i < length; ++i) {
-      ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % kVocab));
+      ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % static_cast<uint64_t>(vocab)));
     }
     prompts.push_back(std::move(ids));
   }
   const auto truth = make_oracle_engine(c.weights);
   const auto head_fp32 = twin(c.weights, PlantedFault::kHfRounding);
   const auto baseline = twin(c.weights, PlantedFault::kBf16Logits);
-  c.reference = capture_live(*truth, *baseline, *head_fp32, kVocab, prompts, kSteps);
+  c.reference = capture_live(*truth, *baseline, *head_fp32, vocab, prompts, kSteps);
   c.sweep = sweep_of(c.weights, *truth, *head_fp32, c.reference, kFourLayersSwept);
   return c;
 }

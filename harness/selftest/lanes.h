@@ -14,6 +14,7 @@
 #include "references/engine.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
+#include "references/shape_table.h"
 #include "references/weights.h"
 
 namespace mkbench {
@@ -42,7 +43,8 @@ class LaneRunner {
   };
   const Case& case_of(const std::string& model);
   Case committed_case(const std::string& model);
-  Case four_layers_case();
+  // `shape`: null for the first four layers of the 0.6B.
+  Case four_layers_case(const ShapeRow* shape);
   std::unique_ptr<Engine> engine(const FaultLane& lane, const ModelWeights& weights,
                                  int max_context) const;
   std::unique_ptr<Engine> twin(const ModelWeights& weights, PlantedFault rounding) const;

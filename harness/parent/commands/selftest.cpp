@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "harness/flow/interrupt.h"
@@ -17,6 +16,8 @@
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/lanes.h"
 #include "references/base/error.h"
+#include "references/base/json_strict.h"
+#include "references/model_row.h"
 
 namespace mkbench {
 namespace {
@@ -43,7 +44,8 @@ const FaultRow& row_of(const FaultLane& lane) {
 MachineProbe probe_machine(const Options& options, const Invocation& invocation) {
   if (options.device == DeviceChoice::kCpu) return {};
   Hosts hosts(invocation.start_host, options.timeout_s);
-  MachineProbe probe = probe_of(examine_machine(hosts, CardCall{.gpu = options.gpu}), options.gpu);
+  const CardCall call{.gpu = options.gpu, .models = options.models};
+  MachineProbe probe = probe_of(examine_machine(hosts, call), options.gpu);
   if (!probe.usable && options.device == DeviceChoice::kCuda) {
     throw Error(ErrorKind::kUnsupportedDevice,
                 fmt::format("selftest --device cuda: {}", probe.reason));
@@ -55,17 +57,16 @@ MachineProbe probe_machine(const Options& options, const Invocation& invocation)
 // hang costs its own lane only. Lanes of CUDA engines run on the calling thread, one after another.
 class Lanes {
  public:
-  Lanes(const Options& options, const StartHost& start_host, const std::set<size_t>& wanted)
+  Lanes(const Options& options, const StartHost& start_host, const std::vector<FaultLane>& lanes)
       : options_(options),
         start_host_(start_host),
-        results_(fault_lanes().size()),
-        all_(wanted.size()),
+        lanes_(lanes),
+        results_(lanes.size()),
         runner_([](const EngineRequest& request,
                    const ModelWeights& weights) { return thread_hosts->open(request, weights); },
                 options.gpu) {
-    for (const size_t lane : wanted) {
-      (lane_info(fault_lanes()[lane].lane).cuda ? cuda_ : host_).push_back(lane);
-    }
+    for (size_t lane = 0; lane < lanes.size(); ++lane)
+      (lane_info(lanes[lane].lane).cuda ? cuda_ : host_).push_back(lane);
   }
 
   void run() {
@@ -90,7 +91,7 @@ class Lanes {
  private:
   void run_lane(size_t index) {
     if (interrupt_count() > 0) return;
-    const FaultLane& lane = fault_lanes()[index];
+    const FaultLane& lane = lanes_[index];
     LaneOutcome outcome;
     try {
       outcome = runner_.run(lane);
@@ -104,7 +105,7 @@ class Lanes {
     results_[index] = {std::move(outcome), std::move(text)};
     ++done_;
     if (!options_.quiet && (options_.verbose || done_ % kLanesOfProgress == 0)) {
-      fmt::print(stderr, "mkbench: {} of {} lanes\n", done_, all_);
+      fmt::print(stderr, "mkbench: {} of {} lanes\n", done_, lanes_.size());
     }
   }
 
@@ -112,8 +113,8 @@ class Lanes {
 
   const Options& options_;
   const StartHost& start_host_;
+  const std::vector<FaultLane>& lanes_;
   std::vector<std::optional<LaneResult>> results_;
-  const size_t all_;
   LaneRunner runner_;
   std::vector<size_t> host_, cuda_;
   std::atomic<size_t> next_{0};
@@ -127,7 +128,14 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-void print_lane(const FaultLane& lane, const LaneResult& result) {
+// Of the column of models.
+size_t model_width(const std::vector<FaultLane>& lanes) {
+  size_t width = std::string_view("tiny-untied").size();
+  for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
+  return width;
+}
+
+void print_lane(const FaultLane& lane, const LaneResult& result, size_t model_width) {
   const FaultRow& row = row_of(lane);
   const bool right = result.surprise.empty();
   const std::string failing = result.outcome.failing.empty()
@@ -135,12 +143,45 @@ void print_lane(const FaultLane& lane, const LaneResult& result) {
                                   : fmt::format("{}", fmt::join(result.outcome.failing, ","));
   const std::string value =
       result.outcome.r_rms ? fmt::format("{:.3g}", *result.outcome.r_rms) : "-";
-  fmt::print("{:<4} {:<50.50} {:<12} {:<11} {:>8} {:<8} {}\n", row.id, row.what,
-             lane_info(lane.lane).name, lane.model, value,
+  fmt::print("{:<4} {:<50.50} {:<12} {:<{}} {:>8} {:<8} {}\n", row.id, row.what,
+             lane_info(lane.lane).name, lane.model, model_width, value,
              row.control ? (right ? "passed" : "FAILED") : (right ? "seen" : "NOT SEEN"), failing);
   if (right) return;
   fmt::print("     {}; {}\n", result.surprise,
              result.outcome.note.empty() ? "no reason given" : result.outcome.note);
+}
+
+// The lanes of the whole table, or those of the models that are asked for.
+std::vector<FaultLane> planned_lanes(const Options& options, const MachineProbe& probe) {
+  if (options.models.empty()) return fault_lanes();
+  std::vector<FaultLane> lanes;
+  for (const std::string& model : options.models) {
+    if (!is_analytic(find_model(model))) {
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("mkbench selftest: --model: found {}, wanted synthetic:SHAPE",
+                              in_quotes(model, 300)));
+    }
+    const auto obstacle = probe.ring_obstacles.find(model);
+    const bool ring = obstacle != probe.ring_obstacles.end() && obstacle->second.empty();
+    if (probe.usable && !ring && obstacle != probe.ring_obstacles.end())
+      fmt::print(stderr, "mkbench: {}: not in ring: {}\n", model, obstacle->second);
+    const std::vector<FaultLane> of_model = shape_lanes(model, probe.usable, ring);
+    lanes.insert(lanes.end(), of_model.begin(), of_model.end());
+  }
+  return lanes;
+}
+
+// The lanes that this run takes: those that are asked for and need no GPU that is missing.
+std::vector<FaultLane> wanted_lanes(const Options& options, const MachineProbe& probe) {
+  std::vector<FaultLane> wanted;
+  for (const FaultLane& lane : planned_lanes(options, probe)) {
+    const bool asked = options.rows.empty() || std::find(options.rows.begin(), options.rows.end(),
+                                                         lane.row) != options.rows.end();
+    if (asked && (probe.usable || !lane_info(lane.lane).cuda)) wanted.push_back(lane);
+  }
+  if (wanted.empty())
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
+  return wanted;
 }
 
 // Prints the rows that have no lane, and what covers them instead.
@@ -163,40 +204,33 @@ int selftest_command(const Options& options, const Invocation& invocation) {
     throw Error(ErrorKind::kBadInput, "mkbench selftest: give one of --faults and --timing");
   if (options.calibrate && !options.timing)
     throw Error(ErrorKind::kBadInput, "mkbench selftest: --calibrate goes with --timing");
+  if (options.timing && !options.models.empty())
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --model goes with --faults");
   const MachineProbe probe = probe_machine(options, invocation);
   if (options.timing) return selftest_timing(options, invocation, probe);
-  const bool with_cuda = probe.usable;
-  std::set<size_t> wanted;
-  for (size_t i = 0; i < fault_lanes().size(); ++i) {
-    const FaultLane& lane = fault_lanes()[i];
-    const bool asked = options.rows.empty() || std::find(options.rows.begin(), options.rows.end(),
-                                                         lane.row) != options.rows.end();
-    if (asked && (with_cuda || !lane_info(lane.lane).cuda)) wanted.insert(i);
-  }
-  if (wanted.empty()) {
-    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
-  }
+  const std::vector<FaultLane> wanted = wanted_lanes(options, probe);
   Lanes lanes(options, invocation.start_host, wanted);
   lanes.run();
   const bool interrupted = interrupt_count() > 0;
 
-  fmt::print("{:<4} {:<50} {:<12} {:<11} {:>8} {:<8} {}\n", "row", "fault", "lane", "model",
+  const size_t width = model_width(wanted);
+  fmt::print("{:<4} {:<50} {:<12} {:<{}} {:>8} {:<8} {}\n", "row", "fault", "lane", "model", width,
              "R_rms", "", "failing checks");
   Tally faults, controls;
-  for (const size_t i : wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
     if (!lanes.result(i)) continue;  // the run was interrupted before this lane
     const LaneResult& result = *lanes.result(i);
-    Tally& tally = row_of(fault_lanes()[i]).control ? controls : faults;
+    Tally& tally = row_of(wanted[i]).control ? controls : faults;
     ++tally.all;
     tally.right += result.surprise.empty();
-    print_lane(fault_lanes()[i], result);
+    print_lane(wanted[i], result, width);
   }
   if (interrupted) {
     fmt::print("\ninterrupted: {} of {} lanes were run\n", faults.all + controls.all,
                wanted.size());
     return exit_code(Verdict::kInterrupted);
   }
-  if (options.rows.empty()) print_elsewhere();
+  if (options.rows.empty() && options.models.empty()) print_elsewhere();
   fmt::print("\nfaults seen {} of {}, controls passed {} of {}\n", faults.right, faults.all,
              controls.right, controls.all);
   const bool all_right = faults.right == faults.all && controls.right == controls.all;
