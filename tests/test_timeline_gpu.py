@@ -55,7 +55,7 @@ class TimelineOnCard(CliTest):
         self.check("ring")
 
     def test_a_library_that_launches_for_each_operation(self):
-        library = pathlib.Path(os.environ["MKBENCH_PLUGINS"]) / "naive_cuda.so"
+        library = pathlib.Path(os.environ["PLUGINS"]) / "naive_cuda.so"
         one, spans = self.record(str(library))
         summary = one["summary"]
         self.assertEqual((summary["lost"], summary["blocks"]), (0, 1))
