@@ -6,8 +6,8 @@
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
 #   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
 #           what telemetry costs, energy, and whether all bytes are read
-#   profile ncu around one launch of ring and of plain (docs/profiling.md); counters are forbidden on many machines, which
-#           the step then says; the timelines of both
+#   profile ncu around one launch of ring, of plain and of a library that launches many kernels (docs/profiling.md);
+#           counters are forbidden on many machines, which the step then says; the timelines of all three
 #   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
 #           full-size weights; planted faults that only a soak sees; racecheck and initcheck
 # The script builds first, for this machine's cards. Without a PART all parts but profile and soak run, on which no line
@@ -57,6 +57,7 @@ targets=(mkbench slowed_cuda)
 export sanitized_tests="test_plain test_prefill test_ring_state"
 # shellcheck disable=SC2206
 case "$parts" in *" soak "*) targets+=($sanitized_tests) ;; esac
+case "$parts" in *" profile "*) targets+=(naive_cuda) ;; esac
 case "$parts" in *" bench "* | *" tests "*) targets=() ;; esac
 step 240 "set-up and build" "$root/scripts/setup.sh" "${targets[@]}" || exit 1
 build="$root/build/${MKBENCH_PRESET:-release}"
@@ -74,7 +75,7 @@ tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
 gate=(parity memorised)
 timing=(data clock.json table blocks telemetry energy audit)
-profile=(profile-ring profile-plain timeline)
+profile=(profile-ring profile-plain profile-library timeline)
 soak=(soak racecheck.log initcheck.log)
 # shellcheck disable=SC2154
 made_by="$("$python" "$root/scripts/source_hash.py")" || exit 1
@@ -87,10 +88,10 @@ fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
-# sanitize TOOL LOG: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or read
-# of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one section of
-# the log for each test. A sanitizer slows the kernels a hundredfold, and libtorch's kernels a thousandfold, so the
-# kernels' tests run here and not mkbench.
+# sanitize TOOL LOG [TAG]: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or
+# read of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one
+# section of the log for each test, of which the cases with the TAG (memcheck) run. A sanitizer slows the kernels a
+# hundredfold, and libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
 sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
@@ -98,7 +99,7 @@ sanitize() {
   for test in $sanitized_tests; do
     echo "== $test"
     status=0
-    "$sanitizer" --tool "$1" --error-exitcode 99 "$build/tests/$test" "[memcheck]" 2>&1 || status=$?
+    "$sanitizer" --tool "$1" --error-exitcode 99 "$build/tests/$test" "[${3:-memcheck}]" 2>&1 || status=$?
     echo "exit status $status"
     [ "$status" = 0 ] || worst="$status"
   done > "$2"
@@ -193,11 +194,12 @@ if begin timing "${timing[@]}"; then
   unset XDG_DATA_HOME
 fi
 
-# profiled ENGINE: where the tool or its counters are not to be had (exit 6), the step says why, and passes.
+# profiled NAME OPTION ...: where the tool or its counters are not to be had (exit 6), the step says why, and passes.
 profiled() {
-  local status=0 said
-  said="$("$mkbench" profile --tool ncu --engine "$1" --device cuda --model synthetic -d 512 -n 16 -q \
-    --out "profile-$1" 2>&1)" || status=$?
+  local status=0 said name="$1"
+  shift
+  said="$("$mkbench" profile --tool ncu --device cuda --model synthetic -d 512 -n 16 -q --out "profile-$name" \
+    "$@" 2>&1)" || status=$?
   printf '%s\n' "$said"
   [ "$status" = 6 ] && { echo "not run: $(printf '%s\n' "$said" | grep -m 1 error)"; return 0; }
   return "$status"
@@ -205,9 +207,11 @@ profiled() {
 export -f profiled
 
 if begin profile "${profile[@]}"; then
-  step 60 "ncu around one launch of ring" bash -c 'profiled ring'
-  step 60 "ncu around one launch of plain" bash -c 'profiled plain'
-  step 120 "timeline of ring and plain" "$mkbench" profile --timeline --engine ring,plain --device cuda --model synthetic \
+  export library="$build/tests/plugins/naive_cuda.so"
+  step 60 "ncu around one launch of ring" bash -c 'profiled ring --engine ring'
+  step 60 "ncu around one launch of plain" bash -c 'profiled plain --engine plain'
+  step 120 "ncu around one launch of a library" bash -c 'profiled library --engine "$library" --kernel attention'
+  step 150 "timelines" "$mkbench" profile --timeline --engine "ring,plain,$library" --device cuda --model synthetic \
     -d 512 -n 16 --out timeline
 fi
 
@@ -244,9 +248,9 @@ if begin soak "${soak[@]}"; then
   done
   step 400 "faults that a soak sees" bash -c soak_faults
   step 400 "initcheck on small models" bash -c 'sanitize initcheck "$1"' sanitize "$out/initcheck.log"
-  # racecheck does not follow ring's barriers (docs/soak.md).
+  # racecheck does not follow ring's barriers (docs/soak.md), and is the slowest: it has cases of its own.
   sanitized_tests="test_plain test_prefill" \
-    step 900 "racecheck on small models" bash -c 'sanitize racecheck "$1"' sanitize "$out/racecheck.log"
+    step 300 "racecheck on small models" bash -c 'sanitize racecheck "$1" racecheck' sanitize "$out/racecheck.log"
 fi
 
 log="$out/end.log"

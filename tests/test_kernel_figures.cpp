@@ -119,6 +119,12 @@ TEST_CASE("ncu is limited to one launch of one block, and nsys to the range of a
   CHECK(has_in_order(ncu, {"--nvtx", "--nvtx-include", "mkbench@a_b.so d=7 block 0/"}));
   CHECK(has_in_order(ncu, {"--clock-control", "none"}));
   CHECK(has_in_order(ncu, {"--export", "/out/x"}));
+  CHECK_FALSE(has_in_order(ncu, {"--kernel-name"}));
+  CHECK_FALSE(has_in_order(ncu, {"--launch-skip"}));
+  const std::vector<std::string> third =
+      tool_command({ProfileTool::kNcu, "ncu", "r", "/out/x", "regex:^gemv", 2});
+  CHECK(has_in_order(third, {"--kernel-name", "regex:^gemv", "--launch-skip", "2"}));
+  CHECK(has_in_order(third, {"--launch-count", "1"}));
   for (const char* section :
        {"SpeedOfLight", "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Chart", "WarpStateStats",
         "SourceCounters", "LaunchStats", "Occupancy"})

@@ -299,7 +299,7 @@ TEST_CASE("batched prefill fills the longest context, in both layouts", "[prefil
 }
 
 // Also run under compute-sanitizer's memcheck, therefore few rows.
-TEST_CASE("batched prefill stays inside its buffers", "[prefill][memcheck]") {
+TEST_CASE("batched prefill stays inside its buffers", "[prefill][memcheck][racecheck]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = load_folder(data_dir() / "tiny", "tiny");
   constexpr int kContext = 131;  // the cache's last row is written

@@ -152,6 +152,14 @@ class Nsight(ProfileTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("DRAM bytes: 0.044 GB in this launch, which is one of several of the decode\n", result.stdout)
 
+    def test_ncu_replays_the_launch_that_was_asked_for(self):
+        self.stand_in("ncu")
+        result = self.profile("--tool", "ncu", "-n", "2", "--kernel", "decode", "--launch", "7", "--out", str(self.out))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        given = self.arguments()
+        at = given.index("--kernel-name")
+        self.assertEqual(given[at:at + 4], ["--kernel-name", "decode", "--launch-skip", "7"])
+
     def test_a_report_of_ncu_without_the_figures(self):
         self.stand_in("ncu", page="==ERROR== cannot open the report\n")
         result = self.profile("--tool", "ncu", "-n", "2", "--out", str(self.out))
@@ -249,6 +257,8 @@ class CommandLine(ProfileTest):
                 ((), "profile: wanted --tool nsys, --tool ncu or --timeline"),
                 (("--tool", "gdb"), "--tool: 'gdb' is not one of nsys, ncu"),
                 (("--tool", "ncu", "--blocks", "2"), "--blocks 2: ncu replays the launch of one block"),
+                (("--tool", "nsys", "--kernel", "a"), "--kernel: it chooses the launch that --tool ncu replays"),
+                (("--timeline", "--launch", "1"), "--launch: it chooses the launch that --tool ncu replays"),
                 (("--tool", "nsys", "--nvtx", "off"), "--nvtx: 'off' is not one of block, token"),
                 (("--tool", "nsys", "--compare", "eager"), "unknown flag '--compare' of 'mkbench profile'"),
                 (("--tool", "nsys", "--in-process"), "--in-process: the tool runs around the process of one engine"),

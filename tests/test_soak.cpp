@@ -96,7 +96,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     CHECK(std::count(edges.begin(), edges.end(), edge) == 1);
   std::set<int> passed;
   std::set<uint64_t> beginnings;
-  int fills = 0, delayed = 0, plain = 0;
+  int fills = 0, delayed = 0, plain = 0, often = 0, is_long = 0;
   for (int64_t number = 0; number < 1200; ++number) {
     const SoakStep step = draw_step(bounds, edges, number);
     const SoakStep again = draw_step(bounds, edges, number);
@@ -109,6 +109,11 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     if (step.stress.count_from > 0) beginnings.insert(step.stress.count_from >> 15);
     delayed += step.stress.delay_us > 0;
     plain += step.stress == Stress{};
+    // A reset for each of them prefills its prompt again.
+    if (step.repeats > 7) REQUIRE(step.rows <= 128);
+    REQUIRE(step.repeats <= 56);
+    often += step.repeats > 7;
+    is_long += step.tokens > 16;
     for (int t = 0; t < step.tokens; ++t) {
       if (step.edge >= 0 && step.rows + t + 1 == edges[static_cast<size_t>(step.edge)])
         passed.insert(step.edge);
@@ -116,6 +121,8 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
   }
   CHECK(passed.size() >= edges.size() - 2);  // the last two may be behind the last launch's room
   CHECK(fills == 150);
+  CHECK(often > 50);
+  CHECK(is_long == 9);
   CHECK(delayed > 20);
   CHECK(plain > 200);  // under it engines run what they ship
   CHECK(beginnings == std::set<uint64_t>{1, 0xffff, 0x1ffff});
@@ -153,22 +160,22 @@ TEST_CASE("a state reads back, and another soak's is refused by name", "[soak]")
 }
 
 TEST_CASE("a sound twin fails none, and an interrupted soak ends with the same counts", "[soak]") {
-  SoakReport whole = asked(25, 1);
+  SoakReport whole = asked(100, 1);
   soak(whole, twins(), no_truth());
   INFO(render_soak(whole));
   CHECK(whole.verdict == Verdict::kPass);
-  CHECK(whole.count(SoakCheck::kLaunches).looked >= 25);
+  CHECK(whole.count(SoakCheck::kLaunches).looked >= 100);
   CHECK(whole.count(SoakCheck::kRestores).looked > 0);
   CHECK(whole.count(SoakCheck::kResets).looked > 0);
   CHECK(whole.stressed);
   CHECK(whole.near_32_bits > 0);
   for (const SoakCount& count : whole.counts) CHECK(count.failed == 0);
 
-  SoakReport parts = asked(25, 1);
+  SoakReport parts = asked(100, 1);
   int rounds = 0;
   while (parts.verdict != Verdict::kPass) {
     REQUIRE(++rounds < 20);
-    soak(parts, twins(40), no_truth());
+    soak(parts, twins(80), no_truth());
     if (parts.verdict == Verdict::kPass) break;
     CHECK(parts.verdict == Verdict::kInterrupted);
     CHECK(parts.exit_code == 130);
@@ -271,7 +278,7 @@ TEST_CASE("a prefill runs under the stress of its step, whenever it is repeated"
   };
   ModelWeights weights;
   weights.config.shape.vocab = testing::kFakeVocab;
-  SoakReport report = asked(400, 1);
+  SoakReport report = asked(1200, 1);
   soak(report, services, soak_truth(weights, {}, 256), PlantedFault::kNone, weights);
   INFO(render_soak(report));
   CHECK(report.delayed > 10);

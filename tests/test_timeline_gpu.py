@@ -1,6 +1,8 @@
-"""`mkbench profile --timeline` of ring and plain on a card, on the cut of the synthetic model."""
+"""`mkbench profile --timeline` of ring, plain and a library on a card, on the cut of the synthetic model."""
 
 import json
+import os
+import pathlib
 import statistics
 
 import timeline_support
@@ -16,7 +18,7 @@ ROLES = {"ring": {"consumers", "publisher", "loader", "statistics"}, "plain": {"
 
 class TimelineOnCard(CliTest):
     def record(self, engine, *args):
-        out = self.folder / engine
+        out = self.folder / pathlib.Path(engine).stem
         result = self.mkbench("profile", "--timeline", "--engine", engine, "--device", "cuda", "--model", "synthetic:cut",
                               "-d", "512", "-n", str(TOKENS), "--out", str(out), *args)
         if result.returncode == 6 and NO_GPU in result.stderr:
@@ -51,6 +53,27 @@ class TimelineOnCard(CliTest):
 
     def test_ring(self):
         self.check("ring")
+
+    def test_a_library_that_launches_for_each_operation(self):
+        library = pathlib.Path(os.environ["PLUGINS"]) / "naive_cuda.so"
+        one, spans = self.record(str(library))
+        summary = one["summary"]
+        self.assertEqual((summary["lost"], summary["blocks"]), (0, 1))
+        self.assertEqual((summary["steps"], summary["layers"]), (TOKENS, LAYERS))
+        self.assertEqual(timeline_support.overlaps(spans), 0)
+        self.assertEqual(len(spans), TOKENS * (17 * LAYERS + 4))
+        path = {part["phase"]: part for part in summary["path"]}
+        self.assertEqual(list(path), [
+            "embed", "input norm", "q", "k", "v", "norm of q", "norm of k", "rope of q", "rope of k", "row of k",
+            "row of v", "attention", "o", "post norm", "gate", "up", "swiglu", "down", "final norm", "lm head", "argmax"])
+        outside = {"embed", "final norm", "lm head", "argmax"}
+        for phase, part in path.items():
+            self.assertEqual(part["executions"], TOKENS * (1 if phase in outside else LAYERS), phase)
+            self.assertGreater(part["us"]["body"], 0, phase)
+        # 311 MB of the LM head's weights against 6 MB of gate's.
+        self.assertGreater(path["lm head"]["us"]["body"], 10 * path["gate"]["us"]["body"])
+        recorded_us = 1000 * statistics.median(one["decodes"]["with_ms"]) / TOKENS
+        self.assertAlmostEqual(summary["step_us"], recorded_us, delta=0.1 * recorded_us)
 
 
 if __name__ == "__main__":

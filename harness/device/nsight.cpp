@@ -43,6 +43,8 @@ std::vector<std::string> ncu_command(const NsightRun& run) {
                                       fmt::format("{}@{}/", kNvtxDomain, run.range),
                                       "--clock-control",
                                       "none"};
+  if (!run.kernel.empty()) command.insert(command.end(), {"--kernel-name", run.kernel});
+  if (run.launch > 0) command.insert(command.end(), {"--launch-skip", std::to_string(run.launch)});
   for (const char* section : kSections) {
     command.emplace_back("--section");
     command.emplace_back(section);

@@ -18,8 +18,11 @@ constexpr int kMostRepeatedFills = 2;
 // A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take the prompt of a
 // reference where there is one; the prompts of the others have random lengths.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3, kKnownKinds[] = {5, 6};
+// Steps of the other kinds repeat their launch many times where the prompt is short for the cache: a launch
+// that is repeated costs little beside the prefill of a long prompt.
+constexpr int kOften = 8, kShortShare = 8;
 // One launch of so many tokens, repeated once: words whose counters have 16 bits come round within it.
-constexpr int64_t kLongEvery = 64;
+constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
@@ -79,7 +82,8 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   step.logits = draws.below(4) == 0;
   step.prompt_seed = draws.word();
   step.ways = draws.word();
-  if (number % kLongEvery == kLongEvery - 1) {
+  const bool is_long = number % kLongEvery == kLongEvery - 1;
+  if (is_long) {
     step.tokens = std::min(kLongTokens, (bounds.context - bounds.least_rows) * 2 / 3);
     step.repeats = 1;
     step.further = 0;
@@ -100,6 +104,8 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   } else {
     step.rows = draw_rows(draws, bounds.least_rows, most);
     step.known = kind == kKnownKinds[0] || kind == kKnownKinds[1];
+    const bool is_short = step.rows <= bounds.context / kShortShare;
+    if (!step.known && is_short && !is_long) step.repeats *= kOften;
   }
   step.stress = draw_stress(draws, step.rows);
   return step;

@@ -31,7 +31,7 @@ struct SoakStep {
   int edge =
       -1;  // place in soak_edges() of the cache length that the first launch passes; -1: none
   uint64_t prompt_seed = 0;
-  uint64_t ways = 0;  // bit r: repeat r begins with a reset, not with a restore
+  uint64_t ways = 0;  // bit r, of at most 64: repeat r begins with a reset, not with a restore
   Stress stress{};
 };
 

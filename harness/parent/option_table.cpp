@@ -254,6 +254,12 @@ const std::vector<Flag>& flag_table() {
          o.tool = parse_choice<ProfileTool>(
              "tool", t, {{"nsys", ProfileTool::kNsys}, {"ncu", ProfileTool::kNcu}});
        }},
+      {"kernel", 0, "NAME", "",
+       "with ncu, for an engine that launches many: the kernel, by its name without arguments, or "
+       "regex:EXPRESSION [any]",
+       kProfileFlags, false, [](O& o, S t) { o.kernel = t; }},
+      {"launch", 0, "N", "0", "with ncu: which launch of the block, of those of --kernel",
+       kProfileFlags, false, [](O& o, S t) { o.launch = parse_int("launch", t, 0); }},
       {"timeline", 0, "", "",
        "instead of a tool: what each block does inside the kernel, recorded by the kernel itself",
        kProfileFlags, false, [](O& o, S t) { o.timeline = parse_switch("timeline", t); }},

@@ -90,6 +90,8 @@ struct Options {
   bool decode_once = false;           // audit: what a profiler counts
   std::vector<std::string> tensors;   // audit: parts of names; empty: all tensors
   std::optional<ProfileTool> tool;    // profile
+  std::string kernel;                 // profile: of which ncu replays a launch; empty: of any
+  int launch = 0;                     // profile: which launch ncu replays
   bool print_command = false;         // profile: print the tool's command, and run nothing
   bool token_ranges = false;          // profile: an NVTX range for each token
   bool timeline = false;              // profile: what blocks do inside the kernel, without a tool

@@ -56,14 +56,44 @@ __device__ float block_sum(float mine) {
   return sum;
 }
 
+// The span of a timeline that a launch fills in; null where none is recorded.
+struct Recorded {
+  mkbench_span* span = nullptr;
+  int32_t phase = 0;
+};
+
+// Each kernel has one: the span of its launch begins with the first block, and ends where thread 0 of the last
+// block ends. mkbench has filled it with bytes 0xff, the largest begin, and as a signed number the least end.
+struct Watch {
+  mkbench_span* const span;  // null in threads that write nothing
+  __device__ explicit Watch(const Recorded& launch)
+      : span(threadIdx.x == 0 ? launch.span : nullptr) {
+    if (span == nullptr) return;
+    if (blockIdx.x == 0) span->block = 0, span->phase = launch.phase;
+    atomicMin(reinterpret_cast<unsigned long long*>(&span->t0_ns), now());
+  }
+  __device__ ~Watch() {
+    if (span != nullptr) atomicMax(reinterpret_cast<long long*>(&span->t1_ns), (long long)now());
+  }
+  static __device__ unsigned long long now() {
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+  }
+};
+
 // h = embedding[*id], (n)
-__global__ void embed(const Bf16* embedding, const int32_t* id, float* h, int n) {
+__global__ void embed(const Bf16* embedding, const int32_t* id, float* h, int n,
+                      Recorded launch = {}) {
+  const Watch watch(launch);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) h[i] = __bfloat162float(embedding[size_t(*id) * n + i]);
 }
 
 // out = weight * x / sqrt(mean(x^2) + eps). x, out: (rows, n). Each block computes one row.
-__global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, float eps) {
+__global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, float eps,
+                         Recorded launch = {}) {
+  const Watch watch(launch);
   const float* row = x + size_t(blockIdx.x) * n;
   float squares = 0;
   for (int i = threadIdx.x; i < n; i += kThreads) squares += row[i] * row[i];
@@ -75,7 +105,9 @@ __global__ void rms_norm(const float* x, const Bf16* weight, float* out, int n, 
 
 // y = w . x, or y += w . x. w: (rows, cols). Each warp computes one row.
 template <bool kAdd>
-__global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int cols) {
+__global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int cols,
+                         Recorded launch = {}) {
+  const Watch watch(launch);
   const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   float sum = 0;
@@ -86,7 +118,8 @@ __global__ void multiply(const Bf16* w, const float* x, float* y, int rows, int 
 
 // RoPE in place. turns: (cos, sin) of this position. Each block rotates one head, each thread one
 // pair (i, i + half).
-__global__ void rotate(float* x, const float2* turns) {
+__global__ void rotate(float* x, const float2* turns, Recorded launch = {}) {
+  const Watch watch(launch);
   const int half = blockDim.x, i = threadIdx.x;
   float* head = x + size_t(blockIdx.x) * 2 * half;
   const float low = head[i], high = head[i + half];
@@ -94,7 +127,8 @@ __global__ void rotate(float* x, const float2* turns) {
   head[i + half] = high * turns[i].x + low * turns[i].y;
 }
 
-__global__ void store_row(const float* x, Bf16* row, int n) {
+__global__ void store_row(const float* x, Bf16* row, int n, Recorded launch = {}) {
+  const Watch watch(launch);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) row[i] = __float2bfloat16(x[i]);
 }
@@ -102,7 +136,9 @@ __global__ void store_row(const float* x, Bf16* row, int n) {
 // Attention over all rows so far. keys, values: (rows, kv_heads, dim); scores: scratch
 // (heads, stride). Each block computes one query head.
 __global__ void attention(const float* q, const Bf16* keys, const Bf16* values, float* scores,
-                          float* out, int rows, int stride, int dim, int group, int kv_heads) {
+                          float* out, int rows, int stride, int dim, int group, int kv_heads,
+                          Recorded launch = {}) {
+  const Watch watch(launch);
   const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const size_t at = size_t(head / group) * dim, width = size_t(kv_heads) * dim;
   float* p = scores + size_t(head) * stride;
@@ -128,13 +164,16 @@ __global__ void attention(const float* q, const Bf16* keys, const Bf16* values, 
 }
 
 // gate = silu(gate) * up
-__global__ void swiglu(float* gate, const float* up, int n) {
+__global__ void swiglu(float* gate, const float* up, int n, Recorded launch = {}) {
+  const Watch watch(launch);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) gate[i] *= up[i] / (1 + expf(-gate[i]));
 }
 
 // Writes the id of the largest logit (the lowest among equals) to *id and *next. One block.
-__global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next) {
+__global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next,
+                       Recorded launch = {}) {
+  const Watch watch(launch);
   __shared__ float value[kArgmaxThreads];
   __shared__ int32_t place[kArgmaxThreads];
   float best = -INFINITY;
@@ -185,6 +224,28 @@ const Bf16* find(const mkbench_open& args, const std::string& name) {
 
 int blocks_for(int n) { return (n + kThreads - 1) / kThreads; }
 
+// Names of what launches do, in the order of their first use.
+std::vector<std::string> phases;
+
+// The spans of a decode, one for each launch. They run one after the other, as if one block did it all.
+class Spans {
+ public:
+  Spans(mkbench_span* spans, int32_t room) : spans_(spans), room_(spans != nullptr ? room : 0) {}
+  void begin() { used_ = 0; }
+  void end() { used_ = room_; }  // a prefill's launches are not recorded
+  Recorded next(const char* phase) {
+    if (used_ == room_) return {};
+    const auto at = std::find(phases.begin(), phases.end(), phase);
+    const auto number = int32_t(at - phases.begin());
+    if (at == phases.end()) phases.emplace_back(phase);
+    return {spans_ + used_++, number};
+  }
+
+ private:
+  mkbench_span* spans_;
+  int32_t room_, used_ = room_;
+};
+
 }  // namespace
 
 struct mkbench_engine {
@@ -197,6 +258,7 @@ struct mkbench_engine {
   Buffer<float2> turns;       // (max_context, head_dim / 2)
   Buffer<float> h, x, q, k, v, mixed, gate, up, logits, scores;
   Buffer<int32_t> pending, inputs;
+  Spans spans{nullptr, 0};
   int position = 0;
   std::string error;
 
@@ -244,44 +306,48 @@ struct mkbench_engine {
   }
 
   template <bool kAdd = false>
-  void product(const Bf16* w, const float* in, float* out, int rows, int cols) {
-    multiply<kAdd><<<blocks_for(32 * rows), kThreads>>>(w, in, out, rows, cols);
+  void product(const char* phase, const Bf16* w, const float* in, float* out, int rows, int cols) {
+    multiply<kAdd><<<blocks_for(32 * rows), kThreads>>>(w, in, out, rows, cols, spans.next(phase));
   }
 
-  void norm(const float* in, const Bf16* weight, float* out, int rows, int n) {
-    rms_norm<<<rows, kThreads>>>(in, weight, out, n, float(m.rms_norm_eps));
+  void norm(const char* phase, const float* in, const Bf16* weight, float* out, int rows, int n) {
+    rms_norm<<<rows, kThreads>>>(in, weight, out, n, float(m.rms_norm_eps), spans.next(phase));
   }
 
   // Runs one position: writes its KV rows and leaves the final hidden state in h. `id`: device
   // memory.
   void step(const int32_t* id) {
     if (position >= max_context) throw std::runtime_error("the KV cache is full");
-    embed<<<blocks_for(m.hidden), kThreads>>>(embedding, id, h.data, m.hidden);
+    embed<<<blocks_for(m.hidden), kThreads>>>(embedding, id, h.data, m.hidden, spans.next("embed"));
     const float2* now = turns.data + size_t(position) * m.head_dim / 2;
     const int rows = position + 1;
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer& w = layers[i];
       Bf16* all_keys = keys.data + i * max_context * kv_width;
       Bf16* all_values = values.data + i * max_context * kv_width;
-      norm(h.data, w.input_norm, x.data, 1, m.hidden);
-      product(w.q, x.data, q.data, q_width, m.hidden);
-      product(w.k, x.data, k.data, kv_width, m.hidden);
-      product(w.v, x.data, v.data, kv_width, m.hidden);
-      norm(q.data, w.q_norm, q.data, m.heads, m.head_dim);
-      norm(k.data, w.k_norm, k.data, m.kv_heads, m.head_dim);
-      rotate<<<m.heads, m.head_dim / 2>>>(q.data, now);
-      rotate<<<m.kv_heads, m.head_dim / 2>>>(k.data, now);
+      norm("input norm", h.data, w.input_norm, x.data, 1, m.hidden);
+      product("q", w.q, x.data, q.data, q_width, m.hidden);
+      product("k", w.k, x.data, k.data, kv_width, m.hidden);
+      product("v", w.v, x.data, v.data, kv_width, m.hidden);
+      norm("norm of q", q.data, w.q_norm, q.data, m.heads, m.head_dim);
+      norm("norm of k", k.data, w.k_norm, k.data, m.kv_heads, m.head_dim);
+      rotate<<<m.heads, m.head_dim / 2>>>(q.data, now, spans.next("rope of q"));
+      rotate<<<m.kv_heads, m.head_dim / 2>>>(k.data, now, spans.next("rope of k"));
       const size_t row = size_t(position) * kv_width;
-      store_row<<<blocks_for(kv_width), kThreads>>>(k.data, all_keys + row, kv_width);
-      store_row<<<blocks_for(kv_width), kThreads>>>(v.data, all_values + row, kv_width);
+      store_row<<<blocks_for(kv_width), kThreads>>>(k.data, all_keys + row, kv_width,
+                                                    spans.next("row of k"));
+      store_row<<<blocks_for(kv_width), kThreads>>>(v.data, all_values + row, kv_width,
+                                                    spans.next("row of v"));
       attention<<<m.heads, kThreads>>>(q.data, all_keys, all_values, scores.data, mixed.data, rows,
-                                       max_context, m.head_dim, m.heads / m.kv_heads, m.kv_heads);
-      product<true>(w.o, mixed.data, h.data, m.hidden, q_width);
-      norm(h.data, w.post_norm, x.data, 1, m.hidden);
-      product(w.gate, x.data, gate.data, m.intermediate, m.hidden);
-      product(w.up, x.data, up.data, m.intermediate, m.hidden);
-      swiglu<<<blocks_for(m.intermediate), kThreads>>>(gate.data, up.data, m.intermediate);
-      product<true>(w.down, gate.data, h.data, m.hidden, m.intermediate);
+                                       max_context, m.head_dim, m.heads / m.kv_heads, m.kv_heads,
+                                       spans.next("attention"));
+      product<true>("o", w.o, mixed.data, h.data, m.hidden, q_width);
+      norm("post norm", h.data, w.post_norm, x.data, 1, m.hidden);
+      product("gate", w.gate, x.data, gate.data, m.intermediate, m.hidden);
+      product("up", w.up, x.data, up.data, m.intermediate, m.hidden);
+      swiglu<<<blocks_for(m.intermediate), kThreads>>>(gate.data, up.data, m.intermediate,
+                                                       spans.next("swiglu"));
+      product<true>("down", w.down, gate.data, h.data, m.hidden, m.intermediate);
     }
     ++position;
   }
@@ -298,13 +364,15 @@ struct mkbench_engine {
     if (n > max_context) throw std::runtime_error("the KV cache is full");
     if (forced != nullptr)
       CHECK(cudaMemcpy(inputs.data, forced, 4 * size_t(n), cudaMemcpyHostToDevice));
+    spans.begin();
     for (int32_t t = 0; t < n; ++t) {
       step(forced != nullptr ? inputs.data + t : pending.data);
-      norm(h.data, final_norm, x.data, 1, m.hidden);
+      norm("final norm", h.data, final_norm, x.data, 1, m.hidden);
       float* row = logits_out != nullptr ? logits_out + size_t(t) * m.vocab : logits.data;
-      product(head, x.data, row, m.vocab, m.hidden);
-      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, ids + t, pending.data);
+      product("lm head", head, x.data, row, m.vocab, m.hidden);
+      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, ids + t, pending.data, spans.next("argmax"));
     }
+    spans.end();
     if (kFault == kOverrun) CHECK(cudaMemset(ids + n, 0, 4));
     CHECK(cudaGetLastError());
     CHECK(cudaDeviceSynchronize());
@@ -346,6 +414,11 @@ int32_t set_pending(mkbench_engine* e, int32_t id) {
   return guarded(e->error,
                  [&] { CHECK(cudaMemcpy(e->pending.data, &id, 4, cudaMemcpyHostToDevice)); });
 }
+int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
+  e->spans = Spans(spans, room);
+  return MKBENCH_OK;
+}
+const char* phase_name(int32_t phase) { return phases[phase].c_str(); }
 int32_t go_back(mkbench_engine* e, int32_t position) {
   e->position = position;
   return MKBENCH_OK;
@@ -369,6 +442,8 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
     t.set_pending = set_pending;
     t.rewind = go_back;
+    t.set_timeline = set_timeline;
+    t.phase_name = phase_name;
     return t;
   }();
   return mkbench_abi_suits(host) ? &table : nullptr;

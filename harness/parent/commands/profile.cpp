@@ -52,7 +52,8 @@ NsightRun nsight_run(const Options& options, const std::string& program, const C
   const std::string range = *options.tool == ProfileTool::kNcu
                                 ? block_label(engine.name, first_depth(job), 0).message
                                 : blocks_range(job, engine);
-  return {*options.tool, program, range, profile_stem(job, engine, folder, ".log")};
+  return {*options.tool,  program,       range, profile_stem(job, engine, folder, ".log"),
+          options.kernel, options.launch};
 }
 
 HostCommand command_around(const NsightRun& run, const std::string& engine,
@@ -199,6 +200,14 @@ void need_tool(ProfileTool tool, const std::string& program) {
                           tool_name(tool), product_name(tool)));
 }
 
+void need_ncu_for_launches(const Options& options) {
+  if (options.tool == ProfileTool::kNcu) return;
+  for (const char* flag : {"kernel", "launch"}) {
+    if (was_given(options, flag))
+      bad_usage(fmt::format("profile: --{}: it chooses the launch that --tool ncu replays", flag));
+  }
+}
+
 }  // namespace
 
 MachineProbe probe_for_profile(const Options& options, const Invocation& invocation) {
@@ -233,6 +242,7 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs:
 }
 
 void require_profile_arguments(Options& options) {
+  need_ncu_for_launches(options);
   if (options.timeline) return require_timeline_arguments(options);
   options.blocks = options.blocks.value_or(1);
   if (!options.tool) bad_usage("profile: wanted --tool nsys, --tool ncu or --timeline");
