@@ -208,6 +208,7 @@ bool LaunchEngine::set_timeline(bool on) {
   const std::optional<RecordedInstance> instance = recorded_instance();
   if (!instance) return false;
   require_co_resident(traits_.prefix, instance->launch, traits_.gpu);
+  recorded_ = false;
   unrecorded_ = launch_;
   launch_ = instance->launch;
   recorder_.emplace(instance->roles, instance->launch.blocks);
@@ -215,7 +216,7 @@ bool LaunchEngine::set_timeline(bool on) {
 }
 
 Timeline LaunchEngine::timeline() {
-  if (!recorder_ || timed_steps_ == 0)
+  if (!recorder_ || !recorded_)
     throw Error(ErrorKind::kRuntime, traits_.prefix + ": no decode has recorded a timeline");
   return recorder_->collect(traits_.prefix);
 }
@@ -262,6 +263,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
       .keep_hidden = wanted.logits_out != nullptr || !traits_.hidden_with_logits_only,
       .vectors = wanted.in != nullptr ? vectors_.get() : nullptr,
       .normed = wanted.hidden_out != nullptr ? normed_.get() : nullptr};
+  recorded_ = false;
   if (recorder_) recorder_->prepare(steps, config_.shape.layers);
   timed_steps_ = 0;
   hidden_kept_ = false;
@@ -288,6 +290,7 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   position_ += steps;
   host_ms_ = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
   timed_steps_ = steps;
+  recorded_ = recorder_.has_value();
   hidden_kept_ = request.keep_hidden;
   if (wanted.logits_out != nullptr) {
     MKBENCH_CUDA(cudaMemcpy(wanted.logits_out, logits_.get(), 4 * logits, cudaMemcpyDeviceToHost));

@@ -201,6 +201,7 @@ class LaunchEngine : public Engine {
   MappedValue<KernelStatus> status_;
   std::optional<TimelineRecorder> recorder_;  // while a timeline is recorded,
   LaunchConfig unrecorded_;                   // which takes the place of this launch
+  bool recorded_ = false;                     // a launch has recorded one since
   Event start_, stop_;
   double host_ms_ = 0;        // the last launch's, by the host's clock
   int timed_steps_ = 0;       // steps of the last launch; 0 when its times do not count

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "references/base/fields.h"
 #include "references/span_kind.h"
 
 namespace mkbench {
@@ -23,14 +24,36 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) == 32);
 
+// How well the blocks' clocks are known as one. Each block draws a line through its readings of a clock that all
+// share; readings that took much longer than others are left out.
+struct ClockQuality {
+  double step_ns = 0;  // smallest step seen of the shared clock; 0: there is no such clock
+  int64_t readings = 0, left_out = 0;  // of all blocks; of them left out
+  double error_ns = 0;                 // the largest distance of a reading from its block's line,
+  double left_out_error_ns = 0;        // and of one that was left out
+  double longest_read_ns = 0;          // how long a reading took at the most,
+  double left_out_read_ns = 0;         // and one that was left out
+
+  static void fields(auto& v) {
+    using Q = ClockQuality;
+    list_fields(v, "step_ns", &Q::step_ns, "readings", &Q::readings, "left_out", &Q::left_out,
+                "error_ns", &Q::error_ns, "left_out_error_ns", &Q::left_out_error_ns,
+                "longest_read_ns", &Q::longest_read_ns, "left_out_read_ns", &Q::left_out_read_ns);
+  }
+};
+
 struct Timeline {
   std::vector<std::string> roles;   // the parts of a block, the one that computes first
   std::vector<std::string> phases;  // in the order of execution
   std::vector<TimelineSpan> spans;  // by block, role and begin
   int64_t lost = 0;                 // events that found no room, at each part's end
+  int whole_steps = -1;             // of the first so many steps nothing is lost; -1: of none
   std::string clock;                // which clock, and how it was read
-  double clock_step_ns = 0;         // smallest step seen of the clock that all blocks share
-  double clock_error_ns = 0;  // largest distance of a reading from the line drawn through them
+  ClockQuality quality;
 };
+
+// Takes spans away until no more than `most` are left, and counts them as lost: those of the last steps, of all
+// blocks alike.
+void keep_first_steps(Timeline& timeline, int64_t most);
 
 }  // namespace mkbench

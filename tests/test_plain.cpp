@@ -287,6 +287,12 @@ TEST_CASE("a NaN logit gives no token, and the sequence ends there", "[plain]") 
   REQUIRE(e->decode(4, forced.data()) == std::vector<int32_t>(4, -1));
   REQUIRE(e->position() == 10);
   REQUIRE_FALSE(e->hidden(0).has_value());
+  // What the blocks did is known all the same.
+  REQUIRE(e->set_timeline(true));
+  e->reset();
+  e->prefill(corpus_ids(10));
+  REQUIRE(e->decode(4) == std::vector<int32_t>(4, -1));
+  REQUIRE_FALSE(e->timeline().spans.empty());
 }
 
 TEST_CASE("plain skips to a depth for diagnostics", "[plain]") {

@@ -167,7 +167,7 @@ TEST_CASE("what the report says of the hand-made timeline", "[timeline]") {
   CHECK(says(
       "recorded decodes take +1.00 % (1.0100 ms against 1.0000, medians of 3 and 3, a clock)\n"));
   CHECK_FALSE(says("is not certain"));
-  report.clock_error_ns = 1400;  // of 6.75 us
+  report.quality.error_ns = 1400;  // of 6.75 us
   CHECK(timeline_markdown(report).find(
             "lie up to 1.40 us off, and the path's shortest phase takes 6.75 us: what is said of "
             "one block against another") != std::string::npos);
@@ -220,8 +220,94 @@ TEST_CASE("what a report says of lost events, without layers, and without a cost
   CHECK(headlines(report) == std::vector<std::string>{"no span was recorded"});
   CHECK(cost_line(report.cost) == "what the recording costs was not measured");
   report.summary = summarize_timeline(timeline, kSteps);
-  CHECK(headlines(report).back().starts_with("1,234 events at least found no room: "));
+  CHECK(headlines(report).front() ==
+        "1,234 events at least found no room: what is said here is of the first 2 of 2 tokens, "
+        "which are whole");
   CHECK(timeline_svg(timeline, kSteps, "t").find("token ") != std::string::npos);
+}
+
+TEST_CASE("means are of the tokens that are whole", "[timeline]") {
+  const TimelineSummary all = summarize_timeline(HandMade().timeline(), kSteps);
+  Timeline timeline = HandMade().timeline();
+  // Half of the second token is lost, of one block.
+  std::erase_if(timeline.spans, [](const TimelineSpan& s) {
+    return s.block == 1 && s.step == 1 && (s.layer < 0 || s.layer > 0);
+  });
+  timeline.lost = 20;
+  timeline.whole_steps = 1;
+  const TimelineSummary s = summarize_timeline(timeline, kSteps);
+  CHECK((s.steps == kSteps && s.whole_steps == 1));
+  REQUIRE(s.path.size() == all.path.size());
+  CHECK(s.path[0].executions == kLayers);
+  CHECK(near(s.step_us, all.step_us));
+  CHECK(near(s.layer_us, all.layer_us));
+  CHECK(near(s.phases[0].us.body, all.phases[0].us.body));
+  CHECK(s.frames_us.size() == 1);
+  timeline.whole_steps = 0;
+  TimelineReport report;
+  report.summary = summarize_timeline(timeline, kSteps);
+  CHECK(headlines(report) ==
+        std::vector<std::string>{"20 events at least found no room, and no token is recorded "
+                                 "whole: decode fewer (--n-gen)"});
+  CHECK(timeline_markdown(report).find("Where the time goes") == std::string::npos);
+}
+
+TEST_CASE("of more spans than fit the last steps are left out, of all blocks", "[timeline]") {
+  const Timeline whole = HandMade().timeline();
+  const auto half = static_cast<int64_t>(whole.spans.size() / 2);
+  Timeline timeline = whole;
+  keep_first_steps(timeline, 2 * half);
+  CHECK((timeline.whole_steps == -1 && timeline.lost == 0));
+  keep_first_steps(timeline, 2 * half - 1);
+  CHECK(timeline.whole_steps == 1);
+  CHECK(timeline.lost == half);
+  CHECK(static_cast<int64_t>(timeline.spans.size()) == half);
+  CHECK(summarize_timeline(timeline, kSteps).blocks == kBlocks);
+  timeline = whole;
+  for (TimelineSpan& span : timeline.spans) span.step = -1;
+  keep_first_steps(timeline, half);
+  CHECK(static_cast<int64_t>(timeline.spans.size()) <= half);
+  CHECK(timeline.lost + static_cast<int64_t>(timeline.spans.size()) == 2 * half);
+  CHECK(timeline.whole_steps == 0);
+}
+
+TEST_CASE("overlapping spans count each moment once, for the one that began last", "[timeline]") {
+  const TimelineSummary apart = summarize_timeline(HandMade().timeline(), kSteps);
+  CHECK(apart.overlapping == 0);
+  Timeline timeline = HandMade().timeline();
+  // Each wait for the exchange ends late: behind the wait for weights, and 0.1 us into the body.
+  for (TimelineSpan& span : timeline.spans) {
+    if (span.role == 0 && span.what() == SpanKind::kExchange) span.t1_ns += kWeightsNs + 100;
+  }
+  const TimelineSummary s = summarize_timeline(timeline, kSteps);
+  CHECK(s.overlapping == 2 * kBlocks * kSteps * (2 * kLayers + 1));
+  CHECK(near(s.step_us, apart.step_us));
+  for (size_t i = 0; i < s.path.size(); ++i) {
+    CHECK(near(s.path[i].us.exchange, apart.path[i].us.exchange));
+    CHECK(near(s.path[i].us.weights, apart.path[i].us.weights));
+    CHECK(near(s.path[i].us.body, apart.path[i].us.body));
+    CHECK(near(s.path[i].us.total(), apart.path[i].us.total()));
+  }
+  CHECK(near(s.phases[0].us.total(), apart.phases[0].us.total()));
+  // A span around all others of its part has what they leave.
+  timeline = HandMade().timeline();
+  std::erase_if(timeline.spans,
+                [](const TimelineSpan& one) { return one.what() == SpanKind::kWeights; });
+  const int64_t end = static_cast<int64_t>(1000 * apart.frames_us.back());
+  for (int block = kBlocks - 1; block >= 0; --block) {
+    const auto first = std::find_if(timeline.spans.begin(), timeline.spans.end(),
+                                    [&](const TimelineSpan& one) { return one.block == block; });
+    timeline.spans.insert(first,
+                          {0, end, block, -1, 0, 0, 0, static_cast<int8_t>(SpanKind::kWeights)});
+  }
+  const TimelineSummary around = summarize_timeline(timeline, kSteps);
+  CHECK(near(around.path[1].us.weights, apart.path[1].us.weights));
+  CHECK(near(around.path[1].us.body, apart.path[1].us.body));
+  CHECK(near(around.path[1].us.other, 0));
+  TimelineReport report;
+  report.summary = around;
+  CHECK(headlines(report).back().find("spans overlap with an earlier one of their part") !=
+        std::string::npos);
 }
 
 TEST_CASE("the picture shows one layer of every block", "[timeline]") {

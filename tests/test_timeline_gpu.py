@@ -45,8 +45,11 @@ class TimelineOnCard(CliTest):
         recorded_us = 1000 * statistics.median(one["decodes"]["with_ms"]) / TOKENS
         self.assertAlmostEqual(summary["step_us"], recorded_us, delta=0.05 * recorded_us)
         # Readings of a clock that steps by up to 1 us lie near their line.
-        self.assertLess(one["clock_error_ns"], CLOCK_ERROR_NS[engine])
-        self.assertGreater(one["clock_step_ns"], 0)
+        quality = one["clock_quality"]
+        self.assertLess(quality["error_ns"], CLOCK_ERROR_NS[engine])
+        self.assertGreater(quality["step_ns"], 0)
+        self.assertEqual(quality["readings"], summary["blocks"] * (TOKENS + 1))
+        self.assertLess(quality["left_out"], quality["readings"] / 2)
 
     def test_plain(self):
         self.check("plain")

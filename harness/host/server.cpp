@@ -226,12 +226,11 @@ FromHost Server::take(const SetTimelineCall& call) {
 
 FromHost Server::take(const TimelineCall& call) {
   Timeline timeline = engine(call.engine).engine->timeline();
-  const auto found = static_cast<int64_t>(timeline.spans.size());
-  const int64_t sent = std::clamp<int64_t>(call.room, 0, found);
+  keep_first_steps(timeline, std::max<int64_t>(call.room, 0));
+  const auto sent = static_cast<int64_t>(timeline.spans.size());
   const size_t bytes = static_cast<size_t>(sent) * sizeof(TimelineSpan);
   std::copy_n(timeline.spans.begin(), sent,
               reinterpret_cast<TimelineSpan*>(arena_.at_least(bytes)));
-  timeline.lost += found - sent;
   timeline.spans.clear();
   return TimelineTold{sent, std::move(timeline)};
 }

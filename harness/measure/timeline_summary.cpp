@@ -1,6 +1,7 @@
 #include "harness/measure/timeline_summary.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -18,10 +19,60 @@ bool ends_phase(const TimelineSpan& span) {
   return span.role == 0 && (span.what() == SpanKind::kBody || span.what() == SpanKind::kHandOff);
 }
 
+bool same_track(const TimelineSpan& a, const TimelineSpan& b) {
+  return a.block == b.block && a.role == b.role;
+}
+
+// Takes the spans of one track after the other, and leaves each moment to one span, the one that began last.
+class Partition {
+ public:
+  explicit Partition(std::vector<TimelineSpan>& parts) : parts_(parts) {}
+  void add(const TimelineSpan& span) {
+    if (!open_.empty() && !same_track(open_.back(), span)) end_track();
+    until(span.t0_ns);
+    at_ = span.t0_ns;
+    open_.push_back(span);
+  }
+  void end_track() {
+    until(std::numeric_limits<int64_t>::max());
+    open_.clear();
+  }
+
+ private:
+  // Hands out the time up to `end` to the spans that are open.
+  void until(int64_t end) {
+    while (!open_.empty() && at_ < end) {
+      const TimelineSpan& last = open_.back();
+      const int64_t to = std::min(last.t1_ns, end);
+      if (to > at_) {
+        parts_.push_back(last);
+        parts_.back().t0_ns = at_;
+        parts_.back().t1_ns = at_ = to;
+      }
+      if (last.t1_ns <= end) open_.pop_back();
+    }
+  }
+
+  std::vector<TimelineSpan>& parts_;
+  std::vector<TimelineSpan> open_;  // of one track, in the order of their begins
+  int64_t at_ = 0;
+};
+
+// How many spans begin before an earlier one of their track has ended.
+int64_t overlapping_spans(const std::vector<TimelineSpan>& spans) {
+  int64_t count = 0, end = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const bool first = i == 0 || !same_track(spans[i - 1], spans[i]);
+    if (!first && spans[i].t0_ns < end) ++count;
+    end = first ? spans[i].t1_ns : std::max(end, spans[i].t1_ns);
+  }
+  return count;
+}
+
 // The spans of role 0 by block, each block's in the order of their begins.
-std::map<int, std::vector<const TimelineSpan*>> first_role(const Timeline& timeline) {
+std::map<int, std::vector<const TimelineSpan*>> first_role(const std::vector<TimelineSpan>& spans) {
   std::map<int, std::vector<const TimelineSpan*>> blocks;
-  for (const TimelineSpan& span : timeline.spans) {
+  for (const TimelineSpan& span : spans) {
     if (span.role == 0) blocks[span.block].push_back(&span);
   }
   return blocks;
@@ -52,9 +103,10 @@ std::pair<int, int> most_frequent(const std::map<int, int>& counts) {
   return most;
 }
 
-std::vector<PhaseTimes> phase_times(const Timeline& timeline, int blocks, int steps) {
+std::vector<PhaseTimes> phase_times(const Timeline& timeline,
+                                    const std::vector<TimelineSpan>& spans, int blocks, int steps) {
   std::map<std::pair<int, int>, KindTimes> sums;
-  for (const TimelineSpan& span : timeline.spans) {
+  for (const TimelineSpan& span : spans) {
     if (span.step >= steps) continue;
     sums[{span.role, span.phase}].of(span.what()) +=
         static_cast<double>(span.t1_ns - span.t0_ns) / kNsPerUs / blocks / steps;
@@ -135,10 +187,20 @@ TimelineSummary summarize_timeline(const Timeline& timeline, int steps) {
   summary.steps = steps;
   summary.spans = static_cast<int64_t>(timeline.spans.size());
   summary.lost = timeline.lost;
-  const auto blocks = first_role(timeline);
+  summary.overlapping = overlapping_spans(timeline.spans);
+  std::vector<TimelineSpan> parts_of_time;
+  if (summary.overlapping > 0) {
+    Partition partition(parts_of_time);
+    for (const TimelineSpan& span : timeline.spans) partition.add(span);
+    partition.end_track();
+  }
+  const std::vector<TimelineSpan>& spans = summary.overlapping > 0 ? parts_of_time : timeline.spans;
+  const auto blocks = first_role(spans);
   summary.blocks = static_cast<int>(blocks.size());
+  if (timeline.whole_steps >= 0) steps = std::min(steps, timeline.whole_steps);
+  summary.whole_steps = std::max(steps, 0);
   if (blocks.empty() || steps < 1) return summary;
-  summary.phases = phase_times(timeline, summary.blocks, steps);
+  summary.phases = phase_times(timeline, spans, summary.blocks, steps);
 
   const std::vector<PhaseEnd> ends = phase_ends(timeline, steps);
   std::map<std::pair<bool, int>, PathPart> parts;  // by phase, in layers and outside

@@ -55,8 +55,11 @@ struct PathPart {
 };
 
 struct TimelineSummary {
-  int blocks = 0, steps = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
+  int blocks = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
+  // Of the decode, and of them those that were recorded whole, which all below is about.
+  int steps = 0, whole_steps = 0;
   int64_t spans = 0, lost = 0;
+  int64_t overlapping = 0;         // spans that begin before one of their part has ended
   double step_us = 0;              // the critical path of a step
   double layer_us = 0;             // of a layer
   std::vector<PhaseTimes> phases;  // role by role
@@ -67,14 +70,16 @@ struct TimelineSummary {
 
   static void fields(auto& v) {
     using S = TimelineSummary;
-    list_fields(v, "blocks", &S::blocks, "steps", &S::steps, "layers", &S::layers, "spans",
-                &S::spans, "lost", &S::lost, "step_us", &S::step_us, "layer_us", &S::layer_us,
-                "phases", &S::phases, "path", &S::path, "slowest_block", &S::slowest_block,
-                "slowest_share", &S::slowest_share, "frames_us", &S::frames_us);
+    list_fields(v, "blocks", &S::blocks, "steps", &S::steps, "whole_steps", &S::whole_steps,
+                "layers", &S::layers, "spans", &S::spans, "lost", &S::lost, "overlapping",
+                &S::overlapping, "step_us", &S::step_us, "layer_us", &S::layer_us, "phases",
+                &S::phases, "path", &S::path, "slowest_block", &S::slowest_block, "slowest_share",
+                &S::slowest_share, "frames_us", &S::frames_us);
   }
 };
 
-// `steps`: of the decode. Spans whose step is not known count in `phases` alone.
+// `steps`: of the decode. Spans whose step is not known count in `phases` alone. Where spans of one part overlap, the
+// time counts for the one that began last.
 TimelineSummary summarize_timeline(const Timeline& timeline, int steps);
 
 // An execution of a phase: which block ended it last, and when.

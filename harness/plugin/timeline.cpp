@@ -151,6 +151,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     timeline.spans.push_back(span);
   }
   timeline.lost = full ? 1 : 0;
+  if (full) timeline.whole_steps = 0;  // spans may come in any order
   std::sort(timeline.spans.begin(), timeline.spans.end(),
             [](const TimelineSpan& a, const TimelineSpan& b) {
               return std::tie(a.block, a.role, a.t0_ns, a.t1_ns) <

@@ -92,13 +92,34 @@ std::string clock_warning(const TimelineReport& report) {
     const double us = part.us.total();
     if (shortest_us == 0 || us < shortest_us) shortest_us = us;
   }
-  const double error_us = report.clock_error_ns / 1e3;
+  const double error_us = report.quality.error_ns / 1e3;
   if (shortest_us == 0 || error_us <= kMostClockError * shortest_us) return {};
   return fmt::format(
       "readings of the blocks' clocks lie up to {:.2f} us off, and the path's shortest phase takes "
       "{:.2f} us: what is said of one block against another (last, slowest, the path) is not "
       "certain",
       error_us, shortest_us);
+}
+
+std::string loss_line(const TimelineSummary& summary) {
+  const std::string lost =
+      fmt::format("{} events at least found no room", with_commas(summary.lost));
+  if (summary.whole_steps == 0)
+    return fmt::format("{}, and no token is recorded whole: decode fewer (--n-gen)", lost);
+  return fmt::format("{}: what is said here is of the first {} of {} tokens, which are whole", lost,
+                     summary.whole_steps, summary.steps);
+}
+
+std::string clock_text(const ClockQuality& q) {
+  std::string text = fmt::format(
+      "the shared timer steps by {:.0f} ns, and {} readings of it, which took up to {:.0f} ns, lie "
+      "within {:.0f} ns of the blocks' fitted clocks",
+      q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns);
+  if (q.left_out > 0)
+    text += fmt::format(
+        "; {} that took longer, up to {:.0f} ns, are left out, and lie within {:.0f} ns",
+        with_commas(q.left_out), q.left_out_read_ns, q.left_out_error_ns);
+  return text;
 }
 
 }  // namespace
@@ -123,24 +144,26 @@ std::string cost_line(const ObserverCost& cost) {
 std::vector<std::string> headlines(const TimelineReport& report) {
   const TimelineSummary& s = report.summary;
   std::vector<std::string> lines;
-  if (s.phases.empty()) return {"no span was recorded"};
+  if (s.lost > 0) lines.push_back(loss_line(s));
+  if (s.phases.empty())
+    return s.lost > 0 ? lines : std::vector<std::string>{"no span was recorded"};
   const std::string role = s.phases.front().role;
   lines.push_back(fmt::format("where the time goes ({}): {}", role, shares(role_total(s, role))));
   if (const PathPart* part = longest_part(s)) {
     lines.push_back(fmt::format(
         "critical path: {:.1f} us a token{}; the longest part is {}, {} of it", s.step_us,
         s.layers > 0 ? fmt::format(", {:.2f} us a layer", s.layer_us) : "", part->phase,
-        percent(part->us.total() * part->executions / s.steps, s.step_us)));
+        percent(part->us.total() * part->executions / s.whole_steps, s.step_us)));
     lines.push_back(
         fmt::format("slowest block: {}, the last of {} in {} of all phases (by chance {})",
                     s.slowest_block, s.blocks, percent(s.slowest_share, 1), percent(1, s.blocks)));
   }
   if (const std::string warning = clock_warning(report); !warning.empty()) lines.push_back(warning);
-  if (s.lost > 0)
+  if (s.overlapping > 0)
     lines.push_back(
-        fmt::format("{} events at least found no room: the last steps, or blocks, are missing, and "
-                    "means over all of them are too low",
-                    with_commas(s.lost)));
+        fmt::format("{} spans overlap with an earlier one of their part: such time counts for the "
+                    "span that began last",
+                    with_commas(s.overlapping)));
   return lines;
 }
 
@@ -151,23 +174,20 @@ std::string timeline_markdown(const TimelineReport& report) {
   for (const std::string& line : headlines(report)) text += fmt::format("- {}\n", line);
   text += fmt::format("- {}\n", cost_line(report.cost));
   text += fmt::format("- clock: {}", report.clock);
-  if (report.clock_step_ns > 0)
-    text += fmt::format(
-        "; the shared timer steps by {:.0f} ns, and its readings lie within {:.0f} ns of the "
-        "blocks' fitted clocks",
-        report.clock_step_ns, report.clock_error_ns);
+  if (report.quality.step_ns > 0) text += "; " + clock_text(report.quality);
   text +=
       fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which keeps it in the browser",
                   report.trace, report.trace);
   if (report.first_traced_step > 0)
-    text += fmt::format("; it holds tokens {} to {} of {}, the tables here hold all",
-                        report.first_traced_step, s.steps - 1, s.steps);
+    text += fmt::format("; it holds tokens {} to {} of {}", report.first_traced_step, s.steps - 1,
+                        s.steps);
   text += "\n\n";
   if (!report.picture.empty())
     text += fmt::format("![one layer of every block]({})\n\n", report.picture);
+  if (s.phases.empty()) return text;
   text += fmt::format(
       "### Where the time goes\n\nMicroseconds a token, mean of {} blocks and {} tokens.\n\n{}\n",
-      s.blocks, s.steps, phase_table(s));
+      s.blocks, s.whole_steps, phase_table(s));
   if (s.path.empty()) return text + "No critical path: the step of a span is not known.\n";
   text += fmt::format(
       "### The critical path\n\nMicroseconds of one execution, from the last block's end of the "

@@ -32,7 +32,7 @@ struct TimelineReport {
   std::string resolved;        // the engine, as it calls itself
   std::string trace, picture;  // files beside report.md
   std::string clock;
-  double clock_step_ns = 0, clock_error_ns = 0;
+  ClockQuality quality;
   int first_traced_step = 0;
   TimelineSummary summary;
   ObserverCost cost;

@@ -65,8 +65,8 @@ void describe_fields(V& v, Tag<Stress>) {
 template <typename V>
 void describe_fields(V& v, Tag<Timeline>) {
   using T = Timeline;
-  list_fields(v, "roles", &T::roles, "phases", &T::phases, "lost", &T::lost, "clock", &T::clock,
-              "clock_step_ns", &T::clock_step_ns, "clock_error_ns", &T::clock_error_ns);
+  list_fields(v, "roles", &T::roles, "phases", &T::phases, "lost", &T::lost, "whole_steps",
+              &T::whole_steps, "clock", &T::clock, "quality", &T::quality);
 }
 template <typename V>
 void describe_fields(V& v, Tag<GpuProcess>) {

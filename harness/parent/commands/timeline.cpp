@@ -50,8 +50,7 @@ void keep(const RecordedDecode& decode, const std::string& stem, Recorded& one) 
   report.title = title_of(one);
   report.resolved = decode.resolved;
   report.clock = decode.timeline.clock;
-  report.clock_step_ns = decode.timeline.clock_step_ns;
-  report.clock_error_ns = decode.timeline.clock_error_ns;
+  report.quality = decode.timeline.quality;
   report.cost = decode.cost;
   report.summary = summarize_timeline(decode.timeline, one.job.n_gen);
   report.first_traced_step = first_traced_step(decode.timeline, one.job.n_gen);
@@ -61,7 +60,8 @@ void keep(const RecordedDecode& decode, const std::string& stem, Recorded& one) 
               report.first_traced_step);
   out.close();
   if (!out) throw Error(ErrorKind::kEnvUnfit, stem + kTraceEnding + ": it could not be written");
-  const std::string picture = timeline_svg(decode.timeline, one.job.n_gen, report.title);
+  const std::string picture =
+      timeline_svg(decode.timeline, report.summary.whole_steps, report.title);
   if (picture.empty()) return;
   report.picture = fs::path(stem).filename().string() + ".svg";
   write_text(stem + ".svg", picture);
@@ -110,8 +110,7 @@ nlohmann::json json_of(const Recorded& one) {
           {"picture", report.picture},
           {"first_traced_step", report.first_traced_step},
           {"clock", report.clock},
-          {"clock_step_ns", report.clock_step_ns},
-          {"clock_error_ns", report.clock_error_ns},
+          {"clock_quality", json_fields::write(report.quality)},
           {"recording_cost", report.cost.share()},
           {"decodes", json_fields::write(report.cost)},
           {"summary", json_fields::write(report.summary)}};

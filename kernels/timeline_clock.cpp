@@ -1,0 +1,191 @@
+#include "kernels/timeline_clock.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+// A reading that took longer than so many median ones is not used.
+constexpr double kTooLong = 2;
+// A reading further from the line than so many standard deviations draws it no more than one at that distance.
+constexpr double kFar = 2, kDeviationOfMedian = 1.4826;
+constexpr int kRefits = 10;
+
+// 0 without values.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+BlockClock written_readings(std::span<const TimelineAnchor> anchors) {
+  BlockClock block;
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const TimelineAnchor& a = anchors[i];
+    if (a.ns == 0) continue;
+    if (block.readings.empty()) block.first = a;
+    block.readings.push_back(
+        {.number = i,
+         .cycles = static_cast<double>(static_cast<int64_t>(a.cycles - block.first.cycles)),
+         .ns = static_cast<double>(static_cast<int64_t>(a.ns - block.first.ns)),
+         .read_cycles = static_cast<double>(a.read_cycles),
+         .step_ns = static_cast<double>(a.timer_step_ns)});
+  }
+  return block;
+}
+
+// Whether a line can be drawn through the readings that are used.
+bool spans_time(const BlockClock& block) {
+  double least = INFINITY, most = -INFINITY;
+  for (const ClockReading& r : block.readings) {
+    if (!r.used) continue;
+    least = std::min(least, r.cycles);
+    most = std::max(most, r.cycles);
+  }
+  return most > least;
+}
+
+void choose_readings(BlockClock& block, double longest) {
+  for (ClockReading& r : block.readings) r.used = r.read_cycles <= longest;
+  if (spans_time(block)) return;
+  for (ClockReading& r : block.readings) r.used = true;
+}
+
+// The line of least squares; `weights`: of each reading.
+void fit_line(BlockClock& block, const std::vector<double>& weights,
+              const std::vector<double>& common) {
+  const std::vector<ClockReading>& readings = block.readings;
+  double all = 0, cycles = 0, ns = 0;
+  for (size_t i = 0; i < readings.size(); ++i) {
+    all += weights[i];
+    cycles += weights[i] * readings[i].cycles;
+    ns += weights[i] * (readings[i].ns - common[readings[i].number]);
+  }
+  block.cycles = cycles / all;
+  block.ns = ns / all;
+  double both = 0, square = 0;
+  for (size_t i = 0; i < readings.size(); ++i) {
+    const double off = readings[i].cycles - block.cycles;
+    both += weights[i] * off * (readings[i].ns - common[readings[i].number] - block.ns);
+    square += weights[i] * off * off;
+  }
+  block.ns_per_cycle = both / square;
+}
+
+double line(const BlockClock& block, double cycles) {
+  return block.ns + (cycles - block.cycles) * block.ns_per_cycle;
+}
+
+// What a reading that took long counts for beside a median one.
+std::vector<double> weights_of(const BlockClock& block, double median_read) {
+  std::vector<double> weights;
+  for (const ClockReading& r : block.readings) {
+    const double share = r.read_cycles > median_read ? median_read / r.read_cycles : 1;
+    weights.push_back(r.used ? std::max(share * share, 1e-6) : 0);
+  }
+  return weights;
+}
+
+// Draws the line anew so that single readings that lie far from it do not bend it (Huber's weights).
+void refit_line(BlockClock& block, const std::vector<double>& weights,
+                const std::vector<double>& common) {
+  std::vector<double> distances(block.readings.size());
+  for (int fit = 0; fit < kRefits; ++fit) {
+    std::vector<double> used;
+    for (size_t i = 0; i < distances.size(); ++i) {
+      const ClockReading& r = block.readings[i];
+      distances[i] = std::abs(r.ns - common[r.number] - line(block, r.cycles));
+      if (r.used) used.push_back(distances[i]);
+    }
+    const double far = std::max(kFar * kDeviationOfMedian * median(used), 1e-3);
+    std::vector<double> now = weights;
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (distances[i] > far) now[i] *= far / distances[i];
+    }
+    fit_line(block, now, common);
+  }
+}
+
+}  // namespace
+
+LaunchClocks::LaunchClocks(const std::string& who, int blocks,
+                           std::span<const TimelineAnchor> anchors) {
+  const size_t readings = anchors.size() / static_cast<size_t>(std::max(blocks, 1));
+  std::vector<double> read_cycles;
+  for (int block = 0; block < blocks; ++block) {
+    blocks_.push_back(
+        written_readings(anchors.subspan(static_cast<size_t>(block) * readings, readings)));
+    for (const ClockReading& r : blocks_.back().readings) read_cycles.push_back(r.read_cycles);
+  }
+  const double median_read = median(read_cycles);
+  common_.assign(readings, 0);
+  std::vector<std::vector<double>> weights;
+  for (BlockClock& block : blocks_) {
+    choose_readings(block, kTooLong * median_read);
+    if (!spans_time(block)) {
+      throw Error(ErrorKind::kRuntime, who + ": timeline: block " +
+                                           std::to_string(&block - blocks_.data()) + ": found " +
+                                           std::to_string(block.readings.size()) +
+                                           " readings of its clocks, wanted 2 or more that differ");
+    }
+    weights.push_back(weights_of(block, median_read));
+    fit_line(block, weights.back(), common_);
+    if (first_ns_ == 0 || block.first.ns < first_ns_) first_ns_ = block.first.ns;
+  }
+  // What is common to all blocks would look like errors of each; so it is found first, and taken out.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::vector<double>> distances(readings), left_out(readings);
+    for (const BlockClock& block : blocks_) {
+      for (const ClockReading& r : block.readings) {
+        (r.used ? distances : left_out)[r.number].push_back(distance(block, r));
+      }
+    }
+    for (size_t i = 0; i < readings; ++i)
+      common_[i] += median(distances[i].empty() ? left_out[i] : distances[i]);
+    for (size_t block = 0; block < blocks_.size(); ++block)
+      refit_line(blocks_[block], weights[block], common_);
+  }
+}
+
+double LaunchClocks::distance(const BlockClock& block, const ClockReading& reading) const {
+  return reading.ns - line(block, reading.cycles) - common_[reading.number];
+}
+
+double LaunchClocks::ns(int block, unsigned long long cycles) const {
+  const BlockClock& clock = blocks_[static_cast<size_t>(block)];
+  const auto now = static_cast<double>(static_cast<int64_t>(cycles - clock.first.cycles));
+  const std::vector<ClockReading>& readings = clock.readings;
+  size_t next = 1;
+  while (next + 1 < readings.size() && readings[next].cycles < now) ++next;
+  const ClockReading &from = readings[next - 1], &to = readings[next];
+  const double share = to.cycles > from.cycles
+                           ? std::clamp((now - from.cycles) / (to.cycles - from.cycles), 0.0, 1.0)
+                           : 0.0;
+  return static_cast<double>(clock.first.ns - first_ns_) + line(clock, now) +
+         (1 - share) * common_[from.number] + share * common_[to.number];
+}
+
+void LaunchClocks::tell(ClockQuality& quality) const {
+  quality = {};
+  for (const BlockClock& block : blocks_) {
+    for (const ClockReading& r : block.readings) {
+      const double off = std::abs(distance(block, r)), read = r.read_cycles * block.ns_per_cycle;
+      ++quality.readings;
+      quality.left_out += r.used ? 0 : 1;
+      double& error = r.used ? quality.error_ns : quality.left_out_error_ns;
+      double& longest = r.used ? quality.longest_read_ns : quality.left_out_read_ns;
+      error = std::max(error, off);
+      longest = std::max(longest, read);
+      if (r.step_ns > 0 && (quality.step_ns == 0 || r.step_ns < quality.step_ns))
+        quality.step_ns = r.step_ns;
+    }
+  }
+}
+
+}  // namespace mkbench
