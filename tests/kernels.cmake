@@ -25,3 +25,7 @@ foreach(kernel plain ring)
 endforeach()
 mkbench_test(test_prefill_host LABEL host LIBS mkbench_launch)
 mkbench_test(test_prefill LABEL gpu LIBS mkbench_plain mkbench_launch TIMEOUT 300)
+# Against a stand-in for CUDA's run-time, so it compiles the file itself and links no library of kernels.
+mkbench_test(test_host_copies LABEL host LIBS mkbench_references Threads::Threads
+  SOURCES test_host_copies.cpp ${PROJECT_SOURCE_DIR}/kernels/host_copies.cpp THREADS 2)
+target_include_directories(test_host_copies PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

@@ -75,7 +75,8 @@ TEST_CASE("parity is judged once a run, and tokens are checked in every case") {
   CHECK_FALSE(parity_memo(failed.run()).has_value());
 }
 
-TEST_CASE("what a live reference has judged is taken over where a closed form checks timed tokens") {
+TEST_CASE(
+    "what a live reference has judged is taken over where a closed form checks timed tokens") {
   Bench live;
   live.references.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
@@ -89,7 +90,8 @@ TEST_CASE("what a live reference has judged is taken over where a closed form ch
   CaseReport first = live.run();
   CHECK(judges_runs == 1);  // the run that made the reference judges the baseline, too
   CHECK(engine_of(first, "kernel").verdict == Verdict::kPassLive);
-  CHECK_FALSE(parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
+  CHECK_FALSE(
+      parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
 
   first.model = live.job.model = "synthetic:cut";
   live.job.judged = parity_memo(first);

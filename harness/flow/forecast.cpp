@@ -267,8 +267,7 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
 
 bool Forecaster::takes_over(const std::string& model) const {
   const auto found = models_.find(model);
-  return found != models_.end() &&
-         may_take_over(find_model(model), found->second.references.live);
+  return found != models_.end() && may_take_over(find_model(model), found->second.references.live);
 }
 
 Forecast Forecaster::forecast(const CaseJob& job) const {

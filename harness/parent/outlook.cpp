@@ -52,8 +52,7 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
   std::set<std::string> judged;
   for (size_t i = 0; i < jobs.size(); ++i) {
     CaseJob job = jobs[i];
-    if (!judged.insert(job.model).second && forecaster_.takes_over(job.model))
-      job.judged.emplace();
+    if (!judged.insert(job.model).second && forecaster_.takes_over(job.model)) job.judged.emplace();
     cases_[i].forecast = forecaster_.forecast(job);
   }
   predicted_at_ = steady_seconds() - begin_;

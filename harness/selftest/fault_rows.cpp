@@ -310,7 +310,7 @@ std::span<const FaultLane> shape_faults() {
       fault("22b", "layer_twice", kLogits),
       fault("24a", "swap_gate_up", kLogits),
       fault("25", "tensor_zero", kLogits),
-      fault("26", "tail_dropped", "r_rms,ratchet"),
+      fault("26", "tail_dropped", "ratchet"),
       fault("27", "weight_bit_flip", kLogits),
       fault("32", "wrong_head", kLogits),
       fault("c1", "none", ""),

@@ -48,7 +48,8 @@ struct FaultLane {
   std::string_view row;
   Lane lane;
   std::string_view plant;  // a name of planted_faults(), or of gate_faults() in kGate
-  std::string_view model;  // "tiny", "tiny-untied", "four layers" of the 0.6B, or the name of an analytic model
+  std::string_view
+      model;  // "tiny", "tiny-untied", "four layers" of the 0.6B, or the name of an analytic model
   std::string_view fails;  // exactly these, by commas: names of kChecks or of probes
   // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
   // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.

@@ -93,8 +93,8 @@ const LaneRunner::Case& LaneRunner::case_of(const std::string& model) {
   if (known != cases_.end()) return known->second;
   if (model == kFourLayers) return cases_[model] = four_layers_case(nullptr);
   const ModelRow* analytic = find_model(model);
-  return cases_[model] = is_analytic(analytic) ? four_layers_case(analytic->published)
-                                               : committed_case(model);
+  return cases_[model] =
+             is_analytic(analytic) ? four_layers_case(analytic->published) : committed_case(model);
 }
 
 LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
@@ -130,7 +130,8 @@ LaneRunner::Case LaneRunner::four_layers_case(const ShapeRow* shape) {
   for (const uint64_t length : {1, 7, 24}) {
     std::vector<int32_t> ids;
     for (uint64_t i = 0; i < length; ++i) {
-      ids.push_back(static_cast<int32_t>(splitmix64(1000 * length + i) % static_cast<uint64_t>(vocab)));
+      ids.push_back(
+          static_cast<int32_t>(splitmix64(1000 * length + i) % static_cast<uint64_t>(vocab)));
     }
     prompts.push_back(std::move(ids));
   }
