@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <thread>
 
 #include "kernels/cuda_check.h"
+#include "references/base/parallel.h"
 
 namespace mkbench {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{8} << 20;
-constexpr size_t kThreads = 8;
+constexpr int kMostThreads = 8;
 // Below this, page-locking the buffers takes longer than they save.
 constexpr size_t kLeastBytes = size_t{256} << 20;
 
@@ -95,26 +96,25 @@ void copy_to_device(const std::vector<HostCopy>& copies) {
   // The stages' streams do not wait for the default stream, where the caller may have cleared the memory.
   MKBENCH_CUDA(cudaDeviceSynchronize());
   const std::vector<HostCopy> pieces = in_pieces(copies);
-  std::atomic<size_t> next{0};
+  const auto count = static_cast<int64_t>(pieces.size());
+  const int64_t threads = std::min(kMostThreads, thread_count(0));
+  std::atomic<bool> failed{false};
   std::mutex mutex;
   std::exception_ptr error;  // the first one; guarded by mutex
-  const auto work = [&] {
+  // A chunk a thread, so that each makes its buffers once.
+  const int64_t chunk = (count + threads - 1) / threads;
+  parallel_chunks(count, chunk, static_cast<int>(threads), [&](int64_t begin, int64_t end) {
     try {
       MKBENCH_CUDA(cudaSetDevice(device));
       Stage stage;
-      for (size_t i; (i = next.fetch_add(1)) < pieces.size();) stage.copy(pieces[i]);
+      for (int64_t i = begin; i < end && !failed; ++i) stage.copy(pieces[static_cast<size_t>(i)]);
       stage.finish();
     } catch (...) {
-      next.store(pieces.size());
+      failed = true;
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
     }
-  };
-  {
-    std::vector<std::jthread> team;
-    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-    for (size_t t = 0; t < std::min(kThreads, cores); ++t) team.emplace_back(work);
-  }
+  });
   if (error) std::rethrow_exception(error);
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "references/base/error.h"
+#include "references/base/median.h"
 
 namespace mkbench {
 namespace {
@@ -15,14 +16,6 @@ constexpr double kTooLong = 2;
 // A reading further from the line than so many standard deviations draws it no more than one at that distance.
 constexpr double kFar = 2, kDeviationOfMedian = 1.4826;
 constexpr int kRefits = 10;
-
-// 0 without values.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 BlockClock written_readings(std::span<const TimelineAnchor> anchors) {
   BlockClock block;

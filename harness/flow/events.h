@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -35,12 +36,15 @@ struct ModelLoaded {
   std::vector<std::string> not_covered;
 };
 
+// Whether a report's `reference` says that this run made one.
+inline bool is_live_reference(std::string_view name) { return name.starts_with("live"); }
+
 // The references that judge the case, as the report names them.
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
   std::string live_check;  // live_check_text(); empty where none was made yet, or none was needed
 
-  bool is_live() const { return reference.starts_with("live"); }
+  bool is_live() const { return is_live_reference(reference); }
 };
 
 // What the timed ids are compared with.

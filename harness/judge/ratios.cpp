@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "references/base/median.h"
+
 namespace mkbench {
 namespace {
 
@@ -99,9 +101,7 @@ std::optional<Ratios> RatioSums::ratios() const {
     norms.push_back(s.baseline_norm);
   }
   if (!(baseline_squared > 0)) return std::nullopt;
-  std::sort(norms.begin(), norms.end());
-  const size_t half = norms.size() / 2;
-  const double median = norms.size() % 2 == 1 ? norms[half] : (norms[half - 1] + norms[half]) / 2;
+  const double middle = median(norms);
   const auto over = [](double error, double of_baseline) {
     return of_baseline > 0 ? error / of_baseline
            : error > 0     ? std::numeric_limits<double>::infinity()
@@ -110,7 +110,7 @@ std::optional<Ratios> RatioSums::ratios() const {
   Ratios r;
   r.rms = std::sqrt(squared / baseline_squared);
   for (const Step& s : steps_) {
-    const double step = over(s.norm, std::max(median, s.baseline_norm));
+    const double step = over(s.norm, std::max(middle, s.baseline_norm));
     if (r.worst_position >= 0 && step <= r.step) continue;
     r.step = step;
     r.worst_prompt = s.prompt;

@@ -56,8 +56,8 @@ struct PathPart {
 
 struct TimelineSummary {
   int blocks = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
-  // Of the decode, and of them those that were recorded whole, which all below is about.
-  int steps = 0, whole_steps = 0;
+  int steps = 0;               // tokens of the decode
+  int whole_steps = 0;  // the first ones, of which no span is lost; the times below are theirs
   int64_t spans = 0, lost = 0;
   int64_t overlapping = 0;         // spans that begin before one of their part has ended
   double step_us = 0;              // the critical path of a step

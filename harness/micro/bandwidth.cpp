@@ -3,6 +3,7 @@
 
 #include "harness/micro/bench.h"
 #include "references/base/error.h"
+#include "references/base/median.h"
 
 namespace mkbench::micro {
 namespace {

@@ -57,10 +57,4 @@ ReadProbe& Bench::probe() {
   return *probe_;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 }  // namespace mkbench::micro

@@ -49,9 +49,6 @@ class Bench {
   int failures_ = 0;
 };
 
-// The median of one value or more.
-double median(std::vector<double> values);
-
 // Random weights of Qwen3-0.6B's layer shape. All tensors share one array of values; no kernel can
 // profit from that, because each tensor is uploaded to memory of its own.
 ModelWeights random_weights(int layers, int vocab);

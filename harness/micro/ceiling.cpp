@@ -6,6 +6,7 @@
 
 #include "harness/device/ceiling_engine.h"
 #include "harness/micro/bench.h"
+#include "references/base/median.h"
 
 namespace mkbench::micro {
 namespace {

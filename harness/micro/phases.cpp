@@ -14,6 +14,7 @@
 #include "kernels/plain/instances.h"
 #include "kernels/plain/params.h"
 #include "kernels/plain/scratch.h"
+#include "references/base/median.h"
 
 namespace mkbench::micro {
 namespace {

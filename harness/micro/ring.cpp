@@ -11,6 +11,7 @@
 #include "kernels/phase.h"
 #include "kernels/ring/megakernel.h"
 #include "references/base/error.h"
+#include "references/base/median.h"
 
 namespace mkbench::micro {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/flow/events.h"
 #include "harness/judge/findings.h"
 #include "harness/parent/recompute.h"
 
@@ -151,7 +152,7 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
   if (times_allowed(e.verdict)) {
     differences.same(
         path + ".verdict", enum_text(e.verdict),
-        enum_text(c.reference.starts_with("live") ? Verdict::kPassLive : Verdict::kPass));
+        enum_text(is_live_reference(c.reference) ? Verdict::kPassLive : Verdict::kPass));
   }
   differences.holds(p.verdict != Verdict::kPassLive, at + ".verdict", enum_text(p.verdict),
                     "PASS: live is said of the engine");

@@ -128,7 +128,7 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-// Of the column of models.
+// Characters that the table's column of models takes: those of the longest name, but no fewer than without --model.
 size_t model_width(const std::vector<FaultLane>& lanes) {
   size_t width = std::string_view("tiny-untied").size();
   for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
