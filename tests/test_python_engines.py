@@ -80,6 +80,12 @@ class Transformers(PythonTest):
         self.assertGreater(engine["process"]["crossing_us"], 0)
         self.assertLess(engine["process"]["crossing_us"], 500)
 
+    def test_the_static_cache_passes(self):
+        """Its rows are masked by their count alone: what an earlier prompt left behind must not show."""
+        code, report, engine, told = self.judge(*self.short_run(), engine=ENGINES / "hf_static_decoder.py")
+        self.assertEqual((code, engine["verdict"]), (0, "PASS"), told)
+        self.assertEqual(engine["resolved_name"], "hf-static@hf_static_decoder.py")
+
     def test_a_broken_one_fails(self):
         code, _, engine, told = self.judge("-n", "16", "--blocks", "2", engine=ENGINES / "broken_decoder.py")
         self.assertEqual(code, 3, told)

@@ -21,10 +21,13 @@ class Decoder:
         self.indices = torch.arange(self.model.config.vocab_size, device=device)
 
     def prefill(self, ids):
-        self.cache = DynamicCache()
+        self.cache = self.empty_cache()
         for begin in range(0, len(ids) - 1, PREFILL_CHUNK):
             self.forward(ids[begin:min(begin + PREFILL_CHUNK, len(ids) - 1)])
         self.pending = ids[-1:]
+
+    def empty_cache(self):
+        return DynamicCache()
 
     def decode(self, n, forced=None, logits=None):
         ids = torch.empty(n, dtype=torch.int64, device=self.pending.device)

@@ -1,0 +1,49 @@
+"""HF transformers' static KV cache behind references/decoder.py, on a card one CUDA graph a token.
+
+Attention reads all max_context rows in every step and masks those that are not written, as this cache does.
+"""
+
+import hf_decoder
+import torch
+from transformers import StaticCache
+
+WARM_UP = 3  # steps before the capture: what libraries allocate at their first use must not fall into it
+
+
+class Decoder(hf_decoder.Decoder):
+    name = "hf-static"
+
+    def open(self, folder, device, max_context):
+        super().open(folder, device, max_context)
+        self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
+        self.graph = None
+        if device.type == "cuda":
+            self.capture(device)
+
+    @torch.no_grad()
+    def capture(self, device):
+        """Records a step over self.id, which writes its row at the cache's own count and its logits to self.row."""
+        self.id = torch.zeros(1, dtype=torch.int64, device=device)
+        for _ in range(WARM_UP):
+            super().forward(self.id)
+            self.rewind(0)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.row = super().forward(self.id)
+        self.rewind(0)
+        self.graph = graph
+
+    def empty_cache(self):
+        self.rewind(0)
+        return self.cache
+
+    def rewind(self, position):
+        for layer in self.cache.layers:
+            layer.cumulative_length.fill_(position)
+
+    def forward(self, ids):
+        if self.graph is None or len(ids) > 1:
+            return super().forward(ids)
+        self.id.copy_(ids)
+        self.graph.replay()
+        return self.row
