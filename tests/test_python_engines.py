@@ -82,7 +82,7 @@ class Transformers(PythonTest):
 
     def test_the_static_cache_passes(self):
         """Its rows are masked by their count alone: what an earlier prompt left behind must not show."""
-        code, report, engine, told = self.judge(*self.short_run(), engine=ENGINES / "hf_static_decoder.py")
+        code, _, engine, told = self.judge("-n", "16", "--blocks", "2", engine=ENGINES / "hf_static_decoder.py")
         self.assertEqual((code, engine["verdict"]), (0, "PASS"), told)
         self.assertEqual(engine["resolved_name"], "hf-static@hf_static_decoder.py")
 
