@@ -92,6 +92,18 @@ __device__ __forceinline__ unsigned long long sm_cycles() {
   return t;
 }
 
+// The same, read once `ns` is there: what global_ns() returns may arrive long after the instruction was issued.
+__device__ __forceinline__ unsigned long long sm_cycles_after(unsigned long long ns) {
+  unsigned long long t = 0;
+  asm volatile(
+      "{\n\t.reg .pred there;\n\t"
+      "setp.ne.u64 there, %1, 0;\n\t"
+      "@there mov.u64 %0, %%clock64;\n\t}"
+      : "+l"(t)
+      : "l"(ns));
+  return t;
+}
+
 // 2^x to about 2 ulp; -inf gives 0.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

@@ -13,20 +13,34 @@ __device__ __forceinline__ void write_event(TimelineEvent* at, unsigned what, in
   asm volatile("st.global.v2.u64 [%0], {%1,%2};" ::"l"(at), "l"(cycles), "l"(site));
 }
 
-// Reads both clocks, as soon as the timer changes; after some 5 us without a change, as they are.
+// Reads both clocks a few times, each time as soon as the timer changes, and keeps the reading that took the least
+// time; after some 5 us without a change, the one at hand. A multiprocessor at work can take microseconds to read the
+// timer, and its value is of some moment between `asked` and `told`.
 __device__ __forceinline__ void write_anchor(TimelineAnchor* at) {
-  constexpr unsigned long long kPatienceCycles = 10000;
-  const unsigned long long before = ptx::global_ns(), begin = ptx::sm_cycles();
-  unsigned long long now = before, asked = begin, told = begin;
-  while (now == before && asked - begin < kPatienceCycles) {
-    asked = ptx::sm_cycles();
-    now = ptx::global_ns();
-    told = ptx::sm_cycles();
+  constexpr unsigned kPatienceCycles = 10000;
+  constexpr int kChanges = 3;
+  // Low words suffice for differences, and plain has no register to spare.
+  const auto begin = static_cast<unsigned>(ptx::sm_cycles());
+  auto before = static_cast<unsigned>(ptx::global_ns());
+  unsigned least = ~0u;
+  bool patient = true;
+#pragma unroll 1
+  for (int changes = 0; changes < kChanges && patient;) {
+    const unsigned long long asked = ptx::sm_cycles(), now = ptx::global_ns();
+    const auto told = static_cast<unsigned>(ptx::sm_cycles_after(now));
+    const unsigned took = told - static_cast<unsigned>(asked);
+    const unsigned step = static_cast<unsigned>(now) - before;
+    patient = told - begin < kPatienceCycles;
+    if (took < least && (step != 0 || (!patient && changes == 0))) {
+      least = took;
+      at->ns = now;
+      at->cycles = asked + took / 2;
+      at->timer_step_ns = step;
+      at->read_cycles = took;
+    }
+    changes += step != 0 ? 1 : 0;
+    before = static_cast<unsigned>(now);
   }
-  at->ns = now;
-  at->cycles = asked + (told - asked) / 2;
-  at->timer_step_ns = static_cast<unsigned>(now - before);
-  at->read_cycles = static_cast<unsigned>(told - asked);
 }
 
 // One thread's place in its track, in registers. All threads of a warp count alike, so that the warp does not

@@ -125,9 +125,9 @@ TEST_CASE("eager's memory is stated before it is taken") {
 TEST_CASE("the pinned settings are in force and are reported") {
   const std::string settings = eager_settings();
   CAPTURE(settings);
-  for (const char* part :
-       {"allow_tf32=0", "cudnn_allow_tf32=0", "allow_bf16_reduced_precision_reduction=0",
-        "deterministic_algorithms=1", "CUBLAS_WORKSPACE_CONFIG=:", "attention=eager"}) {
+  for (const char* part : {"allow_tf32=0", "cudnn_allow_tf32=0",
+                           "allow_bf16_reduced_precision_reduction=0", "deterministic_algorithms=1",
+                           "CUBLAS_WORKSPACE_CONFIG=:", "ALLOC_CONF=", "attention=eager"}) {
     CHECK(settings.find(part) != std::string::npos);
   }
 }

@@ -236,6 +236,17 @@ TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") 
   c.engines[2].launch_trace = LaunchTrace{.tokens = 16, .graph_launches = 16, .busy_ms = 38};
   CHECK_THAT(ledger_notes(c)[0],
              ContainsText("launches for 14.30, graph saves 14.40, the rest is 2.100 ms/tok"));
+  // A baseline that is faster than the candidate is no step on its way, another candidate never is.
+  c.engines.push_back(c.engines[2]);
+  c.engines[3].name = "compiled";
+  c.engines[3].ms_per_tok->mean = 0.2;
+  c.engines.push_back(c.engines[2]);
+  c.engines[4].name = "triton";
+  c.engines[4].role = "candidate";
+  c.engines[4].ms_per_tok->mean = 1.4;
+  REQUIRE(ledger_notes(c).size() == 2);
+  CHECK_THAT(ledger_notes(c)[0], ContainsText("graph saves 14.40, the rest is 2.100 ms/tok"));
+  CHECK_THAT(ledger_notes(c)[1], ContainsText("graph saves 14.40, the rest is 1.000 ms/tok"));
   c.engines[0].launch_trace->problem = "CUPTI: not permitted";
   CHECK(ledger_notes(c).empty());
 }

@@ -51,9 +51,9 @@ std::string profile_table(const CaseGroup& group);
 // What the lines below a table say of its times: replication, every ratio with its verdict, drift,
 // engines that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);
-// A line a candidate: what of an op-by-op baseline's time is the host's, what a CUDA graph saves of it
-// where an engine of the case is launched by graphs, and what is left. By the traces of launches;
-// empty without them.
+// A line a candidate: what of an op-by-op baseline's time is the host's, what the fastest baseline of
+// CUDA graphs that is no faster than the candidate saves of it, and what is left. By the traces of
+// launches; empty without them.
 std::vector<std::string> ledger_notes(const CaseReport& c);
 
 // "97.1 %", or "-".

@@ -33,22 +33,24 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
     return e.role == "baseline" && e.launch_trace->graph_launches == 0;
   });
   if (start == nullptr) return {};
-  const EngineReport* graph =
-      choose(c, true, [](const EngineReport& e) { return e.launch_trace->graph_launches > 0; });
   const double from = start->ms_per_tok->mean;
   const double works = start->launch_trace->busy_ms / start->launch_trace->tokens;
   std::vector<std::string> notes;
   for (const EngineReport& e : c.engines) {
-    if (e.role != "candidate" || &e == graph || !e.ms_per_tok || e.ms_per_tok->mean >= from ||
-        is_lossy(e))
+    if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_lossy(e))
       continue;
     const double to = e.ms_per_tok->mean;
+    // A baseline on the way: one that is faster than the candidate has left it behind.
+    const EngineReport* graph = choose(c, true, [=](const EngineReport& other) {
+      return other.role == "baseline" && other.launch_trace->graph_launches > 0 &&
+             other.ms_per_tok->mean >= to && other.ms_per_tok->mean < from;
+    });
     std::string text =
         fmt::format("from {} ({} ms/tok) to {} ({}): the card is idle between {}'s launches for {}",
                     engine_label(*start), digits(from), engine_label(e), digits(to),
                     engine_label(*start), digits(std::max(0.0, from - works)));
     double rest = works - to;
-    if (graph != nullptr && graph->ms_per_tok->mean < from) {
+    if (graph != nullptr) {
       text += fmt::format(", {} saves {}", engine_label(*graph),
                           digits(from - graph->ms_per_tok->mean));
       rest = graph->ms_per_tok->mean - to;
