@@ -15,6 +15,7 @@ An exception fails the call and leaves the host alive: RUNTIME_ERROR with its ty
 attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 """
 
+import ast
 import copy
 import ctypes
 import hashlib
@@ -50,6 +51,9 @@ ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
 # Numbers of references/base/error.h.
 KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8}
 LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
+# What an import adds to a process beside the pages of libtorch, which every process of a run shares (torch 2.11,
+# transformers 5.17, x86-64).
+LIBRARY_BYTES = {"torch": 330_000_000, "transformers": 150_000_000}
 OWN_FILES = {__file__, str(pathlib.Path(__file__).with_name("torch_decoder.py"))}
 
 
@@ -181,6 +185,17 @@ def load_engines(path: str):
         raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
     adapter = load_file("mkbench_torch_decoder", str(pathlib.Path(__file__).with_name("torch_decoder.py")))
     return adapter.DecoderFile(path, module.Decoder)
+
+
+def library_bytes(path: str) -> int:
+    """What the libraries take that an engine's file names in its imports."""
+    try:
+        nodes = list(ast.walk(ast.parse(pathlib.Path(path).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return 0  # to open the engine fails too
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return sum(LIBRARY_BYTES.get(package, 0) for package in {name.partition(".")[0] for name in names})
 
 
 class Held:
@@ -384,13 +399,16 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        """The large matrices and the KV rows in bf16. To load the engine's file for this could take minutes."""
+        """KV rows in bf16, and on a card the large matrices; on a CPU these stay in the snapshot's files, which are mapped,
+        and what the engine imports is counted. To load the engine's file for this could take minutes."""
         shape, tied = call["config"]["shape"], call["config"]["tie_word_embeddings"]
         kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
+        rows = 2 * shape["layers"] * kv_row * call["request"]["max_context"]
+        if not call["request"]["cuda"]:
+            return self.wire.answer("described", bytes=rows + library_bytes(call["request"]["name"]))
         layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
         tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
-        numbers = tables + shape["layers"] * (layer + kv_row * call["request"]["max_context"])
-        return self.wire.answer("described", bytes=2 * numbers)
+        return self.wire.answer("described", bytes=rows + 2 * (tables + shape["layers"] * layer))
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")

@@ -1,13 +1,17 @@
 """What the real binary says before a run, what it keeps where files cannot be written, and its parity table."""
 
+import collections
+import importlib.util
 import os
+import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import time
 import unittest
 
-from cli_support import BINARY, CliTest, environment
+from cli_support import BINARY, ROOT, CliTest, environment
 
 
 class FullDisk(CliTest):
@@ -50,6 +54,25 @@ class FullDisk(CliTest):
         self.check(subprocess.CompletedProcess([], process.returncode, stdout, stderr), "Is a directory")
 
 
+def taken_by(root):
+    """Bytes of memory of a process and all below it; what several of them map counts once."""
+    children = collections.defaultdict(list)
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children[int(stat.read_text().rpartition(")")[2].split()[1])].append(int(stat.parent.name))
+        except OSError:
+            pass  # it has ended
+    found, kilobytes = [root], 0
+    for pid in found:
+        found += children[pid]
+        try:
+            rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+            kilobytes += int(re.search(r"^Pss: +(\d+)", rollup, re.M)[1])
+        except (OSError, TypeError):
+            pass
+    return 1024 * kilobytes
+
+
 class Foretold(CliTest):
     """Runs alone: a page of a library that other processes map too counts in part.
 
@@ -70,6 +93,27 @@ class Foretold(CliTest):
         # Other programs on the machine change the time between the two more than anything here does.
         self.assertLess(told["seconds_predicted"] / told["seconds_taken"], 3, told)
         self.assertGreater(told["seconds_predicted"] / told["seconds_taken"], 0.33, told)
+
+    def check_peak_of_a_cut(self, engines):
+        """Looks at the processes from outside, during the calls of engines too."""
+        process = subprocess.Popen(
+            [BINARY, "--device", "cpu", "--model", "synthetic:cut", "--engine", engines, "--compare", "none", "-n", "4",
+             "--blocks", "1", "--no-plot", "--out", str(self.out)], cwd=self.folder, env=environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, taken_by(process.pid))
+            time.sleep(0.05)
+        told = self.report()["meta"]["outlook"]
+        self.assertLess(abs(told["bytes_predicted"] / peak - 1), 0.1, (told, peak))
+
+    def test_memory_of_four_layers(self):
+        self.check_peak_of_a_cut("host-twin")
+
+    @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+    def test_memory_of_four_layers_with_an_engine_in_python(self):
+        self.check_peak_of_a_cut(f"host-twin,{ROOT / 'tests' / 'engines' / 'hf_decoder.py'}")
 
 
 class Told(CliTest):
