@@ -15,7 +15,6 @@ An exception fails the call and leaves the host alive: RUNTIME_ERROR with its ty
 attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 """
 
-import ast
 import copy
 import ctypes
 import hashlib
@@ -42,6 +41,7 @@ except ImportError as problem:
 sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
 
@@ -51,9 +51,6 @@ ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
 # Numbers of references/base/error.h.
 KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8}
 LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
-# What an import adds to a process beside the pages of libtorch, which every process of a run shares (torch 2.11,
-# transformers 5.17, x86-64).
-LIBRARY_BYTES = {"torch": 330_000_000, "transformers": 150_000_000}
 OWN_FILES = {__file__, str(pathlib.Path(__file__).with_name("torch_decoder.py"))}
 
 
@@ -185,17 +182,6 @@ def load_engines(path: str):
         raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
     adapter = load_file("mkbench_torch_decoder", str(pathlib.Path(__file__).with_name("torch_decoder.py")))
     return adapter.DecoderFile(path, module.Decoder)
-
-
-def library_bytes(path: str) -> int:
-    """What the libraries take that an engine's file names in its imports."""
-    try:
-        nodes = list(ast.walk(ast.parse(pathlib.Path(path).read_bytes())))
-    except (OSError, SyntaxError, ValueError):
-        return 0  # to open the engine fails too
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return sum(LIBRARY_BYTES.get(package, 0) for package in {name.partition(".")[0] for name in names})
 
 
 class Held:
@@ -399,16 +385,7 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        """KV rows in bf16, and on a card the large matrices; on a CPU these stay in the snapshot's files, which are mapped,
-        and what the engine imports is counted. To load the engine's file for this could take minutes."""
-        shape, tied = call["config"]["shape"], call["config"]["tie_word_embeddings"]
-        kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
-        rows = 2 * shape["layers"] * kv_row * call["request"]["max_context"]
-        if not call["request"]["cuda"]:
-            return self.wire.answer("described", bytes=rows + library_bytes(call["request"]["name"]))
-        layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
-        tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
-        return self.wire.answer("described", bytes=rows + 2 * (tables + shape["layers"] * layer))
+        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")
