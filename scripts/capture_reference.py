@@ -175,36 +175,10 @@ def check_prompts(prompts, config):
                              f"{config['max_position_embeddings']}")
 
 
-def check_device(device):
-    """Raises BadInput where torch cannot use the device, and where its fp32 products are not fp32."""
-    if device == "cpu":
-        return
-    if device == "mps" and not torch.backends.mps.is_available():
-        raise BadInput("--device mps: this torch sees no Apple GPU; --device cpu runs everywhere")
-    if device == "cuda" and not torch.cuda.is_available():
-        try:
-            torch.zeros(1, device="cuda")
-            why = "no card"
-        except Exception as error:
-            why = str(error).splitlines()[0]
-        raise BadInput(f"--device cuda: torch {torch.__version__} sees no usable GPU: {why}; --device cpu runs everywhere")
-    a, b = (torch.rand(256, 256, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
-    exact = a.double() @ b.double()
-    error = float((((a.to(device) @ b.to(device)).cpu().double() - exact) / exact).abs().max())
-    if not error < 1e-5:  # fp32: about 1e-6; TF32 or bf16: 1e-4 and more
-        raise BadInput(f"--device {device}: a product of fp32 matrices is off by {error:.1e}, wanted below 1e-5: not fp32")
-
-
 def capture(model, prompts, device, batch=1):
     """(model entry, prompts with steps, summary). `batch`: how many prompts of one length are decoded side by
     side, where one after the other would take too long."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-    # cuBLAS obeys this variable whatever torch is set to.
-    if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
-        raise ValueError("NVIDIA_TF32_OVERRIDE is set: T must be fp32")
-    check_device(device)
+    hf.use_device(device)
     entry, config, state = load(model)
     check_prompts(prompts, config)
     progress(f"{entry['name']}: {len(prompts)} prompts, {sum(p['steps'] for p in prompts)} steps, on {device}")

@@ -41,6 +41,7 @@ except ImportError as problem:
 sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
 
@@ -384,13 +385,7 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        """The large matrices and the KV rows in bf16. To load the engine's file for this could take minutes."""
-        shape, tied = call["config"]["shape"], call["config"]["tie_word_embeddings"]
-        kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
-        layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
-        tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
-        numbers = tables + shape["layers"] * (layer + kv_row * call["request"]["max_context"])
-        return self.wire.answer("described", bytes=2 * numbers)
+        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")

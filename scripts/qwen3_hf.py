@@ -136,6 +136,32 @@ def exact_inv_freq(config):
     return 1.0 / (rope_theta(config) ** (torch.arange(0, dim, 2, dtype=torch.float) / dim))
 
 
+def use_device(device):
+    """Makes fp32 products those of fp32. Raises BadInput where torch cannot use the device, or they are not."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    # cuBLAS obeys this variable whatever torch is set to.
+    if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
+        raise BadInput("NVIDIA_TF32_OVERRIDE is set: fp32 must be fp32")
+    if device == "cpu":
+        return
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise BadInput("--device mps: this torch sees no Apple GPU; --device cpu runs everywhere")
+    if device == "cuda" and not torch.cuda.is_available():
+        try:
+            torch.zeros(1, device="cuda")
+            why = "no card"
+        except Exception as error:
+            why = str(error).splitlines()[0]
+        raise BadInput(f"--device cuda: torch {torch.__version__} sees no usable GPU: {why}; --device cpu runs everywhere")
+    a, b = (torch.rand(256, 256, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    exact = a.double() @ b.double()
+    error = float((((a.to(device) @ b.to(device)).cpu().double() - exact) / exact).abs().max())
+    if not error < 1e-5:  # fp32: about 1e-6; TF32 or bf16: 1e-4 and more
+        raise BadInput(f"--device {device}: a product of fp32 matrices is off by {error:.1e}, wanted below 1e-5: not fp32")
+
+
 def build(config, state, dtype, device="cpu", attention="eager"):
     """An HF model in `dtype` with the given tensors. Rotary inverse frequencies stay fp32, asserted."""
     hf_config = Qwen3Config.from_dict({k: v for k, v in config.items() if k not in ("dtype", "torch_dtype")})

@@ -16,9 +16,11 @@ versions may differ in the last bit), then rounded once to float.
 """
 
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import math
+import os
 import time
 
 import numpy as np
@@ -37,7 +39,8 @@ PLANTED_KV_HEADS, SIGNS_PER_HEAD, FREQUENCIES = 4, 120, 20
 PLANTED_NORM, ORDINARY_NORM = 2.0, 1.25
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
-CHUNK_ELEMENTS = 1 << 23
+CHUNK_ELEMENTS = 1 << 21
+POOL = concurrent.futures.ThreadPoolExecutor(os.cpu_count())  # numpy computes outside of Python's lock
 LFSR_TAPS = {11: 0x500, 17: 0x10004}
 MOST_STATE_BITS = max(LFSR_TAPS)
 LAYERS = 28  # of the layer numbers in LAGS
@@ -176,12 +179,15 @@ class Tensor:
         return to_bf16(product + plant)
 
     def bits(self):
-        """All rows as bf16 bits, [rows, cols]."""
+        """All rows as bf16 bits, [rows, cols]; every core makes chunks of rows."""
         out = np.empty((self.rows, self.cols), np.uint16)
         rows = max(1, CHUNK_ELEMENTS // self.cols)
-        for begin in range(0, self.rows, rows):
+
+        def make(begin):
             end = min(begin + rows, self.rows)
             out[begin:end] = self.chunk(begin, end)
+
+        list(POOL.map(make, range(0, self.rows, rows)))
         return out
 
 

@@ -194,6 +194,63 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
   CHECK(without.with_ceiling == without.needed);
 }
 
+TEST_CASE(
+    "engines that fit only without the ceiling's copy are opened one at a time, for a share") {
+  const auto bench_with = [](int64_t free) {
+    Bench bench = with_ceiling();
+    bench.job.may_open_one = true;
+    bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+      return int64_t{request.name == kCeilingName ? 5'000'000'000 : 1'000'000'000};
+    };
+    bench.services.free_bytes = [free] { return free; };
+    return bench;
+  };
+  const auto chosen = [](Bench& bench) {
+    return choose_residency(bench.job, bench.services, bench.services.config(""));
+  };
+  Bench bench = bench_with(6'999'000'000);
+  CHECK(
+      chosen(bench) ==
+      "7000 MB are needed for all engines with the ceiling's copy and 6999 MB are free: one engine "
+      "is open at a time (--resident one)");
+  CHECK(bench.job.one_at_a_time);
+  const CaseReport c = bench.run();
+  CHECK(c.resident == "one");
+  CHECK(c.ceiling.reason.empty());
+  CHECK(c.ceiling.samples.size() == 3);
+  for (const EngineReport& e : c.engines) CHECK(e.share.value.has_value());
+
+  Bench enough = bench_with(7'000'000'000);
+  CHECK(chosen(enough).empty());
+  Bench too_small = bench_with(4'999'000'000);  // the ceiling does not fit alone either
+  CHECK(chosen(too_small).empty());
+  CHECK_FALSE(too_small.job.one_at_a_time);
+  Bench no_ceiling = bench_with(6'999'000'000);
+  no_ceiling.job.no_ceiling = "no GPU";
+  CHECK(chosen(no_ceiling).empty());
+  Bench asked_all = bench_with(6'999'000'000);
+  asked_all.job.may_open_one = false;
+  CHECK(chosen(asked_all).empty());
+  Bench ablations = bench_with(6'999'000'000);
+  ablations.job.ablations = true;
+  CHECK(chosen(ablations).empty());
+}
+
+TEST_CASE("engines that do not fit at a time are opened one at a time, with or without a ceiling") {
+  Bench bench = with_ceiling();
+  bench.job.may_open_one = true;
+  bench.job.engines.push_back({.name = "plain", .asked = "plain", .candidate = true});
+  bench.job.engines.push_back({.name = "other", .asked = "other", .candidate = true});
+  bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+    return int64_t{request.name == kCeilingName ? 9'000'000'000 : 1'000'000'000};
+  };
+  bench.services.free_bytes = [] { return int64_t{3'500'000'000}; };
+  CHECK(choose_residency(bench.job, bench.services, bench.services.config("")) ==
+        "4000 MB are needed for all engines and 3500 MB are free: one engine is open at a time "
+        "(--resident one)");
+  CHECK(bench.job.one_at_a_time);
+}
+
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
   Bench bench = with_ceiling();
   bench.job.one_at_a_time = true;

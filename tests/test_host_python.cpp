@@ -94,8 +94,12 @@ TEST_CASE("an engine in Python answers every call") {
       shape.hidden * (int64_t{2} * shape.heads * shape.head_dim + kv_row + 3 * shape.intermediate);
   const int64_t tables = int64_t{shape.vocab} * shape.hidden;
   CHECK(python.weights.config.tie_word_embeddings);
-  CHECK(python.hosts.bytes(python.request, python.weights.config) ==
-        2 * (tables + shape.layers * (layer + kv_row * 40)));
+  const int64_t rows = int64_t{2} * shape.layers * kv_row * 40;
+  CHECK(python.hosts.bytes(python.request, python.weights.config) == rows);  // weights are mapped
+  EngineRequest on_card = python.request;
+  on_card.cuda = true;
+  CHECK(python.hosts.bytes(on_card, python.weights.config) ==
+        rows + 2 * (tables + shape.layers * layer));
   python.hosts.take_turn(engine, FlushCall{false, 0});
   python.hosts.end_turn(engine, FlushCall{false, 0});
   CHECK_THAT(error_of([&] {
@@ -276,7 +280,7 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
 
 TEST_CASE("a host of another wire.json is refused") {
   testing::TemporaryFolder folder;
-  for (const char* name : {"host.py", "nvtx_ranges.py"})
+  for (const char* name : {"host.py", "needed_memory.py", "nvtx_ranges.py"})
     fs::copy(kRoot / "scripts" / name, folder.path());
   const HostCommand command{.argv = {MKBENCH_PYTHON, folder.path() / "host.py"},
                             .build = wire_fields_hash(),

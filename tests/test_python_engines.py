@@ -6,7 +6,7 @@ import pathlib
 import sys
 import unittest
 
-from cli_support import ROOT, HostsTest
+from cli_support import ROOT, CliTest, HostsTest
 
 ENGINES = ROOT / "tests" / "engines"
 
@@ -64,6 +64,23 @@ class PythonTest(HostsTest):
     def small(self, name, does="return [0] * n"):
         self.program(f"{name}.py", SMALL.format(does))
         return f"./{name}.py"
+
+
+class NeededMemory(CliTest):
+    def test_imports_are_counted_by_the_text_of_the_file(self):
+        sys.path.insert(0, str(ROOT / "scripts"))
+        self.addCleanup(sys.path.remove, str(ROOT / "scripts"))
+        import needed_memory
+
+        known = needed_memory.LIBRARY_BYTES
+        self.assertEqual(needed_memory.library_bytes(ENGINES / "hf_decoder.py"), known["torch"] + known["transformers"])
+        for text, wanted in (("import torch.nn.functional as F\nimport torch", known["torch"]), ("import math", 0),
+                             ("def f():\n    from transformers.cache_utils import X", known["transformers"]),
+                             ("import (", 0)):
+            file = self.folder / "engine.py"
+            file.write_text(text)
+            self.assertEqual(needed_memory.library_bytes(file), wanted, text)
+        self.assertEqual(needed_memory.library_bytes(self.folder / "none.py"), 0)
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")

@@ -42,7 +42,7 @@ TEST_CASE("layers without a layout are refused with every reason, before any GPU
     REQUIRE(error.kind() == ErrorKind::kBadInput);
     REQUIRE_THAT(text, ContainsText("num_key_value_heads found 2 wanted 8"));
     REQUIRE_THAT(text, ContainsText("num_attention_heads found 4 wanted 16 or 32"));
-    REQUIRE_THAT(text, ContainsText("hidden_size found 128 wanted a multiple of 256"));
+    REQUIRE_THAT(text, ContainsText("hidden_size found 128 wanted a multiple of 512"));
     REQUIRE_THAT(text, ContainsText("intermediate_size found 384 wanted a multiple of 3072"));
     REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
     REQUIRE_THAT(text, ContainsText("made for the layers of qwen3-0.6b, qwen3-1.7b, qwen3-4b, "
@@ -63,6 +63,86 @@ TEST_CASE("the table's rows that have no layout, and why", "[ring]") {
   ModelShape other = kQwen3_0_6B;  // could have a layout, but none is compiled in
   other.intermediate = 6144;
   REQUIRE_THAT(ring::layout_obstacle(other), ContainsText("no kernel is compiled for layers with"));
+}
+
+// Layers of a model with 8 kv heads of 128.
+ModelShape layers_of(int hidden, int intermediate, int heads) {
+  return {hidden, intermediate, 4, heads, 8, 128, 1000};
+}
+
+TEST_CASE("made-up layers that ring cannot hold are refused by dimension, found and wanted",
+          "[ring]") {
+  struct Refused {
+    ModelShape shape;
+    const char* wanted;
+  };
+  const char* const kRounds = "together they do not divide into rounds of whole tiles and slots";
+  const Refused alone[] = {
+      {layers_of(2304, 6144, 16), "hidden_size found 2304 wanted a multiple of 512;"},
+      {layers_of(0, 6144, 16), "hidden_size found 0 wanted a multiple of 512;"},
+      {layers_of(2048, 7168, 16), "intermediate_size found 7168 wanted a multiple of 3072, or"},
+      {layers_of(2048, 512, 16), "intermediate_size found 512 wanted a multiple of 3072, or"},
+      {layers_of(2048, 6144, 24), "num_attention_heads found 24 wanted 16 or 32;"}};
+  for (const auto& [shape, wanted] : alone) {
+    REQUIRE_THAT(ring::layout_obstacle(shape), ContainsText(wanted));
+    REQUIRE_FALSE(ring::has_layout(shape));
+  }
+  const Refused together[] = {
+      // 6 tiles of 16 rows a block: no rounds of 4 or 5
+      {layers_of(1536, 6144, 16), "hidden_size found 1536 wanted 1024 or 2048 ("},
+      // rounds of 5 tiles of O with one pair of heads: half a slot is left
+      {layers_of(2560, 9728, 16),
+       "hidden_size found 2560 wanted 2048, or num_attention_heads found 16 wanted 32 ("},
+      // the last 8 columns of down would end each of two rounds
+      {layers_of(4096, 6656, 16),
+       "hidden_size found 4096 wanted 2048, or intermediate_size found 6656 wanted 6144 or 9216 ("},
+      // rounds of 5 tiles of down with 3 steps of columns
+      {layers_of(2560, 6144, 32),
+       "hidden_size found 2560 wanted 2048 or 3072, or intermediate_size found 6144 wanted 3584 or "
+       "9728 ("}};
+  for (const auto& [shape, wanted] : together) {
+    const std::string text = ring::layout_obstacle(shape);
+    REQUIRE_THAT(text, ContainsText(wanted));
+    REQUIRE_THAT(text, ContainsText(kRounds));
+    REQUIRE_FALSE(ring::has_layout(shape));
+  }
+  REQUIRE_THAT(ring::layout_obstacle(layers_of(5120, 12288, 32)),
+               ContainsText("hidden_size found 5120 wanted 4096, or num_attention_heads found 32 "
+                            "wanted 16 (a block needs 235 KiB of shared memory and has 227 KiB at "
+                            "most); made for"));
+}
+
+TEST_CASE("layers that fit: a warp's rounds hold every weight once, in whole chunks", "[ring]") {
+  int fit = 0;
+  for (const int heads : {16, 32}) {
+    for (int hidden = 512; hidden <= 6144; hidden += 512) {
+      for (int intermediate = 3072; intermediate <= 30720; intermediate += 512) {
+        const ModelShape shape = layers_of(hidden, intermediate, heads);
+        if (!ring::has_layout(shape) || shape.same_layer_shape(kQwen3_0_6B)) continue;
+        ++fit;
+        INFO(hidden << " / " << intermediate << " / " << heads);
+        const ring::LayerPlan p = ring::plan_of(shape);
+        // Rows of all blocks times columns of a warp in the rounds, 4 units more in the half tile.
+        const auto rows = [](const ring::Rounds& r) { return r.rounds * r.rows() * r.parts; };
+        REQUIRE(rows(p.qkv) * ring::kBlocks == shape.qkv_width());
+        REQUIRE(rows(p.out) * ring::kMembers == hidden);
+        REQUIRE(rows(p.down) * ring::kMembers == hidden);
+        REQUIRE((rows(p.gate_up) / 2 + (p.half_tile ? 4 : 0)) * ring::kBlocks == intermediate);
+        REQUIRE(16 * p.out.steps * ring::kConsumerWarps == p.heads * ring::kHeadDim);
+        const int columns = 16 * p.down.steps + (p.down.eight_more ? 8 : 0);
+        REQUIRE(columns * ring::kConsumerWarps / p.down_parts * ring::kGroups == intermediate);
+        for (const ring::Rounds& r : {p.qkv, p.out, p.gate_up, p.down, p.head}) {
+          REQUIRE(r.fragments() % r.chunk() == 0);
+          REQUIRE(r.chunk() % ring::kWarpFragments == 0);
+          REQUIRE(r.chunk() / ring::kWarpFragments < p.least_ring_slots());
+          REQUIRE(r.rows() <= p.partial_rows());
+        }
+        REQUIRE((p.down.rounds == 1 || !p.down.eight_more));
+        REQUIRE(p.least_shared_bytes() <= 227 * 1024);
+      }
+    }
+  }
+  REQUIRE(fit > 50);
 }
 
 TEST_CASE("the cards that have room for each row, and why others have not", "[ring]") {

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -44,6 +45,30 @@ class SyntheticPython(unittest.TestCase):
         tensor.add(0, 5, 1.25)
         changed = np.nonzero(bits != tensor.bits())[1]
         self.assertEqual(changed.tolist(), [5])
+
+    def test_bytes_do_not_depend_on_chunks_and_threads(self):
+        shape = self.synthetic.SHAPE
+        tensors = [self.synthetic.Codewords(1, dataclasses.replace(shape, vocab=3072)),
+                   self.synthetic.mlp(shape, 8, 3, False, np.ones(shape.hidden), 1.0)[0]]
+        for tensor in tensors:
+            in_threads = tensor.bits()
+            self.assertLess(self.synthetic.CHUNK_ELEMENTS, in_threads.size)
+            np.testing.assert_array_equal(in_threads, tensor.chunk(0, tensor.rows))
+
+    def test_margins_keep_an_entry_for_each_device(self):
+        import synthetic_margins
+
+        entry = {"shape": "qwen3-4b", "layers": 36, "lagset": "short", "device": "CPU", "planted": {"5": 1}, "steps": 96,
+                 "fp32_equal": 96, "bf16_equal": 96, "distinct": 96, "margin": 11.0, "pairwise_error": 0.1}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "margins.json"
+            for change in ({}, {"device": "Card"}, {"margin": 12.0}, {"layers": 4}):
+                synthetic_margins.keep(path, entry | change)
+            kept = json.loads(path.read_text())
+            self.assertEqual([(e["layers"], e["device"], e["margin"]) for e in kept],
+                             [(4, "CPU", 11.0), (36, "CPU", 12.0), (36, "Card", 11.0)])
+            synthetic_margins.render(path)
+            self.assertIn("| qwen3-4b | 36 | short | Card | 5:1 | 96 of 96 |", (path.parent / "README.md").read_text())
 
     def test_continuations(self):
         self.assertEqual(set(self.committed["continuations"]), set(self.synthetic.LAGS))

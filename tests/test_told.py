@@ -1,13 +1,17 @@
 """What the real binary says before a run, what it keeps where files cannot be written, and its parity table."""
 
+import collections
+import importlib.util
 import os
+import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import time
 import unittest
 
-from cli_support import BINARY, CliTest, environment
+from cli_support import BINARY, ROOT, CliTest, environment
 
 
 class FullDisk(CliTest):
@@ -50,6 +54,27 @@ class FullDisk(CliTest):
         self.check(subprocess.CompletedProcess([], process.returncode, stdout, stderr), "Is a directory")
 
 
+def taken_by(root):
+    """Bytes of memory of a process and all below it. What several of them map counts once: a share of each page of a file,
+    and of the weights, which all map whole, the most that one of them has mapped."""
+    children = collections.defaultdict(list)
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children[int(stat.read_text().rpartition(")")[2].split()[1])].append(int(stat.parent.name))
+        except OSError:
+            pass  # it has ended
+    found, own, weights = [root], 0, 0
+    for pid in found:
+        found += children[pid]
+        try:
+            folder = pathlib.Path(f"/proc/{pid}")
+            own += sum(int(x) for x in re.findall(r"^Pss_(?:Anon|File): +(\d+)", (folder / "smaps_rollup").read_text(), re.M))
+            weights = max(weights, int(re.search(r"^RssShmem:\s+(\d+)", (folder / "status").read_text(), re.M)[1]))
+        except (OSError, TypeError):
+            pass
+    return 1024 * (own + weights)
+
+
 class Foretold(CliTest):
     """Runs alone: a page of a library that other processes map too counts in part.
 
@@ -70,6 +95,29 @@ class Foretold(CliTest):
         # Other programs on the machine change the time between the two more than anything here does.
         self.assertLess(told["seconds_predicted"] / told["seconds_taken"], 3, told)
         self.assertGreater(told["seconds_predicted"] / told["seconds_taken"], 0.33, told)
+
+    def check_peak_of_a_cut(self, engines):
+        """Looks at the processes from outside, during the calls of engines too."""
+        process = subprocess.Popen(
+            [BINARY, "--device", "cpu", "--model", "synthetic:cut", "--engine", engines, "--compare", "none", "-n", "4",
+             "--blocks", "1", "--no-plot", "--out", str(self.out)], cwd=self.folder, env=environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        peak = before = 0
+        while process.poll() is None:
+            now = taken_by(process.pid)
+            # A page can move from one process to the other while they are read, but hardly twice.
+            peak, before = max(peak, min(now, before)), now
+            time.sleep(0.05)
+        told = self.report()["meta"]["outlook"]
+        self.assertLess(abs(told["bytes_predicted"] / peak - 1), 0.1, (told, peak))
+
+    def test_memory_of_four_layers(self):
+        self.check_peak_of_a_cut("host-twin")
+
+    @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+    def test_memory_of_four_layers_with_an_engine_in_python(self):
+        self.check_peak_of_a_cut(f"host-twin,{ROOT / 'tests' / 'engines' / 'hf_decoder.py'}")
 
 
 class Told(CliTest):

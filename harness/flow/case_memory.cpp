@@ -202,6 +202,26 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   return memory;
 }
 
+std::string choose_residency(CaseJob& job, const FlowServices& services,
+                             const ModelConfig& config) {
+  if (!job.may_open_one || job.one_at_a_time) return {};
+  const CaseMemory all = case_memory(job, services, config);
+  // Ablations that were asked for need all engines open, a share does not come before them.
+  if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
+  CaseJob one = job;
+  one.one_at_a_time = true;
+  const CaseMemory alone = case_memory(one, services, config);
+  const bool for_the_ceiling = all.fits();
+  const int64_t taken = for_the_ceiling ? alone.with_ceiling : alone.needed;
+  if (taken > all.free) return {};
+  job = one;
+  return fmt::format(
+      "{} are needed for all engines{} and {} are free: one engine is open at a time (--resident "
+      "one)",
+      megabytes(for_the_ceiling ? all.with_ceiling : all.needed),
+      for_the_ceiling ? " with the ceiling's copy" : "", megabytes(all.free));
+}
+
 std::string what_would_fit(const CaseJob& job, const FlowServices& given,
                            const ModelConfig& config) {
   FlowServices services = given;

@@ -30,6 +30,11 @@ int timed_positions(const CaseJob& job);
 // need not exist yet.
 CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
 
+// Where the job leaves it open, chooses how many of its engines are open at a time: one, where all at a
+// time do not fit, or fit only without the ceiling that is to be timed beside them, and one at a time
+// does. Ablations keep engines that fit open. Returns why, in one line; empty where the job stays as it is.
+std::string choose_residency(CaseJob& job, const FlowServices& services, const ModelConfig& config);
+
 // For a case that does not fit: the largest depth that does with these engines, else with one engine
 // open at a time, else without some of the engines; else the largest model of the shape table. One
 // line: "what would fit: --n-depth 300 (3812 MB)".

@@ -48,6 +48,7 @@ struct CaseJob {
   std::vector<CaseEngine> engines;  // the judge first
   bool ablations = false;           // diagnostics after the samples
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
+  bool may_open_one = false;        // where memory asks for it (choose_residency())
   bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
   double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
   // Why no ceiling is timed beside the engines; empty where one is.

@@ -1,6 +1,7 @@
 #include "harness/host/server.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,14 @@
 
 namespace mkbench {
 namespace {
+
+// Gives freed memory back to the system, where other engines may need it: glibc keeps blocks of several
+// megabytes once such a block was freed. The process of `compiled` on Qwen3-0.6B kept 560 MB.
+void give_back_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 int64_t now_ns() {
   timespec now{};
@@ -112,6 +121,7 @@ FromHost Server::take(const PlainCall& call) {
       weights_ = {};
       loaded_ = {};
     }
+    give_back_memory();
     return Answered{};
   }
   if (call.verb == Verb::kReset) held.engine->reset();

@@ -26,9 +26,10 @@ std::string duration_text(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
-void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole) {
+void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
   std::set<std::string> stated;
-  for (CaseJob job : jobs) {
+  for (CaseJob& planned : jobs) {
+    CaseJob job = planned;
     const FlowServices services = make_services(job, hosts_);
     if (job.cuda() && card_free_ == 0) card_free_ = services.free_bytes();
     CaseOutlook one;
@@ -37,6 +38,8 @@ void Outlook::predict(const std::vector<CaseJob>& jobs, bool measure, bool whole
     if (!stated.insert(job.model).second && may_take_over(row, !has_committed_truth(row)))
       job.judged.emplace();
     const ModelConfig config = services.config(job.model);
+    one.residency = choose_residency(job, services, config);
+    planned.one_at_a_time = job.one_at_a_time;
     one.memory = case_memory(job, services, config);
     if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
     cases_.push_back(one);

@@ -16,6 +16,8 @@ struct CaseOutlook {
   CaseMemory memory;
   Forecast forecast;
 
+  std::string
+      residency;  // why one engine is open at a time; empty where all are or that was asked for
   std::string refusal;  // why it does not fit into memory, and what would; else empty
 
   bool fits() const { return memory.fits(); }
@@ -30,7 +32,7 @@ class Outlook {
   // Predicts the memory of every case and, with `measure`, the time too, by a few steps of each
   // engine; a model of which a case does not fit into memory is not loaded. With `whole` also
   // of engines in files, and of short runs. Throws what the cases will throw, and Interrupted.
-  void predict(const std::vector<CaseJob>& jobs, bool measure, bool whole);
+  void predict(std::vector<CaseJob> jobs, bool measure, bool whole);
   const std::vector<CaseOutlook>& cases() const { return cases_; }
   // Seconds that are spent besides the cases, such as drawing plots.
   void add(double seconds) { besides_s_ += seconds; }

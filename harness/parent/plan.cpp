@@ -199,6 +199,7 @@ RunPlan plan_run(const Options& options, const MachineProbe& probe) {
   job.telemetry = options.telemetry;
   job.spin_scale = spin_scale(options);
   job.one_at_a_time = options.resident == Resident::kOne;
+  job.may_open_one = options.resident == Resident::kAuto;
   if (plan.cuda && probe.exclusive && options.resident == Resident::kAuto) {
     job.one_at_a_time = true;
     plan.notes.push_back(

@@ -7,30 +7,15 @@
 // LM head. The columns of the O- and down-projection are divided over the groups, so that the
 // attention result and the SwiGLU vector that they multiply stay inside a group.
 //
-// Layout<kRow> derives all of it from a layer shape (layer_shapes.h). Where a warp's share of each
-// phase fits into its registers, the shape is held: a phase fetches all of its weights before it
-// waits for its input (Qwen3-0.6B's). Otherwise it is streamed: a phase goes round by round, a round
-// chunk by chunk (phases/streamed.cuh).
+// Layout<kRow> derives all of it from a layer shape (layer_shapes.h), by the numbers of its plan
+// (layer_plan.h).
 #pragma once
 
 #include <cstddef>
 
-#include "kernels/layer_shapes.h"
-#include "kernels/partition.h"
+#include "kernels/ring/layer_plan.h"
 
 namespace mkbench::ring {
-
-// These numbers hold for every row: rows.h refuses shapes with other kv heads or another head_dim.
-inline constexpr int kGroups = 8;    // kv heads
-inline constexpr int kMembers = 16;  // blocks of a group
-inline constexpr int kBlocks = kGroups * kMembers;
-inline constexpr int kConsumerWarps = 16;
-inline constexpr int kHeadDim = 128;
-
-inline constexpr int kSlotBytes = 16384;
-inline constexpr int kFragmentBytes = 512;  // an A fragment of mma: 16 bytes of each lane
-inline constexpr int kWarpFragments = 2;    // fragments of a warp in a slot
-inline constexpr int kMaxLayers = 64;
 
 // Bytes from the stream's start to `slot` of `block`. The 128 blocks' slots of the same number lie
 // side by side.
@@ -83,120 +68,61 @@ struct FragmentElement {
   MKBENCH_HD constexpr int column16() const { return 4 * j + 2 * high() + half; }
 };
 
-// How a streamed phase takes its weights: round by round. In a round a warp multiplies `tiles` tiles
-// of 16 rows with `steps` times 16 columns, in fragments ordered by step, then by tile; it fetches
-// `chunk` fragments at a time. `parts`: the warps divide the rows into so many parts, and the columns
-// by as much less. With 8 columns left after the last step, the last fragments hold them for two
-// tiles each.
-struct Rounds {
-  int rounds, tiles, steps, parts = 1;
-  bool eight_more = false;
-  MKBENCH_HD constexpr int fragments() const {  // of a warp and round
-    return tiles * steps + (eight_more ? (tiles + 1) / 2 : 0);
-  }
-  MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 10
-    int most = 2;
-    for (int c = 4; c <= (fragments() == 10 ? 10 : 8); c += 2) {
-      if (fragments() % c == 0) most = c;
-    }
-    return most;
-  }
-  MKBENCH_HD constexpr int rows() const { return 16 * tiles; }  // of a warp and round
-  MKBENCH_HD constexpr int slots() const { return rounds * fragments() / kWarpFragments; }
-};
-
-// The row whose weights wait in registers; the talker of Qwen3-TTS has its layers.
-inline constexpr int kHeldRow = layer_shape_index("qwen3-0.6b");
-
-constexpr int most_of(int a, int b) { return a > b ? a : b; }
-
 template <int kRow>
 struct Layout {
   static constexpr int kIndex = kRow;
   static constexpr ModelShape kShape = kLayerShapes.shapes[kRow];
   static constexpr int kHidden = kShape.hidden;
-  static constexpr int kHeads = kShape.gqa_group();  // query heads of a group
-  static constexpr int kHeadPairs = kHeads / 2;
-  static constexpr int kVectors = kHeads + 2;  // q of each head, k and v
-  static_assert(kShape.kv_heads == kGroups && kShape.head_dim == kHeadDim);
-  static_assert(kHeads == 2 || kHeads == 4, "attention's operands hold the heads in pairs");
+  static constexpr LayoutFits kFits = layout_fits(kShape);
+  static_assert(kFits.kv_heads && kFits.head_dim);
+  static_assert(kFits.heads, "attention's operands hold the heads in pairs");
+  static_assert(kFits.hidden && kFits.intermediate, "warps and blocks get whole tiles");
+  static_assert(kFits.rounds, "rounds have whole tiles and fill whole slots");
+  static_assert(kFits.room,
+                "some card's blocks have room for what the shape needs beside the ring");
 
-  // A block's share of a layer.
-  static constexpr int kQkvRows = kShape.qkv_width() / kBlocks;
-  static constexpr int kOutRows = kHidden / kMembers;            // rows of O and of down
-  static constexpr int kOutColumns = kHeads * kHeadDim;          // O's, the group's heads
-  static constexpr int kUnits = kShape.intermediate / kBlocks;   // SwiGLU units
-  static constexpr int kGroupUnits = kUnits * kMembers;          // down's columns
-  static constexpr int kWarpColumns = kHidden / kConsumerWarps;  // a warp's, QKV and gate/up
-  static_assert(kHidden % (kConsumerWarps * 16) == 0 && kOutRows % 16 == 0 &&
-                    kShape.intermediate % kBlocks == 0 && kUnits % 4 == 0 && kQkvRows % 16 == 0,
-                "warps and blocks get whole tiles");
-
-  static constexpr bool kHeld = kRow == kHeldRow;
+  // layer_plan.h says what these are.
+  static constexpr LayerPlan kPlan = plan_of(kShape);
+  static constexpr bool kHeld = kPlan.held;
+  static_assert(kHeld == (kRow == kHeldRow));
+  static constexpr int kHeads = kPlan.heads;
+  static constexpr int kHeadPairs = kPlan.head_pairs;
+  static constexpr int kVectors = kPlan.vectors;
+  static constexpr int kQkvRows = kPlan.qkv_rows;
+  static constexpr int kOutRows = kPlan.out_rows;
+  static constexpr int kOutColumns = kPlan.out_columns;
+  static constexpr int kUnits = kPlan.units;
+  static constexpr int kGroupUnits = kPlan.group_units();
+  static constexpr int kWarpColumns = kPlan.warp_columns;
 
   // --- streamed shapes
-  static constexpr int kHiddenSteps = kWarpColumns / 16;
-  static constexpr int kUnitTiles = kUnits / 8;       // tiles of 8 gate rows and 8 up rows
-  static constexpr bool kHalfTile = kUnits % 8 != 0;  // 4 units are left
-  static constexpr int kRoundUnits = 24;
-  static constexpr Rounds kQkvRound{1, kQkvRows / 16, kHiddenSteps};
-  static constexpr Rounds kGateUpRound{kUnitTiles / 3, 3, kHiddenSteps};
-  static constexpr int kHalfTileFragments = kHalfTile ? (kHiddenSteps / 2 + 1) / 2 * 2 : 0;
-  static constexpr int kOutTiles = kOutRows / 16;
-  static constexpr int kRoundTiles = kOutTiles % 4 == 0 ? 4 : 5;
-  static constexpr Rounds kOutRound{kOutTiles / kRoundTiles, kRoundTiles, kHeadPairs};
-  // Where a block's units are no multiple of 16, each half of the warps takes half of down's rows
-  // and twice the columns.
-  static constexpr int kDownParts = kHeld || kUnits % 16 == 0 ? 1 : 2;
-  static constexpr int kDownColumns = kUnits * kDownParts;  // a warp's
-  static constexpr Rounds kDownRound{kOutTiles / kDownParts / kRoundTiles, kRoundTiles,
-                                     kDownColumns / 16, kDownParts, kDownColumns % 16 != 0};
-  static constexpr Rounds kHeadRound{1, 3,
-                                     kHiddenSteps};  // the vocabulary sets the number of rounds
-  static_assert(kHeld || (kUnitTiles % 3 == 0 && kOutTiles % (kRoundTiles * kDownParts) == 0),
-                "rounds have whole tiles");
-  static_assert(kHeld || !kDownRound.eight_more ||
-                    (kDownRound.rounds == 1 && kDownColumns % 8 == 0),
-                "the last 8 columns end the only round");
+  static constexpr int kHiddenSteps = kPlan.hidden_steps;
+  static constexpr int kUnitTiles = kPlan.unit_tiles;
+  static constexpr bool kHalfTile = kPlan.half_tile;
+  static constexpr int kRoundUnits = ring::kRoundUnits;
+  static constexpr Rounds kQkvRound = kPlan.qkv;
+  static constexpr Rounds kGateUpRound = kPlan.gate_up;
+  static constexpr int kHalfTileFragments = kPlan.half_tile_fragments();
+  static constexpr int kOutTiles = kPlan.out_tiles;
+  static constexpr Rounds kOutRound = kPlan.out;
+  static constexpr int kDownParts = kPlan.down_parts;
+  static constexpr int kDownColumns = kPlan.down_columns;
+  static constexpr Rounds kDownRound = kPlan.down;
+  static constexpr Rounds kHeadRound = kPlan.head;
 
-  // Slots of each phase, and the fragments that a warp fetches of it before it waits for its input.
-  static constexpr int kQkvSlots = kHeld ? 4 : kQkvRound.slots();
-  static constexpr int kOutSlots = kHeld ? 2 : kOutRound.slots();
-  static constexpr int kGateUpSlots =
-      kHeld ? 6 : kGateUpRound.slots() + kHalfTileFragments / kWarpFragments;
-  static constexpr int kDownSlots = kHeld ? 3 : kDownRound.slots();
+  static constexpr int kQkvSlots = kPlan.qkv_slots();
+  static constexpr int kOutSlots = kPlan.out_slots();
+  static constexpr int kGateUpSlots = kPlan.gate_up_slots();
+  static constexpr int kDownSlots = kPlan.down_slots();
   static constexpr int kLayerSlots = kQkvSlots + kOutSlots + kGateUpSlots + kDownSlots;
-  static_assert(kQkvRows * kHidden * 2 == kQkvSlots * kSlotBytes);
-  static_assert(kOutRows * kOutColumns * 2 == kOutSlots * kSlotBytes);
-  // Less than one slot of padding each.
-  static_assert(2 * kUnits * kHidden * 2 <= kGateUpSlots * kSlotBytes &&
-                2 * kUnits * kHidden * 2 > (kGateUpSlots - 1) * kSlotBytes);
-  static_assert(kOutRows * kGroupUnits * 2 <= kDownSlots * kSlotBytes &&
-                kOutRows * kGroupUnits * 2 > (kDownSlots - 1) * kSlotBytes);
 
   // --- a block's shared memory
-  static constexpr int kPartialRows =
-      kHeld ? kOutRows : most_of(most_of(kQkvRound.rows(), 2 * kRoundUnits), kOutRound.rows());
-  // Words of a warp's input, both planes: 16 of each step.
-  static constexpr int kInputWords =
-      kHeld ? 64 : 16 * most_of(kHiddenSteps, (kDownColumns + 15) / 16);
+  static constexpr int kPartialRows = kPlan.partial_rows();
+  static constexpr int kInputWords = kPlan.input_words();
   static constexpr int kSwigluStride = kHeld ? 32 : kUnits;  // words of a block
-  // The largest chunk, which a warp looks at in one go.
-  static constexpr int kChunkSlots = kHeld
-                                         ? kGateUpSlots
-                                         : most_of(most_of(kQkvRound.chunk(), kGateUpRound.chunk()),
-                                                   most_of(kOutRound.chunk(), kDownRound.chunk())) /
-                                               kWarpFragments;
-
-  // The bytes that struct Shared of block.cuh needs at most: partial sums, squares, inputs,
-  // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, accumulators
-  // as seen last, the residual; then what all shapes need alike.
-  static constexpr int kStagingBytes =
-      2 * kPartialRows * 80 + 8 * kConsumerWarps + 4 * kConsumerWarps * kInputWords +
-      most_of(4096 * kHeadPairs, kHeld ? 4 * kHidden : 0) + 64 * kHeads + 256 * kHeadPairs +
-      4 * kVectors * 640 + 16 * kHidden + 4 * kHidden + 4 * kMaxLayers + 512;
-  // A streamed shape needs room for a chunk, or for a turn's tiles of K, and one slot more.
-  static constexpr int kLeastRingSlots = kHeld ? 3 : most_of(kChunkSlots, 4) + 1;
+  static constexpr int kChunkSlots = kPlan.chunk_slots();
+  static constexpr int kStagingBytes = static_cast<int>(kPlan.staging_bytes());
+  static constexpr int kLeastRingSlots = kPlan.least_ring_slots();
 
   // --- LM head: a block has neighbouring rows. Held: a slot holds 8 whole rows. Streamed: rounds of
   // 48 rows.

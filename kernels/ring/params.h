@@ -26,10 +26,6 @@ MKBENCH_HD constexpr bool computes_tokens(RingAblation ablation) {
 
 namespace mkbench::ring {
 
-// Shared memory of a block: from sm_120 on 99 KiB, not 227.
-MKBENCH_HD constexpr int shared_limit(int compute_major) {
-  return (compute_major >= 12 ? 99 : 227) * 1024;
-}
 // Slots of the ring, as many as shared memory holds, but at most 11, which took 3 us a token less
 // than 10 (Qwen3-0.6B, H200).
 inline constexpr int kMostRingSlots = 11;

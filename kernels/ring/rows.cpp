@@ -5,10 +5,7 @@
 namespace mkbench::ring {
 namespace {
 
-// The ring needs bulk copies, and barriers that count the bytes of copies.
-constexpr int kLeastComputeMajor = 9;
-
-std::string kilobytes(int bytes) { return std::to_string((bytes + 1023) / 1024) + " KiB"; }
+std::string kilobytes(int64_t bytes) { return std::to_string((bytes + 1023) / 1024) + " KiB"; }
 
 // Models that ring's compiled layouts are made for, by the names of the shape table.
 std::string models_with_layout() {
@@ -17,6 +14,43 @@ std::string models_with_layout() {
     if (has_layout(row.shape)) text += (text.empty() ? "" : ", ") + std::string(row.name);
   }
   return text;
+}
+
+// The nearest values of a dimension, a few times `step` below and above, with which the shape would have
+// a layout: "2048 or 2560"; empty where there are none.
+std::string nearest_fitting(const ModelShape& shape, int ModelShape::*dimension, int step) {
+  constexpr int kMostSteps = 64;
+  ModelShape other = shape;
+  const auto first = [&](int by) -> std::string {
+    for (int i = 1; i <= kMostSteps; ++i) {
+      other.*dimension = shape.*dimension + i * by;
+      if (has_layout(other)) return std::to_string(other.*dimension);
+    }
+    return {};
+  };
+  const std::string below = first(-step), above = first(step);
+  return below + (below.empty() || above.empty() ? "" : " or ") + above;
+}
+
+// Why dimensions that fit each alone have no layout together, and which of them could be another.
+std::string together_obstacle(const ModelShape& shape, const LayoutFits& fits) {
+  const LayerPlan plan = plan_of(shape);
+  std::string text;
+  const auto add = [&text](const char* field, int found, const std::string& wanted) {
+    if (wanted.empty()) return;
+    text += (text.empty() ? "" : ", or ") + std::string(field) + " found " + std::to_string(found) +
+            " wanted " + wanted;
+  };
+  add("hidden_size", shape.hidden, nearest_fitting(shape, &ModelShape::hidden, kHiddenStep));
+  add("intermediate_size", shape.intermediate,
+      nearest_fitting(shape, &ModelShape::intermediate, kUnitRest * kBlocks));
+  add("num_attention_heads", shape.heads, nearest_fitting(shape, &ModelShape::heads, 2 * kGroups));
+  if (text.empty()) text = layer_shape_text(shape);
+  if (!fits.room) {
+    return text + " (a block needs " + kilobytes(plan.least_shared_bytes()) +
+           " of shared memory and has " + kilobytes(shared_limit(kLeastComputeMajor)) + " at most)";
+  }
+  return text + " (together they do not divide into rounds of whole tiles and slots)";
 }
 
 }  // namespace
@@ -39,12 +73,12 @@ std::string layout_obstacle(const ModelShape& shape) {
   const int two = 2 * kGroups, four = 4 * kGroups;
   compare("num_attention_heads", shape.heads, std::to_string(two) + " or " + std::to_string(four),
           fits.heads);
-  compare("hidden_size", shape.hidden, "a multiple of " + std::to_string(16 * kConsumerWarps),
-          fits.hidden);
+  compare("hidden_size", shape.hidden, "a multiple of " + std::to_string(kHiddenStep), fits.hidden);
   compare("intermediate_size", shape.intermediate,
-          "a multiple of " + std::to_string(kUnitStep * kBlocks) + ", or one and " +
+          "a multiple of " + std::to_string(kRoundUnits * kBlocks) + ", or one and " +
               std::to_string(kUnitRest * kBlocks) + " more",
           fits.intermediate);
+  if (fits.each() && !fits.all()) text = together_obstacle(shape, fits);
   if (text.empty()) text = "no kernel is compiled for layers with " + layer_shape_text(shape);
   return text + made_for;
 }

@@ -1,5 +1,5 @@
-// Which layer shapes ring runs, on which architectures, and why not the others. The only place that
-// says so: everything else asks here, or goes through with_layout().
+// Which layer shapes ring runs, on which architectures, and why not the others: everything else asks
+// here, or goes through with_layout().
 #pragma once
 
 #include <string>
@@ -9,24 +9,6 @@
 #include "references/base/error.h"
 
 namespace mkbench::ring {
-
-// A block's SwiGLU units are a multiple of kUnitStep, or one and kUnitRest more.
-inline constexpr int kUnitStep = 24, kUnitRest = 4;
-
-// Which dimensions of a shape Layout can hold. A row for which Layout's asserts say more does not compile.
-struct LayoutFits {
-  bool kv_heads, head_dim, heads, hidden, intermediate;
-  constexpr bool all() const { return kv_heads && head_dim && heads && hidden && intermediate; }
-};
-constexpr LayoutFits layout_fits(const ModelShape& s) {
-  const int units = s.intermediate / kBlocks, rest = units % kUnitStep;
-  return {.kv_heads = s.kv_heads == kGroups,
-          .head_dim = s.head_dim == kHeadDim,
-          .heads = s.heads == 2 * kGroups || s.heads == 4 * kGroups,
-          .hidden = s.hidden % (16 * kConsumerWarps) == 0,
-          .intermediate = s.intermediate % kBlocks == 0 && (rest == 0 || rest == kUnitRest)};
-}
-constexpr bool has_layout(const ModelShape& s) { return layout_fits(s).all(); }
 
 // Calls `f` with the Layout of the shape, which must be compiled in: layout_obstacle() is empty.
 template <int kRow = 0, typename F>

@@ -182,6 +182,7 @@ class Run {
       }
       for (const std::string& name : cast.unknown) fmt::print("; {}: pace not known", name);
       fmt::print("\n");
+      if (!one.residency.empty()) say(one.name + ": " + one.residency);
       if (!one.fits()) {
         say(fmt::format("{}: {}", one.name, one.refusal));
         ends.push_back(Verdict::kEnvUnfit);
@@ -275,22 +276,11 @@ class Run {
     report_.cases.push_back(std::move(collector.report()));
   }
 
-  // Where all engines do not fit into memory at a time and each alone does, they are opened in turn.
   void choose_residency(CaseJob& job) {
-    if (options_.resident != Resident::kAuto || job.one_at_a_time) return;
     try {
       const FlowServices services = make_services(job, hosts_);
-      const ModelConfig config = services.config(job.model);
-      const CaseMemory all = case_memory(job, services, config);
-      if (all.free <= 0 || all.needed <= all.free) return;
-      CaseJob one = job;
-      one.one_at_a_time = true;
-      if (case_memory(one, services, config).needed > all.free) return;
-      job = one;
-      say(
-          fmt::format("{}: {:.1f} MB are needed for all engines and {:.1f} MB are free: one engine "
-                      "is open at a time (--resident one)",
-                      case_name(job), megabytes(all.needed), megabytes(all.free)));
+      const std::string why = mkbench::choose_residency(job, services, services.config(job.model));
+      if (!why.empty()) say(case_name(job) + ": " + why);
     } catch (const std::exception&) {
       // The case meets the same error and reports it.
     } catch (const Interrupted&) {

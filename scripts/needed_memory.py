@@ -1,0 +1,32 @@
+"""The memory that an engine in Python will take, told without loading its file, which could take minutes."""
+
+import ast
+import pathlib
+
+# What an import adds to a process beside the pages of libtorch, which every process of a run shares (torch 2.11,
+# transformers 5.17, x86-64).
+LIBRARY_BYTES = {"torch": 330_000_000, "transformers": 150_000_000}
+
+
+def library_bytes(path: str) -> int:
+    """What the libraries take that an engine's file names in its imports."""
+    try:
+        nodes = list(ast.walk(ast.parse(pathlib.Path(path).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return 0  # to open the engine fails too
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return sum(LIBRARY_BYTES.get(package, 0) for package in {name.partition(".")[0] for name in names})
+
+
+def needed_bytes(request: dict, config: dict) -> int:
+    """KV rows in bf16, and on a card the large matrices. On a CPU these stay in the snapshot's files, which are mapped, and
+    what the engine imports comes on top."""
+    shape, tied = config["shape"], config["tie_word_embeddings"]
+    kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
+    rows = 2 * shape["layers"] * kv_row * request["max_context"]
+    if not request["cuda"]:
+        return rows + library_bytes(request["name"])
+    layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
+    tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
+    return rows + 2 * (tables + shape["layers"] * layer)
