@@ -406,7 +406,14 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
     bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
   // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
   if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
-  const int64_t kv_elements = 2LL * s.layers * s.kv_width() * options.max_context;
+  const int64_t context = options.max_context;
+  if (options.cuda) {
+    // What the last chunk of a prefill works on stays the process's: its scores, of which 8 bytes each
+    // are there at once, and K and V repeated for every head. A CPU's allocator gives it back.
+    bytes += 8 * s.heads * std::min<int64_t>(kPrefillChunkRows, context) * context;
+    bytes += 2 * s.heads * s.head_dim * context * element;
+  }
+  const int64_t kv_elements = 2LL * s.layers * s.kv_width() * context;
   return bytes + element * kv_elements;
 }
 

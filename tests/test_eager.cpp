@@ -114,9 +114,15 @@ TEST_CASE("eager's memory is stated before it is taken") {
   const int64_t kv = 4096 * kQwen3_0_6B.kv_bytes_per_position();
   CHECK(eager_bytes(config, options) == kv);  // on a CPU the weights stay the caller's memory
   options.cuda = true;
-  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + kv);
+  // Scores of 512 rows by 16 heads, and K and V of 8 heads repeated for 16.
+  const int64_t scratch = 8LL * 512 * 16 * 4096 + 4096LL * 2 * 16 * 128 * 2;
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + scratch + kv);
   options.head_fp32 = true;
-  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + 4LL * 151'936 * 1024 + kv);
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + scratch + 4LL * 151'936 * 1024 + kv);
+  options.max_context = 64;  // fewer rows than a prefill takes at a time
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + 8LL * 64 * 16 * 64 +
+                                            64LL * 2 * 16 * 128 * 2 + 4LL * 151'936 * 1024 +
+                                            64 * kQwen3_0_6B.kv_bytes_per_position());
   options = {};
   options.fp32 = true;
   CHECK(eager_bytes(config, options) == 4LL * 151'936 * 1024 + 2 * kv);
