@@ -53,7 +53,7 @@ foreach(name test_cli test_compare test_evidence test_gate test_history test_mak
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()
 
-set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE TIMEOUT 400)
 
 # Fleets: plans, folders, cards and store; on this machine, and over a real Slurm on loopback.
 mkbench_python_test(test_fleet_plan)

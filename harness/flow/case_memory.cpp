@@ -10,6 +10,7 @@
 
 #include "harness/flow/gate.h"
 #include "harness/flow/state_receipt.h"
+#include "harness/flow/timed_truth.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"
@@ -187,7 +188,7 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
   }
   // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
   // tie the run with an fp32 head follows in the truth's process.
-  if (!is_analytic(row)) {
+  if (!has_closed_form(job, config.shape)) {
     const int64_t scoring =
         services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
     const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);

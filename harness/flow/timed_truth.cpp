@@ -12,6 +12,7 @@
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/oracle.h"
+#include "references/snapshot.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -70,6 +71,16 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
       truth.late_ids.push_back(id);
   }
   return truth;
+}
+
+bool has_closed_form(const CaseJob& job, const ModelShape& shape) {
+  const int depth = first_depth(job);
+  const ModelRow* row = find_model(model_at_depth(job.model, depth));
+  if (!is_analytic(row) || depth < synthetic_min_depth(parity_lagset(*row))) return false;
+  if (job.ids.empty()) return true;
+  const StateCode code(shape.vocab);
+  return std::all_of(job.ids.begin(), job.ids.end() - 1,
+                     [&](int32_t id) { return code.state(id) >= 0; });
 }
 
 TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights) {

@@ -36,6 +36,8 @@ struct TimedTruth {
 // Each process of an engine has a prompt of its own there; --ids, and prompts without a closed form,
 // which the truth has to prefill, are those of all processes.
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
+// Whether that will find a closed form, before any weights are loaded.
+bool has_closed_form(const CaseJob& job, const ModelShape& shape);
 
 // The truth of each process, found when it is first asked for. `job` and `weights` outlive it.
 using TruthOf = std::function<const TimedTruth&(int process)>;
