@@ -16,6 +16,8 @@ constexpr double kTooLong = 2;
 // A reading further from the line than so many standard deviations draws it no more than one at that distance.
 constexpr double kFar = 2, kDeviationOfMedian = 1.4826;
 constexpr int kRefits = 10;
+// Where half of the readings lie further from their lines than so many steps of the timer, no line is right.
+constexpr double kNoLine = 2;
 
 BlockClock written_readings(std::span<const TimelineAnchor> anchors) {
   BlockClock block;
@@ -131,15 +133,29 @@ LaunchClocks::LaunchClocks(const std::string& who, int blocks,
     fit_line(block, weights.back(), common_);
     if (first_ns_ == 0 || block.first.ns < first_ns_) first_ns_ = block.first.ns;
   }
-  // What is common to all blocks would look like errors of each; so it is found first, and taken out.
+  fit_lines(weights);
+  std::vector<double> distances;
+  double step_ns = 0;
+  for (const BlockClock& block : blocks_) {
+    for (const ClockReading& r : block.readings) {
+      if (!r.used) continue;
+      distances.push_back(std::abs(distance(block, r)));
+      if (r.step_ns > 0 && (step_ns == 0 || r.step_ns < step_ns)) step_ns = r.step_ns;
+    }
+  }
+  by_reading_ = step_ns > 0 && median(distances) > kNoLine * step_ns;
+}
+
+// What is common to all blocks would look like errors of each; so it is found first, and taken out.
+void LaunchClocks::fit_lines(const std::vector<std::vector<double>>& weights) {
   for (int round = 0; round < 2; ++round) {
-    std::vector<std::vector<double>> distances(readings), left_out(readings);
+    std::vector<std::vector<double>> distances(common_.size()), left_out(common_.size());
     for (const BlockClock& block : blocks_) {
       for (const ClockReading& r : block.readings) {
         (r.used ? distances : left_out)[r.number].push_back(distance(block, r));
       }
     }
-    for (size_t i = 0; i < readings; ++i)
+    for (size_t i = 0; i < common_.size(); ++i)
       common_[i] += median(distances[i].empty() ? left_out[i] : distances[i]);
     for (size_t block = 0; block < blocks_.size(); ++block)
       refit_line(blocks_[block], weights[block], common_);
@@ -153,27 +169,53 @@ double LaunchClocks::distance(const BlockClock& block, const ClockReading& readi
 double LaunchClocks::ns(int block, unsigned long long cycles) const {
   const BlockClock& clock = blocks_[static_cast<size_t>(block)];
   const auto now = static_cast<double>(static_cast<int64_t>(cycles - clock.first.cycles));
-  const std::vector<ClockReading>& readings = clock.readings;
-  size_t next = 1;
-  while (next + 1 < readings.size() && readings[next].cycles < now) ++next;
-  const ClockReading &from = readings[next - 1], &to = readings[next];
-  const double share = to.cycles > from.cycles
-                           ? std::clamp((now - from.cycles) / (to.cycles - from.cycles), 0.0, 1.0)
-                           : 0.0;
   return static_cast<double>(clock.first.ns - first_ns_) + line(clock, now) +
-         (1 - share) * common_[from.number] + share * common_[to.number];
+         correction_at(clock, now, nullptr);
+}
+
+// What a reading adds to its block's line.
+double LaunchClocks::correction(const BlockClock& block, const ClockReading& reading) const {
+  return by_reading_ ? reading.ns - line(block, reading.cycles) : common_[reading.number];
+}
+
+// The same at any time: between two readings, a share of each one's. `aside`: a reading that is left out of it.
+double LaunchClocks::correction_at(const BlockClock& block, double cycles,
+                                   const ClockReading* aside) const {
+  const ClockReading *from = nullptr, *to = nullptr;
+  for (const ClockReading& r : block.readings) {
+    if (&r == aside || (by_reading_ && !r.used)) continue;
+    if (from == nullptr || r.cycles <= cycles) {
+      from = &r;
+    } else if (to == nullptr) {
+      to = &r;
+    }
+  }
+  if (from == nullptr) return 0;
+  if (to == nullptr || cycles <= from->cycles) return correction(block, *from);
+  const double share = (cycles - from->cycles) / (to->cycles - from->cycles);
+  return (1 - share) * correction(block, *from) + share * correction(block, *to);
+}
+
+// How far a reading lies from the line, or from what those before and after it say.
+double LaunchClocks::error(const BlockClock& block, const ClockReading& reading) const {
+  if (!by_reading_) return std::abs(distance(block, reading));
+  const double said = line(block, reading.cycles) + correction_at(block, reading.cycles, &reading);
+  return std::abs(reading.ns - said);
 }
 
 void LaunchClocks::tell(ClockQuality& quality) const {
-  quality = {};
+  quality = {.by_reading = by_reading_};
   for (const BlockClock& block : blocks_) {
     for (const ClockReading& r : block.readings) {
-      const double off = std::abs(distance(block, r)), read = r.read_cycles * block.ns_per_cycle;
+      const double off = error(block, r), read = r.read_cycles * block.ns_per_cycle;
+      const bool end = &r == &block.readings.front() || &r == &block.readings.back();
       ++quality.readings;
       quality.left_out += r.used ? 0 : 1;
+      quality.line_error_ns = std::max(quality.line_error_ns, std::abs(distance(block, r)));
       double& error = r.used ? quality.error_ns : quality.left_out_error_ns;
       double& longest = r.used ? quality.longest_read_ns : quality.left_out_read_ns;
-      error = std::max(error, off);
+      // A reading at an end has a neighbour on one side alone, which says little of it.
+      if (!by_reading_ || !end) error = std::max(error, off);
       longest = std::max(longest, read);
       if (r.step_ns > 0 && (quality.step_ns == 0 || r.step_ns < quality.step_ns))
         quality.step_ns = r.step_ns;

@@ -1,4 +1,5 @@
-// The clocks of a launch's blocks as one clock: a line through the readings of each block.
+// The clocks of a launch's blocks as one clock: a line through the readings of each block or, where these show that no
+// line is right, from each reading to the next.
 #pragma once
 
 #include <span>
@@ -27,8 +28,8 @@ struct BlockClock {
   double ns_per_cycle = 0;
 };
 
-// The lines of all blocks, and what the readings deviate from them in common, which is a change of the clocks'
-// frequency.
+// The lines of all blocks, and what the readings deviate from them: in common, which is a change of the clocks'
+// frequency, or each block by itself, as multiprocessors at full load do.
 class LaunchClocks {
  public:
   // `anchors`: (blocks, readings). Throws Error(kRuntime) that begins with `who` where a block has not read its
@@ -41,10 +42,16 @@ class LaunchClocks {
   void tell(ClockQuality& quality) const;
 
  private:
+  void fit_lines(const std::vector<std::vector<double>>& weights);
   double distance(const BlockClock& block, const ClockReading& reading) const;
+  double correction(const BlockClock& block, const ClockReading& reading) const;
+  double correction_at(const BlockClock& block, double cycles, const ClockReading* aside) const;
+  double error(const BlockClock& block, const ClockReading& reading) const;
 
   std::vector<BlockClock> blocks_;
   std::vector<double> common_;  // of each reading of the launch
+  bool by_reading_ =
+      false;  // time runs from reading to reading: blocks change their pace one by one
   unsigned long long first_ns_ = 0;
 };
 

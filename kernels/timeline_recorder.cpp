@@ -33,7 +33,7 @@ TimelineBuffers TimelineRecorder::buffers() const {
 
 Timeline TimelineRecorder::collect(const std::string& who) const {
   RecordedLaunch launch;
-  launch.clock = "%clock64 of each multiprocessor, by a line through " + std::to_string(readings_) +
+  launch.clock = "%clock64 of each multiprocessor, by " + std::to_string(readings_) +
                  " readings of %globaltimer a block";
   launch.roles = roles_;
   launch.blocks = blocks_;

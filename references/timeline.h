@@ -25,20 +25,24 @@ struct TimelineSpan {
 static_assert(sizeof(TimelineSpan) == 32);
 
 // How well the blocks' clocks are known as one. Each block draws a line through its readings of a clock that all
-// share; readings that took much longer than others are left out.
+// share; readings that took much longer than others are left out. Where most readings lie beside every line, time runs
+// from each reading to the next instead.
 struct ClockQuality {
   double step_ns = 0;  // smallest step seen of the shared clock; 0: there is no such clock
   int64_t readings = 0, left_out = 0;  // of all blocks; of them left out
-  double error_ns = 0;                 // the largest distance of a reading from its block's line,
-  double left_out_error_ns = 0;        // and of one that was left out
-  double longest_read_ns = 0;          // how long a reading took at the most,
-  double left_out_read_ns = 0;         // and one that was left out
+  bool by_reading = false;             // from reading to reading
+  double line_error_ns = 0;            // the largest distance of a reading from its block's line
+  double error_ns = 0;  // the same or, by_reading, from what the readings before and after it say,
+  double left_out_error_ns = 0;  // and of one that was left out
+  double longest_read_ns = 0;    // how long a reading took at the most,
+  double left_out_read_ns = 0;   // and one that was left out
 
   static void fields(auto& v) {
     using Q = ClockQuality;
     list_fields(v, "step_ns", &Q::step_ns, "readings", &Q::readings, "left_out", &Q::left_out,
-                "error_ns", &Q::error_ns, "left_out_error_ns", &Q::left_out_error_ns,
-                "longest_read_ns", &Q::longest_read_ns, "left_out_read_ns", &Q::left_out_read_ns);
+                "by_reading", &Q::by_reading, "line_error_ns", &Q::line_error_ns, "error_ns",
+                &Q::error_ns, "left_out_error_ns", &Q::left_out_error_ns, "longest_read_ns",
+                &Q::longest_read_ns, "left_out_read_ns", &Q::left_out_read_ns);
   }
 };
 

@@ -229,6 +229,41 @@ TEST_CASE("a state receipt compares the ids of a run that shows its logits") {
     CHECK(holds(receipt.problem, row.problem));
     if (row.at == 2 && row.deterministic) CHECK(holds(receipt.problem, "in the timed run"));
     if (row.at == 9) CHECK(holds(receipt.problem, "after the timed run"));
+    CHECK(receipt.repeats);
+  }
+}
+
+// Adds to the logits that it shows how often it has shown some: no run repeats another.
+class OtherLogitsEachTime : public ScriptedEngine {
+ public:
+  using ScriptedEngine::ScriptedEngine;
+  Ids decode(int n, const int32_t* forced, float* logits_out) override {
+    Ids ids = ScriptedEngine::decode(n, forced, logits_out);
+    if (logits_out != nullptr) logits_out[0] += static_cast<float>(++shown_);
+    return ids;
+  }
+
+ private:
+  int shown_ = 0;
+};
+
+TEST_CASE("an engine that does not repeat itself is not accused of another state") {
+  for (const bool deterministic : {true, false}) {
+    Script script;
+    script.deterministic = deterministic;
+    OtherLogitsEachTime engine(script);
+    engine.prefill(Ids{3});
+    const Snapshot start = engine.save();
+    const Ids ids = engine.decode(6, nullptr, nullptr);
+    const StateReceipt receipt =
+        take_state_receipt(engine, kVocab, ids, [&] { engine.restore(start); });
+    INFO(receipt.problem);
+    CHECK(receipt.problem.empty() == !deterministic);
+    CHECK(receipt.repeats == !deterministic);
+    if (deterministic) {
+      CHECK(holds(receipt.problem, "two runs that show their logits differ at step 0"));
+      CHECK(!holds(receipt.problem, "another state"));
+    }
   }
 }
 

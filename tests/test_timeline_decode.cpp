@@ -183,6 +183,31 @@ TEST_CASE("a reading far from its line does not bend it, and is told", "[timelin
   CHECK(timeline.quality.left_out == 0);
 }
 
+TEST_CASE("blocks that change their pace one by one have clocks from reading to reading",
+          "[timeline]") {
+  RecordedLaunch launch = many_blocks(8, 17);
+  // Each block's cycles run ahead of its line and behind it, by up to 4 us within 6 ms.
+  const auto ahead = [](int block, int64_t ns) {
+    return static_cast<int64_t>(8000 * std::sin(static_cast<double>(ns) / 2e6 + block));
+  };
+  for (int block = 0; block < 8; ++block) {
+    for (int i = 0; i < 17; ++i)
+      launch.anchors[static_cast<size_t>(block * 17 + i)].cycles +=
+          static_cast<uint64_t>(ahead(block, i * 400'000));
+    std::vector<TimelineEvent>& track = launch.tracks[static_cast<size_t>(block)];
+    for (size_t i = 0; i < track.size(); ++i)
+      track[i].cycles += static_cast<uint64_t>(ahead(block, static_cast<int64_t>(i) * 20'000));
+  }
+  const Timeline timeline = decode_launch("test", launch);
+  CHECK(timeline.quality.by_reading);
+  CHECK(timeline.quality.line_error_ns > 1000);
+  CHECK(timeline.quality.error_ns < 120);
+  CHECK(worst_of(timeline) < 60);
+  // A timer that steps by more than the blocks deviate cannot tell: its readings' mean is better.
+  for (TimelineAnchor& anchor : launch.anchors) anchor.timer_step_ns = 4096;
+  CHECK(!decode_launch("test", launch).quality.by_reading);
+}
+
 TEST_CASE("the first steps of a launch whose events found no room are whole", "[timeline]") {
   RecordedLaunch launch = many_blocks(2, 17);
   for (std::vector<TimelineEvent>& track : launch.tracks) {

@@ -387,7 +387,7 @@ class BlockRunner {
     if (receipt.problem.empty()) return Verdict::kPass;
     sample.valid = false;
     sample.invalid_reason = receipt.problem;
-    return Verdict::kIntegrity;
+    return receipt.repeats ? Verdict::kIntegrity : Verdict::kNondeterministic;
   }
 
   // The harness's clock around the call counts, not the host time that the engine reports.

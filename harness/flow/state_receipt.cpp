@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
+#include <string_view>
 
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/repeats.h"
@@ -50,6 +52,29 @@ class Comparison {
   const size_t vocab_;
 };
 
+// In what two runs over `path` that show their logits differ, as text; empty where their bits are equal.
+std::string differs_from_itself(Engine& engine, int vocab, const std::vector<int32_t>& path,
+                                const std::function<void()>& restart) {
+  std::vector<size_t> first;
+  const auto hash_of = [](std::span<const float> row) {
+    return std::hash<std::string_view>{}(
+        {reinterpret_cast<const char*>(row.data()), row.size_bytes()});
+  };
+  restart();
+  walk_path(engine, path, 0, vocab, [&](size_t, int32_t, std::span<const float> row) {
+    first.push_back(hash_of(row));
+    return true;
+  });
+  std::string differs;
+  restart();
+  walk_path(engine, path, 0, vocab, [&](size_t step, int32_t, std::span<const float> row) {
+    if (step >= first.size() || hash_of(row) == first[step]) return true;
+    differs = fmt::format("two runs that show their logits differ at step {}", step);
+    return false;
+  });
+  return differs;
+}
+
 }  // namespace
 
 StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
@@ -57,7 +82,8 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
   const EngineCapabilities can = engine.capabilities();
   const int steps = std::min(kStateSteps, can.max_context - engine.position());
   if (steps < 1) return {};
-  if (!can.logits) return {"further ids", "", engine.decode(steps)};
+  if (!can.logits)
+    return {.compared = "further ids", .further = engine.decode(steps)};
   const bool rows = can.snapshots && can.deterministic;
   const uint64_t left_rows = rows ? engine.save().kv_checksum : 0;
   std::vector<float> logits(static_cast<size_t>(steps) * static_cast<size_t>(vocab), std::nanf(""));
@@ -66,11 +92,10 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
   path.insert(path.end(), further.begin(), further.end());
   path.resize(ids.size() + static_cast<size_t>(steps), -1);
 
-  StateReceipt receipt{!can.deterministic ? "further ids"
-                       : rows             ? "logits and KV rows"
-                                          : "logits",
-                       "",
-                       {}};
+  StateReceipt receipt;
+  receipt.compared = !can.deterministic ? "further ids"
+                     : rows             ? "logits and KV rows"
+                                        : "logits";
   Comparison comparison(can, path, ids.size(), logits, static_cast<size_t>(vocab));
   const TakeStep take = [&](size_t step, int32_t emitted, std::span<const float> row) {
     return comparison.take(step, emitted, row);
@@ -85,8 +110,15 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
         "run that shows its logits",
         left_rows, shown_rows);
   }
-  if (!comparison.problem.empty())
-    receipt.problem = "state receipt: " + comparison.problem + ": the timed run left another state";
+  if (comparison.problem.empty()) return receipt;
+  const std::string itself =
+      can.deterministic ? differs_from_itself(engine, vocab, path, restart) : "";
+  receipt.repeats = itself.empty();
+  receipt.problem =
+      "state receipt: " + comparison.problem +
+      (itself.empty()
+           ? ": the timed run left another state"
+           : "; " + itself + ": the engine claims equal bits for equal input, and has others");
   return receipt;
 }
 

@@ -113,8 +113,13 @@ std::string loss_line(const TimelineSummary& summary) {
 std::string clock_text(const ClockQuality& q) {
   std::string text = fmt::format(
       "the shared timer steps by {:.0f} ns, and {} readings of it, which took up to {:.0f} ns, lie "
-      "within {:.0f} ns of the blocks' fitted clocks",
+      "within {:.0f} ns of ",
       q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns);
+  text += q.by_reading ? fmt::format(
+                             "what those before and after them say: time runs from reading to "
+                             "reading, because one line a block is up to {:.0f} ns wrong",
+                             q.line_error_ns)
+                       : "the blocks' lines";
   if (q.left_out > 0)
     text += fmt::format(
         "; {} that took longer, up to {:.0f} ns, are left out, and lie within {:.0f} ns",
