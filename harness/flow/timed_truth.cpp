@@ -76,7 +76,7 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
 bool has_closed_form(const CaseJob& job, const ModelShape& shape) {
   const int depth = first_depth(job);
   const ModelRow* row = find_model(model_at_depth(job.model, depth));
-  if (!is_analytic(row) || depth < synthetic_min_depth(parity_lagset(*row))) return false;
+  if (!is_analytic(row) || depth < synthetic_min_depth(row->lagset)) return false;
   if (job.ids.empty()) return true;
   const StateCode code(shape.vocab);
   return std::all_of(job.ids.begin(), job.ids.end() - 1,
