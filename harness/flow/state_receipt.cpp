@@ -82,8 +82,7 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
   const EngineCapabilities can = engine.capabilities();
   const int steps = std::min(kStateSteps, can.max_context - engine.position());
   if (steps < 1) return {};
-  if (!can.logits)
-    return {.compared = "further ids", .further = engine.decode(steps)};
+  if (!can.logits) return {.compared = "further ids", .further = engine.decode(steps)};
   const bool rows = can.snapshots && can.deterministic;
   const uint64_t left_rows = rows ? engine.save().kv_checksum : 0;
   std::vector<float> logits(static_cast<size_t>(steps) * static_cast<size_t>(vocab), std::nanf(""));
@@ -93,9 +92,7 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
   path.resize(ids.size() + static_cast<size_t>(steps), -1);
 
   StateReceipt receipt;
-  receipt.compared = !can.deterministic ? "further ids"
-                     : rows             ? "logits and KV rows"
-                                        : "logits";
+  receipt.compared = !can.deterministic ? "further ids" : rows ? "logits and KV rows" : "logits";
   Comparison comparison(can, path, ids.size(), logits, static_cast<size_t>(vocab));
   const TakeStep take = [&](size_t step, int32_t emitted, std::span<const float> row) {
     return comparison.take(step, emitted, row);

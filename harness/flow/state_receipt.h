@@ -16,7 +16,7 @@ inline constexpr int kReceiptShare = 8;  // after the first block one sample in 
 struct StateReceipt {
   std::string compared{};  // empty: none was taken, because the cache is full
   std::string problem{};   // why the states differ, else empty
-  bool repeats = true;   // with a problem: whether runs that show their logits equal each other
+  bool repeats = true;     // with a problem: whether runs that show their logits equal each other
   // The ids that an engine without logits went on with. They must be right.
   std::vector<int32_t> further{};
 };
