@@ -16,7 +16,8 @@ constexpr double kTooLong = 2;
 // A reading further from the line than so many standard deviations draws it no more than one at that distance.
 constexpr double kFar = 2, kDeviationOfMedian = 1.4826;
 constexpr int kRefits = 10;
-// Where half of the readings lie further from their lines than so many steps of the timer, no line is right.
+// Where half of the readings lie further from their lines than so many steps of the timer, and so many times as far as
+// from what their neighbours say, no line is right.
 constexpr double kNoLine = 2;
 
 BlockClock written_readings(std::span<const TimelineAnchor> anchors) {
@@ -134,16 +135,20 @@ LaunchClocks::LaunchClocks(const std::string& who, int blocks,
     if (first_ns_ == 0 || block.first.ns < first_ns_) first_ns_ = block.first.ns;
   }
   fit_lines(weights);
-  std::vector<double> distances;
+  std::vector<double> beside_lines, beside_neighbours;
   double step_ns = 0;
   for (const BlockClock& block : blocks_) {
     for (const ClockReading& r : block.readings) {
       if (!r.used) continue;
-      distances.push_back(std::abs(distance(block, r)));
+      by_reading_ = false;
+      beside_lines.push_back(error(block, r));
+      by_reading_ = true;
+      beside_neighbours.push_back(error(block, r));
       if (r.step_ns > 0 && (step_ns == 0 || r.step_ns < step_ns)) step_ns = r.step_ns;
     }
   }
-  by_reading_ = step_ns > 0 && median(distances) > kNoLine * step_ns;
+  by_reading_ = step_ns > 0 && median(beside_lines) > kNoLine * step_ns &&
+                median(beside_neighbours) < median(beside_lines) / kNoLine;
 }
 
 // What is common to all blocks would look like errors of each; so it is found first, and taken out.
