@@ -92,7 +92,7 @@ __device__ __forceinline__ unsigned long long sm_cycles() {
   return t;
 }
 
-// The same, read once `ns` is there: what global_ns() returns may arrive long after the instruction was issued.
+// The same, read once `ns` is there: what global_ns() returns arrives some time after its instruction was issued.
 __device__ __forceinline__ unsigned long long sm_cycles_after(unsigned long long ns) {
   unsigned long long t = 0;
   asm volatile(

@@ -136,18 +136,15 @@ LaunchClocks::LaunchClocks(const std::string& who, int blocks,
   }
   fit_lines(weights);
   std::vector<double> beside_lines, beside_neighbours;
-  double step_ns = 0;
   for (const BlockClock& block : blocks_) {
     for (const ClockReading& r : block.readings) {
+      if (r.step_ns > 0 && (step_ns_ == 0 || r.step_ns < step_ns_)) step_ns_ = r.step_ns;
       if (!r.used) continue;
-      by_reading_ = false;
-      beside_lines.push_back(error(block, r));
-      by_reading_ = true;
-      beside_neighbours.push_back(error(block, r));
-      if (r.step_ns > 0 && (step_ns == 0 || r.step_ns < step_ns)) step_ns = r.step_ns;
+      beside_lines.push_back(std::abs(distance(block, r)));
+      beside_neighbours.push_back(neighbours_distance(block, r));
     }
   }
-  by_reading_ = step_ns > 0 && median(beside_lines) > kNoLine * step_ns &&
+  by_reading_ = step_ns_ > 0 && median(beside_lines) > kNoLine * step_ns_ &&
                 median(beside_neighbours) < median(beside_lines) / kNoLine;
 }
 
@@ -175,55 +172,55 @@ double LaunchClocks::ns(int block, unsigned long long cycles) const {
   const BlockClock& clock = blocks_[static_cast<size_t>(block)];
   const auto now = static_cast<double>(static_cast<int64_t>(cycles - clock.first.cycles));
   return static_cast<double>(clock.first.ns - first_ns_) + line(clock, now) +
-         correction_at(clock, now, nullptr);
+         correction(clock, now, by_reading_, nullptr);
 }
 
-// What a reading adds to its block's line.
-double LaunchClocks::correction(const BlockClock& block, const ClockReading& reading) const {
-  return by_reading_ ? reading.ns - line(block, reading.cycles) : common_[reading.number];
-}
-
-// The same at any time: between two readings, a share of each one's. `aside`: a reading that is left out of it.
-double LaunchClocks::correction_at(const BlockClock& block, double cycles,
-                                   const ClockReading* aside) const {
+// What is to be added to a block's line at `cycles`: what the readings before and after it deviate from the line,
+// each by its nearness; with `own` this block's readings, else all blocks' in common. The reading `aside` is passed
+// over, so that it can be compared with what its neighbours say.
+double LaunchClocks::correction(const BlockClock& block, double cycles, bool own,
+                                const ClockReading* aside) const {
   const ClockReading *from = nullptr, *to = nullptr;
   for (const ClockReading& r : block.readings) {
-    if (&r == aside || (by_reading_ && !r.used)) continue;
+    if (&r == aside || (own && !r.used)) continue;
     if (from == nullptr || r.cycles <= cycles) {
       from = &r;
     } else if (to == nullptr) {
       to = &r;
     }
   }
+  const auto of = [&](const ClockReading& r) {
+    return own ? r.ns - line(block, r.cycles) : common_[r.number];
+  };
   if (from == nullptr) return 0;
-  if (to == nullptr || cycles <= from->cycles) return correction(block, *from);
+  if (to == nullptr || cycles <= from->cycles) return of(*from);
   const double share = (cycles - from->cycles) / (to->cycles - from->cycles);
-  return (1 - share) * correction(block, *from) + share * correction(block, *to);
+  return (1 - share) * of(*from) + share * of(*to);
 }
 
-// How far a reading lies from the line, or from what those before and after it say.
-double LaunchClocks::error(const BlockClock& block, const ClockReading& reading) const {
-  if (!by_reading_) return std::abs(distance(block, reading));
-  const double said = line(block, reading.cycles) + correction_at(block, reading.cycles, &reading);
-  return std::abs(reading.ns - said);
+// How far a reading lies from what those before and after it say.
+double LaunchClocks::neighbours_distance(const BlockClock& block,
+                                         const ClockReading& reading) const {
+  return std::abs(reading.ns - line(block, reading.cycles) -
+                  correction(block, reading.cycles, true, &reading));
 }
 
 void LaunchClocks::tell(ClockQuality& quality) const {
-  quality = {.by_reading = by_reading_};
+  quality = {.step_ns = step_ns_, .by_reading = by_reading_};
   for (const BlockClock& block : blocks_) {
     for (const ClockReading& r : block.readings) {
-      const double off = error(block, r), read = r.read_cycles * block.ns_per_cycle;
+      const double beside_line = std::abs(distance(block, r));
+      const double off = by_reading_ ? neighbours_distance(block, r) : beside_line;
+      const double read = r.read_cycles * block.ns_per_cycle;
       const bool end = &r == &block.readings.front() || &r == &block.readings.back();
       ++quality.readings;
       quality.left_out += r.used ? 0 : 1;
-      quality.line_error_ns = std::max(quality.line_error_ns, std::abs(distance(block, r)));
+      quality.line_error_ns = std::max(quality.line_error_ns, beside_line);
       double& error = r.used ? quality.error_ns : quality.left_out_error_ns;
       double& longest = r.used ? quality.longest_read_ns : quality.left_out_read_ns;
       // A reading at an end has a neighbour on one side alone, which says little of it.
       if (!by_reading_ || !end) error = std::max(error, off);
       longest = std::max(longest, read);
-      if (r.step_ns > 0 && (quality.step_ns == 0 || r.step_ns < quality.step_ns))
-        quality.step_ns = r.step_ns;
     }
   }
 }

@@ -44,14 +44,14 @@ class LaunchClocks {
  private:
   void fit_lines(const std::vector<std::vector<double>>& weights);
   double distance(const BlockClock& block, const ClockReading& reading) const;
-  double correction(const BlockClock& block, const ClockReading& reading) const;
-  double correction_at(const BlockClock& block, double cycles, const ClockReading* aside) const;
-  double error(const BlockClock& block, const ClockReading& reading) const;
+  double neighbours_distance(const BlockClock& block, const ClockReading& reading) const;
+  double correction(const BlockClock& block, double cycles, bool own,
+                    const ClockReading* aside) const;
 
   std::vector<BlockClock> blocks_;
   std::vector<double> common_;  // of each reading of the launch
-  bool by_reading_ =
-      false;  // time runs from reading to reading: blocks change their pace one by one
+  bool by_reading_ = false;  // from reading to reading, because blocks change their pace one by one
+  double step_ns_ = 0;       // the smallest step of the timer that was seen
   unsigned long long first_ns_ = 0;
 };
 

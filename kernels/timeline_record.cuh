@@ -14,8 +14,8 @@ __device__ __forceinline__ void write_event(TimelineEvent* at, unsigned what, in
 }
 
 // Reads both clocks a few times, each time as soon as the timer changes, and keeps the reading that took the least
-// time; after some 5 us without a change, the one at hand. A multiprocessor at work can take microseconds to read the
-// timer, and its value is of some moment between `asked` and `told`.
+// time; after some 5 us without a change, the one at hand. The timer's value is of some moment between `asked` and
+// `told`.
 __device__ __forceinline__ void write_anchor(TimelineAnchor* at) {
   constexpr unsigned kPatienceCycles = 10000;
   constexpr int kChanges = 3;

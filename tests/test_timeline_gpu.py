@@ -11,7 +11,7 @@ from cli_support import CliTest, main_or_skipped
 NO_GPU = "no usable GPU"
 LAYERS, TOKENS = 4, 16  # of the cut; of the decode
 PHASES = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"]
-# ring's readings lay up to 3.3 us beside their lines, for a reason that was not found (docs/profiling.md).
+# ring's readings lie up to 4.5 us beside lines of one pace (docs/profiling.md).
 CLOCK_ERROR_NS = {"plain": 1000, "ring": 5000}
 ROLES = {"ring": {"consumers", "publisher", "loader", "statistics"}, "plain": {"block"}}
 

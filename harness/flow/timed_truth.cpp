@@ -36,6 +36,15 @@ std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shap
   return ids;
 }
 
+// Whether the closed form of a lag set gives the ids that follow the job's prompt.
+bool covers(std::string_view lagset, const CaseJob& job, int vocab) {
+  if (lagset.empty() || first_depth(job) < synthetic_min_depth(lagset)) return false;
+  if (job.ids.empty()) return true;  // a prompt of its own, whose ids have states
+  const StateCode code(vocab);
+  return std::all_of(job.ids.begin(), job.ids.end() - 1,
+                     [&](int32_t id) { return code.state(id) >= 0; });
+}
+
 }  // namespace
 
 std::vector<int32_t> TimedTruth::ending_with(int32_t late_id) const {
@@ -51,36 +60,29 @@ std::optional<std::vector<int32_t>> TimedTruth::expected(int32_t late_id, int n)
 
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process) {
   const ModelShape& shape = weights.config.shape;
-  const int depth = first_depth(job);
-  const bool analytic = !weights.lagset.empty() && depth >= synthetic_min_depth(weights.lagset);
+  const bool covered = covers(weights.lagset, job, shape.vocab);
   TimedTruth truth;
   truth.vocab = shape.vocab;
   const uint64_t seed =
       process == 0 ? job.prompt_seed
                    : splitmix64(job.prompt_seed ^ splitmix64(static_cast<uint64_t>(process)));
-  truth.prompt = analytic && job.ids.empty() ? synthetic_prompt(depth, seed, shape.vocab)
-                                             : timed_prompt(job, shape);
+  truth.prompt = covered && job.ids.empty() ? synthetic_prompt(first_depth(job), seed, shape.vocab)
+                                            : timed_prompt(job, shape);
   std::optional<StateCode> code;
-  if (analytic) code.emplace(shape.vocab);
-  const auto has_state = [&](int32_t id) { return code->state(id) >= 0; };
-  if (analytic && std::all_of(truth.prompt.begin(), truth.prompt.end() - 1, has_state))
+  if (covered) {
     truth.lagset = weights.lagset;
+    code.emplace(shape.vocab);
+  }
   const bool bytes = is_byte_level(shape);
   for (int32_t id = 0; id < shape.vocab; ++id) {
-    if (truth.lagset.empty() ? !bytes || is_printable(id) : has_state(id))
-      truth.late_ids.push_back(id);
+    if (code ? code->state(id) >= 0 : !bytes || is_printable(id)) truth.late_ids.push_back(id);
   }
   return truth;
 }
 
 bool has_closed_form(const CaseJob& job, const ModelShape& shape) {
-  const int depth = first_depth(job);
-  const ModelRow* row = find_model(model_at_depth(job.model, depth));
-  if (!is_analytic(row) || depth < synthetic_min_depth(row->lagset)) return false;
-  if (job.ids.empty()) return true;
-  const StateCode code(shape.vocab);
-  return std::all_of(job.ids.begin(), job.ids.end() - 1,
-                     [&](int32_t id) { return code.state(id) >= 0; });
+  const ModelRow* row = find_model(model_at_depth(job.model, first_depth(job)));
+  return is_analytic(row) && covers(row->lagset, job, shape.vocab);
 }
 
 TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights) {

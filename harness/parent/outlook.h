@@ -16,9 +16,8 @@ struct CaseOutlook {
   CaseMemory memory;
   Forecast forecast;
 
-  std::string
-      residency;  // why one engine is open at a time; empty where all are or that was asked for
-  std::string refusal;  // why it does not fit into memory, and what would; else empty
+  std::string residency;  // what choose_residency() said
+  std::string refusal;    // why it does not fit into memory, and what would; else empty
 
   bool fits() const { return memory.fits(); }
 };
