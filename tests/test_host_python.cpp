@@ -235,6 +235,7 @@ TEST_CASE("a Python engine that answers what the wire has no word for fails its 
              ContainsText("opened.capabilities.logits: found 1, wanted bool"));
   PythonEngine python("    def last_times(self):\n        return {'host_ms': math.nan}");
   CHECK_THAT(error_of([&] { python.open().decode(1); }).what(), ContainsText("ValueError: "));
+  REQUIRE(python.engine);
   CHECK(python.engine->launch_count() == 0);  // as before the call that failed
 }
 
