@@ -160,6 +160,7 @@ TEST_CASE("the reader names the field that is missing or of the wrong type") {
   broken["verdict"]["status"] = "GREEN";
   CHECK_THROWS_WITH(json_fields::read_as<Report>(broken, ""),
                     ContainsText("verdict.status: found \"GREEN\""));
+  CHECK(json_fields::shown("1.7\x7f\xc2\x85") == "\"1.7\\x7f\\x85\"");  // one line of a message
 }
 
 TEST_CASE("the committed schema is the generated one") {

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "harness/flow/contestant.h"
+#include "harness/flow/late_ids.h"
+#include "harness/flow/services.h"
 #include "harness/flow/timed_truth.h"
 
 namespace mkbench {

@@ -144,7 +144,7 @@ json write(const T& v) {
 
 inline std::string shown(const json& j) {
   const std::string text = j.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : one_line(text, 57);  // cut between characters
+  return one_line(text, text.size() <= 60 ? 60 : 57);  // JSON has U+007F to U+009F as they are
 }
 
 template <typename T>
