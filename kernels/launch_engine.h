@@ -120,6 +120,7 @@ class LaunchEngine : public Engine {
   struct RecordedInstance {
     LaunchConfig launch;
     std::vector<std::string> roles;
+    int readings_per_step = 1;  // of each block's clocks
   };
   virtual std::optional<RecordedInstance> recorded_instance() const = 0;
 

@@ -180,20 +180,17 @@ double LaunchClocks::ns(int block, unsigned long long cycles) const {
 // over, so that it can be compared with what its neighbours say.
 double LaunchClocks::correction(const BlockClock& block, double cycles, bool own,
                                 const ClockReading* aside) const {
-  const ClockReading *from = nullptr, *to = nullptr;
-  for (const ClockReading& r : block.readings) {
-    if (&r == aside || (own && !r.used)) continue;
-    if (from == nullptr || r.cycles <= cycles) {
-      from = &r;
-    } else if (to == nullptr) {
-      to = &r;
-    }
-  }
+  const auto taken = [&](const ClockReading& r) { return &r != aside && (!own || r.used); };
   const auto of = [&](const ClockReading& r) {
     return own ? r.ns - line(block, r.cycles) : common_[r.number];
   };
-  if (from == nullptr) return 0;
-  if (to == nullptr || cycles <= from->cycles) return of(*from);
+  const auto begin = block.readings.begin(), end = block.readings.end();
+  const auto after = std::upper_bound(
+      begin, end, cycles, [](double at, const ClockReading& r) { return at < r.cycles; });
+  const auto to = std::find_if(after, end, taken);
+  const auto from = std::find_if(std::make_reverse_iterator(after), block.readings.rend(), taken);
+  if (from == block.readings.rend()) return to == end ? 0 : of(*to);
+  if (to == end) return of(*from);
   const double share = (cycles - from->cycles) / (to->cycles - from->cycles);
   return (1 - share) * of(*from) + share * of(*to);
 }

@@ -17,7 +17,7 @@ struct RecordedLaunch {
   unsigned room = 0;                               // events of a track
   std::vector<std::vector<TimelineEvent>> tracks;  // block * roles + role: events that found room
   std::vector<unsigned> counts;         // how many events each track had, also those without room
-  std::vector<TimelineAnchor> anchors;  // (blocks, steps + 1)
+  std::vector<TimelineAnchor> anchors;  // (blocks, readings of each)
 };
 
 // Throws Error(kRuntime) that begins with `who` where a block has not read its clocks twice, and for an event

@@ -3,8 +3,8 @@
 //
 // The clock. All multiprocessors share %globaltimer, but its step is up to 1 us, and to read it takes as long
 // as a load from L2. %clock64 is exact to a cycle and costs an instruction, but each multiprocessor has its
-// own. So events carry %clock64, and each block reads both clocks once a step, where the timer has just
-// changed; timeline_decode.h draws a line through a block's readings.
+// own. So events carry %clock64, and each block reads both clocks once a step or oftener, where the timer has
+// just changed; timeline_clock.h makes one clock of these readings.
 #pragma once
 
 #include "kernels/partition.h"
@@ -47,7 +47,7 @@ struct alignas(16) TimelineAnchor {
 struct TimelineBuffers {
   TimelineEvent* events;    // (tracks, room)
   unsigned* counts;         // (tracks) events, also those that found no room
-  TimelineAnchor* anchors;  // (blocks, steps + 1)
+  TimelineAnchor* anchors;  // (blocks, steps * readings a step + 1)
   unsigned room;            // events of a track
 };
 

@@ -12,15 +12,19 @@ constexpr size_t kEventsPerLayer = 80, kEventsPerStep = 512, kEventsPerLaunch = 
 
 }  // namespace
 
-TimelineRecorder::TimelineRecorder(std::vector<std::string> roles, int blocks)
-    : roles_(std::move(roles)), blocks_(blocks), counts_(tracks()) {}
+TimelineRecorder::TimelineRecorder(std::vector<std::string> roles, int blocks,
+                                   int readings_per_step)
+    : roles_(std::move(roles)),
+      blocks_(blocks),
+      readings_per_step_(readings_per_step),
+      counts_(tracks()) {}
 
 void TimelineRecorder::prepare(int steps, int layers) {
   const auto wanted = static_cast<size_t>(steps) *
                           (static_cast<size_t>(layers) * kEventsPerLayer + kEventsPerStep) +
                       kEventsPerLaunch;
   room_ = static_cast<unsigned>(std::min(wanted, kMostBytes / sizeof(TimelineEvent) / tracks()));
-  readings_ = static_cast<size_t>(steps) + 1;
+  readings_ = static_cast<size_t>(steps) * static_cast<size_t>(readings_per_step_) + 1;
   events_.reserve(tracks() * room_);
   anchors_.reserve(static_cast<size_t>(blocks_) * readings_);
   MKBENCH_CUDA(cudaMemset(counts_.get(), 0, counts_.bytes()));
@@ -33,7 +37,7 @@ TimelineBuffers TimelineRecorder::buffers() const {
 
 Timeline TimelineRecorder::collect(const std::string& who) const {
   RecordedLaunch launch;
-  launch.clock = "%clock64 of each multiprocessor, by " + std::to_string(readings_) +
+  launch.clock = "%clock64 of each multiprocessor, by up to " + std::to_string(readings_) +
                  " readings of %globaltimer a block";
   launch.roles = roles_;
   launch.blocks = blocks_;

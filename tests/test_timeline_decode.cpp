@@ -109,7 +109,7 @@ TEST_CASE("a change of the clocks' frequency is all blocks' alike, and no error"
 
 // A launch of many blocks, each with a clock of its own, with readings that are a few nanoseconds wrong. One span ends
 // every 20 us.
-RecordedLaunch many_blocks(int blocks, int readings) {
+RecordedLaunch many_blocks(int blocks, int readings, int64_t gap_ns = 400'000) {
   RecordedLaunch launch;
   launch.clock = "many clocks";
   launch.roles = {"block"};
@@ -120,14 +120,14 @@ RecordedLaunch many_blocks(int blocks, int readings) {
       return static_cast<uint64_t>(block) * 7'000'000'000 + static_cast<uint64_t>(ns * 2);
     };
     for (int i = 0; i < readings; ++i) {
-      const int64_t ns = i * 400'000, wrong = (i * 7 + block * 5) % 21 - 10;
+      const int64_t ns = i * gap_ns, wrong = (i * 7 + block * 5) % 21 - 10;
       launch.anchors.push_back({5'000'000'000 + static_cast<uint64_t>(ns + wrong), cycles(ns), 32,
                                 static_cast<unsigned>(60 + (i + block) % 9)});
     }
     std::vector<TimelineEvent> events;
-    for (int64_t ns = 0; ns < (readings - 1) * 400'000; ns += 20'000)
+    for (int64_t ns = 0; ns < (readings - 1) * gap_ns; ns += 20'000)
       events.push_back({cycles(ns), timeline_state(SpanKind::kBody, Phase::kQkv, 0), 0});
-    events.push_back({cycles((readings - 1) * 400'000), kTrackEnd, 0});
+    events.push_back({cycles((readings - 1) * gap_ns), kTrackEnd, 0});
     launch.counts.push_back(static_cast<unsigned>(events.size()));
     launch.tracks.push_back(events);
   }
@@ -183,21 +183,26 @@ TEST_CASE("a reading far from its line does not bend it, and is told", "[timelin
   CHECK(timeline.quality.left_out == 0);
 }
 
-TEST_CASE("blocks that change their pace one by one have clocks from reading to reading",
-          "[timeline]") {
-  RecordedLaunch launch = many_blocks(8, 17);
-  // Each block's cycles run ahead of its line and behind it, by up to 4 us within 6 ms.
-  const auto ahead = [](int block, int64_t ns) {
-    return static_cast<int64_t>(8000 * std::sin(static_cast<double>(ns) / 2e6 + block));
+// The same where each block's cycles run ahead of its line and behind it by up to 4 us, each block in its own time.
+RecordedLaunch unsteady_blocks(int readings, int64_t gap_ns, double swing_ns) {
+  RecordedLaunch launch = many_blocks(8, readings, gap_ns);
+  const auto ahead = [&](int block, int64_t ns) {
+    return static_cast<uint64_t>(
+        static_cast<int64_t>(8000 * std::sin(static_cast<double>(ns) / swing_ns + block)));
   };
   for (int block = 0; block < 8; ++block) {
-    for (int i = 0; i < 17; ++i)
-      launch.anchors[static_cast<size_t>(block * 17 + i)].cycles +=
-          static_cast<uint64_t>(ahead(block, i * 400'000));
+    for (int i = 0; i < readings; ++i)
+      launch.anchors[static_cast<size_t>(block * readings + i)].cycles += ahead(block, i * gap_ns);
     std::vector<TimelineEvent>& track = launch.tracks[static_cast<size_t>(block)];
     for (size_t i = 0; i < track.size(); ++i)
-      track[i].cycles += static_cast<uint64_t>(ahead(block, static_cast<int64_t>(i) * 20'000));
+      track[i].cycles += ahead(block, static_cast<int64_t>(i) * 20'000);
   }
+  return launch;
+}
+
+TEST_CASE("blocks that change their pace one by one have clocks from reading to reading",
+          "[timeline]") {
+  RecordedLaunch launch = unsteady_blocks(17, 400'000, 2e6);
   const Timeline timeline = decode_launch("test", launch);
   CHECK(timeline.quality.by_reading);
   CHECK(timeline.quality.line_error_ns > 1000);
@@ -206,6 +211,16 @@ TEST_CASE("blocks that change their pace one by one have clocks from reading to 
   // A timer that steps by more than the blocks deviate cannot tell: its readings' mean is better.
   for (TimelineAnchor& anchor : launch.anchors) anchor.timer_step_ns = 4096;
   CHECK(!decode_launch("test", launch).quality.by_reading);
+}
+
+TEST_CASE("a pace that changes between two tokens needs readings between them", "[timeline]") {
+  const Timeline seldom = decode_launch("test", unsteady_blocks(17, 400'000, 1e5));
+  CHECK(!seldom.quality.by_reading);
+  CHECK(seldom.quality.error_ns > 2000);
+  const Timeline often = decode_launch("test", unsteady_blocks(16 * 64 + 1, 6'250, 1e5));
+  CHECK(often.quality.by_reading);
+  CHECK(often.quality.error_ns < 60);
+  CHECK(worst_of(often) < 50);
 }
 
 TEST_CASE("the first steps of a launch whose events found no room are whole", "[timeline]") {

@@ -244,7 +244,8 @@ class RingEngine final : public LaunchEngine {
     launch.kernel = ring::recorded_kernel();
     static_assert(ring::kConsumerTrack == 0 && ring::kPublisherTrack == 1 &&
                   ring::kLoaderTrack == 2 && ring::kStatisticsTrack == 3 && ring::kTracks == 4);
-    return RecordedInstance{launch, {"consumers", "publisher", "loader", "statistics"}};
+    return RecordedInstance{
+        launch, {"consumers", "publisher", "loader", "statistics"}, ring::kReadingsPerStep};
   }
 
   void reset_words() override { words_.reset_within(side().get()); }

@@ -116,6 +116,10 @@ struct LaunchParams {
   TimelineBuffers timeline;      // set for the instance alone that records (recorded_instance.cu)
 };
 
+// The readings of both clocks in a step of a recorded launch. At full load a multiprocessor changes its pace within
+// microseconds, so that readings a token apart say little of what lies between them.
+inline constexpr int kReadingsPerStep = 64;
+
 // The tracks of a block in a timeline.
 enum Track : int { kConsumerTrack, kPublisherTrack, kLoaderTrack, kStatisticsTrack, kTracks };
 
