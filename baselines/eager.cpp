@@ -30,6 +30,8 @@ namespace {
 using at::Tensor;
 
 constexpr int kPrefillChunkRows = 512;
+// A captured step of one bucket, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
+constexpr int64_t kGraphBytes = 100'000'000;
 
 const char* name_of(const EagerOptions& options) {
   return options.compiled ? "compiled" : options.graph ? "graph" : "eager";
@@ -412,6 +414,8 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
     // are there at once, and K and V repeated for every head. A CPU's allocator gives it back.
     bytes += 8 * s.heads * std::min<int64_t>(kPrefillChunkRows, context) * context;
     bytes += 2 * s.heads * s.head_dim * context * element;
+    if (options.static_steps())
+      bytes += kGraphBytes * static_cast<int64_t>(kv_buckets(options.max_context).size());
   }
   const int64_t kv_elements = 2LL * s.layers * s.kv_width() * context;
   return bytes + element * kv_elements;

@@ -117,6 +117,9 @@ TEST_CASE("eager's memory is stated before it is taken") {
   // Scores of 512 rows by 16 heads, and K and V of 8 heads repeated for 16.
   const int64_t scratch = 8LL * 512 * 16 * 4096 + 4096LL * 2 * 16 * 128 * 2;
   CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + scratch + kv);
+  options.graph = true;  // of 256, 512, 1,024, 2,048 and 4,096 rows
+  CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + scratch + kv + 5 * 100'000'000LL);
+  options.graph = false;
   options.head_fp32 = true;
   CHECK(eager_bytes(config, options) == 2 * 596'049'920LL + scratch + 4LL * 151'936 * 1024 + kv);
   options.max_context = 64;  // fewer rows than a prefill takes at a time

@@ -64,11 +64,11 @@ int64_t compiled_bytes(const std::string& name, const CaseShapes& shapes) {
 }
 
 // What libtorch's libraries keep on a card beside a context: its process took 168 MB more than one
-// without them (H100, libtorch 2.11).
+// without them (H100, libtorch 2.11). Engines in Python compute by the same libraries.
 int64_t library_bytes(const std::string& name) {
   constexpr int64_t kOfTorch = 168'000'000;
-  const EngineRow* row = find_engine(engine_of_run(name));
-  return row != nullptr && row->host == HostKind::kTorch ? kOfTorch : 0;
+  const HostKind kind = host_kind(name);
+  return kind == HostKind::kTorch || kind == HostKind::kPython ? kOfTorch : 0;
 }
 
 EngineFacts facts_of(const Engine& engine) {

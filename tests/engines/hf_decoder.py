@@ -1,8 +1,13 @@
 """HF transformers behind references/decoder.py, as it comes: bf16, SDPA attention, a growing KV cache."""
 
-import torch
-from transformers import AutoModelForCausalLM, DynamicCache
-from transformers.utils import logging
+import os
+
+# Rows that are copied to a longer place in every step would leave the allocator with pieces of all lengths.
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read when torch first uses the card
+
+import torch  # noqa: E402
+from transformers import AutoModelForCausalLM, DynamicCache  # noqa: E402
+from transformers.utils import logging  # noqa: E402
 
 logging.disable_progress_bar()
 

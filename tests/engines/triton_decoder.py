@@ -180,21 +180,23 @@ class Decoder:
         tensors = {}
         for file in sorted(folder.glob("*.safetensors")):
             with safe_open(file, framework="pt") as shard:
-                tensors.update({name: shard.get_tensor(name).to(device) for name in shard.keys()})
+                tensors.update({name: shard.get_tensor(name) for name in shard.keys()})
 
+        # Joined before they are on the card, whose allocator would keep the room of the parts.
         def joined(layer, names):
-            return torch.cat([tensors.pop(f"{layer}.{name}.weight") for name in names])
+            return torch.cat([tensors.pop(f"{layer}.{name}.weight") for name in names]).to(device)
         self.layers = []
         for number in range(self.config["num_hidden_layers"]):
             layer = f"model.layers.{number}"
             self.layers.append({
                 "qkv": joined(layer, [f"self_attn.{n}_proj" for n in "qkv"]),
                 "gate_up": joined(layer, ["mlp.gate_proj", "mlp.up_proj"]),
-                **{n.split(".")[-1]: tensors[f"{layer}.{n}.weight"] for n in (
+                **{n.split(".")[-1]: tensors[f"{layer}.{n}.weight"].to(device) for n in (
                     "input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm",
                     "self_attn.o_proj", "mlp.down_proj")}})
-        self.embedding, self.norm = tensors["model.embed_tokens.weight"], tensors["model.norm.weight"]
-        self.head = tensors.get("lm_head.weight", self.embedding)
+        self.embedding = tensors["model.embed_tokens.weight"].to(device)
+        self.norm = tensors["model.norm.weight"].to(device)
+        self.head = tensors["lm_head.weight"].to(device) if "lm_head.weight" in tensors else self.embedding
 
     def multiply(self, x, matrix, out, mode=PLAIN, norm=None, add=False):
         rows, columns = matrix.shape
