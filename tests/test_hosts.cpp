@@ -316,6 +316,15 @@ TEST_CASE("what the context of a process takes is found by its first flush") {
   CHECK(fakes.hosts.held_context_bytes() == 100);
   CHECK(bytes("eager") == 250);
   CHECK(fakes.hosts.held_context_bytes() == 350);
+  // A process of Python flushes nothing before it has an engine, and holds nothing before.
+  CHECK(bytes("./engine.py") == 250);
+  CHECK(fakes.hosts.held_context_bytes() == 350);
+  {
+    const auto engine = fakes.open("./engine.py", true);
+    CHECK(fakes.link("./engine.py").count<FlushCall>() == 0);
+    CHECK(fakes.hosts.held_context_bytes() == 600);
+  }
+  fakes.link("./engine.py").end(ErrorKind::kCuda, "gone");
   fakes.link("ring").end(ErrorKind::kCuda, "gone");
   CHECK(fakes.hosts.held_context_bytes() == 250);
   CHECK(fakes.hosts.context_bytes("ring", {}, free_bytes) == 0);  // on a CPU

@@ -138,8 +138,13 @@ std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWei
     for (int i = 0; i < kQuietTries; ++i)
       quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
   }
-  return std::make_unique<HostEngine>(shared_link(holder_of(request.name), host_kind(request.name)),
-                                      request, weights, timeout_s_);
+  const std::string holds = holder_of(request.name);
+  const HostKind kind = host_kind(request.name);
+  auto engine =
+      std::make_unique<HostEngine>(shared_link(holds, kind), request, weights, timeout_s_);
+  if (request.cuda && !one_ && kind == HostKind::kPython)
+    context_bytes_.try_emplace(holds, largest_context());
+  return engine;
 }
 
 int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
@@ -172,13 +177,18 @@ int64_t Hosts::context_bytes(const std::string& engine, const FlushCall& flush,
                              const std::function<int64_t()>& free_bytes) {
   if (one_ || !flush.cuda) return 0;
   const std::string holds = holder_of(engine);
-  const auto [found, is_new] = context_bytes_.try_emplace(holds, 0);
-  if (is_new) {
-    const int64_t before = free_bytes();
-    ask<Flushed>(link(holds, host_kind(engine)), flush, kQuestion);
-    found->second = std::max(int64_t{0}, before - free_bytes());
-  }
-  return found->second;
+  if (const auto found = context_bytes_.find(holds); found != context_bytes_.end())
+    return found->second;
+  if (host_kind(engine) == HostKind::kPython) return largest_context();
+  const int64_t before = free_bytes();
+  ask<Flushed>(link(holds, host_kind(engine)), flush, kQuestion);
+  return context_bytes_[holds] = std::max(int64_t{0}, before - free_bytes());
+}
+
+int64_t Hosts::largest_context() const {
+  int64_t largest = 0;
+  for (const auto& [holds, of_one] : context_bytes_) largest = std::max(largest, of_one);
+  return largest;
 }
 
 int64_t Hosts::held_context_bytes() const {

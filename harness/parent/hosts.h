@@ -60,7 +60,8 @@ class Hosts {
   int64_t idle_bytes(const std::string& engine);
   int64_t resident_bytes();
   // What the context and the flush buffer of an engine's process take of the card, found out by a
-  // first flush there; 0 where one process at a time may use the card.
+  // first flush there; 0 where one process at a time may use the card. A process of Python has none
+  // before its engine's file is loaded, which may take minutes: the largest one of the others is said.
   int64_t context_bytes(const std::string& engine, const FlushCall& flush,
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
@@ -104,6 +105,7 @@ class Hosts {
                            const std::string& found);
 
   std::string holder_of(const std::string& engine) const;
+  int64_t largest_context() const;
 
   const StartHost start_;
   const double timeout_s_;
