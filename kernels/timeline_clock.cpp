@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 
@@ -204,6 +205,7 @@ double LaunchClocks::neighbours_distance(const BlockClock& block,
 
 void LaunchClocks::tell(ClockQuality& quality) const {
   quality = {.step_ns = step_ns_, .by_reading = by_reading_};
+  std::vector<double> errors;
   for (const BlockClock& block : blocks_) {
     for (const ClockReading& r : block.readings) {
       const double beside_line = std::abs(distance(block, r));
@@ -213,13 +215,21 @@ void LaunchClocks::tell(ClockQuality& quality) const {
       ++quality.readings;
       quality.left_out += r.used ? 0 : 1;
       quality.line_error_ns = std::max(quality.line_error_ns, beside_line);
-      double& error = r.used ? quality.error_ns : quality.left_out_error_ns;
       double& longest = r.used ? quality.longest_read_ns : quality.left_out_read_ns;
-      // A reading at an end has a neighbour on one side alone, which says little of it.
-      if (!by_reading_ || !end) error = std::max(error, off);
       longest = std::max(longest, read);
+      // A reading at an end has a neighbour on one side alone, which says little of it.
+      if (by_reading_ && end) continue;
+      if (r.used)
+        errors.push_back(off);
+      else
+        quality.left_out_error_ns = std::max(quality.left_out_error_ns, off);
     }
   }
+  if (errors.empty()) return;
+  quality.error_ns = *std::max_element(errors.begin(), errors.end());
+  const auto place = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() * 99 / 100);
+  std::nth_element(errors.begin(), place, errors.end());
+  quality.error_99_ns = *place;
 }
 
 }  // namespace mkbench

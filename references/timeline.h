@@ -33,7 +33,8 @@ struct ClockQuality {
   bool by_reading = false;             // from reading to reading
   double line_error_ns = 0;            // the largest distance of a reading from its block's line
   double error_ns = 0;  // the same or, by_reading, from what the readings before and after it say,
-  double left_out_error_ns = 0;  // and of one that was left out
+  double error_99_ns = 0;        // that of 99 of 100 readings, of those that are not left out,
+  double left_out_error_ns = 0;  // and the largest of those that are
   double longest_read_ns = 0;    // how long a reading took at the most,
   double left_out_read_ns = 0;   // and one that was left out
 
@@ -41,8 +42,9 @@ struct ClockQuality {
     using Q = ClockQuality;
     list_fields(v, "step_ns", &Q::step_ns, "readings", &Q::readings, "left_out", &Q::left_out,
                 "by_reading", &Q::by_reading, "line_error_ns", &Q::line_error_ns, "error_ns",
-                &Q::error_ns, "left_out_error_ns", &Q::left_out_error_ns, "longest_read_ns",
-                &Q::longest_read_ns, "left_out_read_ns", &Q::left_out_read_ns);
+                &Q::error_ns, "error_99_ns", &Q::error_99_ns, "left_out_error_ns",
+                &Q::left_out_error_ns, "longest_read_ns", &Q::longest_read_ns, "left_out_read_ns",
+                &Q::left_out_read_ns);
   }
 };
 

@@ -13,7 +13,7 @@ mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flo
 mkbench_test(test_faulty_engine LABEL host LIBS mkbench_host)
 mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
 mkbench_test(test_post_mortem LABEL host LIBS mkbench_parent mkbench_input_cases)
-mkbench_test(test_hosts LABEL host LIBS mkbench_parent)
+mkbench_test(test_hosts LABEL host LIBS mkbench_parent SOURCES test_hosts.cpp test_host_calls.cpp)
 mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
 
 # Hosts of the host twin, in this process and as a program that needs neither CUDA nor libtorch.

@@ -167,9 +167,9 @@ TEST_CASE("what the report says of the hand-made timeline", "[timeline]") {
   CHECK(says(
       "recorded decodes take +1.00 % (1.0100 ms against 1.0000, medians of 3 and 3, a clock)\n"));
   CHECK_FALSE(says("is not certain"));
-  report.quality.error_ns = 1400;  // of 6.75 us
+  report.quality.error_99_ns = 1400;  // of 6.75 us
   CHECK(timeline_markdown(report).find(
-            "lie up to 1.40 us off, and the path's shortest phase takes 6.75 us: what is said of "
+            "lies over 1.40 us off, and the path's shortest phase takes 6.75 us: what is said of "
             "one block against another") != std::string::npos);
   report.cost.with_ms = {1.03};
   CHECK(cost_line(report.cost).find("over 2 %, so the recording itself moves what it shows") !=

@@ -180,6 +180,7 @@ TEST_CASE("a reading far from its line does not bend it, and is told", "[timelin
   const Timeline timeline = decode_launch("test", launch);
   CHECK(worst_of(timeline) < 25);
   CHECK(near(timeline.quality.error_ns, 40'000, 50));
+  CHECK(near(timeline.quality.error_99_ns, 2'000, 50));
   CHECK(timeline.quality.left_out == 0);
 }
 
@@ -220,6 +221,7 @@ TEST_CASE("a pace that changes between two tokens needs readings between them", 
   const Timeline often = decode_launch("test", unsteady_blocks(16 * 64 + 1, 6'250, 1e5));
   CHECK(often.quality.by_reading);
   CHECK(often.quality.error_ns < 60);
+  CHECK(often.quality.error_99_ns < often.quality.error_ns);
   CHECK(worst_of(often) < 50);
 }
 

@@ -11,8 +11,9 @@ from cli_support import CliTest, main_or_skipped
 NO_GPU = "no usable GPU"
 LAYERS, TOKENS = 4, 16  # of the cut; of the decode
 PHASES = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"]
-# ring's readings lie up to 4.5 us beside lines of one pace (docs/profiling.md).
-CLOCK_ERROR_NS = {"plain": 1000, "ring": 5000}
+# Of 99 of 100 readings.
+CLOCK_ERROR_NS = {"plain": 1000, "ring": 1000}
+MOST_READINGS = {"plain": TOKENS + 1, "ring": 128 * TOKENS + 1}  # of a block
 ROLES = {"ring": {"consumers", "publisher", "loader", "statistics"}, "plain": {"block"}}
 
 
@@ -44,11 +45,13 @@ class TimelineOnCard(CliTest):
         # The path is the decode: as long as the kernel's own clock says, but for its begin.
         recorded_us = 1000 * statistics.median(one["decodes"]["with_ms"]) / TOKENS
         self.assertAlmostEqual(summary["step_us"], recorded_us, delta=0.05 * recorded_us)
-        # Readings of a clock that steps by up to 1 us lie near their line.
+        # Readings of a clock that steps by up to 1 us lie near their line, or near what their neighbours say.
         quality = one["clock_quality"]
-        self.assertLess(quality["error_ns"], CLOCK_ERROR_NS[engine])
+        self.assertLess(quality["error_99_ns"], CLOCK_ERROR_NS[engine])
         self.assertGreater(quality["step_ns"], 0)
-        self.assertEqual(quality["readings"], summary["blocks"] * (TOKENS + 1))
+        # A step may be too short for all of its readings.
+        self.assertGreaterEqual(quality["readings"], summary["blocks"] * (TOKENS + 1))
+        self.assertLessEqual(quality["readings"], summary["blocks"] * MOST_READINGS[engine])
         self.assertLess(quality["left_out"], quality["readings"] / 2)
 
     def test_plain(self):

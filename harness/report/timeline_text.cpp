@@ -92,12 +92,12 @@ std::string clock_warning(const TimelineReport& report) {
     const double us = part.us.total();
     if (shortest_us == 0 || us < shortest_us) shortest_us = us;
   }
-  const double error_us = report.quality.error_ns / 1e3;
+  const double error_us = report.quality.error_99_ns / 1e3;
   if (shortest_us == 0 || error_us <= kMostClockError * shortest_us) return {};
   return fmt::format(
-      "readings of the blocks' clocks lie up to {:.2f} us off, and the path's shortest phase takes "
-      "{:.2f} us: what is said of one block against another (last, slowest, the path) is not "
-      "certain",
+      "1 of 100 readings of the blocks' clocks lies over {:.2f} us off, and the path's shortest "
+      "phase takes {:.2f} us: what is said of one block against another (last, slowest, the path) "
+      "is not certain",
       error_us, shortest_us);
 }
 
@@ -113,8 +113,9 @@ std::string loss_line(const TimelineSummary& summary) {
 std::string clock_text(const ClockQuality& q) {
   std::string text = fmt::format(
       "the shared timer steps by {:.0f} ns, and {} readings of it, which took up to {:.0f} ns, lie "
-      "within {:.0f} ns of ",
-      q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns);
+      "within {:.0f} ns, 99 of 100 within {:.0f} ns, of ",
+      q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns,
+      q.error_99_ns);
   text += q.by_reading ? fmt::format(
                              "what those before and after them say: time runs from reading to "
                              "reading, because one line a block is up to {:.0f} ns wrong",

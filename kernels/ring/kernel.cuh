@@ -174,7 +174,7 @@ __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<
     do {
       if (made < kMost && passed_ns() >= made * gap_ns) write_anchor(anchors + made++);
       if (step == p.steps) return;
-      __nanosleep(1000);
+      __nanosleep(500);
       if (s.rows_seen > step) break;
     } while (s.ended == 0 && !any_fault(p));
     if (s.rows_seen <= step) return;

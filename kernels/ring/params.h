@@ -118,7 +118,7 @@ struct LaunchParams {
 
 // The readings of both clocks in a step of a recorded launch. At full load a multiprocessor changes its pace within
 // microseconds, so that readings a token apart say little of what lies between them.
-inline constexpr int kReadingsPerStep = 64;
+inline constexpr int kReadingsPerStep = 128;
 
 // The tracks of a block in a timeline.
 enum Track : int { kConsumerTrack, kPublisherTrack, kLoaderTrack, kStatisticsTrack, kTracks };

@@ -1,0 +1,181 @@
+// An engine in a host as the parent calls it, with a link that records what it is asked and answers as told.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/parent/host_engine.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
+#include "tests/support/fake_link.h"
+#include "tests/support/small_weights.h"
+
+namespace mkbench {
+namespace {
+
+using testing::FakeLink;
+using testing::kSmall;
+using testing::small_weights;
+
+struct Bench {
+  std::shared_ptr<FakeLink> link = std::make_shared<FakeLink>();
+  HostEngine engine;
+  explicit Bench(double timeout_s = 300)
+      : engine(link, {.name = "ring", .max_context = 64}, small_weights(), timeout_s) {}
+
+  void answer_decodes(double seconds) {
+    const HostInterval interval{0, static_cast<int64_t>(seconds * 1e9)};
+    link->answer = [interval](const ToHost& call) -> std::optional<FromHost> {
+      if (const auto* decode = std::get_if<DecodeCall>(&call))
+        return Decoded{{}, decode->n, interval, {}};
+      if (std::holds_alternative<PrefillCall>(call)) return Prefilled{{}, interval};
+      return std::nullopt;
+    };
+  }
+  CallLimit decode(int n) {
+    engine.decode(n, nullptr, nullptr);
+    return link->asked.back().limit;
+  }
+  CallLimit prefill(size_t n) {
+    engine.prefill(std::vector<int32_t>(n, 1));
+    return link->asked.back().limit;
+  }
+};
+
+TEST_CASE("a call's limit is ten times the slowest pace so far, between 20 s and --timeout") {
+  for (const bool prefills : {false, true}) {
+    Bench bench;
+    const auto call = [&](int n) {
+      return prefills ? bench.prefill(static_cast<size_t>(n)) : bench.decode(n);
+    };
+    bench.answer_decodes(1);
+    CHECK(call(10).expected_s == 300);  // no pace is known yet
+    CHECK(call(10).expected_s == 20);
+    CHECK(call(50).expected_s == 50);  // 10 * 0.1 s * 50
+    CHECK(call(50).longest_s == 300);
+    CHECK(call(1000).expected_s == 300);
+    bench.answer_decodes(0.1);
+    CHECK(call(10).expected_s == 20);
+    CHECK(call(50).expected_s == 50);  // the slowest counts, not the last
+    bench.answer_decodes(4);
+    call(10);
+    CHECK(call(50).expected_s == 200);
+  }
+  Bench apart;  // prefill and decode each have a pace of their own
+  apart.answer_decodes(4);
+  apart.prefill(10);
+  CHECK(apart.decode(10).expected_s == 300);
+  Bench brief(5);
+  brief.answer_decodes(1);
+  CHECK(brief.decode(10).expected_s == 5);
+  CHECK(brief.decode(10).expected_s == 5);
+  CHECK(brief.decode(10).longest_s == 5);
+}
+
+TEST_CASE("opening may take two minutes, or --timeout where that is longer") {
+  for (const double timeout : {5.0, 900.0}) {
+    Bench bench(timeout);
+    const CallLimit limit = bench.link->asked.front().limit;
+    CHECK(limit.expected_s == 120);
+    CHECK(limit.longest_s == std::max(120.0, timeout));
+    const auto& open = std::get<OpenCall>(bench.link->asked.front().call);
+    CHECK(open.request.name == "ring");
+    CHECK(open.request.max_context == 64);
+    CHECK(open.weights.sha256 == small_weights().sha256);
+    CHECK(open.weights.name == "random");
+    CHECK_FALSE(open.weights.folder.empty());  // weights in memory have been shared
+    CHECK_FALSE(open.weights.stamp.empty());
+  }
+}
+
+TEST_CASE("ids that were not asked for show as -1, and logits that were not written stay") {
+  Bench bench;
+  const auto decode = [&](int told, int n, float* logits) {
+    bench.link->answer = [&bench, told, n, logits](const ToHost& call) -> std::optional<FromHost> {
+      if (!std::holds_alternative<DecodeCall>(call)) return std::nullopt;
+      const DecodeArena layout(n, logits != nullptr, kSmall.vocab);
+      char* memory = bench.link->memory.at_least(layout.bytes);
+      for (int i = 0; i < n; ++i)
+        std::memcpy(memory + layout.ids + sizeof(int32_t) * static_cast<size_t>(i), &i, sizeof i);
+      return Decoded{{}, told, {}, {}};
+    };
+    return bench.engine.decode(n, nullptr, logits);
+  };
+  using Ids = std::vector<int32_t>;
+  CHECK(decode(3, 3, nullptr) == Ids{0, 1, 2});
+  CHECK(decode(5, 3, nullptr) == Ids{0, 1, 2, -1, -1});
+  CHECK(decode(2, 3, nullptr) == Ids{0, 1});
+  CHECK(decode(-4, 3, nullptr).empty());
+  // Forced ids lie where the host looks for them.
+  std::vector<int32_t> seen(3);
+  bench.link->answer = [&](const ToHost& call) -> std::optional<FromHost> {
+    CHECK(std::get<DecodeCall>(call).forced);
+    std::memcpy(seen.data(), bench.link->memory.at_least(1), 3 * sizeof(int32_t));
+    return std::nullopt;
+  };
+  const Ids forced = {8, 9, 10};
+  bench.engine.decode(3, forced.data(), nullptr);
+  CHECK(seen == forced);
+  std::vector<float> logits(2 * kSmall.vocab, 0.5F);
+  decode(2, 2, logits.data());
+  CHECK(logits == std::vector<float>(2 * kSmall.vocab, 0.5F));
+}
+
+TEST_CASE("a proxy keeps what its engine told last, and closes it") {
+  const auto link = std::make_shared<FakeLink>();
+  link->answer = [](const ToHost& call) -> std::optional<FromHost> {
+    if (std::holds_alternative<OpenCall>(call)) return Opened{7, {}, "pinned", {3, 1}};
+    if (std::holds_alternative<SetPendingCall>(call)) return Answered{{4, 2}};
+    if (std::holds_alternative<RestoreCall>(call)) return Answered{{1, 3}};
+    if (std::holds_alternative<SkipToCall>(call)) return Able{true, "", {50, 4}};
+    if (std::holds_alternative<StateCall>(call)) return Floats{};
+    return std::nullopt;
+  };
+  link->told = {12, 3, "o_proj"};
+  {
+    HostEngine engine(link, {}, small_weights(), 300);
+    CHECK((engine.position() == 3 && engine.launch_count() == 1));
+    CHECK(engine.settings() == "pinned");
+    engine.set_pending(9);
+    CHECK((engine.position() == 4 && engine.launch_count() == 2));
+    engine.restore({});
+    CHECK((engine.position() == 1 && engine.launch_count() == 3));
+    CHECK(engine.skip_to(50));
+    CHECK((engine.position() == 50 && engine.launch_count() == 4));
+    CHECK_FALSE(engine.hidden(0).has_value());
+    CHECK(engine.position() == 50);
+    const Progress progress = engine.progress();
+    CHECK(progress.position == 12);
+    CHECK(progress.layer == 3);
+    CHECK(progress.phase == "o_proj");
+    CHECK(std::get<StateCall>(link->asked.back().call).engine == 7);
+  }
+  const auto* close = std::get_if<PlainCall>(&link->asked.back().call);
+  REQUIRE(close != nullptr);
+  CHECK((close->verb == Verb::kClose && close->engine == 7));
+}
+
+TEST_CASE("a dead host is not asked to close its engine, and one that dies of it is no error") {
+  const auto link = std::make_shared<FakeLink>();
+  { const HostEngine engine(link, {}, small_weights(), 300); }
+  CHECK(link->count<PlainCall>() == 1);
+  {
+    const HostEngine engine(link, {}, small_weights(), 300);
+    link->lives = false;
+  }
+  CHECK(link->count<PlainCall>() == 1);
+  Bench failing;
+  failing.link->answer = [](const ToHost&) -> std::optional<FromHost> {
+    throw Error(ErrorKind::kHang, "stands still");
+  };
+}
+
+TEST_CASE("an answer of another kind is an error that names the one wanted") {
+  FakeLink link;
+  CHECK_THROWS_WITH(ask<Saved>(link, PingCall{}, {}), ContainsText("wanted 'saved'"));
+}
+
+}  // namespace
+}  // namespace mkbench
