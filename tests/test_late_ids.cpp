@@ -332,10 +332,30 @@ TEST_CASE("an id of a timed run is wrong only beyond the error of bf16 at its ow
   bool timing = false;
   bench.services.begin_timing = [&] { timing = true; };
   bench.scripts["kernel"].wrong = [&](int, int position) { return timing && position == 2; };
+  struct Run final : ScriptedEngine {
+    Run(const Script& script, int& others) : ScriptedEngine(script), open(++others) {}
+    ~Run() override { --open; }
+    int& open;
+  };
+  int open = 0, most = 0, heads = 0;
+  bench.services.make_engine = [&](const EngineRequest& request,
+                                   const ModelWeights&) -> std::unique_ptr<Engine> {
+    const Script& script = bench.scripts[request.name];
+    const bool head = request.name == kHeadFp32Name;
+    if (!timing || (!head && request.name != kTruthName))
+      return std::make_unique<ScriptedEngine>(script);
+    auto run = std::make_unique<Run>(script, open);
+    most = std::max(most, open);
+    heads += head ? 1 : 0;
+    return run;
+  };
   const CaseReport c = bench.run();
   const EngineReport& e = engine_of(c, "kernel");
   INFO(reason_of(e) << (c.reasons.empty() ? "" : c.reasons[0]));
   CHECK(e.verdict == Verdict::kPass);
+  CHECK(heads > 0);
+  CHECK(most == 1);  // memory is stated for one of them
+  CHECK(open == 0);
   bench.scripts["eager-head-fp32"].runner_up = 9.84f;
   timing = false;
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kFailToken);

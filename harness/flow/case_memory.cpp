@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <optional>
@@ -187,10 +188,10 @@ CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
     memory.with_ceiling = timed;
   }
   // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
-  // tie the run with an fp32 head follows in the truth's process.
+  // tie the run with an fp32 head takes its place for a while.
   if (!has_closed_form(job, config.shape)) {
-    const int64_t scoring =
-        services.process_bytes(kHeadFp32Name, shapes) + bytes(kTruthName) + bytes(kHeadFp32Name);
+    const int64_t scoring = services.process_bytes(kHeadFp32Name, shapes) +
+                            std::max(bytes(kTruthName), bytes(kHeadFp32Name));
     const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
     memory.needed = std::max(memory.needed, then);
     memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);

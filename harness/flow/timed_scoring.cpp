@@ -22,11 +22,8 @@ class Scoring {
         weights_(weights),
         max_context_(max_context),
         watch_(watch),
-        engine_(make(kTruthName)),
         end_(watch) {
-    watch_.begin("scoring", kTruthName, engine_.get());
-    start_afresh(*engine_, truth_.prompt);
-    if (engine_->capabilities().snapshots) start_ = engine_->save();
+    open_truth();
   }
 
   // What confirm_path() says of the run; equal runs are scored once. D of the references was
@@ -45,11 +42,17 @@ class Scoring {
   }
 
  private:
-  // By step of the path, the largest error of a difference of two of the truth's top logits, made
-  // by the baseline with an fp32 head.
-  std::vector<double> measure_d(const TimedRun& run) {
-    if (!head_) head_ = make(kHeadFp32Name);
+  void open_truth() {
+    engine_ = make(kTruthName);
     watch_.begin("scoring", kTruthName, engine_.get());
+    start_afresh(*engine_, truth_.prompt);
+    if (engine_->capabilities().snapshots) start_ = engine_->save();
+  }
+
+  // By step of the path, the largest error of a difference of two of the truth's top logits, made
+  // by the baseline with an fp32 head. The truth is closed meanwhile: few runs have a near tie, and
+  // all would have to have room for both.
+  std::vector<double> measure_d(const TimedRun& run) {
     std::vector<std::vector<std::pair<float, int32_t>>> tops;
     set_out(run);
     walk_path(*engine_, run.path, 0, vocab(), [&](size_t, int32_t, std::span<const float> row) {
@@ -63,8 +66,13 @@ class Scoring {
       return true;
     });
     std::vector<double> d;
-    start_afresh(*head_, truth_.ending_with(run.last_id));
-    walk_path(*head_, run.path, 0, vocab(), [&](size_t step, int32_t, std::span<const float> row) {
+    watch_.begin("scoring", kHeadFp32Name, nullptr);
+    start_ = {};
+    engine_.reset();
+    std::unique_ptr<Engine> head = make(kHeadFp32Name);
+    watch_.begin("scoring", kHeadFp32Name, head.get());
+    start_afresh(*head, truth_.ending_with(run.last_id));
+    walk_path(*head, run.path, 0, vocab(), [&](size_t step, int32_t, std::span<const float> row) {
       double low = std::numeric_limits<double>::infinity(), high = -low;
       for (const auto& [logit, id] : tops[step]) {
         const double error = double{row[static_cast<size_t>(id)]} - double{logit};
@@ -74,6 +82,9 @@ class Scoring {
       d.push_back(high - low);
       return true;
     });
+    watch_.begin("scoring", kTruthName, nullptr);
+    head.reset();
+    open_truth();
     return d;
   }
 
@@ -94,8 +105,7 @@ class Scoring {
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
-  const std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Engine> head_;
+  std::unique_ptr<Engine> engine_;
   const WatchEnd end_;  // ends the stage before the engine is destroyed
   Snapshot start_;
   std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, WrongId> scored_;
