@@ -211,7 +211,7 @@ bool LaunchEngine::set_timeline(bool on) {
   recorded_ = false;
   unrecorded_ = launch_;
   launch_ = instance->launch;
-  recorder_.emplace(instance->roles, instance->launch.blocks, instance->readings_per_step);
+  recorder_.emplace(instance->roles, instance->launch.blocks, instance->most_readings);
   return true;
 }
 

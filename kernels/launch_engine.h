@@ -120,7 +120,7 @@ class LaunchEngine : public Engine {
   struct RecordedInstance {
     LaunchConfig launch;
     std::vector<std::string> roles;
-    int readings_per_step = 1;  // of each block's clocks
+    int most_readings = 1;  // of each block's clocks in a step
   };
   virtual std::optional<RecordedInstance> recorded_instance() const = 0;
 

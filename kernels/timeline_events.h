@@ -43,6 +43,14 @@ struct alignas(16) TimelineAnchor {
   unsigned read_cycles;       // how long a reading of the timer took
 };
 
+// How often a block reads its clocks in a step of a launch, where it would up to `wanted` times: seldomer in a long
+// launch, whose readings would take gigabytes.
+MKBENCH_HD constexpr int readings_per_step(int wanted, int steps) {
+  constexpr int kMostOfLaunch = 4096;
+  const int room = kMostOfLaunch / (steps > 0 ? steps : 1);
+  return room < 1 ? 1 : room < wanted ? room : wanted;
+}
+
 // Memory of one launch. A track is a part of a block: block * roles + role.
 struct TimelineBuffers {
   TimelineEvent* events;    // (tracks, room)

@@ -12,19 +12,17 @@ constexpr size_t kEventsPerLayer = 80, kEventsPerStep = 512, kEventsPerLaunch = 
 
 }  // namespace
 
-TimelineRecorder::TimelineRecorder(std::vector<std::string> roles, int blocks,
-                                   int readings_per_step)
-    : roles_(std::move(roles)),
-      blocks_(blocks),
-      readings_per_step_(readings_per_step),
-      counts_(tracks()) {}
+TimelineRecorder::TimelineRecorder(std::vector<std::string> roles, int blocks, int most_readings)
+    : roles_(std::move(roles)), blocks_(blocks), most_readings_(most_readings), counts_(tracks()) {}
 
 void TimelineRecorder::prepare(int steps, int layers) {
   const auto wanted = static_cast<size_t>(steps) *
                           (static_cast<size_t>(layers) * kEventsPerLayer + kEventsPerStep) +
                       kEventsPerLaunch;
   room_ = static_cast<unsigned>(std::min(wanted, kMostBytes / sizeof(TimelineEvent) / tracks()));
-  readings_ = static_cast<size_t>(steps) * static_cast<size_t>(readings_per_step_) + 1;
+  readings_ =
+      static_cast<size_t>(steps) * static_cast<size_t>(readings_per_step(most_readings_, steps)) +
+      1;
   events_.reserve(tracks() * room_);
   anchors_.reserve(static_cast<size_t>(blocks_) * readings_);
   MKBENCH_CUDA(cudaMemset(counts_.get(), 0, counts_.bytes()));

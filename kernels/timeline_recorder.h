@@ -12,8 +12,8 @@ namespace mkbench {
 class TimelineRecorder {
  public:
   // roles: the tracks of a block, of which a launch has `blocks`. In a step each block reads its clocks up to
-  // `readings_per_step` times, and once more at the launch's end.
-  TimelineRecorder(std::vector<std::string> roles, int blocks, int readings_per_step);
+  // `most_readings` times (readings_per_step()), and once more at the launch's end.
+  TimelineRecorder(std::vector<std::string> roles, int blocks, int most_readings);
 
   // Before a launch of `steps` steps of a model with `layers` layers: room for its events, within
   // kMostBytes. What does not fit is counted and lost.
@@ -26,7 +26,7 @@ class TimelineRecorder {
   size_t tracks() const { return roles_.size() * static_cast<size_t>(blocks_); }
 
   const std::vector<std::string> roles_;
-  const int blocks_, readings_per_step_;
+  const int blocks_, most_readings_;
   unsigned room_ = 0;
   size_t readings_ = 0;  // of a block's clocks, at most
   DeviceBuffer<TimelineEvent> events_;

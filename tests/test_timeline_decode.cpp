@@ -214,6 +214,15 @@ TEST_CASE("blocks that change their pace one by one have clocks from reading to 
   CHECK(!decode_launch("test", launch).quality.by_reading);
 }
 
+TEST_CASE("a long launch reads its clocks seldomer, and never less than once a step",
+          "[timeline]") {
+  CHECK(readings_per_step(128, 1) == 128);
+  CHECK(readings_per_step(128, 32) == 128);
+  CHECK(readings_per_step(128, 1000) == 4);
+  CHECK(readings_per_step(128, 100'000) == 1);
+  CHECK(readings_per_step(1, 16) == 1);
+}
+
 TEST_CASE("a pace that changes between two tokens needs readings between them", "[timeline]") {
   const Timeline seldom = decode_launch("test", unsteady_blocks(17, 400'000, 1e5));
   CHECK(!seldom.quality.by_reading);

@@ -156,29 +156,30 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
-// The warp that has no role calls this: it reads both clocks for the timeline, kReadingsPerStep times in a step that
-// lasts as long as the one before it, and once at the end.
+// The warp that has no role calls this: it reads both clocks for the timeline, in a step that lasts as long as the one
+// before it up to kReadingsPerStep times, and once at the end.
 template <typename L>
 __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<L>& s) {
   constexpr unsigned kFirstGapNs = 8192;
-  constexpr unsigned kMost = kReadingsPerStep;
+  const int readings = readings_per_step(kReadingsPerStep, p.steps);
+  const auto most = static_cast<unsigned>(readings);
   TimelineAnchor* anchors =
-      p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps * kReadingsPerStep + 1);
+      p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps * readings + 1);
   unsigned gap_ns = kFirstGapNs;
 #pragma unroll 1
-  for (int step = 0;; ++step, anchors += kReadingsPerStep) {
+  for (int step = 0;; ++step, anchors += readings) {
     const auto begin = static_cast<unsigned>(ptx::global_ns());
     const auto passed_ns = [&] { return static_cast<unsigned>(ptx::global_ns()) - begin; };
     unsigned made = 0;
 #pragma unroll 1
     do {
-      if (made < kMost && passed_ns() >= made * gap_ns) write_anchor(anchors + made++);
+      if (made < most && passed_ns() >= made * gap_ns) write_anchor(anchors + made++);
       if (step == p.steps) return;
       __nanosleep(500);
       if (s.rows_seen > step) break;
     } while (s.ended == 0 && !any_fault(p));
     if (s.rows_seen <= step) return;
-    gap_ns = passed_ns() / kMost + 1;
+    gap_ns = passed_ns() / most + 1;
   }
 }
 
