@@ -32,11 +32,11 @@ struct ClockQuality {
   int64_t readings = 0, left_out = 0;  // of all blocks; of them left out
   bool by_reading = false;             // from reading to reading
   double line_error_ns = 0;            // the largest distance of a reading from its block's line
-  double error_ns = 0;  // the same or, by_reading, from what the readings before and after it say,
-  double error_99_ns = 0;        // that of 99 of 100 readings, of those that are not left out,
-  double left_out_error_ns = 0;  // and the largest of those that are
-  double longest_read_ns = 0;    // how long a reading took at the most,
-  double left_out_read_ns = 0;   // and one that was left out
+  // The error of a reading is its distance from its block's line or, by_reading, from what the readings before and after
+  // it say: the largest one, what 99 of 100 lie within, and the largest one of those that are left out.
+  double error_ns = 0, error_99_ns = 0, left_out_error_ns = 0;
+  double longest_read_ns = 0;   // how long a reading took at the most,
+  double left_out_read_ns = 0;  // and one that was left out
 
   static void fields(auto& v) {
     using Q = ClockQuality;

@@ -10,20 +10,20 @@
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
-#include "tests/support/small_weights.h"
+#include "tests/support/random_model.h"
 
 namespace mkbench {
 namespace {
 
 using testing::FakeLink;
-using testing::kSmall;
-using testing::small_weights;
+using testing::kOdd;
+using testing::odd_weights;
 
 struct Bench {
   std::shared_ptr<FakeLink> link = std::make_shared<FakeLink>();
   HostEngine engine;
   explicit Bench(double timeout_s = 300)
-      : engine(link, {.name = "ring", .max_context = 64}, small_weights(), timeout_s) {}
+      : engine(link, {.name = "ring", .max_context = 64}, odd_weights(), timeout_s) {}
 
   void answer_decodes(double seconds) {
     const HostInterval interval{0, static_cast<int64_t>(seconds * 1e9)};
@@ -83,7 +83,7 @@ TEST_CASE("opening may take two minutes, or --timeout where that is longer") {
     const auto& open = std::get<OpenCall>(bench.link->asked.front().call);
     CHECK(open.request.name == "ring");
     CHECK(open.request.max_context == 64);
-    CHECK(open.weights.sha256 == small_weights().sha256);
+    CHECK(open.weights.sha256 == odd_weights().sha256);
     CHECK(open.weights.name == "random");
     CHECK_FALSE(open.weights.folder.empty());  // weights in memory have been shared
     CHECK_FALSE(open.weights.stamp.empty());
@@ -95,7 +95,7 @@ TEST_CASE("ids that were not asked for show as -1, and logits that were not writ
   const auto decode = [&](int told, int n, float* logits) {
     bench.link->answer = [&bench, told, n, logits](const ToHost& call) -> std::optional<FromHost> {
       if (!std::holds_alternative<DecodeCall>(call)) return std::nullopt;
-      const DecodeArena layout(n, logits != nullptr, kSmall.vocab);
+      const DecodeArena layout(n, logits != nullptr, kOdd.vocab);
       char* memory = bench.link->memory.at_least(layout.bytes);
       for (int i = 0; i < n; ++i)
         std::memcpy(memory + layout.ids + sizeof(int32_t) * static_cast<size_t>(i), &i, sizeof i);
@@ -118,9 +118,9 @@ TEST_CASE("ids that were not asked for show as -1, and logits that were not writ
   const Ids forced = {8, 9, 10};
   bench.engine.decode(3, forced.data(), nullptr);
   CHECK(seen == forced);
-  std::vector<float> logits(2 * kSmall.vocab, 0.5F);
+  std::vector<float> logits(2 * kOdd.vocab, 0.5F);
   decode(2, 2, logits.data());
-  CHECK(logits == std::vector<float>(2 * kSmall.vocab, 0.5F));
+  CHECK(logits == std::vector<float>(2 * kOdd.vocab, 0.5F));
 }
 
 TEST_CASE("a proxy keeps what its engine told last, and closes it") {
@@ -135,7 +135,7 @@ TEST_CASE("a proxy keeps what its engine told last, and closes it") {
   };
   link->told = {12, 3, "o_proj"};
   {
-    HostEngine engine(link, {}, small_weights(), 300);
+    HostEngine engine(link, {}, odd_weights(), 300);
     CHECK((engine.position() == 3 && engine.launch_count() == 1));
     CHECK(engine.settings() == "pinned");
     engine.set_pending(9);
@@ -159,10 +159,10 @@ TEST_CASE("a proxy keeps what its engine told last, and closes it") {
 
 TEST_CASE("a dead host is not asked to close its engine, and one that dies of it is no error") {
   const auto link = std::make_shared<FakeLink>();
-  { const HostEngine engine(link, {}, small_weights(), 300); }
+  { const HostEngine engine(link, {}, odd_weights(), 300); }
   CHECK(link->count<PlainCall>() == 1);
   {
-    const HostEngine engine(link, {}, small_weights(), 300);
+    const HostEngine engine(link, {}, odd_weights(), 300);
     link->lives = false;
   }
   CHECK(link->count<PlainCall>() == 1);

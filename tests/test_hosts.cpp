@@ -12,13 +12,13 @@
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
-#include "tests/support/small_weights.h"
+#include "tests/support/random_model.h"
 
 namespace mkbench {
 namespace {
 
 using testing::FakeLink;
-using testing::small_weights;
+using testing::odd_weights;
 
 // Hosts of fake links, by what they hold.
 struct FakeHosts {
@@ -31,7 +31,7 @@ struct FakeHosts {
               },
               timeout_s};
   std::unique_ptr<Engine> open(const std::string& name, bool cuda = false) {
-    return hosts.open({.name = name, .max_context = 64, .cuda = cuda}, small_weights());
+    return hosts.open({.name = name, .max_context = 64, .cuda = cuda}, odd_weights());
   }
   FakeLink& link(const std::string& holds) { return *links.at(holds).back(); }
 };

@@ -184,7 +184,8 @@ TEST_CASE("a reading far from its line does not bend it, and is told", "[timelin
   CHECK(timeline.quality.left_out == 0);
 }
 
-// The same where each block's cycles run ahead of its line and behind it by up to 4 us, each block in its own time.
+// many_blocks() with clocks of uneven pace: the cycles of each block swing around an even count by 8,000, which are 4 us,
+// as a sine of the time over `swing_ns`. Block b begins at phase b, so that no two blocks swing together.
 RecordedLaunch unsteady_blocks(int readings, int64_t gap_ns, double swing_ns) {
   RecordedLaunch launch = many_blocks(8, readings, gap_ns);
   const auto ahead = [&](int block, int64_t ns) {

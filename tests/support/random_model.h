@@ -73,4 +73,10 @@ inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptio
   return w;
 }
 
+// Of kOdd, for tests that only pass weights on.
+inline const ModelWeights& odd_weights() {
+  static const ModelWeights weights = random_model(kOdd);
+  return weights;
+}
+
 }  // namespace mkbench::testing
