@@ -79,15 +79,18 @@ class Judged:
             rows.append(self.forward.logits(ids, len(p["ids"]) - 1, variant, faults))
         return torch.cat(rows)
 
-    def ratios(self, variant, faults=None):
+    def ratios(self, precision, variant, faults=None):
         """The ratios as harness/judge/ratios.cpp has them, from whole logits, and the flips at near ties."""
         logits = self.run(variant, faults)
-        norms, inf, kl, flips = [], 0.0, 0.0, 0
+        norms, inf, kl, of_rounding, flips = [], 0.0, 0.0, 0.0, 0
         for row, truth, s in zip(logits, self.truth, self.steps):
             e = centred(row) - centred(truth)
             norms.append(float(e.norm()))
             inf = max(inf, float(e[s["top_ids"]].abs().max()))
-            kl += max(0.0, kl_over_top(truth.double(), row.double(), torch.tensor(s["top_ids"])))
+            ids = torch.tensor(s["top_ids"])
+            kl += max(0.0, kl_over_top(truth.double(), row.double(), ids))
+            if precision != "fp32-accumulate" and torch.equal(row, row.bfloat16().float()):
+                of_rounding += kl_of_rounding(truth, ids)
             flips += not s["decided"] and hf.argmax_lowest(row) != s["token"]
         base = [s["baseline"] for s in self.steps]
         norm_of = [b["error_norm"] for b in base]
@@ -96,7 +99,7 @@ class Judged:
             "r_rms": math.sqrt(sum(n * n for n in norms) / sum(n * n for n in norm_of)),
             "r_step": max(n / max(median, b) for n, b in zip(norms, norm_of)),
             "r_inf": inf / max(b["error_inf_top"] for b in base),
-            "r_kl": kl / (sum(b["kl"] for b in base) + LEAST_KL),
+            "r_kl": kl / (sum(b["kl"] for b in base) + of_rounding + LEAST_KL),
             "flips": flips,
             "near_ties": sum(not s["decided"] for s in self.steps),
         }
@@ -118,6 +121,13 @@ def centred(row):
     return row.double() - row.double().mean()
 
 
+def kl_of_rounding(truth, ids):
+    """What rounding the truth's top logits to bf16 costs, as harness/judge/ratios.cpp allows it."""
+    top_rounded = truth.double()
+    top_rounded[ids] = truth[ids].bfloat16().double()
+    return max(0.0, kl_over_top(truth.double(), top_rounded, ids))
+
+
 def errors(logits, truth):
     """|error| of each row."""
     error = logits.double() - truth.double()
@@ -134,7 +144,7 @@ def measure(model, fresh, without_faults):
     for precision in CLASSES:
         for name, variant in dv.legitimate(precision).items():
             progress(f"{model}: {precision}: {name}")
-            row = {"class": precision, "decoder": name, **named, **judged.ratios(variant)}
+            row = {"class": precision, "decoder": name, **named, **judged.ratios(precision, variant)}
             if not model.startswith("synthetic"):
                 row["r_sweep"] = judged.sweep(variant)
             fresh["decoders"].append(rounded(row))
@@ -144,7 +154,7 @@ def measure(model, fresh, without_faults):
         for fault, (_, sizes) in FAULTS.items():
             progress(f"{model}: {precision}: fault {fault}")
             for size in sizes:
-                row = {"class": precision, "fault": fault, "size": size, **named, **judged.ratios(base, {fault: size})}
+                row = {"class": precision, "fault": fault, "size": size, **named, **judged.ratios(precision, base, {fault: size})}
                 fresh["faults"].append(rounded(row))
 
 
@@ -220,7 +230,8 @@ def tables(measured):
     of = limits(measured)
     lines = ["# Limits of the fidelity ratios", "",
              "Written by `scripts/ratio_limits.py tables` from measured.json; the definitions are in that program and in",
-             "harness/judge/ratios.h. A ratio is an engine's error over that of HF's bf16 forward with an fp32 head.", "",
+             "harness/judge/ratios.h. A ratio is an engine's error over that of HF's bf16 forward with an fp32 head; R_kl of a decoder",
+             "that rounds its logits allows for that rounding.", "",
              "The decoders are no independent sample: many differ from another one in the order of their sums alone. So the",
              "99.9 % point says little by itself, and 1.25 times the largest decides where it is more. The ratios here are of whole",
              "logits; the judge estimates R_rms and R_step by 512 random projections (3 % of the error of one step) and a cache",

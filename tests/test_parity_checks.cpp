@@ -253,35 +253,6 @@ TEST_CASE("ratios from errors that are known exactly, each under its own name") 
   CHECK(value_of(report, Check::kKl) == r.kl);
 }
 
-TEST_CASE("an error where the baseline has none is infinitely worse, and none is none") {
-  ReferenceStep step;
-  step.baseline_error_norm = 1;
-  for (const double error : {0.0, 0.5}) {
-    RatioSums sums;
-    sums.add("p", step, {.squared = 1, .inf_top = error});
-    CHECK(sums.ratios()->inf == (error > 0 ? HUGE_VAL : 0.0));
-  }
-}
-
-TEST_CASE("divergence over the top ids and one bucket is the definition's") {
-  const ReferenceStep& step = reference().prompts[0].steps[3];
-  std::vector<float> z(kFakeVocab, -1.0F);
-  for (size_t i = 0; i < step.top_ids.size(); ++i)
-    z[static_cast<size_t>(step.top_ids[i])] = step.top_logits[i] + (i == 0 ? -2.0F : 0.0F);
-  const double lse = logsumexp_of(z.data(), kFakeVocab);
-  double kl = 0, rest_t = 1, rest_k = 1;
-  for (size_t i = 0; i < step.top_ids.size(); ++i) {
-    const double p = std::exp(step.top_logits[i] - step.logsumexp);
-    const double q = std::exp(z[static_cast<size_t>(step.top_ids[i])] - lse);
-    kl += p * std::log(p / q);
-    rest_t -= p;
-    rest_k -= q;
-  }
-  kl += rest_t * std::log(rest_t / rest_k);
-  CHECK(divergence_of(step, z.data(), lse) == Approx(kl).epsilon(1e-9));
-  CHECK(kl > 0.1);
-}
-
 TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else") {
   const auto with_nan = [](int nan_layer, int nan_row) {
     FakeBehaviour b = good();

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "references/base/bf16.h"
 #include "references/base/median.h"
 
 namespace mkbench {
@@ -12,6 +13,22 @@ namespace {
 
 // Keeps the sum of the baseline's divergences from being 0 where every step is certain.
 constexpr double kLeastDivergence = 1e-6;
+
+// KL(truth || q) where q gives the truth's i-th top id the logarithm log_q(i).
+template <typename LogQ>
+double divergence_over_top(const ReferenceStep& step, const LogQ& log_q) {
+  double kl = 0, truth_rest = 1, rest = 1;
+  for (size_t i = 0; i < step.top_ids.size(); ++i) {
+    const double log_truth = step.top_logits[i] - step.logsumexp;
+    kl += std::exp(log_truth) * (log_truth - log_q(i));
+    truth_rest -= std::exp(log_truth);
+    rest -= std::exp(log_q(i));
+  }
+  // A rest that rounding made negative counts as empty, as in scripts/capture_reference.py.
+  constexpr double kLeastRest = 1e-300;  // keeps the logarithm finite
+  if (truth_rest > 0) kl += truth_rest * std::log(truth_rest / std::max(rest, kLeastRest));
+  return std::max(kl, 0.0);
+}
 
 }  // namespace
 
@@ -51,18 +68,21 @@ double logsumexp_of(const float* logits, int vocab) {
 }
 
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp) {
-  double kl = 0, truth_rest = 1, rest = 1;
-  for (size_t i = 0; i < step.top_ids.size(); ++i) {
-    const double log_truth = step.top_logits[i] - step.logsumexp;
-    const double log_p = logits[step.top_ids[i]] - logsumexp;
-    kl += std::exp(log_truth) * (log_truth - log_p);
-    truth_rest -= std::exp(log_truth);
-    rest -= std::exp(log_p);
-  }
-  // A rest that rounding made negative counts as empty, as in scripts/capture_reference.py.
-  constexpr double kLeastRest = 1e-300;  // keeps the logarithm finite
-  if (truth_rest > 0) kl += truth_rest * std::log(truth_rest / std::max(rest, kLeastRest));
-  return std::max(kl, 0.0);
+  return divergence_over_top(step, [&](size_t i) { return logits[step.top_ids[i]] - logsumexp; });
+}
+
+double allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
+                        PrecisionClass precision) {
+  const bool rounded =
+      std::all_of(logits, logits + vocab, [](float z) { return z == round_to_bf16(z); });
+  if (precision == PrecisionClass::kFp32Accumulate || !rounded) return 0;
+  // Sums relative to the truth's: the rest of the vocabulary is left as it is.
+  double sum = 1;
+  for (const float z : step.top_logits)
+    sum += std::exp(round_to_bf16(z) - step.logsumexp) - std::exp(z - step.logsumexp);
+  const double logsumexp = step.logsumexp + std::log(sum);
+  return divergence_over_top(
+      step, [&](size_t i) { return round_to_bf16(step.top_logits[i]) - logsumexp; });
 }
 
 StepError error_of(const ReferenceStep& step, const float* logits, int vocab, uint64_t sketch_seed,
@@ -88,7 +108,7 @@ void RatioSums::add(const std::string& prompt, const ReferenceStep& step, const 
   inf_ = std::max(inf_, error.inf_top);
   baseline_inf_ = std::max(baseline_inf_, step.baseline_error_inf_top);
   kl_ += error.kl;
-  baseline_kl_ += step.baseline_kl;
+  allowed_kl_ += step.baseline_kl + error.kl_of_rounding;
   steps_.push_back({std::sqrt(error.squared), step.baseline_error_norm, prompt, step.position});
 }
 
@@ -117,7 +137,7 @@ std::optional<Ratios> RatioSums::ratios() const {
     r.worst_position = s.position;
   }
   r.inf = over(inf_, baseline_inf_);
-  r.kl = kl_ / (baseline_kl_ + kLeastDivergence);
+  r.kl = kl_ / (allowed_kl_ + kLeastDivergence);
   return r;
 }
 

@@ -1,0 +1,95 @@
+#include "harness/judge/ratios.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "references/base/bf16.h"
+#include "tests/support/catch2.h"
+
+using namespace mkbench;
+
+namespace {
+
+constexpr int kVocab = 40, kTop = 32;
+
+// 32 logits that bf16 does not hold, then 8 lower ones that it does.
+std::vector<float> truth() {
+  std::vector<float> z(kVocab, -1.0F);
+  for (int i = 0; i < kTop; ++i)
+    z[static_cast<size_t>(i)] = 4.003F - 0.101F * static_cast<float>(i);
+  return z;
+}
+
+ReferenceStep step_of(const std::vector<float>& z) {
+  ReferenceStep step;
+  for (int i = 0; i < kTop; ++i) step.top_ids.push_back(i);
+  step.top_logits.assign(z.begin(), z.begin() + kTop);
+  step.logsumexp = logsumexp_of(z.data(), kVocab);
+  step.baseline_error_norm = 1;
+  return step;
+}
+
+std::vector<float> rounded(std::vector<float> z) {
+  for (float& x : z) x = round_to_bf16(x);
+  return z;
+}
+
+double divergence(const ReferenceStep& step, const std::vector<float>& z) {
+  return divergence_of(step, z.data(), logsumexp_of(z.data(), kVocab));
+}
+
+}  // namespace
+
+TEST_CASE("an error where the baseline has none is infinitely worse, and none is none") {
+  ReferenceStep step;
+  step.baseline_error_norm = 1;
+  for (const double error : {0.0, 0.5}) {
+    RatioSums sums;
+    sums.add("p", step, {.squared = 1, .inf_top = error});
+    CHECK(sums.ratios()->inf == (error > 0 ? HUGE_VAL : 0.0));
+  }
+}
+
+TEST_CASE("divergence over the top ids and one bucket is the definition's") {
+  const ReferenceStep step = step_of(truth());
+  std::vector<float> z = truth();
+  z[0] -= 2;
+  double kl = 0, rest_t = 1, rest_k = 1;
+  for (size_t i = 0; i < kTop; ++i) {
+    const double p = std::exp(truth()[i] - step.logsumexp);
+    const double q = std::exp(z[i] - logsumexp_of(z.data(), kVocab));
+    kl += p * std::log(p / q);
+    rest_t -= p;
+    rest_k -= q;
+  }
+  kl += rest_t * std::log(rest_t / rest_k);
+  CHECK(divergence(step, z) == Approx(kl).epsilon(1e-9));
+  CHECK(kl > 0.1);
+}
+
+TEST_CASE("an engine that rounds its logits may diverge by that more, and no other may") {
+  const ReferenceStep step = step_of(truth());
+  const auto allowed = [&](const std::vector<float>& z, PrecisionClass precision) {
+    return allowed_rounding(step, z.data(), kVocab, precision);
+  };
+  const double of_rounding = divergence(step, rounded(truth()));
+  CHECK(of_rounding > 1e-7);
+  CHECK(allowed(rounded(truth()), PrecisionClass::kBf16) == Approx(of_rounding));
+  CHECK(allowed(rounded(truth()), PrecisionClass::kLossy) == Approx(of_rounding));
+  CHECK(allowed(rounded(truth()), PrecisionClass::kFp32Accumulate) == 0);
+  CHECK(allowed(truth(), PrecisionClass::kBf16) == 0);
+  std::vector<float> but_one = rounded(truth());
+  but_one.back() = truth()[1];
+  CHECK(allowed(but_one, PrecisionClass::kBf16) == 0);
+  // It is the truth's rounding, whatever the engine's logits are.
+  CHECK(allowed(std::vector<float>(kVocab, 0.5F), PrecisionClass::kBf16) == Approx(of_rounding));
+}
+
+TEST_CASE("R_KL divides by what the baseline diverges and what rounding costs together") {
+  ReferenceStep step = step_of(truth());
+  step.baseline_kl = 1e-3;
+  RatioSums sums;
+  sums.add("p", step, {.squared = 1, .inf_top = 1, .kl = 4e-3, .kl_of_rounding = 3e-3});
+  CHECK(sums.ratios()->kl == Approx(4e-3 / (4e-3 + 1e-6)));
+}
