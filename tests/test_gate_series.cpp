@@ -158,3 +158,33 @@ TEST_CASE("2 % are found in processes that scatter as those of a card") {
   CHECK(gates_of_card(noisy, noisy, 8, 0.02).passes == 0);
   CHECK(gates_of_card(noisy, noisy, 8, 0, 300).regressions == 0);
 }
+
+TEST_CASE("verdicts by intervals") {
+  const auto intervals = [](double low, double high, double strict_low) {
+    RelativeRatio r;
+    r.usual.ci = Interval{low, high};
+    r.strict.ci = Interval{strict_low, high + 1};
+    return r;
+  };
+  const RelativeRatio slow = intervals(1.03, 1.04, 1.02), same = intervals(0.99, 1.01, 0.98),
+                      fast = intervals(0.8, 0.9, 0.7), wide = intervals(0.9, 1.1, 0.8);
+  CHECK(regression_verdict(slow, nullptr, 0.01) == Verdict::kRegression);
+  CHECK(regression_verdict(slow, nullptr, 0.02) == Verdict::kInconclusive);  // the strict one: 1.02
+  CHECK(regression_verdict(slow, nullptr, 0.035) == Verdict::kInconclusive);
+  CHECK(regression_verdict(slow, nullptr, 0.04) == Verdict::kPass);
+  CHECK(regression_verdict(same, nullptr, 0.01) == Verdict::kPass);
+  CHECK(regression_verdict(fast, nullptr, 0) == Verdict::kPass);
+  CHECK(regression_verdict(wide, nullptr, 0.01) == Verdict::kInconclusive);
+  CHECK(regression_verdict({}, nullptr, 0.01) == Verdict::kInconclusive);
+  CHECK(regression_verdict({}, &slow, 0.01) == Verdict::kInconclusive);
+  CHECK(regression_verdict(slow, &slow, 0.01) == Verdict::kRegression);
+  CHECK(regression_verdict(slow, &same, 0.01) == Verdict::kInconclusive);
+  CHECK(regression_verdict(same, &slow, 0.01) == Verdict::kInconclusive);
+  CHECK(regression_verdict(same, &wide, 0.01) == Verdict::kPass);
+  // A machine that became faster makes every engine pass.
+  RelativeRatio faster = wide;
+  faster.machine_faster = true;
+  CHECK(regression_verdict(fast, &faster, 0.01) == Verdict::kInconclusive);
+  faster.usual = same.usual;
+  CHECK(regression_verdict(fast, &faster, 0.01) == Verdict::kPass);
+}

@@ -42,6 +42,10 @@ std::string pattern_text(const ReadPattern& pattern);
 // The pattern whose text `text` begins with; empty where there is none.
 std::optional<ReadPattern> read_pattern_text(std::string_view text);
 
+// Whether two such texts name patterns that take the same time, so that two runs' ceilings can be
+// compared: one way, as many and as large copies, and gaps that differ by half a per cent at most.
+bool alike_patterns(std::string_view a, std::string_view b);
+
 // What a card can do.
 struct PatternSpace {
   bool bulk = false;
@@ -59,8 +63,8 @@ struct FoundPattern {
   int tried = 0;           // patterns
 };
 
-// First every number of copies in flight without gaps, then gaps for the best of them, then their
-// neighbours; the best of all are timed in turns by samples of kLongSampleMs and more. A pattern for
+// First every number of copies in flight without gaps, then gaps for the best of them, then twice
+// their neighbours; the best of all are timed in turns by samples of kLongSampleMs and more. A pattern for
 // which `time` throws Error is left out. Throws the last such error where none is left.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/device/read_pattern.h"
 #include "harness/parent/version_parts.h"
 #include "harness/report/aggregate_card.h"
 #include "harness/report/comparisons.h"
@@ -16,18 +17,28 @@ namespace {
 
 // Samples of an engine that a change of the machine hits as it hits the others.
 struct Control {
-  std::string name;  // empty: there is none
+  std::string name;    // empty: there is none
+  std::string unlike;  // why its two times are not of the same work; empty where they are
   const std::vector<Sample>*base = nullptr, *head = nullptr;
 };
 
 // On a GPU a baseline that the host binds tells nothing of the card, the ceiling does.
 Control control_of(const CaseReport& base, const CaseReport& head, bool cuda) {
-  if (base.ceiling.ms_per_tok && head.ceiling.ms_per_tok)
-    return {"ceiling", &base.ceiling.samples, &head.ceiling.samples};
+  if (base.ceiling.ms_per_tok && head.ceiling.ms_per_tok) {
+    const std::string &before = base.ceiling.settings, &after = head.ceiling.settings;
+    std::string unlike;
+    if (!alike_patterns(before, after)) {
+      unlike = fmt::format(
+          "the ceiling tells nothing of the machine, because it read in two ways: "
+          "BASE {}; HEAD {}",
+          before, after);
+    }
+    return {"ceiling", std::move(unlike), &base.ceiling.samples, &head.ceiling.samples};
+  }
   for (const EngineReport& e : base.engines) {
     const EngineReport* other = engine_like(base, e, head);
     if (cuda || gates(e) || !e.ms_per_tok || other == nullptr || !other->ms_per_tok) continue;
-    return {e.name, &e.samples, &other->samples};
+    return {e.name, "", &e.samples, &other->samples};
   }
   return {};
 }
@@ -78,7 +89,9 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     return;
   }
   std::optional<RelativeRatio> relative;
-  if (!control.name.empty()) {
+  if (!control.unlike.empty()) {
+    row.relative.reason = "the control did not do the same work in both";
+  } else if (!control.name.empty()) {
     relative = {ratio_intervals(times_over(base.samples, *control.base),
                                 times_over(head.samples, *control.head), gate.confidence)};
     const std::optional<Interval> machine =
@@ -91,6 +104,11 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     row.relative_ci = relative->usual.ci;
   }
   judge_times(base, head, ratio, relative ? &*relative : nullptr, gate, row);
+  // A change of the machine may be all of it.
+  if (row.verdict == Verdict::kRegression && !control.unlike.empty()) {
+    row.verdict = Verdict::kInconclusive;
+    row.reason += "; " + control.unlike + "; time HEAD again";
+  }
 }
 
 // What the ceiling's time says of the machine.
@@ -103,7 +121,9 @@ void add_ceiling_row(const CaseReport& base, const Control& control, VersionGate
   row.base_ms = summarize_processes(before, gate.confidence).mean;
   row.head_ms = summarize_processes(after, gate.confidence).mean;
   set_ratio(unpaired_ratio(before, after, gate.confidence), row);
-  row.relative.reason = row.reason = "tells a change of the machine; its time decides nothing";
+  row.relative.reason = row.reason = control.unlike.empty()
+                                         ? "tells a change of the machine; its time decides nothing"
+                                         : control.unlike;
   gate.rows.push_back(std::move(row));
 }
 
