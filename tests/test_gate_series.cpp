@@ -167,7 +167,8 @@ TEST_CASE("verdicts by intervals") {
     return r;
   };
   const RelativeRatio slow = intervals(1.03, 1.04, 1.02), same = intervals(0.99, 1.01, 0.98),
-                      fast = intervals(0.8, 0.9, 0.7), wide = intervals(0.9, 1.1, 0.8);
+                      fast = intervals(0.8, 0.9, 0.7), wide = intervals(0.9, 1.1, 0.8),
+                      noisy = intervals(1.012, 1.023, 1.005);
   CHECK(regression_verdict(slow, nullptr, 0.01) == Verdict::kRegression);
   CHECK(regression_verdict(slow, nullptr, 0.02) == Verdict::kInconclusive);  // the strict one: 1.02
   CHECK(regression_verdict(slow, nullptr, 0.035) == Verdict::kInconclusive);
@@ -179,6 +180,10 @@ TEST_CASE("verdicts by intervals") {
   CHECK(regression_verdict({}, &slow, 0.01) == Verdict::kInconclusive);
   CHECK(regression_verdict(slow, &slow, 0.01) == Verdict::kRegression);
   CHECK(regression_verdict(slow, &same, 0.01) == Verdict::kInconclusive);
+  // A control that scatters agrees at the usual confidence, and not below it.
+  CHECK(regression_verdict(slow, &noisy, 0.01) == Verdict::kRegression);
+  CHECK(regression_verdict(slow, &noisy, 0.013) == Verdict::kInconclusive);
+  CHECK(regression_verdict(same, &noisy, 0.01) == Verdict::kPass);
   CHECK(regression_verdict(same, &slow, 0.01) == Verdict::kInconclusive);
   CHECK(regression_verdict(same, &wide, 0.01) == Verdict::kPass);
   // A machine that became faster makes every engine pass.

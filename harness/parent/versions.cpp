@@ -271,9 +271,12 @@ Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* rel
   const auto passes = [&](const RatioIntervals& r) {
     return r.usual.ci && r.usual.ci->high <= 1 + allowed;
   };
-  const bool is_slower = slower(ratio);
-  if (relative != nullptr && slower(*relative) != is_slower) return Verdict::kInconclusive;
-  if (is_slower) return Verdict::kRegression;
+  if (slower(ratio)) {
+    const bool agrees =
+        relative == nullptr || (relative->usual.ci && relative->usual.ci->low > 1 + allowed);
+    return agrees ? Verdict::kRegression : Verdict::kInconclusive;
+  }
+  if (relative != nullptr && slower(*relative)) return Verdict::kInconclusive;
   const bool hidden = relative != nullptr && relative->machine_faster && !passes(*relative);
   return passes(ratio) && !hidden ? Verdict::kPass : Verdict::kInconclusive;
 }

@@ -125,9 +125,11 @@ struct RelativeRatio : RatioIntervals {
 
 // PASS where the usual interval lies at or below 1 + allowed, REGRESSION where all of the strict one
 // lies above, else INCONCLUSIVE, as without intervals. The machine may have changed, and it is
-// INCONCLUSIVE too, where the relative ratio says REGRESSION and the other does not, or the other way
-// round; and where the machine became faster, if the relative ratio alone does not pass. `relative`:
-// null without a control.
+// INCONCLUSIVE too, where not all of the relative ratio's usual interval lies above and the other says
+// REGRESSION; where all of its strict one does and the other does not say so; and where the machine
+// became faster, if the relative ratio alone does not pass. The control only has to tell a change of
+// the machine, and scatters itself, so it takes no strict interval to agree. `relative`: null without
+// a control.
 Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* relative,
                            double allowed);
 
