@@ -78,6 +78,29 @@ Tally gates_of_draws(double share) {
   return tally;
 }
 
+Version on_card(const std::vector<int>& drawn, testing::CardProcess testing::CardProcesses::*of) {
+  Version version;
+  for (const int i : drawn) {
+    const testing::CardProcess& p = testing::kCardProcesses.at(static_cast<size_t>(i)).*of;
+    version.times.push_back({p.engine});
+    version.over_control.push_back({p.engine / p.ceiling});
+    version.control.push_back({p.ceiling});
+  }
+  return version;
+}
+
+// 50 gates of kProcesses processes of a card on either side, HEAD's those of `head`.
+Tally gates_of_recorded_card(testing::CardProcess testing::CardProcesses::*head) {
+  Tally tally;
+  for (const std::vector<int>& order :
+       block_orders(testing::kCardProcesses.size(), kGates, true, 20261125)) {
+    const auto split = order.begin() + kProcesses;
+    add_gate(on_card({order.begin(), split}, &testing::CardProcesses::sound),
+             on_card({split, split + kProcesses}, head), 0.01, tally);
+  }
+  return tally;
+}
+
 // A card: processes and blocks that scatter as those of the ring megakernel do, and a ceiling.
 struct Card {
   double process_sd, block_sd = 0.001, session = 1;
@@ -119,6 +142,13 @@ TEST_CASE("50 gates of recorded processes of one version hold no REGRESSION") {
   const Tally same = gates_of_draws(0);
   CHECK(same.regressions == 0);
   CHECK(gates_of_draws(0.5).regressions == kGates);
+}
+
+TEST_CASE("50 gates of an H100's processes: none calls a second run slower, and 2 % are found") {
+  const Tally same = gates_of_recorded_card(&testing::CardProcesses::sound);
+  CHECK((same.regressions == 0 && same.passes == kGates));
+  const Tally slow = gates_of_recorded_card(&testing::CardProcesses::slow_2);
+  CHECK((slow.regressions >= 45 && slow.passes == 0));
 }
 
 TEST_CASE("a machine that became slower meanwhile is no REGRESSION") {
