@@ -253,6 +253,15 @@ TEST_CASE("ratios from errors that are known exactly, each under its own name") 
   CHECK(value_of(report, Check::kKl) == r.kl);
 }
 
+TEST_CASE("rounded logits are allowed their rounding, unless the class keeps them in fp32") {
+  FakeBehaviour rounds = good();
+  rounds.round_logits = true;
+  ParityOptions fp32;
+  fp32.precision = PrecisionClass::kFp32Accumulate;
+  CHECK(value_of(judge(rounds), Check::kKl) < 0.999 * value_of(judge(rounds, fp32), Check::kKl));
+  CHECK(value_of(judge(good()), Check::kKl) == value_of(judge(good(), fp32), Check::kKl));
+}
+
 TEST_CASE("NaN in a hidden state or a KV row is seen and named, and nothing else") {
   const auto with_nan = [](int nan_layer, int nan_row) {
     FakeBehaviour b = good();

@@ -1,9 +1,8 @@
-#include "harness/judge/ratios.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "harness/judge/ratios.h"
 #include "references/base/bf16.h"
 #include "tests/support/catch2.h"
 
