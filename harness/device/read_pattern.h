@@ -1,50 +1,13 @@
-// The patterns in which the ceiling can read memory, and the search for the quickest one. Knows no
-// CUDA: the caller times.
+// The search for the quickest pattern in which the ceiling can read memory. Knows no CUDA: the caller
+// times.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "harness/report/ceiling_pattern.h"
 
 namespace mkbench {
-
-// How one thread of each block issues bulk copies to shared memory (sm_90 and later).
-struct BulkPlan {
-  uint32_t stages;      // copies in flight, 1 .. kMostStages
-  uint32_t copy_bytes;  // a multiple of 16 that divides 16 KiB
-  uint32_t gap_ps;      // picoseconds from one copy to the next, by a schedule; 0 = at once
-
-  static constexpr uint32_t kMostStages = 12;
-  static constexpr uint32_t kMostRingBytes = 96 * 1024;  // within every card's limit from sm_90 on
-  constexpr uint32_t ring_bytes() const { return stages * copy_bytes; }
-  constexpr bool operator==(const BulkPlan&) const = default;
-};
-
-struct ReadPattern {
-  enum class Way {
-    kPlain,  // 16-byte loads by many threads; no plan
-    kBulk,   // bulk copies by one thread of each multiprocessor
-    kRing    // the ring megakernel without its waits, which copies 16 KiB at a time
-  };
-  Way way = Way::kPlain;
-  BulkPlan plan{0, 0, 0};
-
-  constexpr bool operator==(const ReadPattern&) const = default;
-};
-
-// "3 x 16 KiB in flight, 352.500 ns apart".
-std::string pattern_text(const BulkPlan& plan);
-// "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart".
-std::string pattern_text(const ReadPattern& pattern);
-// The pattern whose text `text` begins with; empty where there is none.
-std::optional<ReadPattern> read_pattern_text(std::string_view text);
-
-// Whether two such texts name patterns that take the same time, so that two runs' ceilings can be
-// compared: one way, as many and as large copies, and gaps that differ by half a per cent at most.
-bool alike_patterns(std::string_view a, std::string_view b);
 
 // What a card can do.
 struct PatternSpace {

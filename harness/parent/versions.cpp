@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/device/read_pattern.h"
 #include "harness/parent/version_parts.h"
 #include "harness/report/aggregate_card.h"
+#include "harness/report/ceiling_pattern.h"
 #include "harness/report/comparisons.h"
 #include "harness/report/render.h"
 #include "references/base/error.h"
