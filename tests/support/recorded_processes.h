@@ -49,7 +49,7 @@ inline constexpr std::array<RoundOfProcesses, 60> kRecordedProcesses = {{
 
 // Processes of the libraries of slowed-cuda on an NVIDIA H100, 2026-11-25: means of ten blocks of 128
 // tokens at depth 512, and of the ceiling's samples between them; six runs of eight processes each (three of
-// `sound`, three of `slow_2`, in turn, within six minutes).
+// `sound`, three of `slow_2`, in turn, within seven minutes).
 struct CardProcess {
   double engine, ceiling;  // ms a token
 };
