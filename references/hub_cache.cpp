@@ -6,6 +6,7 @@
 
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
+#include "references/base/regular_file.h"
 #include "references/user_folders.h"
 
 namespace mkbench {
@@ -37,11 +38,6 @@ bool is_hex(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
   });
-}
-
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
 }
 
 // The folders in which the hub's client may have put its cache, most specific first.

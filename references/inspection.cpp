@@ -25,17 +25,6 @@ using nlohmann::json;
 constexpr int kMostLayers = 1'024;
 constexpr size_t kHashDigits = 64;
 
-void inform(ModelFindings& findings, const std::string& field, const std::string& found,
-            const std::string& source) {
-  findings.add({.severity = Severity::kInformation,
-                .field = field,
-                .expected = "",
-                .found = found,
-                .source = source,
-                .text = fmt::format("{} is {}", field, found)},
-               source);
-}
-
 // Layers by the names of tensors, for a config that does not say how many there are.
 int layers_in(const Checkpoint& checkpoint, const ModelKind& kind) {
   const std::string prefix = std::string(kind.trunk) + "layers.";

@@ -27,11 +27,6 @@ void add(ModelFindings& findings, Severity severity, const std::string& field,
                source);
 }
 
-void inform(ModelFindings& findings, const std::string& field, const std::string& found,
-            const std::string& source, const std::string& expected = {}) {
-  add(findings, Severity::kInformation, field, expected, found, source);
-}
-
 struct Dimension {
   const char* key;
   int ModelShape::*member;
@@ -229,6 +224,11 @@ void add_uncovered(const ModelKind& kind, const Checkpoint& checkpoint, ModelFin
 }
 
 }  // namespace
+
+void inform(ModelFindings& findings, const std::string& field, const std::string& found,
+            const std::string& source, const std::string& expected) {
+  add(findings, Severity::kInformation, field, expected, found, source);
+}
 
 void add_shape_facts(const ModelConfig& config, const std::string& source,
                      ModelFindings& findings) {

@@ -9,6 +9,10 @@
 
 namespace mkbench {
 
+// Adds a row that keeps nothing from running: "<field> is <found>".
+void inform(ModelFindings& findings, const std::string& field, const std::string& found,
+            const std::string& source, const std::string& expected = {});
+
 // The dimensions of a layer against the compiled shapes; layers, vocabulary and KV bytes. Dimensions
 // that are 0 are not known and left out. `source` ends with what stands before a key's name.
 void add_shape_facts(const ModelConfig& config, const std::string& source, ModelFindings& findings);

@@ -30,10 +30,6 @@ constexpr DType kDTypes[] = {
     {"I64", 64},        {"U64", 64},
 };
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw Error(ErrorKind::kBadInput, path + ": " + what);
-}
-
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -92,7 +88,7 @@ class EntryParser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    mkbench::fail(path_, "tensor " + in_quotes(name_) + ": " + what);
+    bad_input(path_, "tensor " + in_quotes(name_) + ": " + what);
   }
 
   const DType& parse_dtype() const {
@@ -164,11 +160,12 @@ class EntryParser {
 
 void parse_metadata(const json& value, const std::string& path, SafetensorsHeader& header) {
   if (!value.is_object())
-    fail(path, fmt::format("'__metadata__' is {}, wanted an object of strings", describe(value)));
+    bad_input(path,
+              fmt::format("'__metadata__' is {}, wanted an object of strings", describe(value)));
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(path, fmt::format("'__metadata__' key {} is {}, wanted a string", in_quotes(key),
-                             describe(text)));
+      bad_input(path, fmt::format("'__metadata__' key {} is {}, wanted a string", in_quotes(key),
+                                  describe(text)));
     header.metadata.emplace(key, text.get<std::string>());
   }
 }
@@ -180,32 +177,32 @@ void check_cover(const std::vector<TensorEntry>& tensors, uint64_t file_bytes, u
       std::max_element(tensors.begin(), tensors.end(),
                        [](const TensorEntry& a, const TensorEntry& b) { return a.end < b.end; });
   if (last != tensors.end() && last->end > data_bytes)
-    fail(path,
-         fmt::format("tensor {}: data_offsets [{}, {}] reach beyond the data, {} bytes missing "
-                     "(the file has {} bytes, {} of them data): truncated?",
-                     in_quotes(last->name), last->begin, last->end, last->end - data_bytes,
-                     file_bytes, data_bytes));
+    bad_input(path, fmt::format(
+                        "tensor {}: data_offsets [{}, {}] reach beyond the data, {} bytes missing "
+                        "(the file has {} bytes, {} of them data): truncated?",
+                        in_quotes(last->name), last->begin, last->end, last->end - data_bytes,
+                        file_bytes, data_bytes));
   uint64_t covered = 0;
   const TensorEntry* previous = nullptr;
   for (const TensorEntry& t : tensors) {
     if (t.begin != covered && previous == nullptr)
-      fail(path, fmt::format("tensor {} is the first and begins at {}, wanted 0", in_quotes(t.name),
-                             t.begin));
+      bad_input(path, fmt::format("tensor {} is the first and begins at {}, wanted 0",
+                                  in_quotes(t.name), t.begin));
     if (t.begin > covered)
-      fail(path,
-           fmt::format("hole of {} bytes between tensors {} (ends at {}) and {} (begins at {})",
-                       t.begin - covered, in_quotes(previous->name), covered, in_quotes(t.name),
-                       t.begin));
+      bad_input(path, fmt::format(
+                          "hole of {} bytes between tensors {} (ends at {}) and {} (begins at {})",
+                          t.begin - covered, in_quotes(previous->name), covered, in_quotes(t.name),
+                          t.begin));
     if (t.begin < covered)
-      fail(path,
-           fmt::format("tensors {} [{}, {}] and {} [{}, {}] overlap", in_quotes(previous->name),
-                       previous->begin, previous->end, in_quotes(t.name), t.begin, t.end));
+      bad_input(path, fmt::format("tensors {} [{}, {}] and {} [{}, {}] overlap",
+                                  in_quotes(previous->name), previous->begin, previous->end,
+                                  in_quotes(t.name), t.begin, t.end));
     covered = t.end;
     previous = &t;
   }
   if (covered != data_bytes)
-    fail(path, fmt::format("{} extra bytes after the last tensor (data ends at {} of {})",
-                           data_bytes - covered, covered, data_bytes));
+    bad_input(path, fmt::format("{} extra bytes after the last tensor (data ends at {} of {})",
+                                data_bytes - covered, covered, data_bytes));
 }
 
 }  // namespace
@@ -217,18 +214,18 @@ std::string shape_text(std::span<const uint64_t> shape) {
 uint64_t parse_header_size(std::span<const std::byte> head, uint64_t file_bytes,
                            const std::string& path) {
   if (file_bytes < 8 || head.size() < 8)
-    fail(path, fmt::format("{} bytes, a safetensors file needs 8 for the header size{}", file_bytes,
-                           guess_format(head)));
+    bad_input(path, fmt::format("{} bytes, a safetensors file needs 8 for the header size{}",
+                                file_bytes, guess_format(head)));
   uint64_t size = 0;
   for (size_t i = 8; i-- > 0;) size = size << 8 | static_cast<uint64_t>(head[i]);
   // N is compared without adding 8: 8 + N wraps for N near 2^64.
   if (size > kMaxHeaderBytes)
-    fail(path, fmt::format("header size {} is above the cap of {} (the file has {} bytes){}", size,
-                           kMaxHeaderBytes, file_bytes, guess_format(head)));
+    bad_input(path, fmt::format("header size {} is above the cap of {} (the file has {} bytes){}",
+                                size, kMaxHeaderBytes, file_bytes, guess_format(head)));
   if (size > file_bytes - 8)
-    fail(path,
-         fmt::format("header size {} but only {} bytes follow: truncated?", size, file_bytes - 8));
-  if (size == 0) fail(path, "empty header (header size 0)");
+    bad_input(path, fmt::format("header size {} but only {} bytes follow: truncated?", size,
+                                file_bytes - 8));
+  if (size == 0) bad_input(path, "empty header (header size 0)");
   return size;
 }
 
@@ -240,8 +237,8 @@ SafetensorsHeader parse_header(std::span<const std::byte> head, uint64_t file_by
   const std::string_view text = as_text(head.subspan(8, static_cast<size_t>(header_bytes)));
   const std::string where = path + ": header";
   if (text[0] != '{')
-    fail(where,
-         "must be an object that starts with '{' at byte 0, found " + in_quotes(text.substr(0, 8)));
+    bad_input(where, "must be an object that starts with '{' at byte 0, found " +
+                         in_quotes(text.substr(0, 8)));
   const JsonLimits limits{
       .bytes = kMaxHeaderBytes, .depth = 8, .keys = 4 * kMaxTensors + 4096, .values = 2'000'000};
   const json root = parse_json_strict(text, where, limits);
@@ -250,7 +247,7 @@ SafetensorsHeader parse_header(std::span<const std::byte> head, uint64_t file_by
   header.data_begin = 8 + header_bytes;
   const uint64_t data_bytes = file_bytes - header.data_begin;
   if (root.size() > kMaxTensors + 1)
-    fail(where, fmt::format("{} tensors, at most {} are read", root.size(), kMaxTensors));
+    bad_input(where, fmt::format("{} tensors, at most {} are read", root.size(), kMaxTensors));
   for (const auto& [name, entry] : root.items()) {
     if (name == "__metadata__") {
       parse_metadata(entry, where, header);
@@ -278,7 +275,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   // pass cost about 0.07 s, populating costs 0.09 s.
   void* mapped = mmap(nullptr, static_cast<size_t>(file_.size()), PROT_READ, MAP_PRIVATE,
                       file_.descriptor(), 0);
-  if (mapped == MAP_FAILED) fail(file_.path(), fmt::format("cannot map: {}", std::strerror(errno)));
+  if (mapped == MAP_FAILED)
+    bad_input(file_.path(), fmt::format("cannot map: {}", std::strerror(errno)));
   mapped_ = static_cast<const std::byte*>(mapped);
 }
 

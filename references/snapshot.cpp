@@ -7,6 +7,7 @@
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
+#include "references/base/regular_file.h"
 #include "references/hub_cache.h"
 #include "references/shared_snapshot.h"
 #include "references/synthetic.h"
@@ -18,11 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
-
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
 
 ModelSpec resolve_row(const ModelRow& row) {
   ModelSpec spec{&row, std::string(row.name), {}, {}};

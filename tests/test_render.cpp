@@ -121,7 +121,7 @@ TEST_CASE("a number that is absent is printed as absent, never as 0") {
   }
   CHECK(of_engine == std::vector<std::string>{"|0|megakernel(plain)|-|-|-|-|FAIL_TOKEN|",
                                               "|0|megakernel(plain)|-|-|-|-|-|"});
-  CHECK_THAT(text, ContainsText("1 tie, R_rms 0.42 <= 1.25") && ContainsText("1 tie, R_step"));
+  CHECK_THAT(text, ContainsText("1 tie, R_rms 0.42 <= 1.5") && ContainsText("1 tie, R_step"));
 }
 
 TEST_CASE("JUnit counts failures, errors and what was left out, each as what it is") {
@@ -165,8 +165,8 @@ TEST_CASE("the line of parity says how far off and how wrong") {
   e.parity->r_rms = 2.5;
   e.parity->wrong = 2;
   e.parity->checks[1].value = 3.5;
-  CHECK_THAT(render_parity_line(e), ContainsText("1 tie, 2 WRONG, R_rms 2.50 > 1.25, "
-                                                 "R_step 3.50 > 3, R_inf 0.50 <= 2"));
+  CHECK_THAT(render_parity_line(e), ContainsText("1 tie, 2 WRONG, R_rms 2.50 > 1.5, "
+                                                 "R_step 3.50 <= 7.8, R_inf 0.50 <= 2.5"));
 }
 
 TEST_CASE("each candidate shows the speed-up that is its own") {

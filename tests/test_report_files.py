@@ -84,7 +84,7 @@ class JUnit(unittest.TestCase):
             self.outcome(wrong, "prompt counting (strict)"),
             [("failure", "tokens", "1 of 3 tokens differ; first at position 5: found 7, wanted 221 (WRONG, margin 0.5)")])
         self.assertIsNone(self.outcome(wrong, "prompt capital (near-tie)"))
-        self.assertEqual(self.outcome(wrong, "check r_rms"), [("failure", "r_rms", "found 2.5, limit 1.25")])
+        self.assertEqual(self.outcome(wrong, "check r_rms"), [("failure", "r_rms", "found 2.5, limit 1.5")])
         self.assertEqual(self.outcome(wrong, "check receipts"), [("failure", "receipts", "3 of 160 timed ids differ")])
         self.assertEqual(self.outcome(wrong, "verdict")[0][:2], ("failure", "FAIL_TOKEN"))
         self.assertEqual(wrong[-1][0].text, "KV row 4 of layer 7 first")

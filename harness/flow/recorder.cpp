@@ -10,7 +10,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostRepeats = 4;  // how often a block is repeated when its clocks disagree
+constexpr int kMostRepeatedBlocks = 4;  // how often a block is repeated when its clocks disagree
 
 struct Recorded {
   std::string name;
@@ -73,7 +73,7 @@ class Recorder {
   // Milliseconds of a block.
   double time(Recorded& one, int32_t late) {
     std::string doubt;
-    for (int tries = 0; tries <= kMostRepeats; ++tries) {
+    for (int tries = 0; tries <= kMostRepeatedBlocks; ++tries) {
       check_stop();
       start_again(*one.engine, one.start, truth_.prompt);
       services_.take_turn(*one.engine);
@@ -86,7 +86,7 @@ class Recorder {
       if (doubt.empty()) return call.ms;
     }
     throw Error(ErrorKind::kIntegrity,
-                fmt::format("{}: {}, {} times in a row", one.name, doubt, kMostRepeats + 1));
+                fmt::format("{}: {}, {} times in a row", one.name, doubt, kMostRepeatedBlocks + 1));
   }
 
   // Every engine of a block must emit what the first one does, or the closed form where there is one.

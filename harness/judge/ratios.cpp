@@ -14,6 +14,23 @@ namespace {
 // Keeps the sum of the baseline's divergences from being 0 where every step is certain.
 constexpr double kLeastDivergence = 1e-6;
 
+// Limits by the minor version of the report's schema that came with them. The first ones were chosen,
+// and reports named no class; the second ones follow from what legitimate decoders of each class reach.
+struct LimitsSince {
+  int schema_minor;
+  RatioLimits bf16, fp32_accumulate, lossy;
+};
+constexpr LimitsSince kLimits[] = {
+    {.schema_minor = 0,
+     .bf16 = {.rms = 1.25, .step = 3, .inf = 2, .kl = 1.5, .sweep = 3},
+     .fp32_accumulate = {.rms = 0.35, .step = 1, .inf = 2, .kl = 1.5, .sweep = 1.25},
+     .lossy = {.kl = 1.5}},
+    {.schema_minor = 6,
+     .bf16 = {.rms = 1.5, .step = 7.8, .inf = 2.5, .kl = 2.5, .sweep = 7.4},
+     .fp32_accumulate = {.rms = 0.37, .step = 1.4, .inf = 0.51, .kl = 0.13, .sweep = 1.9},
+     .lossy = {.kl = 2.5}},
+};
+
 // KL(truth || q) where q gives the truth's i-th top id the logarithm log_q(i).
 template <typename LogQ>
 double divergence_over_top(const ReferenceStep& step, const LogQ& log_q) {
@@ -32,28 +49,20 @@ double divergence_over_top(const ReferenceStep& step, const LogQ& log_q) {
 
 }  // namespace
 
-RatioLimits limits_of(PrecisionClass precision) {
+RatioLimits limits_of(PrecisionClass precision, int schema_minor) {
+  const LimitsSince* row = kLimits;
+  for (const LimitsSince& later : kLimits) {
+    if (later.schema_minor <= schema_minor) row = &later;
+  }
   switch (precision) {
     case PrecisionClass::kFp32Accumulate:
-      return {.rms = 0.37, .step = 1.4, .inf = 0.51, .kl = 0.13, .sweep = 1.9};
+      return row->fp32_accumulate;
     case PrecisionClass::kLossy:
-      return {.kl = 2.5};
+      return row->lossy;
     case PrecisionClass::kBf16:
       break;
   }
-  return {.rms = 1.5, .step = 7.8, .inf = 2.5, .kl = 2.5, .sweep = 7.4};
-}
-
-RatioLimits former_limits_of(PrecisionClass precision) {
-  switch (precision) {
-    case PrecisionClass::kFp32Accumulate:
-      return {.rms = 0.35, .step = 1, .inf = 2, .kl = 1.5, .sweep = 1.25};
-    case PrecisionClass::kLossy:
-      return {.kl = 1.5};
-    case PrecisionClass::kBf16:
-      break;
-  }
-  return {.rms = 1.25, .step = 3, .inf = 2, .kl = 1.5, .sweep = 3};
+  return row->bf16;
 }
 
 double mean_of(const float* logits, int vocab) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/report.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
 
@@ -18,13 +19,10 @@ struct RatioLimits {
   double sweep = 0;  // of one cache length, as `step` is of one step of a prompt
 };
 
-// The limits of a precision class (references/engine.h). They follow from what legitimate decoders of
-// the class reach (reports/limits, scripts/ratio_limits.py). A lossy engine may diverge as far as a
-// bf16 one.
-RatioLimits limits_of(PrecisionClass precision);
-// Those of reports that were made before 2026-11-24, when limits were chosen and not derived; for
-// `mkbench verify`.
-RatioLimits former_limits_of(PrecisionClass precision);
+// The limits of a precision class (references/engine.h), today's or those of an older report. They
+// follow from what legitimate decoders of the class reach (reports/limits, dev/ratio_limits.py). A lossy
+// engine may diverge as far as a bf16 one.
+RatioLimits limits_of(PrecisionClass precision, int schema_minor = kReportSchemaMinor);
 
 struct Ratios {
   double rms = 0;  // sqrt(sum |error|^2 / sum |baseline error|^2)

@@ -21,19 +21,13 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
-// Present limits, or those of an older report: R_KL is judged in every class, and tells them apart.
-RatioLimits limits_at_that_time(const ParityReport& p, PrecisionClass precision) {
-  const CheckResult* kl = applied(p, Check::kKl);
-  const RatioLimits former = former_limits_of(precision);
-  return kl != nullptr && kl->limit == former.kl ? former : limits_of(precision);
-}
-
 // Checks that are numbers: limit of the class, and failed where the value is above the limit.
-void recheck_limits(const ParityReport& p, const std::string& path, Differences& d) {
+void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
+                    Differences& d) {
   std::optional<RatioLimits> limits;
   for (const PrecisionClass one :
        {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy}) {
-    if (precision_class_name(one) == p.precision) limits = limits_at_that_time(p, one);
+    if (precision_class_name(one) == p.precision) limits = limits_of(one, schema_minor);
   }
   if (!p.precision.empty()) {
     d.holds(limits.has_value(), path + ".precision", p.precision, "bf16, fp32-accumulate or lossy");
@@ -123,7 +117,7 @@ void recheck_counts(const ParityReport& p, const std::string& path, Differences&
 }  // namespace
 
 void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
-                    Differences& differences) {
+                    int schema_minor, Differences& differences) {
   if (!e.parity) return;
   const ParityReport& p = *e.parity;
   const std::string at = path + ".parity";
@@ -157,7 +151,7 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
   differences.holds(p.verdict != Verdict::kPassLive, at + ".verdict", enum_text(p.verdict),
                     "PASS: live is said of the engine");
   recheck_statuses(p, at, differences);
-  recheck_limits(p, at, differences);
+  recheck_limits(p, at, schema_minor, differences);
   // References of published ids have no margins, and so no flip cap.
   const bool capped = p.flips_allowed > 0 || applied(p, Check::kFlips) != nullptr;
   if (passed && times_allowed(e.verdict) && p.judged_in.empty() && capped)

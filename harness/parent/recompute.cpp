@@ -1,6 +1,7 @@
 #include "harness/parent/recompute.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +20,36 @@ namespace {
 using nlohmann::json;
 
 constexpr double kRounding = 1e-12;
+constexpr size_t kLongestLine = 1000;
+
+// What `verify` cannot compute again from a report before the minor version `before`.
+struct FormerRule {
+  int before;
+  std::string_view path;
+};
+constexpr FormerRule kFormerRules[] = {
+    // Intervals did not allow for blocks that resemble their neighbours, nor for processes.
+    {6, "cases[].comparisons"},
+    {6, "cases[].engines[].ms_per_tok.ci"},
+    {6, "cases[].engines[].tok_per_s_ci_low"},
+    {6, "cases[].engines[].tok_per_s_ci_high"},
+    // The ceiling was a bandwidth that was measured once a run.
+    {6, "cases[].engines[].profile.no_waits_fraction"},
+    // The rows of the parity table stood beside the report.
+    {6, "cases[].engines[].parity.exact"},
+    {6, "cases[].engines[].parity.ties"},
+    {6, "cases[].engines[].parity.drifts"},
+    {6, "cases[].engines[].parity.wrong"},
+    {6, "cases[].engines[].parity.steps"},
+    {6, "cases[].engines[].parity.first_divergence"},
+    {6, "cases[].engines[].parity.prompts"},
+    {6, "cases[].engines[].parity.strict_steps"},
+    {6, "cases[].engines[].parity.strict_matched"},
+    {6, "cases[].engines[].parity.flips"},
+    // All engines lived in one process, and a prefill was timed by itself.
+    {6, "cases[].engines[].samples[].process"},
+    {6, "cases[].engines[].samples[].prefill_ms"},
+};
 
 bool equal_values(const json& a, const json& b) {
   if (a == b) return true;
@@ -56,6 +87,26 @@ int64_t changed_leaves(const json& found, const json& blank) {
     return count;
   }
   return !found.is_null() && found != blank ? 1 : 0;
+}
+
+// Leaves out of `written` what no field list names, and out of `computed` what an older report did not
+// have yet.
+void keep_shared(json& written, json& computed, bool older) {
+  if (written.is_array() && computed.is_array()) {
+    for (size_t i = 0; i < std::min(written.size(), computed.size()); ++i)
+      keep_shared(written[i], computed[i], older);
+  }
+  if (!written.is_object() || !computed.is_object()) return;
+  for (auto field = written.begin(); field != written.end();) {
+    if (computed.contains(field.key())) {
+      keep_shared(*field, computed[field.key()], older);
+      ++field;
+    } else {
+      field = written.erase(field);
+    }
+  }
+  for (auto field = computed.begin(); older && field != computed.end();)
+    field = written.contains(field.key()) ? std::next(field) : computed.erase(field);
 }
 
 struct Settings {
@@ -193,17 +244,33 @@ void recheck_calibration(const Report& found, const SpeedMargin& margin, Differe
 void Differences::add(const std::string& path, const std::string& found,
                       const std::string& recomputed) {
   // Whoever edited a report may have put control characters into it.
-  constexpr size_t kLongest = 1000;
-  all_.push_back({path.empty() ? "top" : one_line(path, kLongest), one_line(found, kLongest),
-                  one_line(recomputed, kLongest)});
+  all_.push_back({path.empty() ? "top" : one_line(path, kLongestLine),
+                  one_line(found, kLongestLine), one_line(recomputed, kLongestLine)});
+}
+
+bool Differences::is_left_out(const std::string& path) {
+  if (schema_minor_ >= kReportSchemaMinor) return false;
+  std::string without_indices;
+  for (size_t i = 0; i < path.size(); ++i) {
+    without_indices += path[i];
+    if (path[i] == '[') i = path.find(']', i) - 1;
+  }
+  for (const FormerRule& rule : kFormerRules) {
+    if (schema_minor_ >= rule.before || without_indices != rule.path) continue;
+    left_out_.insert(std::move(without_indices));
+    return true;
+  }
+  return false;
 }
 
 void Differences::same(const std::string& path, const json& found, const json& recomputed) {
+  if (is_left_out(path)) return;
   ++figures_;
   compare(path, found, recomputed);
 }
 
 void Differences::compare(const std::string& path, const json& found, const json& recomputed) {
+  if (is_left_out(path)) return;
   if (found.is_object() && recomputed.is_object()) {
     std::set<std::string> names;
     for (const auto& [name, value] : found.items()) names.insert(name);
@@ -226,6 +293,7 @@ void Differences::compare(const std::string& path, const json& found, const json
 
 void Differences::holds(bool does, const std::string& path, const json& found,
                         const std::string& wanted) {
+  if (is_left_out(path)) return;
   ++figures_;
   if (!does) add(path, json_fields::shown(found), wanted);
 }
@@ -261,6 +329,7 @@ void set_memory(const Report& report, const std::optional<ModelShape>& shape, Ca
 }
 
 void recompute(const Report& found, const json& as_written, Differences& differences) {
+  differences.read_as(found.schema_minor);
   const Options options = recorded_options(found.meta);
   const Settings settings{options, recorded_margin(found.calibration)};
   Report again = blank_of(found, settings);
@@ -281,7 +350,8 @@ void recompute(const Report& found, const json& as_written, Differences& differe
   json written = as_written;
   written.erase("seal");
   written.erase("schema");
-  const json computed = json_fields::write(again);
+  json computed = json_fields::write(again);
+  keep_shared(written, computed, found.schema_minor < kReportSchemaMinor);
   differences.count(changed_leaves(written, blank));
   differences.same("", written, computed);
   if (member(found.meta, "options").contains("seed"))
@@ -296,11 +366,13 @@ void recompute(const Report& found, const json& as_written, Differences& differe
     const std::string path = fmt::format("cases[{}]", i);
     recheck_samples(c, path, options, found.meta, differences);
     for (size_t k = 0; k < c.engines.size(); ++k)
-      recheck_parity(c, c.engines[k], fmt::format("{}.engines[{}]", path, k), differences);
+      recheck_parity(c, c.engines[k], fmt::format("{}.engines[{}]", path, k), found.schema_minor,
+                     differences);
   }
 }
 
 void recheck_seal(const json& as_written, Differences& differences) {
+  if (!as_written.contains("seal")) return;  // read_report() wants one where the version has it
   const json& found = as_written.at("seal");
   const json seal = seal_of(as_written);
   for (const auto& [part, hash] : seal.items()) {
@@ -317,6 +389,15 @@ void recheck_seal(const json& as_written, Differences& differences) {
 Report read_and_recompute(const std::filesystem::path& file, Differences& differences) {
   json as_written;
   Report report = read_report(file, &as_written);
+  if (!report.unknown_fields.empty()) {
+    fmt::print(
+        stderr, "mkbench: {}\n",
+        one_line(fmt::format(
+                     "{}: fields that this mkbench (schema {}.{}) does not know are left out: {}",
+                     file.string(), kReportSchemaMajor, kReportSchemaMinor,
+                     fmt::join(report.unknown_fields, ", ")),
+                 kLongestLine));
+  }
   try {
     recompute(report, as_written, differences);
   } catch (const Error& error) {

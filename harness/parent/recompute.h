@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Difference {
 // Differences found so far, and how many values were compared.
 class Differences {
  public:
+  // For a report of an older minor version of the schema: fields whose rule has changed since, or whose
+  // inputs it does not hold, are left out (kFormerRules in recompute.cpp).
+  void read_as(int schema_minor) { schema_minor_ = schema_minor; }
   // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits,
   // because another machine's exp() and log() may round the last one differently.
   void same(const std::string& path, const nlohmann::json& found, const nlohmann::json& recomputed);
@@ -31,14 +35,19 @@ class Differences {
 
   const std::vector<Difference>& all() const { return all_; }
   int64_t figures() const { return figures_; }
+  // Those fields, "cases[].comparisons".
+  const std::set<std::string>& left_out() const { return left_out_; }
 
  private:
+  bool is_left_out(const std::string& path);
   void compare(const std::string& path, const nlohmann::json& found,
                const nlohmann::json& recomputed);
   void add(const std::string& path, const std::string& found, const std::string& recomputed);
 
   std::vector<Difference> all_;
+  std::set<std::string> left_out_;
   int64_t figures_ = 0;
+  int schema_minor_ = kReportSchemaMinor;
 };
 
 // The options that the report's meta.options records, as far as figures depend on them. Throws
@@ -63,7 +72,7 @@ void recompute(const Report& found, const nlohmann::json& as_written, Difference
 void recheck_samples(const CaseReport& c, const std::string& path, const Options& options,
                      const nlohmann::json& meta, Differences& differences);
 void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
-                    Differences& differences);
+                    int schema_minor, Differences& differences);
 
 // Compares the report's seal with the values that it stands over, which finds an edit of a value
 // from which nothing follows.

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr char kReportSchemaVersion[] = "1.8.0";
+// Within a major version fields are only added; report_rules.h has what else changed with a minor one.
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -352,6 +354,10 @@ struct Report {
   int exit_code = 0;
   std::vector<std::string> reasons;
   bool interrupted = false;
+
+  // Of the file that the report was read from.
+  int schema_minor = kReportSchemaMinor;
+  std::set<std::string> unknown_fields;  // by path, "cases[].name"; left out of all figures
 };
 
 constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
@@ -377,10 +383,12 @@ nlohmann::json to_json(const Report& report);
 // part's values. Each member of the top is a part; so is each case, without its engines, each engine,
 // without its samples, and each sample.
 nlohmann::json seal_of(const nlohmann::json& report);
-// Reads a report.json that this version has written. Throws Error(kBadInput) that names the file,
-// the field, what was found and what was wanted: another schema or version, a field that is missing
-// or unknown, a wrong type. The values themselves may be anything; recompute() checks them. Where
-// `as_written` is given, it takes the file's JSON.
+// The report in a JSON of this major version: a field that an older one does not have gets its default,
+// and one that this mkbench does not know is kept in `unknown_fields`. Throws Error(kBadInput) that
+// names the field, what was found and what was wanted: another schema or major version, a wrong type, no
+// seal in a version that has one. The values themselves may be anything; recompute() checks them.
+Report report_of(const nlohmann::json& found);
+// The same of a file, which the error names, too. Where `as_written` is given, it takes the file's JSON.
 Report read_report(const std::filesystem::path& file, nlohmann::json* as_written = nullptr);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
 // reports/report.schema.json.

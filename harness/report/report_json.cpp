@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "harness/report/report.h"
 #include "references/base/json_fields.h"
 #include "references/base/sha256.h"
@@ -50,7 +52,8 @@ json seal_of(const json& report) {
 
 json to_json(const Report& report) {
   json out = json_fields::write(report);
-  out["schema"] = {{"id", kReportSchemaId}, {"version", kReportSchemaVersion}};
+  out["schema"] = {{"id", kReportSchemaId},
+                   {"version", fmt::format("{}.{}.0", kReportSchemaMajor, kReportSchemaMinor)}};
   // Texts may hold bytes that are not UTF-8; what a reader of the file gets is sealed.
   out = json::parse(out.dump(-1, ' ', false, json::error_handler_t::replace));
   out[kSeal] = seal_of(out);

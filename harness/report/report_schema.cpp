@@ -119,14 +119,15 @@ json report_schema() {
   json schema = describe_object<Report>(definitions);
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   schema["$id"] = kReportSchemaId;
-  schema["title"] = "report.json of mkbench, version " + std::string(kReportSchemaVersion);
-  const std::string version(kReportSchemaVersion);
-  const std::string major = version.substr(0, version.find('.'));
+  schema["title"] =
+      fmt::format("report.json of mkbench, version {}.{}", kReportSchemaMajor, kReportSchemaMinor);
   json identity = object_schema();
   identity["description"] = "what this file is";
   identity["properties"] = {
       {"id", {{"const", kReportSchemaId}}},
-      {"version", {{"type", "string"}, {"pattern", "^" + major + "\\.[0-9]+\\.[0-9]+$"}}}};
+      {"version",
+       {{"type", "string"},
+        {"pattern", fmt::format("^{}\\.[0-9]+\\.[0-9]+$", kReportSchemaMajor)}}}};
   identity["required"] = {"id", "version"};
   schema["properties"]["schema"] = std::move(identity);
   schema["required"].push_back("schema");

@@ -31,4 +31,9 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// Refuses a file or a field of one: "<where>: <what>".
+[[noreturn]] inline void bad_input(const std::string& where, const std::string& what) {
+  throw Error(ErrorKind::kBadInput, where + ": " + what);
+}
+
 }  // namespace mkbench

@@ -147,24 +147,28 @@ inline std::string shown(const json& j) {
   return one_line(text, text.size() <= 60 ? 60 : 57);  // JSON has U+007F to U+009F as they are
 }
 
+// What a field that the JSON does not have becomes: an error, or its default.
+enum class Absent { kRefused, kDefault };
+
 template <typename T>
-void read(const json& j, const std::string& path, T& v);
+void read(const json& j, const std::string& path, T& v, Absent absent = Absent::kRefused);
 
 template <typename T>
 class Reader {
  public:
-  Reader(const json& in, std::string path, T& object)
-      : in_(in), path_(std::move(path)), object_(object) {
+  Reader(const json& in, std::string path, T& object, Absent absent)
+      : in_(in), path_(std::move(path)), object_(object), absent_(absent) {
     if (!in.is_object()) refuse(path_.empty() ? "top" : path_, shown(in), "an object");
   }
 
   template <typename M, typename Owner>
   void field(const char* name, M Owner::*member, const char* = "") {
-    get(name, object_.*member);
+    if (has(name)) get(name, object_.*member);
   }
   template <typename Body>
   void group(const char* name, const char*, Body body) {
-    Reader nested(at(name), path_of(name), object_);
+    if (!has(name)) return;
+    Reader nested(in_.at(name), path_of(name), object_, absent_);
     body(nested);
   }
 
@@ -172,10 +176,10 @@ class Reader {
   std::string path_of(const std::string& name) const {
     return path_.empty() ? name : path_ + "." + name;
   }
-  const json& at(const std::string& name) const {
-    const auto found = in_.find(name);
-    if (found == in_.end()) refuse(path_of(name), "nothing", "a value");
-    return *found;
+  bool has(const std::string& name) const {
+    const bool found = in_.contains(name);
+    if (!found && absent_ == Absent::kRefused) refuse(path_of(name), "nothing", "a value");
+    return found;
   }
   std::string reason_of(const std::string& name) const {
     const auto found = in_.find(name + kReasonSuffix);
@@ -192,22 +196,22 @@ class Reader {
 
   template <typename M>
   void get(const std::string& name, M& value) {
-    read(at(name), path_of(name), value);
+    read(in_.at(name), path_of(name), value, absent_);
   }
   void get(const std::string& name, double& value) {
-    const std::optional<double> hidden = at(name).is_null() ? hidden_value(name) : std::nullopt;
+    const std::optional<double> hidden = in_.at(name).is_null() ? hidden_value(name) : std::nullopt;
     if (hidden) {
       value = *hidden;
     } else {
-      read(at(name), path_of(name), value);
+      read(in_.at(name), path_of(name), value);
     }
   }
   void get(const std::string& name, std::optional<double>& value) {
-    read(at(name), path_of(name), value);
+    read(in_.at(name), path_of(name), value);
     if (!value) value = hidden_value(name);
   }
   void get(const std::string& name, Number& number) {
-    read(at(name), path_of(name), number.value);
+    read(in_.at(name), path_of(name), number.value);
     number.reason = number.value ? std::string() : reason_of(name);
     if (!number.value && number.reason.empty()) {
       refuse(path_of(name + kReasonSuffix), "nothing", "the reason for null");
@@ -217,6 +221,7 @@ class Reader {
   const json& in_;
   std::string path_;
   T& object_;
+  Absent absent_;
 };
 
 template <typename T>
@@ -231,20 +236,20 @@ void read_integer(const json& j, const std::string& path, T& v) {
 
 template <size_t I = 0, typename... T>
 void read_variant(const json& j, const std::string& path, const std::string& type,
-                  std::variant<T...>& v) {
+                  std::variant<T...>& v, Absent absent) {
   if constexpr (I == sizeof...(T)) {
     refuse(path.empty() ? "type" : path + ".type", "'" + type + "'", "a known type");
   } else {
     using Held = std::variant_alternative_t<I, std::variant<T...>>;
-    if (type != Held::kType) return read_variant<I + 1>(j, path, type, v);
+    if (type != Held::kType) return read_variant<I + 1>(j, path, type, v, absent);
     Held held{};
-    read(j, path.empty() ? type : path, held);
+    read(j, path.empty() ? type : path, held, absent);
     v = std::move(held);
   }
 }
 
 template <typename T>
-void read(const json& j, const std::string& path, T& v) {
+void read(const json& j, const std::string& path, T& v, Absent absent) {
   if constexpr (std::is_same_v<T, json>) {
     v = j;
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -282,7 +287,7 @@ void read(const json& j, const std::string& path, T& v) {
     v.reset();
     if (j.is_null()) return;
     typename T::value_type item{};
-    read(j, path, item);
+    read(j, path, item, absent);
     v = std::move(item);
   } else if constexpr (kIsVector<T>) {
     if (!j.is_array()) refuse(path, shown(j), "a list");
@@ -290,20 +295,20 @@ void read(const json& j, const std::string& path, T& v) {
     v.reserve(j.size());
     for (size_t i = 0; i < j.size(); ++i) {
       typename T::value_type item{};
-      read(j[i], fmt::format("{}[{}]", path, i), item);
+      read(j[i], fmt::format("{}[{}]", path, i), item, absent);
       v.push_back(std::move(item));
     }
   } else if constexpr (kIsMap<T>) {
     if (!j.is_object()) refuse(path, shown(j), "an object");
     v.clear();
-    for (const auto& [key, item] : j.items()) read(item, path + "." + key, v[key]);
+    for (const auto& [key, item] : j.items()) read(item, path + "." + key, v[key], absent);
   } else if constexpr (kIsVariant<T>) {
     if (!j.is_object()) refuse(path.empty() ? "top" : path, shown(j), "an object");
     std::string type;
     read(j.value("type", json()), path.empty() ? "type" : path + ".type", type);
-    read_variant(j, path, type, v);
+    read_variant(j, path, type, v, absent);
   } else {
-    Reader<T> reader(j, path, v);
+    Reader<T> reader(j, path, v, absent);
     describe_fields(reader, Tag<T>());
   }
 }

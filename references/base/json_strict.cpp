@@ -13,10 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorKind::kBadInput, where + ": " + what);
-}
-
 // Builds the document from nlohmann's parser events. The events show what nlohmann's DOM parser
 // drops: the second of two equal keys, and the text of an integer that did not fit.
 class StrictBuilder : public nlohmann::json_sax<json> {
@@ -32,8 +28,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   bool number_unsigned(uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string& text) override {
     if (text.find_first_of(".eE") == std::string::npos)
-      fail(where_, fmt::format("integer overflow: {} does not fit 64 bits{}", in_quotes(text, 40),
-                               place()));
+      bad_input(where_, fmt::format("integer overflow: {} does not fit 64 bits{}",
+                                    in_quotes(text, 40), place()));
     return add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
@@ -46,12 +42,12 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   bool end_array() override { return close(); }
 
   bool key(std::string& name) override {
-    if (++keys_ > limits_.keys) fail(where_, fmt::format("more than {} keys", limits_.keys));
+    if (++keys_ > limits_.keys) bad_input(where_, fmt::format("more than {} keys", limits_.keys));
     Level& level = levels_.back();
     if (level.container->contains(name)) {
       level.key.clear();
       level.has_key = false;
-      fail(where_, "duplicate key " + in_quotes(name) + place());
+      bad_input(where_, "duplicate key " + in_quotes(name) + place());
     }
     level.key = std::move(name);
     level.has_key = true;
@@ -70,8 +66,8 @@ class StrictBuilder : public nlohmann::json_sax<json> {
         reason.remove_prefix(colon + 2);
     }
     const std::string text = in_quotes(reason, 200);
-    fail(where_, fmt::format("not JSON at byte {}: {}", position == 0 ? 0 : position - 1,
-                             text.substr(1, text.size() - 2)));
+    bad_input(where_, fmt::format("not JSON at byte {}: {}", position == 0 ? 0 : position - 1,
+                                  text.substr(1, text.size() - 2)));
   }
 
  private:
@@ -96,7 +92,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
 
   json* put(json value) {
     if (++values_ > limits_.values)
-      fail(where_, fmt::format("more than {} values{}", limits_.values, place()));
+      bad_input(where_, fmt::format("more than {} values{}", limits_.values, place()));
     if (levels_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -116,7 +112,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   }
   bool open(json empty) {
     if (static_cast<int>(levels_.size()) >= limits_.depth)
-      fail(where_, fmt::format("nested deeper than {} levels", limits_.depth));
+      bad_input(where_, fmt::format("nested deeper than {} levels", limits_.depth));
     // The address of a container is stable while it is open: its parent grows only after it is
     // closed.
     json* container = put(std::move(empty));
@@ -193,14 +189,14 @@ std::string describe(const json& value) {
 
 json parse_json_strict(std::string_view text, const std::string& where, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
-    fail(where, fmt::format("{} bytes, at most {} are read", text.size(), limits.bytes));
+    bad_input(where, fmt::format("{} bytes, at most {} are read", text.size(), limits.bytes));
   // nlohmann skips a BOM and takes NUL for the end of input.
-  if (text.starts_with("\xef\xbb\xbf")) fail(where, "byte order mark at byte 0: remove it");
+  if (text.starts_with("\xef\xbb\xbf")) bad_input(where, "byte order mark at byte 0: remove it");
   if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos)
-    fail(where, fmt::format("not UTF-8 at byte {} (0x{:02x})", at,
-                            static_cast<unsigned>(static_cast<unsigned char>(text[at]))));
+    bad_input(where, fmt::format("not UTF-8 at byte {} (0x{:02x})", at,
+                                 static_cast<unsigned>(static_cast<unsigned char>(text[at]))));
   if (const size_t at = text.find('\0'); at != std::string_view::npos)
-    fail(where, fmt::format("NUL at byte {}: only spaces may pad JSON", at));
+    bad_input(where, fmt::format("NUL at byte {}: only spaces may pad JSON", at));
   StrictBuilder builder(where, limits);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
@@ -209,7 +205,7 @@ json parse_json_strict(std::string_view text, const std::string& where, const Js
 std::string read_small_file(const std::filesystem::path& path, size_t max_bytes) {
   const RegularFile file(path);
   if (file.size() > max_bytes)
-    fail(file.path(), fmt::format("{} bytes, at most {} are read", file.size(), max_bytes));
+    bad_input(file.path(), fmt::format("{} bytes, at most {} are read", file.size(), max_bytes));
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read_at(0, text.data(), text.size());
   return text;

@@ -13,10 +13,6 @@
 namespace mkbench {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw Error(ErrorKind::kBadInput, path + ": " + what);
-}
-
 const char* kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISCHR(mode)) return "a character device";
@@ -29,7 +25,7 @@ const char* kind_of(mode_t mode) {
 RegularFile::RegularFile(const std::filesystem::path& path) : path_(path.string()) {
   // O_NONBLOCK, because opening a FIFO without a writer would wait for ever.
   descriptor_ = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor_ < 0) fail(path_, fmt::format("cannot open: {}", std::strerror(errno)));
+  if (descriptor_ < 0) bad_input(path_, fmt::format("cannot open: {}", std::strerror(errno)));
   std::string problem;
   if (fstat(descriptor_, &opened_) != 0) {
     problem = fmt::format("cannot stat: {}", std::strerror(errno));
@@ -40,7 +36,7 @@ RegularFile::RegularFile(const std::filesystem::path& path) : path_(path.string(
   }
   if (!problem.empty()) {
     close(descriptor_);
-    fail(path_, problem);
+    bad_input(path_, problem);
   }
 }
 
@@ -52,11 +48,11 @@ void RegularFile::read_at(uint64_t offset, void* out, size_t bytes) const {
     const ssize_t got =
         pread(descriptor_, to + filled, bytes - filled, static_cast<off_t>(offset + filled));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path_, fmt::format("cannot read: {}", std::strerror(errno)));
+    if (got < 0) bad_input(path_, fmt::format("cannot read: {}", std::strerror(errno)));
     if (got == 0)
-      fail(path_,
-           fmt::format("ends at byte {} while it is read: it had {} bytes when it was opened",
-                       offset + filled, size()));
+      bad_input(path_,
+                fmt::format("ends at byte {} while it is read: it had {} bytes when it was opened",
+                            offset + filled, size()));
     filled += static_cast<size_t>(got);
   }
 }
@@ -64,13 +60,13 @@ void RegularFile::read_at(uint64_t offset, void* out, size_t bytes) const {
 void RegularFile::check_unchanged() const {
   struct stat now {};
   if (fstat(descriptor_, &now) != 0)
-    fail(path_, fmt::format("cannot stat: {}", std::strerror(errno)));
+    bad_input(path_, fmt::format("cannot stat: {}", std::strerror(errno)));
   if (now.st_size != opened_.st_size)
-    fail(path_, fmt::format("changed while it was loaded: {} bytes, {} when it was opened",
-                            now.st_size, opened_.st_size));
+    bad_input(path_, fmt::format("changed while it was loaded: {} bytes, {} when it was opened",
+                                 now.st_size, opened_.st_size));
   if (now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
       now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec)
-    fail(path_, "was written to while it was loaded");
+    bad_input(path_, "was written to while it was loaded");
 }
 
 std::string read_all(int fd) {

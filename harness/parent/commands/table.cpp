@@ -75,7 +75,7 @@ constexpr CommandRow kRows[] = {
      kDeviceFlags | kCardFlags | kDoctorFlags | kTalkFlags, nullptr, doctor_command},
     {"plot", "draw plots of reports", "REPORT...", kPlotFlags | kTalkFlags, require_plot_arguments,
      plot_command},
-    {"verify", "compute a report again from its samples", "REPORT", kTalkFlags,
+    {"verify", "compute reports again from their samples", "REPORT...", kTalkFlags,
      require_verify_arguments, verify_command},
     {"gate", "compare an engine's times in two reports: is HEAD slower?", "BASE HEAD",
      kGateFlags | kGateOutFlags | kTalkFlags, require_gate_arguments, gate_command},

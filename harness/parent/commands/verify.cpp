@@ -48,23 +48,22 @@ void same_failed_steps(const Report& report, const fs::path& folder,
   });
 }
 
-}  // namespace
-
-void require_verify_arguments(Options& options) {
-  if (options.arguments.size() != 1) {
-    bad_usage(fmt::format("verify: found {} reports, wanted one: report.json or its folder",
-                          options.arguments.size()));
-  }
-}
-
-int verify_command(const Options& options, const Invocation&) {
-  const fs::path file = report_file(options.arguments.front());
+// The exit code of one report.
+int verify_report(const Options& options, const fs::path& file) {
   Differences differences;
   std::vector<std::string> missing;
   const Report report = read_and_recompute(file, differences);
   const fs::path folder = file.parent_path();
-  same_text(folder / "report.md", render_markdown(report), missing, differences);
-  same_text(folder / "junit.xml", render_junit(report), missing, differences);
+  if (report.schema_minor == kReportSchemaMinor) {
+    same_text(folder / "report.md", render_markdown(report), missing, differences);
+    same_text(folder / "junit.xml", render_junit(report), missing, differences);
+  } else if (!options.quiet) {
+    fmt::print(
+        stderr, "mkbench: {} is of schema {}.{}: report.md and junit.xml are not compared{}{}\n",
+        file.string(), kReportSchemaMajor, report.schema_minor,
+        differences.left_out().empty() ? "" : ", nor figures whose rules have changed since: ",
+        fmt::join(differences.left_out(), ", "));
+  }
   same_failed_steps(report, folder, missing, differences);
   if (!missing.empty() && !options.quiet) {
     fmt::print(stderr, "mkbench: not beside {}, and not compared: {}\n", file.string(),
@@ -77,13 +76,27 @@ int verify_command(const Options& options, const Invocation&) {
   for (const Difference& one : differences.all())
     fmt::print("{}: found {}, recomputed {}\n", one.path, one.found, one.recomputed);
   if (differences.all().empty()) {
-    fmt::print("{} figures recomputed from {} samples, all equal\n", differences.figures(),
-               samples);
+    fmt::print("{}: {} figures recomputed from {} samples, all equal\n", file.string(),
+               differences.figures(), samples);
     return 0;
   }
   fmt::print("{}: {} of {} figures differ\n", file.string(), differences.all().size(),
              differences.figures());
   return exit_code(Verdict::kIntegrity);
+}
+
+}  // namespace
+
+void require_verify_arguments(Options& options) {
+  if (options.arguments.empty())
+    bad_usage("verify: found no report, wanted some: report.json or its folder");
+}
+
+int verify_command(const Options& options, const Invocation&) {
+  int worst = 0;
+  for (const std::string& argument : options.arguments)
+    worst = std::max(worst, verify_report(options, report_file(argument)));
+  return worst;
 }
 
 }  // namespace mkbench
