@@ -10,8 +10,8 @@ function(mkbench_plugin_example name source)
 endfunction()
 
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
-mkbench_plugin_example(naive_cpu_v1 naive_cpu.cpp)
-mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
+mkbench_plugin_example(naive_cpu_bare naive_cpu.cpp NAIVE_BARE=1)
+mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_BARE=1 NAIVE_CAN=0)
 foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
   string(SUBSTRING ${fault} 0 1 first)
   string(SUBSTRING ${fault} 1 -1 rest)
@@ -35,20 +35,7 @@ foreach(reason symbol null version size name function precision device open envi
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
-mkbench_plugin_example(refused_size_v1 refused.cpp REFUSED_SIZE)
-mkbench_plugin_example(counting counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
-mkbench_plugin_example(naive_cpu_v2 naive_cpu.cpp)
-mkbench_plugin_example(counting_v2 counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
-# Version 1 has no bits but the first two.
-mkbench_plugin_example(counting_v1 counting.c COUNTING_CAN=MKBENCH_CAN_FORCED|12)
-# The header that comes first keeps the other one out.
-foreach(old naive_cpu_v1 naive_cpu_ids refused_size_v1 counting_v1)
-  target_compile_options(${old} PRIVATE
-    -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v1.h -Wno-unused-function)
-endforeach()
-foreach(old naive_cpu_v2 counting_v2)
-  target_compile_options(${old} PRIVATE -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v2.h)
-endforeach()
+mkbench_plugin_example(counting counting.c)
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
 if(mkbench_architecture_count GREATER 1)
@@ -76,12 +63,12 @@ target_compile_definitions(test_plugin_engine PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
 
-mkbench_test(test_plugin_versions LABEL host LIBS mkbench_plugin)
-target_compile_definitions(test_plugin_versions PRIVATE
+mkbench_test(test_plugin_optional LABEL host LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_optional PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins"
   MKBENCH_ENGINES="${PROJECT_BINARY_DIR}/engines")
 get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
-add_dependencies(test_plugin_versions ${mkbench_plugin_examples} ${mkbench_exported_engines})
+add_dependencies(test_plugin_optional ${mkbench_plugin_examples} ${mkbench_exported_engines})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE
