@@ -7,7 +7,7 @@
 
 #include "kernels/plain/faults.h"
 #include "kernels/plain/megakernel.h"
-#include "kernels/ring/delayed_instance.h"
+#include "kernels/ring/instances/delayed.h"
 #include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/ring_models.h"

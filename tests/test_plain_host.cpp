@@ -5,7 +5,7 @@
 
 #include "kernels/launch_checks.h"
 #include "kernels/layer_shapes.h"
-#include "kernels/plain/instances.h"
+#include "kernels/plain/kernel.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/weight_layout.h"
 #include "references/base/error.h"
