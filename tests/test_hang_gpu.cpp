@@ -21,11 +21,6 @@ constexpr int kContext = 512, kSteps = 400, kVocab = 1000;
 
 ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
 
-bool no_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
-}
-
 // What explains the hang of a decode that comes back by itself.
 HangFinding finding_of(Engine& e, int prompt) {
   e.prefill(random_ids(prompt, 100));
