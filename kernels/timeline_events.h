@@ -1,5 +1,5 @@
 // What a kernel that records its timeline writes into device memory. The shipped kernels write none of it:
-// each kernel has an instance of its own that does (plain/recorded_instance.cu, ring/recorded_instance.cu).
+// each kernel has an instance of its own that does (plain/instances/recorded.cu, ring/instances/recorded.cu).
 //
 // The clock. All multiprocessors share %globaltimer, but its step is up to 1 us, and to read it takes as long
 // as a load from L2. %clock64 is exact to a cycle and costs an instruction, but each multiprocessor has its

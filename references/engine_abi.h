@@ -11,9 +11,7 @@
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
  *
- * mkbench offers its own version first, then version 2 (engine_abi_v2.h) and version 1
- * (engine_abi_v1.h), and loads libraries that were built against any of them. A newer version only
- * adds: constants, and members at the end of a struct.
+ * mkbench loads libraries that were built against its own version alone, and says so of others.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
@@ -174,7 +172,7 @@ typedef struct mkbench_engine_abi {
    * and it may return NULL. */
   const volatile int32_t* (*progress)(mkbench_engine* engine);
 
-  /* Version 1 ends here. Everything below may be 0 or NULL: not offered. */
+  /* Everything below may be 0 or NULL: not offered. */
 
   int32_t precision; /* MKBENCH_PRECISION_... */
 
@@ -207,8 +205,6 @@ typedef struct mkbench_engine_abi {
    * load ahead). "loader/qkv: room" and "attention: exchange" are examples. */
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
-
-  /* Version 2 ends here. Everything below may be NULL: not offered. */
 
   /* decode() for a trunk that is one part of a model, such as the talker of Qwen3-TTS: the inputs of
    * the n steps are vectors in the place of embedding rows, and hidden vectors come out. All four

@@ -9,46 +9,37 @@ function(mkbench_plugin_example name source)
   set_property(GLOBAL APPEND PROPERTY mkbench_plugin_examples ${name})
 endfunction()
 
+# mkbench_plugin_faults(NAME SOURCE FAULT ...): NAME_FAULT is built with NAIVE_FAULT=kFault.
+function(mkbench_plugin_faults name source)
+  foreach(fault IN LISTS ARGN)
+    string(SUBSTRING ${fault} 0 1 first)
+    string(SUBSTRING ${fault} 1 -1 rest)
+    string(TOUPPER ${first} first)
+    mkbench_plugin_example(${name}_${fault} ${source} NAIVE_FAULT=k${first}${rest})
+  endforeach()
+endfunction()
+
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
-mkbench_plugin_example(naive_cpu_v1 naive_cpu.cpp)
-mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_CAN=0)
-foreach(fault theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
-  string(SUBSTRING ${fault} 0 1 first)
-  string(SUBSTRING ${fault} 1 -1 rest)
-  string(TOUPPER ${first} first)
-  mkbench_plugin_example(naive_cpu_${fault} naive_cpu.cpp NAIVE_FAULT=k${first}${rest})
-endforeach()
+mkbench_plugin_example(naive_cpu_bare naive_cpu.cpp NAIVE_BARE=1)
+mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_BARE=1 NAIVE_CAN=0)
+mkbench_plugin_faults(naive_cpu naive_cpu.cpp
+  theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
-target_compile_options(misbehaving PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
 # It takes no forced ids, so that set_pending() is needed to force one.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
 mkbench_plugin_example(slow_right slow.cpp SLOW_US=2000)
 mkbench_plugin_example(slow_wrong slow.cpp SLOW_US=2000 SLOW_WRONG=1)
 mkbench_plugin_example(slow_wrong_hangs slow.cpp SLOW_US=2000 SLOW_WRONG=1 SLOW_HANGS=1)
-foreach(variant right wrong wrong_hangs)
-  target_compile_options(slow_${variant} PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
-endforeach()
 mkbench_plugin_example(seldom seldom.cpp)
-target_compile_options(seldom PRIVATE -Wno-subobject-linkage)  # it includes naive_cpu.cpp
+foreach(library misbehaving slow_right slow_wrong slow_wrong_hangs seldom)
+  target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
+endforeach()
 foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
-mkbench_plugin_example(refused_size_v1 refused.cpp REFUSED_SIZE)
-mkbench_plugin_example(counting counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
-mkbench_plugin_example(naive_cpu_v2 naive_cpu.cpp)
-mkbench_plugin_example(counting_v2 counting.c COUNTING_CAN=MKBENCH_NOT_DETERMINISTIC|MKBENCH_ONE_LAUNCH)
-# Version 1 has no bits but the first two.
-mkbench_plugin_example(counting_v1 counting.c COUNTING_CAN=MKBENCH_CAN_FORCED|12)
-# The header that comes first keeps the other one out.
-foreach(old naive_cpu_v1 naive_cpu_ids refused_size_v1 counting_v1)
-  target_compile_options(${old} PRIVATE
-    -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v1.h -Wno-unused-function)
-endforeach()
-foreach(old naive_cpu_v2 counting_v2)
-  target_compile_options(${old} PRIVATE -include ${PROJECT_SOURCE_DIR}/references/engine_abi_v2.h)
-endforeach()
+mkbench_plugin_example(counting counting.c)
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
 if(mkbench_architecture_count GREATER 1)
@@ -58,12 +49,7 @@ mkbench_plugin_example(naive_cuda naive_cuda.cu)
 mkbench_plugin_example(naive_cuda_ids naive_cuda.cu NAIVE_CAN=0)
 mkbench_plugin_example(one_launch_claim naive_cuda.cu
   NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_FORCED|MKBENCH_ONE_LAUNCH)
-foreach(fault theta vocab overrun)
-  string(SUBSTRING ${fault} 0 1 first)
-  string(SUBSTRING ${fault} 1 -1 rest)
-  string(TOUPPER ${first} first)
-  mkbench_plugin_example(naive_cuda_${fault} naive_cuda.cu NAIVE_FAULT=k${first}${rest})
-endforeach()
+mkbench_plugin_faults(naive_cuda naive_cuda.cu theta vocab overrun)
 foreach(what context thread spinning)
   string(TOUPPER ${what} word)
   mkbench_plugin_example(left_${what} left_behind.cu LEFT_${word})
@@ -76,12 +62,12 @@ target_compile_definitions(test_plugin_engine PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
 
-mkbench_test(test_plugin_versions LABEL host LIBS mkbench_plugin)
-target_compile_definitions(test_plugin_versions PRIVATE
+mkbench_test(test_plugin_optional LABEL host LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_optional PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins"
   MKBENCH_ENGINES="${PROJECT_BINARY_DIR}/engines")
 get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
-add_dependencies(test_plugin_versions ${mkbench_plugin_examples} ${mkbench_exported_engines})
+add_dependencies(test_plugin_optional ${mkbench_plugin_examples} ${mkbench_exported_engines})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE

@@ -7,7 +7,7 @@
 
 #include "kernels/plain/faults.h"
 #include "kernels/plain/megakernel.h"
-#include "kernels/ring/delayed_instance.h"
+#include "kernels/ring/instances/delayed.h"
 #include "references/base/error.h"
 #include "references/snapshot.h"
 #include "tests/support/ring_models.h"
@@ -20,11 +20,6 @@ using namespace testing;
 constexpr int kContext = 512, kSteps = 400, kVocab = 1000;
 
 ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
-
-bool no_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
-}
 
 // What explains the hang of a decode that comes back by itself.
 HangFinding finding_of(Engine& e, int prompt) {

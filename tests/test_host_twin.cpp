@@ -10,15 +10,17 @@
 
 #include "kernels/host_twin/host_twin.h"
 #include "kernels/phase.h"
-#include "references/base/error.h"
 #include "references/oracle.h"
 #include "tests/support/catch2.h"
 #include "tests/support/random_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 namespace {
 
 using testing::kOdd;
+using testing::Thrown;
+using testing::thrown_by;
 ModelWeights odd_model() {
   static const ModelWeights w = testing::random_model(kOdd, {.tied = false, .max_positions = 300});
   return w;
@@ -51,23 +53,12 @@ Run prefill_and_decode(Engine& e, const std::vector<int32_t>& prompt, int n) {
   return run;
 }
 
-// Runs `work`, which must throw, and returns kind and message of the error.
-template <class Work>
-std::pair<ErrorKind, std::string> error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return {e.kind(), e.what()};
-  }
-  return {ErrorKind::kRuntime, "nothing was thrown"};
-}
-
 template <class Work>
 void require_bad_input(Work work, const std::string& part) {
-  const auto [kind, message] = error_of(work);
-  INFO(message);
-  REQUIRE(kind == ErrorKind::kBadInput);
-  REQUIRE(message.find(part) != std::string::npos);
+  const Thrown thrown = thrown_by(work);
+  INFO(thrown.message);
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  REQUIRE(thrown.says(part));
 }
 
 TEST_CASE("threads never change a bit, repeats neither", "[host_twin]") {
@@ -259,15 +250,13 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   e->prefill(random_ids(33, 4));
   const Snapshot s = e->save();
   e->reset();
-  auto [kind, message] = error_of([&] { e->restore(s); });
-  REQUIRE(kind == ErrorKind::kBadInput);
-  REQUIRE(message.find("snapshot at position 32, sequence at 0") != std::string::npos);
+  require_bad_input([&] { e->restore(s); }, "snapshot at position 32, sequence at 0");
   std::vector<int32_t> ids = random_ids(33, 4);
   ids[31] = (ids[31] + 1) % kOdd.vocab;  // only the last row differs
   e->prefill(ids);
-  std::tie(kind, message) = error_of([&] { e->restore(s); });
-  REQUIRE(kind == ErrorKind::kIntegrity);
-  REQUIRE(message.find("not those of the snapshot") != std::string::npos);
+  const Thrown thrown = thrown_by([&] { e->restore(s); });
+  REQUIRE(thrown.kind == ErrorKind::kIntegrity);
+  REQUIRE(thrown.says("not those of the snapshot"));
   REQUIRE(e->position() == 32);  // refused before any state changed
 }
 
@@ -286,22 +275,21 @@ TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]"
                            .stall_launch = 1});
       e->prefill(prompt);
       const auto begin = std::chrono::steady_clock::now();
-      const auto [kind, message] = error_of([&] { e->decode(30); });
+      const Thrown thrown = thrown_by([&] { e->decode(30); });
       const auto elapsed = std::chrono::steady_clock::now() - begin;
-      INFO(message);
-      REQUIRE(kind == ErrorKind::kHang);
+      INFO(thrown.message);
+      REQUIRE(thrown.kind == ErrorKind::kHang);
       REQUIRE(elapsed >= std::chrono::milliseconds(60));
       REQUIRE(elapsed < std::chrono::seconds(5));  // 60 ms, and more on a loaded machine
-      REQUIRE(message.find("block " + std::to_string(missing) +
-                           " did not arrive after phase attention, layer 2, position 19") !=
-              std::string::npos);
-      REQUIRE(message.find("blocks waiting " + std::to_string(blocks - 1)) != std::string::npos);
+      REQUIRE(thrown.says("block " + std::to_string(missing) +
+                          " did not arrive after phase attention, layer 2, position 19"));
+      REQUIRE(thrown.says("blocks waiting " + std::to_string(blocks - 1)));
       REQUIRE(e->progress().position == 19);
       REQUIRE(e->progress().layer == 2);
       REQUIRE(e->progress().phase == "attention");
       // After an aborted launch every call is refused until reset().
-      REQUIRE(error_of([&] { e->decode(1); }).second.find("reset() first") != std::string::npos);
-      REQUIRE(error_of([&] { e->prefill(prompt); }).first == ErrorKind::kRuntime);
+      REQUIRE(thrown_by([&] { e->decode(1); }).says("reset() first"));
+      REQUIRE(thrown_by([&] { e->prefill(prompt); }).says("reset() first"));
       e->reset();
       REQUIRE(prefill_and_decode(*e, prompt, 30) == want);
     }

@@ -1,8 +1,6 @@
 // The plain megakernel on a GPU: against the oracle, against itself, and with wrong input.
-#include <cuda_runtime_api.h>
-
 #include "kernels/plain/megakernel.h"
-#include "references/base/error.h"
+#include "tests/support/card_engine.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
 
@@ -11,29 +9,7 @@ namespace {
 
 using namespace testing;
 
-bool no_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
-}
-
 ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
-
-struct Run {
-  std::vector<int32_t> ids;
-  std::vector<float> logits;
-  bool operator==(const Run&) const = default;
-};
-
-// Takes a prompt; returns n free-running tokens and their logits.
-Run run(Engine& e, const std::vector<int32_t>& prompt, int n, int vocab) {
-  Run r;
-  r.logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab));
-  e.reset();
-  e.poison();
-  e.prefill(prompt);
-  r.ids = e.decode(n, nullptr, r.logits.data());
-  return r;
-}
 
 TEST_CASE("plain agrees with the oracle on the tiny checkpoints, lengths 1 to 1,025", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
@@ -118,27 +94,8 @@ TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]
 TEST_CASE("plain repeats itself to the bit", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = tiny();
-  const int vocab = w.config.shape.vocab;
-  const auto prompt = corpus_ids(70), other = corpus_ids(11);
-  std::unique_ptr<Engine> e = make_plain(w, {.max_context = 512});
-  const Run first = run(*e, prompt, 64, vocab);
-  for (int i = 0; i < 20; ++i) REQUIRE(run(*e, prompt, 64, vocab) == first);
-  const Run second = run(*e, other, 64, vocab);
-  REQUIRE(second.ids != first.ids);
-  REQUIRE(run(*e, prompt, 64, vocab) == first);  // nothing is left of the other prompt
-  e->reset();
-  e->prefill(prompt);
-  REQUIRE(e->decode(64) == first.ids);  // without logits, as timed
-  e->reset();
-  e->prefill(prompt);
-  std::vector<int32_t> one_by_one;
-  for (int i = 0; i < 64; ++i) one_by_one.push_back(e->decode(1)[0]);
-  REQUIRE(one_by_one == first.ids);
-  const auto fresh = make_plain(w, {.max_context = 4096});
-  for (int i = 0; i < 3; ++i) {  // two engines in turn: they share nothing
-    REQUIRE(run(*fresh, prompt, 64, vocab) == first);
-    REQUIRE(run(*e, other, 64, vocab) == second);
-  }
+  const auto e = make_plain(w, {.max_context = 512}), fresh = make_plain(w, {.max_context = 4096});
+  require_repeats(*e, *fresh, corpus_ids(70), corpus_ids(11), 64, w.config.shape.vocab);
 }
 
 // This case also runs under compute-sanitizer's memcheck, hence few steps, and waits that may take
@@ -150,17 +107,7 @@ TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain
   const ModelWeights w = load_folder(data_dir() / name, name);
   constexpr int kContext = 131;  // three splits in the last step
   const auto e = make_plain(w, {.max_context = kContext, .blocks = blocks, .spin_scale = 100});
-  const auto ids = corpus_ids(kContext - 40);
-  std::vector<float> logits(41 * static_cast<size_t>(w.config.shape.vocab));
-  e->prefill(ids);
-  const auto tokens = e->decode(41, nullptr, logits.data());
-  REQUIRE(e->position() == kContext);
-  REQUIRE(std::count(tokens.begin(), tokens.end(), -1) == 0);
-  REQUIRE(std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
-  e->reset();
-  e->poison();
-  e->prefill(ids);
-  REQUIRE(e->decode(41) == tokens);
+  require_stays_inside(*e, corpus_ids(kContext - 40), 41, w.config.shape.vocab);
 }
 
 // Under compute-sanitizer's racecheck, which is slower still: three steps alone, which split the context threefold,
@@ -209,15 +156,7 @@ TEST_CASE("plain reports its times and its progress", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const auto e = make_plain(tiny(), {.max_context = 512});
   e->prefill(corpus_ids(10));
-  e->decode(200);
-  const DecodeTimes t = e->last_times();
-  REQUIRE(t.per_token_ms.size() == 200);
-  REQUIRE(t.device_ms > 0);
-  REQUIRE(t.device_ms <= t.event_ms * 1.01 + 0.02);
-  REQUIRE(t.event_ms <= t.host_ms * 1.01 + 0.02);
-  REQUIRE(t.sm_ghz > 0.2);
-  REQUIRE(t.sm_ghz < 4);
-  REQUIRE(e->progress().position == 9 + 199);
+  require_times_and_progress(*e);
 }
 
 TEST_CASE("a block that never arrives is a fault with an address, not a hang", "[plain]") {
@@ -225,15 +164,10 @@ TEST_CASE("a block that never arrives is a fault with an address, not a hang", "
   const auto e = make_plain(tiny(), {.max_context = 64, .spin_scale = 0.05, .stall_block = 5});
   for (int i = 0; i < 2; ++i) {  // twice, because the CUDA context must survive the error
     e->reset();
-    try {
-      e->prefill(corpus_ids(4));
-      FAIL("no error");
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      INFO(text);
-      REQUIRE(error.kind() == ErrorKind::kHang);
-      REQUIRE(text.find("phase attention, layer 0, position 0") != std::string::npos);
-    }
+    const Thrown thrown = thrown_by([&] { e->prefill(corpus_ids(4)); });
+    INFO(thrown.message);
+    REQUIRE(thrown.kind == ErrorKind::kHang);
+    REQUIRE(thrown.says("phase attention, layer 0, position 0"));
   }
 }
 
@@ -247,24 +181,10 @@ ModelWeights with_head(std::vector<Bf16>& head) {
 
 TEST_CASE("among equal logits the lowest index wins, across warps and blocks", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const ModelShape& s = kTiny;
-  // Rows 0-4 are zero and all others equal, so the lowest row with the largest logit is row 0 or 5.
-  std::vector<Bf16> head(static_cast<size_t>(s.vocab) * static_cast<size_t>(s.hidden), Bf16{0});
-  for (size_t i = 5 * static_cast<size_t>(s.hidden); i < head.size(); ++i) {
-    head[i] = to_bf16(0.01f * static_cast<float>(i % static_cast<size_t>(s.hidden)));
-  }
+  std::vector<Bf16> head = head_of_two_values(kTiny, 0);
   for (const int blocks : {0, 1, 3, 100}) {
     const auto e = make_plain(with_head(head), {.max_context = 64, .blocks = blocks});
-    std::vector<float> logits(32 * static_cast<size_t>(s.vocab));
-    e->set_pending(7);
-    const auto ids = e->decode(32, nullptr, logits.data());
-    for (size_t t = 0; t < ids.size(); ++t) {
-      const auto row =
-          std::span(logits).subspan(t * static_cast<size_t>(s.vocab), static_cast<size_t>(s.vocab));
-      REQUIRE(row[5] == row[258]);
-      REQUIRE(ids[t] == (row[5] > 0 ? 5 : 0));
-      REQUIRE(ids[t] == argmax_lowest(row));
-    }
+    require_lowest_index_wins(*e, kTiny.vocab);
   }
 }
 
@@ -276,10 +196,7 @@ TEST_CASE("a NaN logit gives no token, and the sequence ends there", "[plain]") 
   head[200 * static_cast<size_t>(kTiny.hidden) + 3] = Bf16{0x7fc0};
   const auto e = make_plain(with_head(head), {.max_context = 64});
   e->prefill(corpus_ids(10));
-  REQUIRE(e->decode(8) == std::vector<int32_t>(8, -1));
-  REQUIRE(e->position() == 10);  // the row of the NaN step is kept, no later one
-  REQUIRE(e->last_times().per_token_ms.empty());
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // no id is pending
+  require_ends_at_nan(*e);
   e->reset();
   e->prefill(corpus_ids(10));
   REQUIRE(e->position() == 9);
@@ -314,32 +231,14 @@ TEST_CASE("plain skips to a depth for diagnostics", "[plain]") {
 TEST_CASE("plain refuses what it cannot do and never clamps", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = tiny();
-  const auto kind_of = [&](const PlainOptions& options) {
-    try {
-      make_plain(w, options);
-    } catch (const Error& error) {
-      return error.kind();
-    }
-    FAIL("no error");
-    return ErrorKind::kRuntime;
+  const auto refused = [&](const PlainOptions& options) {
+    return thrown_by([&] { make_plain(w, options); });
   };
-  REQUIRE(kind_of({.blocks = 100000}) == ErrorKind::kUnsupportedDevice);
-  REQUIRE(kind_of({.gpu = 99}) == ErrorKind::kUnsupportedDevice);
-  REQUIRE(kind_of({.max_context = 0}) == ErrorKind::kBadInput);
+  REQUIRE(refused({.blocks = 100000}).kind == ErrorKind::kUnsupportedDevice);
+  REQUIRE(refused({.gpu = 99}).kind == ErrorKind::kUnsupportedDevice);
+  REQUIRE(refused({.max_context = 0}).kind == ErrorKind::kBadInput);
   REQUIRE_THROWS_AS(make_plain(w, {.max_context = w.config.max_positions + 1}), Error);
-  const auto e = make_plain(w, {.max_context = 16});
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // no id pending
-  for (const int32_t id : {-1, w.config.shape.vocab, INT32_MAX}) {
-    REQUIRE_THROWS_AS(e->prefill(std::vector<int32_t>{1, id}), Error);
-    REQUIRE_THROWS_AS(e->set_pending(id), Error);
-  }
-  REQUIRE_THROWS_AS(e->prefill({}), Error);
-  e->prefill(std::vector<int32_t>{1, 2, 3});
-  REQUIRE_THROWS_AS(e->decode(0), Error);
-  REQUIRE_THROWS_AS(e->decode(15), Error);
-  REQUIRE(e->position() == 2);
-  REQUIRE(e->decode(14).size() == 14);
-  REQUIRE_THROWS_AS(e->decode(1), Error);
+  require_refuses_requests(*make_plain(w, {.max_context = 16}), w.config.shape.vocab);
 }
 
 }  // namespace

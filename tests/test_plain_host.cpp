@@ -1,20 +1,19 @@
 // The errors of the plain megakernel where it cannot run, which need no GPU.
-#include <cuda_runtime_api.h>
-
 #include <set>
 
 #include "kernels/launch_checks.h"
 #include "kernels/layer_shapes.h"
-#include "kernels/plain/instances.h"
+#include "kernels/plain/kernel.h"
 #include "kernels/plain/megakernel.h"
 #include "kernels/weight_layout.h"
-#include "references/base/error.h"
 #include "references/runnable.h"
 #include "references/snapshot.h"
-#include "tests/support/catch2.h"
+#include "tests/support/card_engine.h"
 
 namespace mkbench {
 namespace {
+
+using namespace testing;
 
 ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
 
@@ -69,64 +68,32 @@ TEST_CASE("a shape that is not compiled in is refused with those that are", "[pl
   ModelWeights w = tiny();
   w.config.shape.hidden = 2048;
   w.config.shape.intermediate = 8192;
-  try {
-    make_plain(w);
-    FAIL("no error");
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    INFO(text);
-    REQUIRE(error.kind() == ErrorKind::kBadInput);
-    REQUIRE_THAT(
-        text, ContainsText("no kernel for layers with hidden_size 2048, intermediate_size 8192"));
-    REQUIRE_THAT(text, ContainsText("qwen3-0.6b and qwen3-tts-talker (hidden_size 1024"));
-    REQUIRE_THAT(text, ContainsText("; tiny (hidden_size 128"));
-    for (const ShapeRow& row : kShapeTable) REQUIRE_THAT(text, ContainsText(row.name));
-  }
+  const Thrown thrown = thrown_by([&] { make_plain(w); });
+  INFO(thrown.message);
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  for (const char* words :
+       {"no kernel for layers with hidden_size 2048, intermediate_size 8192",
+        "qwen3-0.6b and qwen3-tts-talker (hidden_size 1024", "; tiny (hidden_size 128"})
+    REQUIRE_THAT(thrown.message, ContainsText(words));
+  for (const ShapeRow& row : kShapeTable) REQUIRE_THAT(thrown.message, ContainsText(row.name));
 }
 
 TEST_CASE("weights that do not fit the config are refused by name", "[plain]") {
   ModelWeights w = tiny();
   w.layers[2].o_proj.cols -= 1;
-  try {
-    make_plain(w);
-    FAIL("no error");
-  } catch (const Error& error) {
-    INFO(error.what());
-    REQUIRE(error.kind() == ErrorKind::kBadInput);
-    REQUIRE_THAT(error.what(), ContainsText("layers.2.self_attn.o_proj.weight is [128, 511]"));
-  }
+  const Thrown thrown = thrown_by([&] { make_plain(w); });
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  REQUIRE_THAT(thrown.message, ContainsText("layers.2.self_attn.o_proj.weight is [128, 511]"));
   w = tiny();
   w.layers.pop_back();
   REQUIRE_THROWS_AS(make_plain(w), Error);
 }
 
 TEST_CASE("without a GPU the engine says so and names the way out", "[plain]") {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) SKIP_TEST("there is a GPU");
-  try {
-    make_plain(tiny());
-    FAIL("no error");
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    INFO(text);
-    REQUIRE(error.kind() == ErrorKind::kUnsupportedDevice);
-    REQUIRE(text.find("--device cpu") != std::string::npos);
-  }
-}
-
-TEST_CASE("memory is told before it is taken", "[plain]") {
-  const ModelConfig config{.shape = kQwen3_0_6B,
-                           .rope_theta = 1e6,
-                           .rope_theta_key = "",
-                           .rms_norm_eps = 1e-6,
-                           .tie_word_embeddings = true,
-                           .max_positions = 40960};
-  const int64_t at_1 = plain_device_bytes(config, {.max_context = 1});
-  const int64_t at_1001 = plain_device_bytes(config, {.max_context = 1001});
-  // Weights, and the partial results of 32 splits.
-  REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true) + 4 * 32 * kQwen3_0_6B.q_width());
-  // 1,000 more positions take 1,000 more rows of the KV cache and of the rotary table.
-  REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
+  if (!no_gpu()) SKIP_TEST("there is a GPU");
+  const Thrown thrown = thrown_by([] { make_plain(tiny()); });
+  REQUIRE(thrown.kind == ErrorKind::kUnsupportedDevice);
+  REQUIRE_THAT(thrown.message, ContainsText("--device cpu"));
 }
 
 ModelConfig config_of(const ShapeRow& row) {
@@ -136,6 +103,16 @@ ModelConfig config_of(const ShapeRow& row) {
           .rms_norm_eps = 1e-6,
           .tie_word_embeddings = row.tied,
           .max_positions = row.max_positions};
+}
+
+TEST_CASE("memory is told before it is taken", "[plain]") {
+  const ModelConfig config = config_of(kShapeTable[0]);
+  const int64_t at_1 = plain_device_bytes(config, {.max_context = 1});
+  const int64_t at_1001 = plain_device_bytes(config, {.max_context = 1001});
+  // Weights, and the partial results of 32 splits.
+  REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true) + 4 * 32 * kQwen3_0_6B.q_width());
+  // 1,000 more positions take 1,000 more rows of the KV cache and of the rotary table.
+  REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
 }
 
 TEST_CASE("the memory of every published model is its parts", "[plain]") {
@@ -189,12 +166,8 @@ TEST_CASE("the kernel's indices hold the longest contexts", "[plain]") {
   }
   ModelWeights w = tiny();
   w.config.max_positions = INT32_MAX;
-  try {
-    make_plain(w, {.max_context = INT32_MAX});
-    FAIL("no error");
-  } catch (const Error& error) {
-    REQUIRE_THAT(error.what(), ContainsText("a KV cache of 2147483647 positions, wanted at most"));
-  }
+  REQUIRE_THAT(thrown_by([&] { make_plain(w, {.max_context = INT32_MAX}); }).message,
+               ContainsText("a KV cache of 2147483647 positions, wanted at most"));
 }
 
 TEST_CASE("the binary knows its architectures", "[plain]") {

@@ -20,7 +20,7 @@ const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
 const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};  // decode() ignores the first id
 
 TEST_CASE("a plugin decodes what the oracle does, free and forced", "[plugin]") {
-  for (const std::string name : {"naive_cpu", "naive_cpu_v1", "naive_cpu_ids"}) {
+  for (const std::string name : {"naive_cpu", "naive_cpu_bare", "naive_cpu_ids"}) {
     CAPTURE(name);
     const std::unique_ptr<Engine> engine = make_example(name);
     CHECK(engine->capabilities().name == "naive-cpu@" + name + ".so");
@@ -132,10 +132,13 @@ TEST_CASE("a file that is no engine for this build is refused with the reason", 
   const Row rows[] = {
       {"symbol", ErrorKind::kBadInput,
        "exported function: found none, wanted mkbench_engine_table"},
-      {"null", ErrorKind::kBadInput, "it refuses versions 3, 2 and 1 of mkbench"},
-      {"version", ErrorKind::kBadInput, "version of the engine ABI: found 4, wanted 3, 2 or 1"},
-      {"size", ErrorKind::kBadInput, "sizeof(mkbench_model): found 44, wanted 48"},
-      {"size_v1", ErrorKind::kBadInput, "sizeof(mkbench_model): found 44, wanted 48"},
+      {"null", ErrorKind::kBadInput,
+       "it refuses version 3 of mkbench: compile it against this mkbench's "
+       "references/engine_abi.h"},
+      {"version", ErrorKind::kBadInput,
+       "version of the engine ABI: found 4, wanted 3: compile it against"},
+      {"size", ErrorKind::kBadInput,
+       "sizeof(mkbench_model): found 44, wanted 48: compile it against this mkbench's references/"},
       {"precision", ErrorKind::kBadInput, "precision: found 7, wanted 0 to 2"},
       {"name", ErrorKind::kBadInput, "name: found 'a?..?b', wanted 1 to 40 of letters"},
       {"function", ErrorKind::kBadInput, "function decode: found NULL, wanted a function"},

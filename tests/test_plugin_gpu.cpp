@@ -8,18 +8,13 @@
 #include "harness/plugin/checksum.h"
 #include "harness/plugin/memory.h"
 #include "kernels/device_buffer.h"
-#include "tests/support/catch2.h"
+#include "tests/support/card_engine.h"
 #include "tests/support/plugins.h"
 
 namespace mkbench {
 namespace {
 
 using namespace testing;
-
-bool no_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
-}
 
 const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
 const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};

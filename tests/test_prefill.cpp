@@ -4,6 +4,7 @@
 
 #include "kernels/plain/megakernel.h"
 #include "references/base/error.h"
+#include "tests/support/card_engine.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/prefill_caches.h"
 
@@ -13,11 +14,6 @@ namespace {
 using namespace testing;
 using prefill::kChunkRows;
 using prefill::kLeastRows;
-
-bool no_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) != cudaSuccess || count == 0;
-}
 
 // Limits against the oracle, whose KV rows are fp32. The difference is one rounding to bf16 (0.0017
 // rms over random mantissas) and the effect of older rows' rounding on newer ones. Activations

@@ -1,6 +1,4 @@
 // The ring megakernel's host side without a GPU: what it refuses, its memory, its tuning table.
-#include <cuda_runtime_api.h>
-
 #include <array>
 #include <climits>
 #include <string>
@@ -8,13 +6,14 @@
 #include "kernels/ring/megakernel.h"
 #include "kernels/ring/scratch.h"
 #include "kernels/ring/tuning.h"
-#include "references/base/error.h"
 #include "references/snapshot.h"
-#include "tests/support/catch2.h"
+#include "tests/support/card_engine.h"
 #include "tests/support/ring_layouts.h"
 
 namespace mkbench {
 namespace {
+
+using namespace testing;
 
 ModelConfig config_of(const ModelShape& shape) {
   return {.shape = shape,
@@ -33,21 +32,17 @@ ModelShape with_layers(int layers) {
 
 TEST_CASE("layers without a layout are refused with every reason, before any GPU is asked",
           "[ring]") {
-  try {
-    make_ring(load_folder(data_dir() / "tiny", "tiny"));
-    FAIL("no error");
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    INFO(text);
-    REQUIRE(error.kind() == ErrorKind::kBadInput);
-    REQUIRE_THAT(text, ContainsText("num_key_value_heads found 2 wanted 8"));
-    REQUIRE_THAT(text, ContainsText("num_attention_heads found 4 wanted 16 or 32"));
-    REQUIRE_THAT(text, ContainsText("hidden_size found 128 wanted a multiple of 512"));
-    REQUIRE_THAT(text, ContainsText("intermediate_size found 384 wanted a multiple of 3072"));
-    REQUIRE(text.find("head_dim") == std::string::npos);  // this one agrees
-    REQUIRE_THAT(text, ContainsText("made for the layers of qwen3-0.6b, qwen3-1.7b, qwen3-4b, "
-                                    "qwen3-8b, qwen3-tts-talker"));
-  }
+  const Thrown thrown = thrown_by([] { make_ring(load_folder(data_dir() / "tiny", "tiny")); });
+  INFO(thrown.message);
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  for (const char* words :
+       {"num_key_value_heads found 2 wanted 8", "num_attention_heads found 4 wanted 16 or 32",
+        "hidden_size found 128 wanted a multiple of 512",
+        "intermediate_size found 384 wanted a multiple of 3072",
+        "made for the layers of qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b, "
+        "qwen3-tts-talker"})
+    REQUIRE_THAT(thrown.message, ContainsText(words));
+  REQUIRE_FALSE(thrown.says("head_dim"));  // this one agrees
 }
 
 TEST_CASE("the table's rows that have no layout, and why", "[ring]") {
@@ -180,18 +175,13 @@ TEST_CASE("weights that do not fit the config are refused by name", "[ring]") {
   ModelWeights w;
   w.config = config_of(with_layers(2));
   w.layers.resize(2);
-  try {
-    make_ring(w);
-    FAIL("no error");
-  } catch (const Error& error) {
-    REQUIRE(error.kind() == ErrorKind::kBadInput);
-    REQUIRE_THAT(error.what(), ContainsText("model.embed_tokens.weight is [0, 0]"));
-  }
+  const Thrown thrown = thrown_by([&] { make_ring(w); });
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  REQUIRE_THAT(thrown.message, ContainsText("model.embed_tokens.weight is [0, 0]"));
 }
 
 TEST_CASE("without a GPU ring says so", "[ring]") {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) SKIP_TEST("there is a GPU");
+  if (!no_gpu()) SKIP_TEST("there is a GPU");
   REQUIRE_THAT(ring_obstacle(config_of(kQwen3_0_6B), 0), ContainsText("no GPU 0"));
 }
 
@@ -225,7 +215,7 @@ std::array<size_t, 9> exchange_sizes() {
 }
 
 TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at least", "[ring]") {
-  testing::for_each_layout([]<typename L>(L) {
+  for_each_layout([]<typename L>(L) {
     const ring::ExchangeLayout at = ring::exchange_layout(L::kShape);
     const size_t starts[] = {at.qkv,   at.swiglu,       at.partials,      at.score_maxima,
                              at.best,  at.rows_written, at.attention_out, at.mlp_out,
@@ -241,7 +231,7 @@ TEST_CASE("exchange words lie side by side in one allocation, 256 bytes apart at
 }
 
 TEST_CASE("every card has a row of the tuning table that its ring can hold", "[ring][tuning]") {
-  const ModelShape shape = GENERATE(from_range(testing::ring_shapes()));
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
   INFO("hidden_size " << shape.hidden);
   struct Card {
     const char* name;

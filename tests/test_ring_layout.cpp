@@ -113,7 +113,7 @@ TEST_CASE("what a group multiplies needs only what it computed itself", "[ring]"
   });
 }
 
-// One product of a streamed phase as the kernel's code forms it (phases/streamed.cuh,
+// One product of a streamed phase as the kernel's code forms it (streamed/phases.cuh,
 // roles/publisher.cuh): which row of the block's output the publisher adds it to, and which column
 // of the block's input the consumer multiplies it with. `r` describes the phase; columns of a warp
 // are neighbours.

@@ -154,12 +154,7 @@ TEST_CASE("a block of ring that withholds its results is named, in every shape",
   const ModelWeights& w = two_layers(shape);
   const auto e = make_ring(w, {.max_context = 64, .spin_scale = 0.02, .stall_block = 77});
   e->set_pending(1);
-  std::string message;
-  try {
-    e->decode(4);
-  } catch (const Error& error) {
-    message = error.what();
-  }
+  const std::string message = thrown_by([&] { e->decode(4); }).message;
   // The block's group waits in attention, the other groups for the sum that it adds to.
   REQUIRE_THAT(message, ContainsText("waited in vain before phase "));
   REQUIRE_THAT(message, ContainsText(", layer 0, position 0: expected "));

@@ -22,33 +22,16 @@ int most_copies() {
 TEST_CASE("ring repeats itself to the bit, at every pace and size of its cache", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const auto prompt = random_ids(110, kVocab), other = random_ids(9, kVocab);
-  const auto e = make_ring(four_layers(), {.max_context = 512});
-  const Run first = run(*e, prompt, 40, kVocab);  // begins redundant, ends split
-  REQUIRE(std::count(first.ids.begin(), first.ids.end(), -1) == 0);
-  for (int i = 0; i < 20; ++i) REQUIRE(run(*e, prompt, 40, kVocab) == first);
-  const Run second = run(*e, other, 40, kVocab);
-  REQUIRE(second.ids != first.ids);
-  REQUIRE(run(*e, prompt, 40, kVocab) == first);  // the other prompt has left no trace
+  const auto e = make_ring(four_layers(), {.max_context = 512}),
+             fresh = make_ring(four_layers(), {.max_context = 4096});
+  const Run first =
+      require_repeats(*e, *fresh, prompt, other, 40, kVocab);  // redundant, then split
   for (int copies = 1; copies <= most_copies(); ++copies) {
     for (const int gap : {0, 400, 860}) {
       INFO(copies << " copies, " << gap << " cycles");
       retune_ring(*e, {.pace = {copies, gap}});
       for (int i = 0; i < 2; ++i) REQUIRE(run(*e, prompt, 40, kVocab) == first);
     }
-  }
-  retune_ring(*e, {});
-  e->reset();
-  e->prefill(prompt);
-  REQUIRE(e->decode(40) == first.ids);  // without logits: the timed launch
-  e->reset();
-  e->prefill(prompt);
-  std::vector<int32_t> one_by_one;
-  for (int i = 0; i < 40; ++i) one_by_one.push_back(e->decode(1)[0]);
-  REQUIRE(one_by_one == first.ids);
-  const auto fresh = make_ring(four_layers(), {.max_context = 4096});
-  for (int i = 0; i < 3; ++i) {  // two engines, used alternately, share no state
-    REQUIRE(run(*fresh, prompt, 40, kVocab) == first);
-    REQUIRE(run(*e, other, 40, kVocab) == second);
   }
 }
 
@@ -57,13 +40,8 @@ TEST_CASE("ring takes no hidden vectors and says so", "[ring]") {
   const auto e = make_ring(four_layers(), {.max_context = 64});
   REQUIRE_FALSE(e->capabilities().vectors);
   const std::vector<Bf16> vector(static_cast<size_t>(four_layers().config.shape.hidden));
-  std::string message;
-  try {
-    e->decode_vectors(1, {.in = vector.data()});
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  REQUIRE(message == "ring: decode_vectors: this engine takes ids and gives logits alone");
+  REQUIRE(thrown_by([&] { e->decode_vectors(1, {.in = vector.data()}); }).message ==
+          "ring: decode_vectors: this engine takes ids and gives logits alone");
   REQUIRE(e->position() == 0);
 }
 
@@ -166,17 +144,8 @@ TEST_CASE("ring reports its times and its progress, one launch a decode", "[ring
   e->prefill(random_ids(10, kVocab));
   REQUIRE(e->launch_count() == 1);
   REQUIRE_FALSE(e->hidden(0).has_value());
-  e->decode(200);
-  REQUIRE(e->launch_count() == 2);
+  require_times_and_progress(*e);
   REQUIRE_FALSE(e->hidden(0).has_value());  // kept with logits only
-  const DecodeTimes t = e->last_times();
-  REQUIRE(t.per_token_ms.size() == 200);
-  REQUIRE(t.device_ms > 0);
-  REQUIRE(t.device_ms <= t.event_ms * 1.01 + 0.02);
-  REQUIRE(t.event_ms <= t.host_ms * 1.01 + 0.02);
-  REQUIRE(t.sm_ghz > 0.2);
-  REQUIRE(t.sm_ghz < 4);
-  REQUIRE(e->progress().position == 9 + 199);
 }
 
 TEST_CASE("ring runs its ablations and comes back with the same bits", "[ring]") {
@@ -208,18 +177,13 @@ TEST_CASE("a block of ring that never publishes is a fault with an address", "[r
         {.max_context = 64, .spin_scale = 0.05, .stall_block = 5, .split_from = split_from});
     for (int i = 0; i < 2; ++i) {
       e->reset();
-      try {
-        e->prefill(prompt);
-        FAIL("no error");
-      } catch (const Error& error) {
-        const std::string text = error.what();
-        INFO(text);
-        REQUIRE(error.kind() == ErrorKind::kHang);
-        REQUIRE(text.find("ring megakernel: block ") != std::string::npos);
-        // The block's group waits in attention, the other groups for the sum that it adds to.
-        REQUIRE(text.find("waited in vain before phase ") != std::string::npos);
-        REQUIRE(text.find(", layer 0, position 0: expected ") != std::string::npos);
-      }
+      const Thrown thrown = thrown_by([&] { e->prefill(prompt); });
+      INFO(thrown.message);
+      REQUIRE(thrown.kind == ErrorKind::kHang);
+      REQUIRE(thrown.says("ring megakernel: block "));
+      // The block's group waits in attention, the other groups for the sum that it adds to.
+      REQUIRE(thrown.says("waited in vain before phase "));
+      REQUIRE(thrown.says(", layer 0, position 0: expected "));
       REQUIRE(e->position() == 0);
       REQUIRE(run(*healthy, prompt, 8, kVocab) == first);  // the CUDA context is still usable
     }
@@ -234,10 +198,7 @@ TEST_CASE("a NaN in ring's weights is an error or no token, never a token", "[ri
   head[777 * 1024 + 3] = Bf16{0x7fc0};
   const auto e = make_ring(with_head(w, head), {.max_context = 64});
   e->prefill(prompt);
-  REQUIRE(e->decode(8) == std::vector<int32_t>(8, -1));
-  REQUIRE(e->position() == 10);  // with the step's own row, without those of later steps
-  REQUIRE(e->last_times().per_token_ms.empty());
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing is pending
+  require_ends_at_nan(*e);
   e->reset();
   e->prefill(prompt);
   REQUIRE(e->position() == 9);
@@ -339,15 +300,11 @@ TEST_CASE("what ring's fixed-point exchange cannot carry is an error", "[ring]")
   large->prefill(prompt);
   REQUIRE(large->decode(1)[0] >= 0);
   const auto e = with_scale(0x1p24f);
-  try {
-    e->prefill(prompt);
-    FAIL("no error");
-  } catch (const Error& error) {
-    INFO(error.what());
-    REQUIRE(error.kind() == ErrorKind::kRuntime);
-    REQUIRE_THAT(error.what(), ContainsText("layer 1, position 0"));
-    REQUIRE_THAT(error.what(), ContainsText("2^20"));
-  }
+  const Thrown thrown = thrown_by([&] { e->prefill(prompt); });
+  INFO(thrown.message);
+  REQUIRE(thrown.kind == ErrorKind::kRuntime);
+  REQUIRE(thrown.says("layer 1, position 0"));
+  REQUIRE(thrown.says("2^20"));
   REQUIRE(e->position() == 0);
   REQUIRE(large->decode(1)[0] >= 0);  // the CUDA context is still usable
 }
@@ -372,55 +329,22 @@ TEST_CASE("ring scores every row of any vocabulary", "[ring]") {
 
 TEST_CASE("among equal logits of ring the lowest index wins, across warps and blocks", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
-  // Rows 0-4 are zero and all others equal, so the lowest row of the largest logit is 0 or 5.
-  std::vector<Bf16> head(static_cast<size_t>(kVocab) * 1024, Bf16{0});
-  for (size_t i = 5 * 1024; i < head.size(); ++i) {
-    head[i] = to_bf16(0.01f * static_cast<float>(i % 1024) - 5);
-  }
-  const auto e = make_ring(with_head(four_layers(), head), {.max_context = 64});
-  std::vector<float> logits(32 * kVocab);
-  e->set_pending(7);
-  const auto ids = e->decode(32, nullptr, logits.data());
-  for (size_t t = 0; t < ids.size(); ++t) {
-    const auto row = std::span(logits).subspan(t * kVocab, kVocab);
-    REQUIRE(row[5] == row[999]);
-    REQUIRE(ids[t] == (row[5] > 0 ? 5 : 0));
-  }
+  const ModelWeights& w = four_layers();
+  const auto e =
+      make_ring(with_head(w, head_of_two_values(w.config.shape, 5)), {.max_context = 64});
+  require_lowest_index_wins(*e, kVocab);
 }
 
 TEST_CASE("ring refuses what it cannot do and never clamps", "[ring]") {
   if (no_ring_gpu()) SKIP_TEST("no GPU of compute capability 9.0 or later");
   const ModelWeights& w = four_layers();
-  const auto kind_of = [&](const RingOptions& options) {
-    try {
-      make_ring(w, options);
-    } catch (const Error& error) {
-      return error.kind();
-    }
-    FAIL("no error");
-    return ErrorKind::kRuntime;
-  };
   REQUIRE(ring_obstacle(w.config, 0).empty());
-  REQUIRE(kind_of({.gpu = 99}) == ErrorKind::kUnsupportedDevice);
-  REQUIRE(kind_of({.max_context = 0}) == ErrorKind::kBadInput);
-  REQUIRE(kind_of({.split_from = 513}) == ErrorKind::kBadInput);
-  REQUIRE(kind_of({.pace = {100, 0}}) == ErrorKind::kBadInput);
-  REQUIRE(kind_of({.pace = {3, -1}}) == ErrorKind::kBadInput);
-  REQUIRE(kind_of({.head_pace = {8, 0}}) == ErrorKind::kBadInput);
-  REQUIRE(kind_of({.head_pace = {3, -1}}) == ErrorKind::kBadInput);
-  const auto e = make_ring(w, {.max_context = 16});
-  REQUIRE_THROWS_AS(e->decode(1), Error);  // nothing pending
-  for (const int32_t id : {-1, kVocab, INT32_MAX}) {
-    REQUIRE_THROWS_AS(e->prefill(std::vector<int32_t>{1, id}), Error);
-    REQUIRE_THROWS_AS(e->set_pending(id), Error);
-  }
-  REQUIRE_THROWS_AS(e->prefill({}), Error);
-  e->prefill(std::vector<int32_t>{1, 2, 3});
-  REQUIRE_THROWS_AS(e->decode(0), Error);
-  REQUIRE_THROWS_AS(e->decode(15), Error);
-  REQUIRE(e->position() == 2);
-  REQUIRE(e->decode(14).size() == 14);
-  REQUIRE_THROWS_AS(e->decode(1), Error);
+  REQUIRE(thrown_by([&] { make_ring(w, {.gpu = 99}); }).kind == ErrorKind::kUnsupportedDevice);
+  const RingOptions wrong[] = {{.max_context = 0}, {.split_from = 513},   {.pace = {100, 0}},
+                               {.pace = {3, -1}},  {.head_pace = {8, 0}}, {.head_pace = {3, -1}}};
+  for (const RingOptions& options : wrong)
+    REQUIRE(thrown_by([&] { make_ring(w, options); }).kind == ErrorKind::kBadInput);
+  require_refuses_requests(*make_ring(w, {.max_context = 16}), kVocab);
 }
 
 // Also run under compute-sanitizer's memcheck and synccheck: therefore few steps, and waits that
@@ -432,17 +356,7 @@ TEST_CASE("ring stays inside its buffers, filled to the last position", "[ring][
   const auto e = make_ring(
       four_layers(),
       {.max_context = kContext, .spin_scale = 100, .split_from = 34, .slow_attention = slow});
-  const auto ids = random_ids(kContext - 5, kVocab);
-  std::vector<float> logits(6 * kVocab);
-  e->prefill(ids);
-  const auto tokens = e->decode(6, nullptr, logits.data());
-  REQUIRE(e->position() == kContext);
-  REQUIRE(std::count(tokens.begin(), tokens.end(), -1) == 0);
-  REQUIRE(std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
-  e->reset();
-  e->poison();
-  e->prefill(ids);
-  REQUIRE(e->decode(6) == tokens);
+  require_stays_inside(*e, random_ids(kContext - 5, kVocab), 6, kVocab);
 }
 
 }  // namespace

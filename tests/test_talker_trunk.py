@@ -92,7 +92,7 @@ class RandomWeights(TrunkTest, unittest.TestCase):
             self.run_engine("eager", rows=equal + 1)
 
     def test_engines_without_vectors_say_so(self):
-        for engine in ("graph", PLUGINS / "naive_cpu_v2.so"):
+        for engine in ("graph", PLUGINS / "naive_cpu_bare.so"):
             words = f"{pathlib.Path(engine).name}: decode_vectors: this engine takes ids and gives logits alone"
             with self.assertRaisesRegex(talker_trunk.Refused, words):
                 self.run_engine(engine)

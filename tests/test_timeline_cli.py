@@ -93,9 +93,9 @@ class Recorded(TimelineTest):
     def test_engines_without_a_timeline(self):
         engine = self.folder / "counting.py"
         engine.write_text((ROOT / "tests" / "engines" / "counting.py").read_text())
-        result = self.profile("-n", "2", "--engine", f"{os.environ['PLUGINS']}/naive_cpu_v1.so,{engine}")
+        result = self.profile("-n", "2", "--engine", f"{os.environ['PLUGINS']}/naive_cpu_bare.so,{engine}")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
-        for name in ("naive-cpu@naive_cpu_v1.so", "counting"):
+        for name in ("naive-cpu@naive_cpu_bare.so", "counting"):
             self.assertRegex(result.stderr, f"mkbench: error: profile: .*{name}.*: it offers no timeline\n")
         self.assertEqual([one["trace"] for one in self.told()["profiles"]], ["", ""])
 

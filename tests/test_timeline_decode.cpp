@@ -4,8 +4,8 @@
 #include <string>
 
 #include "kernels/timeline_decode.h"
-#include "references/base/error.h"
 #include "tests/support/catch2.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 namespace {
@@ -44,17 +44,6 @@ RecordedLaunch recorded(int64_t jitter_ns, double slowdown = 0, int64_t end_ns =
     launch.tracks.push_back(events);
   }
   return launch;
-}
-
-// What `work` throws; empty where it throws nothing.
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 bool near(double a, double b, double error = 1e-6) { return std::abs(a - b) <= error; }
@@ -257,11 +246,11 @@ TEST_CASE("events that find no room are counted, and readings that lack are refu
   CHECK(decode_launch("test", launch).spans.size() == 7);
   launch = recorded(0);
   for (size_t i = 1; i < 5; ++i) launch.anchors[i].ns = 0;
-  CHECK(error_of([&] { decode_launch("test", launch); }) ==
+  CHECK(testing::thrown_by([&] { decode_launch("test", launch); }).message ==
         "test: timeline: block 0: found 1 readings of its clocks, wanted 2 or more that differ");
   launch = recorded(0);
   launch.tracks[0][1].what = 9;
-  CHECK(error_of([&] { decode_launch("test", launch); }) ==
+  CHECK(testing::thrown_by([&] { decode_launch("test", launch); }).message ==
         "test: timeline: block 0: found an event of kind 9 in phase 0, wanted one that kernels "
         "write");
 }

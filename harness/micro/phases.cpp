@@ -11,7 +11,7 @@
 #include "kernels/device_buffer.h"
 #include "kernels/launch_checks.h"
 #include "kernels/phase.h"
-#include "kernels/plain/instances.h"
+#include "kernels/plain/kernel.h"
 #include "kernels/plain/params.h"
 #include "kernels/plain/scratch.h"
 #include "references/base/median.h"

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -18,43 +16,25 @@ namespace {
 
 constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
-constexpr uint32_t kBitsOfV1 = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED;
+constexpr const char* kWayOut = "compile it against this mkbench's references/engine_abi.h";
 
-// In the order in which a library is asked.
-constexpr std::array kOffered = {&kOurs, &mkbench_abi_v2_sizes, &mkbench_abi_v1_sizes};
-
-// "3, 2 or 1"
-std::string offered_versions(const char* word) {
-  return fmt::format("{}, {} {} {}", kOffered[0]->version, kOffered[1]->version, word,
-                     kOffered[2]->version);
-}
-
-// Checks the sizes that a library says it was compiled with; returns those of mkbench in its
-// version.
-const mkbench_abi_sizes& check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
-  // The version is compared first: in another version the other words may mean something else.
-  const auto version = std::find_if(kOffered.begin(), kOffered.end(), [&](const auto* sizes) {
-    return sizes->version == found.version;
-  });
-  if (version == kOffered.end()) {
-    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}", found.version,
-                                    offered_versions("or")));
-  }
-  const mkbench_abi_sizes& wanted = **version;
-  struct Size {
+// Checks what a library says it was compiled with. The version comes first: in another version the
+// other words may mean something else.
+void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
+  struct Word {
     const char* name;
     uint32_t mkbench_abi_sizes::*member;
   };
-  constexpr Size kSizes[] = {{"mkbench_engine_abi", &mkbench_abi_sizes::abi},
-                             {"mkbench_model", &mkbench_abi_sizes::model},
-                             {"mkbench_tensor", &mkbench_abi_sizes::tensor},
-                             {"mkbench_open", &mkbench_abi_sizes::open}};
-  for (const Size& size : kSizes) {
-    if (found.*size.member == wanted.*size.member) continue;
-    refuse_plugin(path, fmt::format("sizeof({}): found {}, wanted {}", size.name,
-                                    found.*size.member, wanted.*size.member));
+  constexpr Word kWords[] = {{"version of the engine ABI", &mkbench_abi_sizes::version},
+                             {"sizeof(mkbench_engine_abi)", &mkbench_abi_sizes::abi},
+                             {"sizeof(mkbench_model)", &mkbench_abi_sizes::model},
+                             {"sizeof(mkbench_tensor)", &mkbench_abi_sizes::tensor},
+                             {"sizeof(mkbench_open)", &mkbench_abi_sizes::open}};
+  for (const Word& word : kWords) {
+    if (found.*word.member == kOurs.*word.member) continue;
+    refuse_plugin(path, fmt::format("{}: found {}, wanted {}: {}", word.name, found.*word.member,
+                                    kOurs.*word.member, kWayOut));
   }
-  return wanted;
 }
 
 void check_name(const char* name, const std::string& path) {
@@ -90,12 +70,10 @@ void check_functions(const mkbench_engine_abi& table, const std::string& path) {
   }
 }
 
-// Copies and checks what mkbench_engine_table() returned. The table of an older version is the
-// beginning of ours, so what it lacks stays 0 or NULL.
+// Copies and checks what mkbench_engine_table() returned.
 mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::string& path) {
-  mkbench_engine_abi table{};
-  std::memcpy(&table, found, check_sizes(found->sizes, path).abi);
-  if (table.sizes.version == mkbench_abi_v1_sizes.version) table.can &= kBitsOfV1;
+  check_sizes(found->sizes, path);
+  const mkbench_engine_abi table = *found;
   check_name(table.name, path);
   check_functions(table, path);
   if (table.precision < MKBENCH_PRECISION_BF16 || table.precision > MKBENCH_PRECISION_LOSSY) {
@@ -124,15 +102,12 @@ mkbench_engine_abi load_plugin(const std::string& path) {
                               MKBENCH_ENGINE_ABI_SYMBOL));
   }
   const auto entry = reinterpret_cast<decltype(&mkbench_engine_table)>(symbol);
-  const mkbench_engine_abi* table = nullptr;
-  for (const mkbench_abi_sizes* sizes : kOffered) {
-    if (table == nullptr) table = entry(sizes);
-  }
+  const mkbench_engine_abi* table = entry(&kOurs);
   if (table == nullptr) {
     refuse_plugin(path,
                   fmt::format("it was built for another version of the engine ABI: it refuses "
-                              "versions {} of mkbench",
-                              offered_versions("and")));
+                              "version {} of mkbench: {}",
+                              kOurs.version, kWayOut));
   }
   return checked_table(table, path);
 }

@@ -20,7 +20,7 @@ MKBENCH_HD constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int max_of(int a, int b) { return a > b ? a : b; }
 
 // S names an instance of the kernel (kernel.cu) and carries its shape. All that depends on the
-// instance takes S, so fault_instance.cu can specialise single functions for an instance of its
+// instance takes S, so instances/faults.cu can specialise single functions for an instance of its
 // own.
 template <typename S>
 struct Dims {
@@ -45,7 +45,7 @@ struct Dims {
 // Dot products that a tile may have: one a segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
-// Whether an instance records its timeline: recorded_instance.cu alone does. The cursor of thread 0's track
+// Whether an instance records its timeline: instances/recorded.cu alone does. The cursor of thread 0's track
 // stands in shared memory, where it costs the other threads no register.
 template <typename S>
 inline constexpr bool kRecords = false;

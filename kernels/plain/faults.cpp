@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/cuda_check.h"
-#include "kernels/plain/fault_instance.h"
+#include "kernels/plain/instances/faults.h"
 #include "references/base/error.h"
 #include "references/engine_maker.h"
 

@@ -1,5 +1,5 @@
 // plain with faults planted inside its kernel, for the fault corpus. The kernel is an instance of
-// its own (fault_instance.cu), which no other engine runs.
+// its own (instances/faults.cu), which no other engine runs.
 #pragma once
 
 #include <memory>

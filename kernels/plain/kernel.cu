@@ -29,7 +29,7 @@ template struct Instances<kLayerShapes.count>;
 }  // namespace mkbench::plain
 
 #ifndef __CUDACC_RTC__
-#include "kernels/plain/instances.h"
+#include "kernels/plain/kernel.h"
 
 namespace mkbench::plain {
 namespace {

@@ -7,12 +7,12 @@
 #include "kernels/device_model.h"
 #include "kernels/launch_engine.h"
 #include "kernels/phase.h"
-#include "kernels/plain/instances.h"
+#include "kernels/plain/instances/recorded.h"
+#include "kernels/plain/instances/soak.h"
+#include "kernels/plain/kernel.h"
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
-#include "kernels/plain/recorded_instance.h"
 #include "kernels/plain/scratch.h"
-#include "kernels/plain/soak_instance.h"
 #include "kernels/prefill/prefill.h"
 
 namespace mkbench {

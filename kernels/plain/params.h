@@ -53,7 +53,7 @@ struct LaunchParams {
   BlockRecords* records;
   // Read by instances for tests alone: where the exchange counter begins, and delays before arrivals.
   unsigned first_count, delay_seed, delay_ns;
-  TimelineBuffers timeline;  // set for the instance alone that records (recorded_instance.cu)
+  TimelineBuffers timeline;  // set for the instance alone that records (instances/recorded.cu)
 };
 
 }  // namespace mkbench::plain

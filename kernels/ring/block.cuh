@@ -1,6 +1,6 @@
 // A block of the ring megakernel: the roles of its warps, its shared memory, its named barriers,
 // and the split of activations into two bf16 planes that lets bf16 tensor cores multiply fp32
-// vectors. kernel.cuh shows the roles and barriers in time.
+// vectors. held/layer.cuh and streamed/layer.cuh show roles and barriers in time.
 #pragma once
 
 #include "kernels/ptx.cuh"

@@ -1,7 +1,9 @@
 // The ring megakernel: one cooperative launch decodes p.steps tokens. Each of its 128 blocks has 20
 // warps: 16 consumers, a loader, a publisher, a statistics warp and one that idles (block.cuh).
 //
-// One block in time, from top to bottom: one layer, then the end of a step. Signs:
+// A layer's phases are those of held/ where the weights of a phase fit into the consumers' registers
+// (Qwen3-0.6B), else those of streamed/ (layer_plan.h decides); phases/ holds what both use. One block
+// in time, roles across, is drawn in held/layer.cuh and streamed/layer.cuh. Signs there:
 //   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, the one at the head
 //                waits; kConsumers is a barrier among the consumers
 //   ==>          slots of the ring (weight_ring.cuh), with their number: the consumers wait for
@@ -9,73 +11,15 @@
 //   ~name        words in global memory, exchanged with other blocks (exchange.cuh)
 //   [e], [o]     the set of Shared::partials and of kPartials: e = step % 2, o = 1 - e
 //
-//  loader         consumers                                     publisher         statistics
-//  (1 thread)     (16 warps)                                    (1 warp)          (1 warp)
-//  ---------      ------------------------                      ----------------- ---------------
-//                 phase_qkv                 <-- kPartialsRead - after down (1)
-//  QKV 4      ==> fetch weights
-//                 layer 0: embed            <-- kTokenDone ---- after token (2)
-//                 others:  await ~mlp_out
-//                 partial sums [e]          -- kPartials + e -> sum, /rms
-//                                                               publish ~qkv
-//                 phase_attention_out       <-- kPartialsRead -
-//  O 2        ==> fetch weights (3)
-//  K tiles    ==> K of the first turn
-//                 await ~qkv, RoPE
-//                 share q, k, v             -- kHeadVectors --------------------> norms, current
-//                 kConsumers                                                      score, R
-//                 scores of the first turn  <-- kStatistics ---------------------
-//                 exponentials                                                    max|k|, KV write
-//                 kConsumers                                                      by one member
-//  V tiles    ==> values
-//  K, V tiles ==> each further turn: K,
-//                 scores, exponentials,
-//                 kConsumers, values (4)
-//                 publish ~partials (5)
-//  O 2        ==> fetch weights (5)
-//                 await ~partials (5)
-//                 partial sums [o]          -- kPartials + o -> sum
-//                                                               add ~attention_out
-//                 phase_gate_up             <-- kPartialsRead -
-//  gate/up 6  ==> fetch weights
-//                 await ~attention_out
-//                 partial sums [e]          -- kPartials + e -> sum, /rms, SwiGLU
-//                                                               publish ~swiglu
-//                 phase_down                <-- kPartialsRead -
-//  down 3     ==> fetch weights
-//                 await ~swiglu
-//                 partial sums [o]          -- kPartials + o -> sum
-//                                                               add ~mlp_out
-//  ------------------------------- after the last layer of a step -------------------------------
-//                 phase_lm_head             <-- kPartialsRead -                   publish, await
-//                 await ~mlp_out                                                  ~rows_written
-//                 kConsumers                                                      rows_seen (6)
-//  head rows  ==> dot products
-//                 best rows [e]             -- kPartials + e -> publish ~best
-//                                                               await all ~best
-//                 (next step's phase_qkv)   <-- kTokenDone ---- token
-//                                                               -- kTokenSeen ->  next step, or end
-//
-// (1) Not in layer 0. (2) In layer 0 only, from the second step on; weights are fetched before it.
-// (3) Only without a split of the context; the loader then streams O before K and V.
-// (4) On the slow path each turn has one more kConsumers, before its exponentials, and with a split
-//     the blocks of a group exchange ~score_maxima after the last turn.
-// (5) Only with a split: the blocks of a group exchange partial results.
-// (6) Set once ~rows_written has arrived; before K and V of the next step's first layer the loader
-//     waits for Shared::rows_seen.
 // The loader runs ahead of the consumers as far as the ring has room. It leaves when Shared::ended
 // is set or all steps are streamed; the other roles end at Shared::token == -1 or after all steps.
 #pragma once
 
-#include "kernels/ring/phases/down.cuh"
-#include "kernels/ring/phases/gate_up.cuh"
-#include "kernels/ring/phases/lm_head.cuh"
-#include "kernels/ring/phases/o_proj.cuh"
-#include "kernels/ring/phases/qkv.cuh"
-#include "kernels/ring/phases/streamed.cuh"
+#include "kernels/ring/held/layer.cuh"
 #include "kernels/ring/roles/loader.cuh"
 #include "kernels/ring/roles/publisher.cuh"
 #include "kernels/ring/roles/statistics.cuh"
+#include "kernels/ring/streamed/layer.cuh"
 
 namespace mkbench::ring {
 
@@ -86,23 +30,9 @@ __device__ __forceinline__ bool consume_layers(Consumer<L, kAblation>& c) {
   for (int layer = 0; layer < c.p.layers; ++layer) {
     c.epoch = next_epoch(c.epoch);
     if constexpr (L::kHeld) {
-      if (!phase_qkv(c, layer)) return false;
-      if (c.position() >= c.p.split_from) {
-        phase_attention_out<true>(c, layer);
-      } else {
-        phase_attention_out<false>(c, layer);
-      }
-      phase_gate_up(c, layer);
-      phase_down(c, layer);
+      if (!held_layer(c, layer)) return false;
     } else {
-      if (!stream_qkv(c, layer)) return false;
-      if (c.position() >= c.p.split_from) {
-        stream_attention_out<true>(c, layer);
-      } else {
-        stream_attention_out<false>(c, layer);
-      }
-      stream_gate_up(c, layer);
-      stream_down(c, layer);
+      if (!streamed_layer(c, layer)) return false;
     }
   }
   return true;

@@ -3,7 +3,7 @@
 //
 // Where a warp's share of each phase fits into its registers, the shape is held: a phase fetches all of
 // its weights before it waits for its input (Qwen3-0.6B's). Otherwise it is streamed: a phase goes
-// round by round, a round chunk by chunk (phases/streamed.cuh).
+// round by round, a round chunk by chunk (streamed/phases.cuh).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct RingOptions {
   ring::StreamPace head_pace{0, 0};  // of the LM head
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;
-  // The instance of the kernel to launch; null for that of `ablation` (delayed_instance.h has another).
+  // The instance of the kernel to launch; null for that of `ablation` (instances/delayed.h has another).
   const void* kernel = nullptr;
 };
 

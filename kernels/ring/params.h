@@ -113,7 +113,7 @@ struct LaunchParams {
   unsigned spin_limit_us;        // upper bound for a single spin-wait
   PaceRange paces[kPaceRanges];  // ascending; the last one holds for all positions beyond
   StreamPace head_pace;          // from the last layer's down slots to the step's end
-  TimelineBuffers timeline;      // set for the instance alone that records (recorded_instance.cu)
+  TimelineBuffers timeline;      // set for the instance alone that records (instances/recorded.cu)
 };
 
 // The readings of both clocks in a step of a recorded launch. At full load a multiprocessor changes its pace within

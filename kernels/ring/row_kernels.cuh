@@ -18,7 +18,7 @@ struct RowKernels {
 
 }  // namespace mkbench::ring
 #else
-#include "kernels/ring/instances.h"
+#include "kernels/ring/row_kernels.h"
 
 namespace mkbench::ring {
 
@@ -32,8 +32,8 @@ const void* RowKernels<kRow>::kernel_for(RingAblation ablation) {
       return reinterpret_cast<const void*>(&ring_decode<L, RingAblation::kNoWaits>);
     case RingAblation::kNoLoads:
       return reinterpret_cast<const void*>(&ring_decode<L, RingAblation::kNoLoads>);
-    case RingAblation::kDelayed:   // not shipped: delayed_instance.cu
-    case RingAblation::kRecorded:  // recorded_instance.cu
+    case RingAblation::kDelayed:   // not shipped: instances/delayed.cu
+    case RingAblation::kRecorded:  // instances/recorded.cu
       break;
   }
   return nullptr;

@@ -2,8 +2,8 @@
  *
  *     next = (1 + 1 * row[0] + 2 * row[1] + ...) mod vocab
  *
- * A KV row is an id. COUNTING_FAULT in the environment, read by open(), names one fault. Compiled
- * against engine_abi_v1.h it is a library of version 1, without what came later. */
+ * A KV row is an id. COUNTING_FAULT in the environment, read by open(), names one fault; "bare" leaves
+ * out every function that is optional. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +13,8 @@ struct mkbench_engine {
   const char* fault;
   int32_t vocab, max_context, position, pending;
   int32_t rows[4096];
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
   mkbench_span* spans;
   int32_t room;
-#endif
 };
 
 static int has_fault(const mkbench_engine* e, const char* fault) {
@@ -30,12 +28,10 @@ static int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
     free(e);
     return MKBENCH_UNFIT_ENV;
   }
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
   if (args->batch != 1) {
     free(e);
     return MKBENCH_UNFIT_MODEL;
   }
-#endif
   e->fault = fault != NULL ? fault : "";
   e->vocab = args->model->vocab;
   e->max_context = args->max_context;
@@ -74,7 +70,6 @@ static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32
   if (e->position + n > e->max_context || (forced == NULL && e->pending < 0)) return MKBENCH_FAILED;
   for (t = 0; t < n; ++t) {
     ids[t] = e->pending = step(e, forced != NULL ? forced[t] : e->pending);
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
     /* Two spans a step, the later one first, and a gap between the steps. */
     if (e->spans != NULL && 3 * t + 1 < e->room) {
       const uint64_t at = 100u * (uint64_t)t;
@@ -86,7 +81,6 @@ static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32
       if (has_fault(e, "span phase")) e->spans[1].phase = -7;
       if (has_fault(e, "span room")) e->spans[e->room] = early;
     }
-#endif
   }
   if (has_fault(e, "prefix")) e->rows[0] ^= 1;
   return MKBENCH_OK;
@@ -94,7 +88,6 @@ static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32
 
 static const char* last_error(mkbench_engine* e) { return e != NULL ? e->fault : NULL; }
 
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
 static int32_t set_pending(mkbench_engine* e, int32_t id) {
   if (has_fault(e, "set_pending fails")) return MKBENCH_FAILED;
   if (!has_fault(e, "set_pending ignored")) e->pending = id;
@@ -146,34 +139,31 @@ static int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room
 static const volatile int32_t* progress(mkbench_engine* e) { return &e->room; }
 
 static const char* phase_name(int32_t phase) { return phase == 0 ? "attention" : NULL; }
-#endif
 
 const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  static mkbench_engine_abi table = {
-    .sizes = MKBENCH_ABI_SIZES,
-    .name = "counting",
-    .devices = MKBENCH_DEVICE_CPU,
-    .can = COUNTING_CAN,
-    .open = open_engine,
-    .close = close_engine,
-    .reset = reset,
-    .prefill = prefill,
-    .decode = decode,
-    .last_error = last_error,
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
-    .progress = progress,
-    .precision = MKBENCH_PRECISION_LOSSY,
-    .set_pending = set_pending,
-    .rewind = go_back,
-    .save = save,
-    .restore = restore,
-    .set_timeline = set_timeline,
-    .phase_name = phase_name
-#endif
-  };
-#if MKBENCH_ENGINE_ABI_VERSION >= 2
+  static const mkbench_engine_abi bare = {.sizes = MKBENCH_ABI_SIZES,
+                                          .name = "counting",
+                                          .devices = MKBENCH_DEVICE_CPU,
+                                          .can = MKBENCH_CAN_FORCED,
+                                          .open = open_engine,
+                                          .close = close_engine,
+                                          .reset = reset,
+                                          .prefill = prefill,
+                                          .decode = decode,
+                                          .last_error = last_error};
+  static mkbench_engine_abi table;
   const char* fault = getenv("COUNTING_FAULT");
-  table.set_pending = fault != NULL && strcmp(fault, "no set_pending") == 0 ? NULL : set_pending;
-#endif
+  table = bare;
+  if (fault == NULL || strcmp(fault, "bare") != 0) {
+    table.can = MKBENCH_NOT_DETERMINISTIC | MKBENCH_ONE_LAUNCH;
+    table.progress = progress;
+    table.precision = MKBENCH_PRECISION_LOSSY;
+    table.set_pending = fault != NULL && strcmp(fault, "no set_pending") == 0 ? NULL : set_pending;
+    table.rewind = go_back;
+    table.save = save;
+    table.restore = restore;
+    table.set_timeline = set_timeline;
+    table.phase_name = phase_name;
+  }
   return mkbench_abi_suits(host) ? &table : NULL;
 }

@@ -6,10 +6,6 @@
 // and their warm-up decode: the call number MISBEHAVE_AT, counted from 1. Number 1 is the warm-up,
 // and the default, 3, is the second timed block. Number 0 is the very first decode, which belongs to
 // parity.
-#define mkbench_engine_table sound_table
-#include "tests/plugins/naive_cpu.cpp"
-#undef mkbench_engine_table
-
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -21,8 +17,7 @@
 #include <map>
 #include <thread>
 
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host);
+#include "tests/plugins/changed_cpu.h"
 
 namespace {
 
@@ -132,13 +127,9 @@ int32_t spoiled_open(const mkbench_open* args, mkbench_engine** engine) {
   return open_engine(args, engine);
 }
 
-}  // namespace
-
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  const mkbench_engine_abi* sound = sound_table(host);
-  if (sound == nullptr) return nullptr;
-  static mkbench_engine_abi table = *sound;
+void change(mkbench_engine_abi& table) {
   table.open = spoiled_open;
   table.decode = spoiled_decode;
-  return &table;
 }
+
+}  // namespace

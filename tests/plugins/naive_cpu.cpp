@@ -43,6 +43,10 @@ enum Fault {
 #define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED)
 #endif
 constexpr Fault kFault = NAIVE_FAULT;
+#ifndef NAIVE_BARE
+#define NAIVE_BARE 0
+#endif
+constexpr bool kBare = NAIVE_BARE;  // offers no function that is optional
 
 using Vector = std::vector<float>;
 
@@ -126,7 +130,6 @@ int32_t argmax(const Vector& logits) {
 
 }  // namespace
 
-#if MKBENCH_ENGINE_ABI_VERSION > 1
 // The array of set_timeline(): what the one thread does, from one call of end() to the next.
 class Spans {
  public:
@@ -147,12 +150,6 @@ class Spans {
   int32_t room_ = 0, used_ = 0;
   uint64_t from_ = 0;
 };
-#else
-struct Spans {
-  void begin() {}
-  void end(int32_t) {}
-};
-#endif
 enum Phase { kAttention, kMlp, kHead };
 
 struct mkbench_engine {
@@ -345,13 +342,10 @@ int32_t set_pending(mkbench_engine* e, int32_t id) {
   if (kFault != kPending) e->pending = id;
   return MKBENCH_OK;
 }
-#if MKBENCH_ENGINE_ABI_VERSION > 2
 int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, int32_t* ids,
                        float* logits, float* hidden) {
   return guarded(e->error, [&] { e->decode(n, nullptr, ids, logits, vectors, hidden); });
 }
-#endif
-#if MKBENCH_ENGINE_ABI_VERSION > 1
 int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
   e->spans.set(spans, room);
   return MKBENCH_OK;
@@ -359,7 +353,6 @@ int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
 const char* phase_name(int32_t phase) {
   return phase == kAttention ? "attention" : phase == kMlp ? "mlp" : "head";
 }
-#endif
 int32_t go_back(mkbench_engine* e, int32_t position) {
   if (kFault != kRewind) e->position = position;
   return MKBENCH_OK;
@@ -381,16 +374,13 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.decode = decode;
     t.last_error = last_error;
     t.progress = progress;
-#if MKBENCH_ENGINE_ABI_VERSION > 1  // mkbench's tests also build it against older versions
+    if (kBare) return t;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
     t.set_pending = set_pending;
     t.rewind = go_back;
     t.set_timeline = set_timeline;
     t.phase_name = phase_name;
-#endif
-#if MKBENCH_ENGINE_ABI_VERSION > 2
     t.decode_vectors = decode_vectors;
-#endif
     return t;
   }();
   return mkbench_abi_suits(host) ? &table : nullptr;

@@ -2,14 +2,9 @@
 // an engine does that prefills token by token. With SLOW_WRONG every id from position 25 on is
 // wrong; with SLOW_HANGS the first call of decode() after a wrong id does not return.
 // tests/test_slow_engines.py gives the expected verdicts.
-#define mkbench_engine_table sound_table
-#include "tests/plugins/naive_cpu.cpp"
-#undef mkbench_engine_table
+#include "tests/plugins/changed_cpu.h"
 
 #include <unistd.h>
-
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host);
 
 #ifndef SLOW_WRONG
 #define SLOW_WRONG 0
@@ -58,13 +53,9 @@ int32_t slow_decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t
   return status;
 }
 
-}  // namespace
-
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
-  const mkbench_engine_abi* sound = sound_table(host);
-  if (sound == nullptr) return nullptr;
-  static mkbench_engine_abi table = *sound;
+void change(mkbench_engine_abi& table) {
   table.prefill = slow_prefill;
   table.decode = slow_decode;
-  return &table;
 }
+
+}  // namespace

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "harness/plugin/engine.h"
-#include "references/base/error.h"
 #include "references/oracle.h"
 #include "tests/support/random_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 
@@ -49,22 +49,6 @@ inline std::vector<int32_t> oracle_ids(const std::vector<int32_t>& prompt, int n
     ids.push_back(input = argmax_lowest(row));
   }
   return ids;
-}
-
-struct Thrown {
-  ErrorKind kind = ErrorKind::kRuntime;
-  std::string message = "nothing was thrown";
-  bool says(const std::string& part) const { return message.find(part) != std::string::npos; }
-};
-
-template <typename Work>
-Thrown thrown_by(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return {error.kind(), error.what()};
-  }
-  return {};
 }
 
 }  // namespace mkbench::testing

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/ring/megakernel.h"
+#include "tests/support/card_engine.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
 
@@ -20,9 +21,9 @@ namespace mkbench::testing {
 inline constexpr Limits kRingLimits{0.015, 0.005, 0.05};
 
 inline bool no_ring_gpu() {
-  int count = 0, major = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return true;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
+  int major = 0;
+  return no_gpu() ||
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
          major < 9;
 }
 
@@ -129,22 +130,5 @@ inline ModelWeights bound_decides(const ModelWeights& w) { return with_contrast(
 // The bound exceeds every score by more than 200: without the slow path's maximum, all exponentials
 // would underflow.
 inline ModelWeights bound_too_far(const ModelWeights& w) { return with_contrast(w, 1.0f, 8.0f); }
-
-struct Run {
-  std::vector<int32_t> ids;
-  std::vector<float> logits;
-  bool operator==(const Run&) const = default;
-};
-
-// Resets and poisons the engine, prefills the prompt and decodes n tokens with logits.
-inline Run run(Engine& e, const std::vector<int32_t>& prompt, int n, int vocab) {
-  Run r;
-  r.logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab));
-  e.reset();
-  e.poison();
-  e.prefill(prompt);
-  r.ids = e.decode(n, nullptr, r.logits.data());
-  return r;
-}
 
 }  // namespace mkbench::testing

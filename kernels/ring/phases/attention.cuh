@@ -6,8 +6,8 @@
 //         Shared::statistics: s_h, R_h and the current position's score (roles/statistics.cuh).
 // Writes  Shared::raw, rotated; returns numerators and denominators.
 // Warp w prepares the 32 rows of q, k or v that the group's block w computed; attention_turns.cuh
-// says which warp works on which part of a tile. phase_attention_out() in o_proj.cuh calls attend()
-// and multiplies its result. Another role writes the new row of the KV cache (roles/kv_write.cuh).
+// says which warp works on which part of a tile. phase_attention_out() in held/o_proj.cuh and
+// stream_attention_out() in streamed/attention.cuh call attend() and multiply its result. Another role writes the new row of the KV cache (roles/kv_write.cuh).
 #pragma once
 
 #include "kernels/ring/phases/attention_slow.cuh"

@@ -2,7 +2,7 @@
 // for any card of sm_80 and later. It specialises single functions of the phases for FaultyTiny;
 // what has no function of its own is done between the phases. No shipped kernel holds code from
 // this file.
-#include "kernels/plain/fault_instance.h"
+#include "kernels/plain/instances/faults.h"
 #include "kernels/plain/kernel.cuh"
 #include "references/fault_kind.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/ring/delayed_instance.h"
+#include "kernels/ring/instances/delayed.h"
 #include "kernels/ring/kernel.cuh"
 
 namespace mkbench::ring {

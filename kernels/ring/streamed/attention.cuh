@@ -1,9 +1,9 @@
-// Attention and O-projection of a streamed shape, as o_proj.cuh has them of a held one. O's weights come
+// Streamed counterpart of held/o_proj.cuh: attention and O-projection. O's weights come
 // after K and V in the stream, with or without a split of the context.
 #pragma once
 
-#include "kernels/ring/phases/o_proj.cuh"
-#include "kernels/ring/phases/streamed_rounds.cuh"
+#include "kernels/ring/phases/out_input.cuh"
+#include "kernels/ring/streamed/rounds.cuh"
 
 namespace mkbench::ring {
 

@@ -1,8 +1,7 @@
-// What versions 2 and 3 of the engine ABI add, with an engine in C99 and one in C++ that offer it,
-// and what mkbench does with the same engines behind older versions.
+// The optional functions of the engine ABI: an engine in C99 and one in C++ that offer them, and the
+// same engines without.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -40,27 +39,12 @@ std::vector<int32_t> late(int32_t id) {
 }
 
 // The example counting.c with a fault, after a prefill of kPrompt.
-std::unique_ptr<Engine> counting(const char* fault = "", const std::string& name = "counting") {
+std::unique_ptr<Engine> counting(const char* fault = "") {
   setenv("COUNTING_FAULT", fault, 1);
-  std::unique_ptr<Engine> engine = make_example(name);
+  std::unique_ptr<Engine> engine = make_example("counting");
   unsetenv("COUNTING_FAULT");
   engine->prefill(kPrompt);
   return engine;
-}
-
-TEST_CASE("the tables of older versions are the beginning of this version's", "[plugin]") {
-  const mkbench_abi_sizes ours = MKBENCH_ABI_SIZES;
-  CHECK(mkbench_abi_v1_sizes.version == 1);
-  CHECK(mkbench_abi_v2_sizes.version == 2);
-  CHECK(ours.version == 3);
-  CHECK(mkbench_abi_v1_sizes.abi == offsetof(mkbench_engine_abi, precision));
-  CHECK(mkbench_abi_v1_sizes.open == offsetof(mkbench_open, batch));
-  CHECK(mkbench_abi_v2_sizes.abi == offsetof(mkbench_engine_abi, decode_vectors));
-  CHECK(mkbench_abi_v2_sizes.open == ours.open);
-  CHECK(mkbench_abi_v2_sizes.model == ours.model);
-  CHECK(mkbench_abi_v2_sizes.tensor == ours.tensor);
-  CHECK(mkbench_abi_v1_sizes.model == ours.model);
-  CHECK(mkbench_abi_v1_sizes.tensor == ours.tensor);
 }
 
 TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
@@ -72,8 +56,7 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK_FALSE(two.deterministic);
   CHECK_FALSE(two.counted);
   CHECK(two.precision == PrecisionClass::kLossy);
-  // Version 1 has none of this, also where bits are set that have a meaning in version 2.
-  const EngineCapabilities one = counting("", "counting_v1")->capabilities();
+  const EngineCapabilities one = counting("bare")->capabilities();
   CHECK_FALSE(one.snapshots);
   CHECK_FALSE(one.rewind);
   CHECK(one.late_id);
@@ -129,9 +112,9 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
 }
 
 TEST_CASE("a late id replaces the pending one", "[plugin]") {
-  for (const char* name : {"counting", "counting_v1"}) {
-    CAPTURE(name);
-    const auto engine = counting("", name);
+  for (const char* fault : {"", "bare"}) {
+    CAPTURE(fault);
+    const auto engine = counting(fault);
     const int64_t before = engine->launch_count();
     CHECK(engine->decode_late(60, 4) == counted(late(60), 4));
     // One launch is claimed for each decode, also where an id is forced by two calls.
@@ -210,7 +193,7 @@ TEST_CASE("a rewind that fails or is not there", "[plugin]") {
   lying->decode(2);
   lying->rewind(4);
   CHECK(lying->decode_late(60, 3) != counted(late(60), 3));
-  const auto without = counting("", "counting_v1");
+  const auto without = counting("bare");
   CHECK(thrown_by([&] { without->rewind(2); }).says("cannot go back"));
 }
 
@@ -273,7 +256,7 @@ TEST_CASE("a plugin takes hidden vectors and gives them", "[plugin]") {
 
 TEST_CASE("a plugin without hidden vectors refuses them by name", "[plugin]") {
   const std::vector<Bf16> vectors = sums_of_rows(kPrompt);
-  for (const std::string name : {"naive_cpu_v1", "naive_cpu_v2", "counting_v2", "counting"}) {
+  for (const std::string name : {"naive_cpu_bare", "counting"}) {
     CAPTURE(name);
     const auto engine = make_example(name);
     CHECK_FALSE(engine->capabilities().vectors);
@@ -352,7 +335,7 @@ TEST_CASE("snapshots of a plugin that are wrong", "[plugin]") {
   CHECK(thrown_by([&] { counting("save fails")->save(); }).says("save failed (1)"));
   CHECK(thrown_by([&] { counting("save position")->save(); }).says("found position 5"));
   CHECK(thrown_by([&] { counting("save derived")->save(); }).says("1025 derived values"));
-  CHECK(thrown_by([&] { counting("", "counting_v1")->save(); }).says("it has no snapshots"));
+  CHECK(thrown_by([&] { counting("bare")->save(); }).says("it has no snapshots"));
 }
 
 TEST_CASE("a timeline of one decode", "[plugin]") {
@@ -439,7 +422,7 @@ TEST_CASE("a timeline that is wrong or not there", "[plugin]") {
   const Thrown thrown = thrown_by([&] { timeline_of(*counting("span room")); });
   CHECK(thrown.kind == ErrorKind::kIntegrity);
   CHECK(thrown.says("spans of decode(): 50331648 bytes were asked for, memory 0 bytes after them"));
-  const auto first = counting("", "counting_v1");
+  const auto first = counting("bare");
   CHECK_FALSE(first->set_timeline(true));
   CHECK(thrown_by([&] { first->timeline(); }).says("it offers no timeline"));
 }

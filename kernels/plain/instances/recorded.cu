@@ -14,8 +14,8 @@ inline constexpr bool kRecords<Recorded<kIndex>> = true;
 
 }  // namespace mkbench::plain
 
+#include "kernels/plain/instances/recorded.h"
 #include "kernels/plain/kernel.cuh"
-#include "kernels/plain/recorded_instance.h"
 
 namespace mkbench::plain {
 namespace {

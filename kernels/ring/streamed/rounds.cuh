@@ -1,4 +1,4 @@
-// What the phases of a streamed shape share (streamed.cuh): the residual in pairs of elements, a warp's
+// What the phases of a streamed shape share (phases.cuh): the residual in pairs of elements, a warp's
 // input in shared memory, and the rounds in which it is multiplied.
 #pragma once
 

@@ -1,6 +1,6 @@
 // A device translation unit of its own: no shipped kernel holds code from this file.
+#include "kernels/ring/instances/recorded.h"
 #include "kernels/ring/kernel.cuh"
-#include "kernels/ring/recorded_instance.h"
 
 namespace mkbench::ring {
 

@@ -1,4 +1,4 @@
-// What the host sees of fault_instance.cu.
+// What the host sees of instances/faults.cu.
 #pragma once
 
 namespace mkbench::plain {

@@ -1,6 +1,0 @@
-/* The sizes of version 1, from its own header: in C, because a C++ program must not define one type
- * in two ways. */
-#include "references/engine_abi_v1.h"
-
-extern const mkbench_abi_sizes mkbench_abi_v1_sizes;
-const mkbench_abi_sizes mkbench_abi_v1_sizes = MKBENCH_ABI_SIZES;
