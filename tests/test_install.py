@@ -34,10 +34,9 @@ def imported(name):
 
 
 class Requirements(unittest.TestCase):
-    # Packages that come with others, and one whose absence doctor reports.
+    # Packages that come with others.
     WITH = {"huggingface_hub": "transformers", "httpx": "transformers", "tqdm": "transformers",
             "tokenizers": "transformers", "triton": "torch"}
-    OPTIONAL = {"bitsandbytes"}
     NAMES = {"jinja2": "Jinja2", "vl_convert": "vl-convert-python"}
 
     def test_the_wheel_depends_on_what_its_scripts_import(self):
@@ -54,7 +53,7 @@ class Requirements(unittest.TestCase):
         named = {re.split("[=>]", line)[0] for line in lines}
         # mkbench fleet installs its own on its first call.
         fleet = (ROOT / "scripts/requirements/fleet.txt").read_text(encoding="utf-8")
-        later = self.OPTIONAL | {line.split("==")[0] for line in fleet.splitlines() if "==" in line}
+        later = {line.split("==")[0] for line in fleet.splitlines() if "==" in line}
         wanted = {self.NAMES.get(m, self.WITH.get(m, m)) for m in foreign - later}
         self.assertEqual(wanted, named)
 
