@@ -7,6 +7,8 @@ find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Catch2 REQUIRED)
+# Boost.Math alone, which is headers: statistics.cpp takes its distributions.
+find_path(MKBENCH_BOOST_INCLUDE boost/math/distributions/students_t.hpp REQUIRED DOC "The folder of Boost's headers")
 
 # The Python that has torch: libtorch is in its site-packages, and tests and plots run with it.
 find_program(MKBENCH_PYTHON NAMES python3 REQUIRED DOC "Python with torch and numpy")

@@ -71,21 +71,20 @@ install(TARGETS mkbench_engine_abi EXPORT mkbench)
 install(EXPORT mkbench NAMESPACE mkbench:: FILE mkbenchConfig.cmake DESTINATION ${mkbench_package_folder})
 install(FILES ${PROJECT_BINARY_DIR}/mkbenchConfigVersion.cmake DESTINATION ${mkbench_package_folder})
 
-# What shells and man read, printed by the program itself.
-function(mkbench_printed file folder)
-  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/printed/${file}
-    COMMAND mkbench ${ARGN} > ${PROJECT_BINARY_DIR}/printed/${file} DEPENDS mkbench VERBATIM)
-  install(FILES ${PROJECT_BINARY_DIR}/printed/${file} DESTINATION ${mkbench_share}/${folder})
-  set_property(GLOBAL APPEND PROPERTY mkbench_printed_files ${PROJECT_BINARY_DIR}/printed/${file})
-endfunction()
-file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/printed)
-mkbench_printed(mkbench.1 man/man1 manpage)
-mkbench_printed(mkbench bash-completion/completions completions bash)
-mkbench_printed(_mkbench zsh/site-functions completions zsh)
-mkbench_printed(mkbench.fish fish/vendor_completions.d completions fish)
-get_property(mkbench_printed_files GLOBAL PROPERTY mkbench_printed_files)
+# The manual page, which help2man makes of --help.
+find_program(MKBENCH_HELP2MAN help2man DOC "Makes the manual page; without it none is installed")
+if(MKBENCH_HELP2MAN)
+  set(mkbench_man_page ${PROJECT_BINARY_DIR}/mkbench.1)
+  add_custom_command(OUTPUT ${mkbench_man_page}
+    COMMAND ${MKBENCH_HELP2MAN} --no-info --name "judge and time single-kernel LLM decoders" --output ${mkbench_man_page}
+      $<TARGET_FILE:mkbench>
+    DEPENDS mkbench VERBATIM)
+  install(FILES ${mkbench_man_page} DESTINATION ${mkbench_share}/man/man1)
+else()
+  message(STATUS "help2man not found: no manual page is made")
+endif()
 # Everything that an installation needs.
-add_custom_target(mkbench_package ALL DEPENDS ${mkbench_printed_files})
+add_custom_target(mkbench_package ALL DEPENDS mkbench ${mkbench_man_page})
 
 if(NOT MKBENCH_WHEEL)
   # The program's link is resolved before it looks for its folder.

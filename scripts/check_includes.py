@@ -39,7 +39,7 @@ ROOMS = {
     "micro": {"device", "kernels"},
 }
 # Headers that CMake writes into the build folder.
-GENERATED = {"cuda_lanes.inc", "mkbench_git.h"}
+GENERATED = {"cuda_lanes.inc", "known_errors.inc", "mkbench_git.h"}
 SOURCE_SUFFIXES = {".c", ".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

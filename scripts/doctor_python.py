@@ -1,6 +1,6 @@
-"""What a Python has for training and QLoRA: torch and its wheel, transformers, bitsandbytes; `mkbench doctor` asks.
+"""What a Python has for engines in Python and for training: torch and its wheel, transformers; `mkbench doctor` asks.
 
-Prints facts as JSON, one object a line, and judges nothing: harness/device/python_facts.cpp does. Before each part comes
+Prints facts as JSON, one object a line, and judges nothing: harness/device/doctor_python.cpp does. Before each part comes
 a line {"stage": NAME}, so that a Python that dies tells where. Every part that can fail has a field `error` instead.
 Exit code 0; a SIGALRM ends what takes longer than --seconds.
 
@@ -8,7 +8,6 @@ Exit code 0; a SIGALRM ends what takes longer than --seconds.
   torch   version ("2.9.1+cu128"), cuda (None for a CPU wheel), architectures (of its code), available, devices (number),
           init_error (why CUDA did not start), name and capability of the card, matmul {device, ok, got, wanted | error}
   transformers   version
-  bitsandbytes   version, nf4 {device, ok, largest (error, as a share of the block's largest number) | error}
 """
 
 import argparse
@@ -17,13 +16,6 @@ import json
 import signal
 import sys
 import warnings
-
-# The 16 numbers of NF4 (Dettmers et al., QLoRA, appendix E) to four decimals.
-NF4 = (-1.0, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0.0,
-       0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1.0)
-BLOCK = 64  # numbers that share a scale
-# Half of the widest gap between two neighbours, and what bf16 rounds off a result.
-LARGEST_ERROR = max(b - a for a, b in zip(NF4, NF4[1:])) / 2 + 2 ** -7
 
 
 def tell(name: str, facts) -> None:
@@ -78,38 +70,6 @@ def look_at_transformers(*_) -> dict:
     return {"version": transformers.__version__}
 
 
-def check_nf4(device: str) -> dict:
-    """Quantises and restores a tensor of bf16, and holds each number against NF4 as the paper defines it."""
-    import torch
-    from bitsandbytes import functional
-
-    numbers = torch.randn(256, 1024, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
-    packed, state = functional.quantize_4bit(numbers.to(device), blocksize=BLOCK, quant_type="nf4")
-    if packed.numel() * packed.element_size() * 2 != numbers.numel():
-        return {"device": device, "error": f"{numbers.numel()} numbers became {packed.numel()} bytes, wanted half as many"}
-    restored = functional.dequantize_4bit(packed, state, quant_type="nf4").float().cpu()
-    blocks = numbers.float().reshape(-1, BLOCK)
-    scale = blocks.abs().amax(dim=1, keepdim=True)
-    restored = restored.reshape(-1, BLOCK) / scale
-    from_code = (restored[..., None] - torch.tensor(NF4)).abs().amin(dim=-1).max().item()
-    largest = (restored - blocks / scale).abs().max().item()
-    return {"device": device, "ok": from_code < 2 ** -7 and largest <= LARGEST_ERROR, "largest": largest}
-
-
-def look_at_bitsandbytes(gpu: int, _) -> dict:
-    import bitsandbytes
-    import torch
-
-    facts = {"version": bitsandbytes.__version__}
-    on_card = torch.cuda.is_available() and gpu < torch.cuda.device_count()
-    device = f"cuda:{gpu}" if on_card else "cpu"
-    try:
-        facts["nf4"] = check_nf4(device)
-    except Exception as error:
-        facts["nf4"] = {"device": device, "error": one_line(error)}
-    return facts
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, default=0)
@@ -121,7 +81,7 @@ def main() -> int:
     tell("python", {"version": sys.version.split()[0], "executable": sys.executable})
     parts = {"torch": look_at_torch}
     if not options.architectures:
-        parts.update(transformers=look_at_transformers, bitsandbytes=look_at_bitsandbytes)
+        parts["transformers"] = look_at_transformers
     for name, look in parts.items():
         tell("stage", name)
         try:

@@ -4,7 +4,6 @@ mkbench_test(test_plan LABEL host LIBS mkbench_parent)
 mkbench_test(test_recompute LABEL host LIBS mkbench_parent TIMEOUT 300)
 mkbench_test(test_versions LABEL host LIBS mkbench_parent SOURCES test_versions.cpp test_gate_calibration.cpp test_gate_series.cpp)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
-mkbench_test(test_evidence_boxes LABEL host LIBS mkbench_parent)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
 mkbench_test(test_channel LABEL host LIBS mkbench_wire)
 mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp

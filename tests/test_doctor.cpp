@@ -1,20 +1,51 @@
 // The doctor's judgement of given facts, so that every machine can be a fake one.
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/support/catch2.h"
 #include "tests/support/fake_machine.h"
+#include "tests/support/micro_model.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;
+
+namespace {
+
+// A machine with a change, and the row that tells of it.
+struct Change {
+  const char* what;
+  std::function<void(DoctorInputs&, DoctorReport&)> change;
+  const char* topic;
+  Finding finding;
+  const char* text;        // a part
+  const char* what_to_do;  // a part
+};
+
+std::string text_of(const DoctorReport& report) {
+  std::string all;
+  for (const std::string& line : doctor_lines(report)) all += line + "\n";
+  return all;
+}
+
+constexpr char kWindowsLib[] = "/usr/lib/wsl/lib/libcuda.so.1";
+constexpr char kLinuxLib[] = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14";
+
+void without_card(DoctorReport& report) {
+  report.devices = {};
+  report.devices.runtime_cuda_version = 13000;
+  report.checked = false;
+}
+
+DeviceInfo& card(DoctorReport& report) { return report.devices.devices[0]; }
+
+}  // namespace
 
 TEST_CASE("a healthy machine is ready") {
   DoctorReport report = healthy();
@@ -26,83 +57,150 @@ TEST_CASE("a healthy machine is ready") {
     CHECK(item.what_to_do.empty());
   }
   CHECK(report.next.find("cpu") == std::string::npos);
+  for (const char* topic : {"WSL2", "container"}) CHECK(find_row(report.items, topic) == nullptr);
 }
 
-TEST_CASE("the doctor names each problem") {
-  DoctorReport report = healthy();
-  DoctorInputs in = inputs();
-  const auto has_problem = [&](const std::string& topic) {
+TEST_CASE("each problem of the card is one row, and with --device cpu none is a problem") {
+  using In = DoctorInputs&;
+  using Rep = DoctorReport&;
+  const Change changes[] = {
+      {"no driver", [](In, Rep r) { without_card(r); }, "driver", Finding::kProblem,
+       "no NVIDIA driver", "--gpus all"},
+      {"a driver without its library",
+       [](In, Rep r) { without_card(r), r.devices.driver_version = "580.65.06"; }, "driver",
+       Finding::kProblem, "libcuda.so.1 not found", "--gpus all"},
+      {"driver too old", [](In, Rep r) { r.devices.driver_cuda_version = 12080; }, "driver",
+       Finding::kProblem, "too old for CUDA 13.0", "scripts/setup.sh --cuda 12.8"},
+      {"runtime too old", [](In, Rep r) { r.devices.runtime_cuda_version = 12060; }, "runtime",
+       Finding::kProblem, "wanted 12.8 or later", "scripts/setup.sh"},
+      {"no code of ours", [](In in, Rep) { in.our_architectures = "80"; }, "GPU 0",
+       Finding::kProblem, "this binary holds code for 80", "MKBENCH_CUDA_ARCHITECTURES"},
+      {"a card that does not exist", [](In in, Rep) { in.gpu = 7; }, "GPU 7", Finding::kProblem,
+       "GPU 7 was asked for", "--list-devices"},
+      {"no code in libtorch", [](In in, Rep) { in.torch_architectures = "sm_80 sm_100"; },
+       "libtorch", Finding::kProblem,
+       "sm_90 is NOT SUPPORTED by this libtorch: its kernels would end with \"no kernel image is "
+       "available for execution on the device\"",
+       "scripts/setup.sh"},
+      {"libtorch that sees no GPU", [](In in, Rep) { in.torch_cuda_available = false; }, "libtorch",
+       Finding::kProblem, "does not see the GPU", "unset CUDA_VISIBLE_DEVICES"},
+      {"libtorch for the CPU",
+       [](In in, Rep) { in.torch_cuda_version = in.torch_architectures = ""; }, "libtorch",
+       Finding::kProblem, "a build for the CPU beside a GPU", "scripts/setup.sh"},
+      {"our operation fails",
+       [](In, Rep r) { r.check = {.ok = false, .got = 0, .wanted = 5, .error = "the sum is 0"}; },
+       "operation", Finding::kProblem, "the sum is 0", "dmesg"},
+      {"libtorch's product fails",
+       [](In, Rep r) {
+         r.torch_check = {.ok = false, .error = "CUDA error: no kernel image is available"};
+       },
+       "torch matmul", Finding::kProblem, "no kernel image", "wheel: "},
+      {"too little memory", [](In, Rep r) { card(r).free_bytes = int64_t{1} << 30; }, "GPU memory",
+       Finding::kProblem, "needs 4.0 GiB, free 1.0 GiB", "smaller --model"},
+      {"a card on which nobody may compute",
+       [](In, Rep r) { card(r).state.compute_mode = "prohibited"; }, "GPU 0", Finding::kProblem,
+       "compute mode prohibited", "nvidia-smi -i 0 -c DEFAULT"},
+      {"WSL1", [](In, Rep r) { r.machine.wsl.version = 1; }, "WSL2", Finding::kProblem, "WSL1",
+       "wsl --set-version"},
+      {"WSL2 without Windows' driver", [](In, Rep r) { r.machine.wsl.version = 2; }, "WSL2",
+       Finding::kProblem, "without Windows' driver", "driver in Windows, none in Linux"},
+  };
+  for (const Change& row : changes) {
+    CAPTURE(row.what);
+    DoctorReport report = healthy();
+    DoctorInputs in = inputs();
+    row.change(in, report);
     judge_machine(in, report);
-    const DoctorItem* item = find_item(report, topic, Finding::kProblem);
-    CHECK_FALSE(report.gpu_ready);
-    CHECK(report.next.find("--device cpu") != std::string::npos);
-    return item != nullptr && !item->what_to_do.empty();
-  };
-  SECTION("no driver") {
-    report.devices = {};
-    report.devices.runtime_cuda_version = 13000;
-    report.checked = false;
-    CHECK(has_problem("driver"));
     CHECK(report.problems() == 1);  // told once
-    CHECK(find_item(report, "GPU", Finding::kNote) != nullptr);
-  }
-  SECTION("driver too old") {
-    report.devices.driver_cuda_version = 12080;
-    CHECK(has_problem("driver"));
-    CHECK(report.problems() == 1);
-  }
-  SECTION("runtime too old") {
-    report.devices.runtime_cuda_version = 12060;
-    CHECK(has_problem("runtime"));
-    CHECK(report.problems() == 1);
-  }
-  SECTION("no code of ours") {
-    in.our_architectures = "80";
-    CHECK(has_problem("GPU 0"));
-  }
-  SECTION("no code in libtorch") {
-    in.torch_architectures = "sm_80 sm_100";
-    CHECK(has_problem("libtorch"));
-  }
-  SECTION("libtorch without CUDA") {
-    in.torch_cuda_available = false;
-    CHECK(has_problem("libtorch"));
-  }
-  SECTION("the operation fails") {
-    report.check = {.ok = false, .got = 0, .wanted = 5, .blocks = 132, .error = "the sum is 0"};
-    CHECK(has_problem("operation"));
-  }
-  SECTION("too little memory") {
-    report.devices.devices[0].free_bytes = int64_t{1} << 30;
-    CHECK(has_problem("GPU memory"));
+    const DoctorItem* item = find_item(report, row.topic, row.finding);
+    REQUIRE(item != nullptr);
+    CHECK_THAT(item->text, ContainsText(row.text));
+    CHECK_THAT(item->what_to_do, ContainsText(row.what_to_do));
+    CHECK_FALSE(report.gpu_ready);
+    CHECK_THAT(report.next, ContainsText("--device cpu"));
+    in.cpu_only = true;
+    judge_machine(in, report);
+    CHECK(report.problems() == 0);
+    CHECK_THAT(report.verdict, ContainsText("ready for the CPU"));
   }
 }
 
-TEST_CASE("the doctor warns, and stays ready") {
-  DoctorReport report = healthy();
-  const auto warns = [&](const std::string& topic) {
-    judge_machine(inputs(), report);
-    CHECK(report.gpu_ready);
-    return find_item(report, topic, Finding::kWarning) != nullptr;
+TEST_CASE("what slows or may harm a run is a warning, and the machine stays ready") {
+  using In = DoctorInputs&;
+  using Rep = DoctorReport&;
+  const Change changes[] = {
+      {"another process",
+       [](In, Rep r) { card(r).state.processes = {{.pid = 42, .name = "python", .bytes = 1}}; },
+       "GPU 0", Finding::kWarning, "1 other process(es): 42 python", "--gpu chooses another"},
+      {"limited clocks",
+       [](In, Rep r) {
+         card(r).state.throttle_reasons = 0x4;
+         card(r).state.throttle_text = throttle_text(0x4);
+       },
+       "GPU 0", Finding::kWarning, "clocks limited by: power cap", "cool it"},
+      {"a lowered power limit",
+       [](In, Rep r) {
+         card(r).state.power_limit_w = 400;
+         card(r).state.default_power_limit_w = 575;
+       },
+       "GPU 0", Finding::kWarning, "400 W, default 575 W", "nvidia-smi -i 0 -pl 575"},
+      {"little host memory", [](In, Rep r) { r.machine.memory_free = 1 << 20; }, "host memory",
+       Finding::kWarning, "free 0.0 GiB of", "close other programs"},
+      {"little host memory under WSL2",
+       [](In, Rep r) {
+         r.machine.memory_free = 1000;
+         r.machine.wsl = {.version = 2, .windows_libcuda = kWindowsLib, .linux_libcuda = ""};
+       },
+       "host memory", Finding::kWarning, "free", ".wslconfig"},
+      {"a full disk", [](In, Rep r) { r.machine.disk_free = 1000; }, "disk", Finding::kWarning,
+       "0.0 GB free of", "--out"},
+      {"a driver for Linux that is not loaded",
+       [](In, Rep r) {
+         r.machine.wsl = {.version = 2, .windows_libcuda = kWindowsLib, .linux_libcuda = kLinuxLib};
+       },
+       "WSL2", Finding::kWarning, "libcuda.so.550.54.14", "apt-get purge"},
   };
-  SECTION("an old toolkit") {
-    report.toolkit.version = "12.4";
-    CHECK(warns("toolkit"));
+  for (const Change& row : changes) {
+    CAPTURE(row.what);
+    DoctorReport report = healthy();
+    DoctorInputs in = inputs();
+    row.change(in, report);
+    judge_machine(in, report);
+    CHECK(report.gpu_ready);
+    const DoctorItem* item = find_item(report, row.topic, row.finding);
+    REQUIRE(item != nullptr);
+    CHECK_THAT(item->text, ContainsText(row.text));
+    CHECK_THAT(item->what_to_do, ContainsText(row.what_to_do));
   }
-  SECTION("another process on the card") {
-    report.devices.devices[0].state.processes = {{.pid = 42, .name = "python", .bytes = 1 << 20}};
-    CHECK(warns("GPU 0"));
-  }
-  SECTION("limited clocks") {
-    report.devices.devices[0].state.sm_clock_mhz = 900;
-    report.devices.devices[0].state.throttle_reasons = 0x4;
-    report.devices.devices[0].state.throttle_text = throttle_text(0x4);
-    CHECK(warns("GPU 0"));
-  }
-  SECTION("little host memory") {
-    report.machine.memory_free = 1 << 20;
-    CHECK(warns("host memory"));
-  }
+  DoctorReport report = healthy();
+  card(report).exclusive = true;
+  card(report).state.compute_mode = "exclusive";
+  report.machine.container = "docker";
+  report.machine.shared_total = 64'000'000;
+  judge_machine(inputs(), report);
+  CHECK(report.gpu_ready);
+  CHECK_THAT(text_of(report), ContainsText("engines are opened one at a time"));
+  CHECK_THAT(text_of(report), ContainsText("docker, /dev/shm 0.1 GB"));
+}
+
+TEST_CASE("under WSL2 Windows' driver is as it should be, hidden, or not found") {
+  DoctorReport report = healthy();
+  Wsl& wsl = report.machine.wsl;
+  wsl = {.version = 2, .windows_libcuda = kWindowsLib, .linux_libcuda = ""};
+  judge_machine(inputs(), report);
+  CHECK(report.gpu_ready);
+  CHECK(find_item(report, "WSL2", Finding::kFine) != nullptr);
+  CHECK(find_item(report, "WSL2 limits", Finding::kNote) != nullptr);
+  CHECK(to_json(report)["machine"]["wsl"]["windows_libcuda"] == kWindowsLib);
+  without_card(report);
+  judge_machine(inputs(), report);
+  REQUIRE(find_item(report, "WSL2", Finding::kWarning) != nullptr);
+  CHECK_THAT(find_item(report, "WSL2", Finding::kWarning)->what_to_do,
+             ContainsText("LD_LIBRARY_PATH=/usr/lib/wsl/lib"));
+  wsl.linux_libcuda = kLinuxLib;
+  judge_machine(inputs(), report);
+  REQUIRE(find_item(report, "WSL2", Finding::kProblem) != nullptr);
+  CHECK_THAT(find_item(report, "WSL2", Finding::kProblem)->text, ContainsText("hides Windows'"));
 }
 
 TEST_CASE("where a host does not start, the doctor shows the loader's text and what to do") {
@@ -117,7 +215,7 @@ TEST_CASE("where a host does not start, the doctor shows the loader's text and w
     const DoctorItem* item = find_item(report, "CUDA engines", Finding::kProblem);
     REQUIRE(item != nullptr);
     CHECK(item->text == loader);
-    CHECK(item->what_to_do.find("scripts/setup.sh") != std::string::npos);
+    CHECK_THAT(item->what_to_do, ContainsText("scripts/setup.sh"));
     CHECK(report.usability.reason == loader);
     // The driver's version alone is judged by the lanes.
     CHECK(find_item(report, "driver", Finding::kProblem) != nullptr);
@@ -129,139 +227,40 @@ TEST_CASE("where a host does not start, the doctor shows the loader's text and w
     judge_machine(in, report);
     CHECK(find_item(report, "driver", Finding::kFine) != nullptr);
     // What only that host could have said is not shown as a fact.
-    for (const DoctorItem& other : report.items) {
-      CAPTURE(other.topic);
-      CHECK(other.topic != "our code");
-      CHECK(other.topic != "GPU 0");
-    }
+    for (const char* topic : {"runtime", "GPU 0", "operation"})
+      CHECK(find_row(report.items, topic) == nullptr);
     CHECK(find_item(report, "libtorch", Finding::kFine) != nullptr);
   }
-  SECTION("the host of libtorch: the card is judged all the same") {
+  SECTION("the host of libtorch: the card is judged all the same, and the CPU needs it too") {
     in.torch_problem = loader;
     judge_machine(in, report);
     const DoctorItem* item = find_item(report, "libtorch", Finding::kProblem);
     REQUIRE(item != nullptr);
     CHECK(item->text == loader);
-    CHECK(item->what_to_do.find("scripts/setup.sh") != std::string::npos);
+    CHECK_THAT(item->what_to_do, ContainsText("scripts/setup.sh"));
     CHECK(report.usability.usable());
-    CHECK(find_item(report, "our code", Finding::kFine) != nullptr);
+    CHECK(find_item(report, "runtime", Finding::kFine) != nullptr);
     CHECK(find_item(report, "libtorch", Finding::kFine) == nullptr);
+    in.cpu_only = true;
+    judge_machine(in, report);
+    CHECK(report.problems() == 1);
   }
   CHECK_FALSE(report.gpu_ready);
-  CHECK(report.next.find("scripts/setup.sh") != std::string::npos);  // no run is possible
+  CHECK_THAT(report.next, ContainsText("scripts/setup.sh"));  // no run is possible
 }
 
-TEST_CASE("lines and JSON tell the same") {
-  DoctorReport report = healthy();
-  report.devices.devices[0].free_bytes = 0;
-  judge_machine(inputs(), report);
-  const nlohmann::json j = to_json(report);
-  std::string lines;
-  for (const std::string& line : doctor_lines(report)) lines += line + "\n";
-  for (const DoctorItem& item : report.items) {
-    CHECK(lines.find(item.text) != std::string::npos);
-    CHECK(lines.find(item.what_to_do) != std::string::npos);
-  }
-  CHECK(lines.find(report.verdict) != std::string::npos);
-  CHECK(j["items"].size() == report.items.size());
-  CHECK(j["verdict"] == report.verdict);
-  CHECK(j["gpu_ready"] == false);
-  CHECK(j["devices"][0]["sm"] == "9.0");
-  CHECK(j["devices"][0]["ecc"].is_null());
-  CHECK(nlohmann::json::parse(j.dump()) == j);
-}
-
-TEST_CASE("libtorch's architectures are held against the card") {
+TEST_CASE("libtorch's code for the card is told, PTX of an older one too") {
   DoctorInputs in = inputs();
   DoctorReport report = rented(13000, "580.65.06");
   judge_machine(in, report);
-  CHECK(report.gpu_ready);
-  const auto texts = [&] {
-    std::string all;
-    for (const std::string& line : doctor_lines(report)) all += line + "\n";
-    return all;
-  };
-  CHECK_THAT(texts(), ContainsText("sm_120 is SUPPORTED by this libtorch"));
-  in.torch_architectures = "sm_80 sm_86 sm_90 sm_90a";
-  judge_machine(in, report);
-  CHECK_FALSE(report.gpu_ready);
-  CHECK_THAT(texts(), ContainsText("sm_120 is NOT SUPPORTED by this libtorch"));
-  CHECK_THAT(texts(), ContainsText("no kernel image is available for execution on the device"));
-  CHECK_THAT(texts(), ContainsText("scripts/setup.sh"));
-  // PTX of an older architecture is compiled by the driver.
+  CHECK_THAT(text_of(report), ContainsText("sm_120 is SUPPORTED by this libtorch"));
   in.torch_architectures = "sm_90 compute_90";
   judge_machine(in, report);
-  CHECK_THAT(texts(), ContainsText("sm_120 is SUPPORTED by this libtorch"));
-  // Without a card its code is told, and nothing is said of a card.
+  CHECK_THAT(text_of(report), ContainsText("sm_120 is SUPPORTED by this libtorch"));
   report.devices = machine({});
   judge_machine(in, report);
-  CHECK_THAT(texts(), ContainsText("sm_90 compute_90"));
-  CHECK(texts().find("SUPPORTED") == std::string::npos);
-}
-
-TEST_CASE("a build for CUDA 13 on a driver of 570 is told once, with a command of set-up") {
-  DoctorReport report = rented(12080, "570.86.10");
-  report.checked = false;
-  report.torch_check.reset();
-  judge_machine(inputs(), report);
-  CHECK(report.problems() == 1);
-  const DoctorItem* driver = find_item(report, "driver", Finding::kProblem);
-  REQUIRE(driver != nullptr);
-  CHECK_THAT(driver->what_to_do, ContainsText("scripts/setup.sh --cuda 12.8"));
-}
-
-TEST_CASE("a libtorch for the CPU beside a GPU is named") {
-  DoctorInputs in = inputs();
-  in.torch_cuda_version = in.torch_architectures = "";
-  in.torch_cuda_available = false;
-  DoctorReport report = rented(13000, "580.65.06");
-  report.torch_check.reset();
-  judge_machine(in, report);
-  const DoctorItem* item = find_item(report, "libtorch", Finding::kProblem);
-  REQUIRE(item != nullptr);
-  CHECK_THAT(item->text, ContainsText("a build for the CPU beside a GPU"));
-  CHECK_THAT(item->what_to_do, ContainsText("scripts/setup.sh"));
-  CHECK(find_item(report, "torch matmul", Finding::kNote) != nullptr);
-}
-
-TEST_CASE("libtorch's product on the card can fail") {
-  DoctorReport report = healthy();
-  report.torch_check = {.ok = false,
-                        .got = 1,
-                        .wanted = 7,
-                        .blocks = 0,
-                        .error = "CUDA error: no kernel image is available for execution"};
-  judge_machine(inputs(), report);
-  CHECK_FALSE(report.gpu_ready);
-  const DoctorItem* item = find_item(report, "torch matmul", Finding::kProblem);
-  REQUIRE(item != nullptr);
-  CHECK_THAT(item->what_to_do, ContainsText("wheel: "));  // of the table of known errors
-}
-
-TEST_CASE("power limit and compute mode of the card") {
-  DoctorReport report = rented(13000, "580.65.06");
-  GpuState& state = report.devices.devices[0].state;
-  SECTION("a lowered power limit is a warning, with the command that lifts it") {
-    state.power_limit_w = 400;
-    judge_machine(inputs(), report);
-    const DoctorItem* item = find_item(report, "GPU 0", Finding::kWarning);
-    REQUIRE(item != nullptr);
-    CHECK_THAT(item->text, ContainsText("400 W, default 575 W"));
-    CHECK_THAT(item->what_to_do, ContainsText("nvidia-smi -i 0 -pl 575"));
-    CHECK(report.gpu_ready);
-  }
-  SECTION("a card on which nobody may compute is a problem") {
-    state.compute_mode = "prohibited";
-    judge_machine(inputs(), report);
-    CHECK(find_item(report, "GPU 0", Finding::kProblem) != nullptr);
-    CHECK_FALSE(report.gpu_ready);
-  }
-  SECTION("an exclusive card can be used") {
-    state.compute_mode = "exclusive";
-    report.devices.devices[0].exclusive = true;
-    judge_machine(inputs(), report);
-    CHECK(report.gpu_ready);
-  }
+  CHECK_THAT(text_of(report), ContainsText("sm_90 compute_90"));
+  CHECK(text_of(report).find("SUPPORTED") == std::string::npos);
 }
 
 TEST_CASE("a toolkit is judged by the lane of the driver") {
@@ -296,142 +295,84 @@ TEST_CASE("a toolkit is judged by the lane of the driver") {
   }
 }
 
-TEST_CASE("containers and disks are told, each with what to do") {
+TEST_CASE("lines and JSON tell the same, and what --strict would do") {
   DoctorReport report = healthy();
-  const auto row = [&](const char* topic) {
-    judge_machine(inputs(), report);
-    const DoctorItem* item = find_row(report.items, topic);
-    REQUIRE(item != nullptr);
-    return *item;
-  };
-  CHECK(row("WSL2").text == "no");
-  CHECK(find_row(report.items, "Windows driver") == nullptr);
-  CHECK(row("container").text == "none");
-  report.machine.container = "docker";
-  report.machine.shared_total = 64'000'000;
-  CHECK(row("container").text == "docker, /dev/shm 0.1 GB");
-  report.machine.disk_free = 1000;
-  CHECK(row("disk").finding == Finding::kWarning);
-}
-
-TEST_CASE("under WSL a driver of Windows' serves, and no other") {
-  constexpr char kWindows[] = "/usr/lib/wsl/lib/libcuda.so.1";
-  constexpr char kLinux[] = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14";
-  DoctorReport report = healthy();
-  Wsl& wsl = report.machine.wsl;
-  DoctorInputs in = inputs();
-  const auto row = [&](const char* topic) {
-    judge_machine(in, report);
-    const DoctorItem* item = find_row(report.items, topic);
-    REQUIRE(item != nullptr);
-    return *item;
-  };
-  wsl.version = 1;
-  CHECK(row("WSL2").finding == Finding::kProblem);
-  CHECK_THAT(row("WSL2").what_to_do, ContainsText("wsl --set-version"));
-  wsl.version = 2;
-  CHECK(row("WSL2").finding == Finding::kProblem);
-  CHECK_THAT(row("WSL2").what_to_do, ContainsText("driver in Windows, none in Linux"));
-  wsl.windows_libcuda = wsl.loaded_libcuda = kWindows;
-  SECTION("as it should be, with the numbers of both sides and what Windows limits") {
-    wsl.windows_driver = "581.29";
-    wsl.windows_cuda = "13.0";
-    CHECK(row("WSL2").finding == Finding::kFine);
-    CHECK(row("Windows driver").finding == Finding::kFine);
-    CHECK(row("Windows driver").text ==
-          std::string("581.29 (CUDA 13.0); here ") + kWindows + " is loaded (CUDA 13.0)");
-    CHECK(row("WSL2 limits").finding == Finding::kNote);
-    CHECK(report.gpu_ready);
-    const nlohmann::json told = to_json(report)["machine"]["wsl"];
-    CHECK(told["version"] == 2);
-    CHECK(told["windows_driver"] == "581.29");
-    CHECK(told["loaded_libcuda"] == kWindows);
-  }
-  SECTION("Windows' nvidia-smi says nothing") {
-    CHECK(row("WSL2").finding == Finding::kFine);
-    CHECK(row("Windows driver").finding == Finding::kNote);
-  }
-  SECTION("the loader does not look into its folder") {
-    report.devices.driver_cuda_version = 0;
-    CHECK_THAT(row("WSL2").what_to_do, ContainsText("LD_LIBRARY_PATH=/usr/lib/wsl/lib"));
-  }
-  SECTION("a driver for Linux was installed inside, and hides Windows'") {
-    wsl.linux_libcuda = wsl.loaded_libcuda = kLinux;
-    CHECK(row("WSL2").finding == Finding::kProblem);
-    CHECK_THAT(row("WSL2").text,
-               ContainsText("a driver for Linux (550.54.14) was installed inside"));
-    CHECK_THAT(row("WSL2").what_to_do, ContainsText("apt-get purge"));
-    CHECK_FALSE(report.gpu_ready);
-    in.cpu_only = true;
-    CHECK(row("WSL2").finding == Finding::kNote);
-  }
-  SECTION("it was installed, and the other one is loaded") {
-    wsl.linux_libcuda = kLinux;
-    CHECK(row("WSL2").finding == Finding::kWarning);
-    CHECK(report.gpu_ready);
-  }
-  SECTION("two numbers of CUDA are two drivers") {
-    wsl.windows_driver = "572.16";
-    wsl.windows_cuda = "12.8";
-    CHECK(row("Windows driver").finding == Finding::kWarning);
-    CHECK_THAT(row("Windows driver").text, ContainsText("572.16 (CUDA 12.8)"));
-  }
-  SECTION("memory is what Windows lends") {
-    report.machine.memory_free = 1000;
-    CHECK_THAT(row("host memory").what_to_do, ContainsText(".wslconfig"));
-  }
-}
-
-TEST_CASE("with --device cpu nothing that a GPU lacks is a problem") {
-  DoctorInputs in = inputs();
-  in.cpu_only = true;
-  in.torch_cuda_available = false;
-  DoctorReport report = healthy();
-  report.devices = {};
-  report.devices.runtime_cuda_version = 13000;
-  report.checked = false;
-  report.torch_check.reset();
-  judge_machine(in, report);
-  CHECK(report.problems() == 0);
-  CHECK_THAT(report.verdict, ContainsText("ready for the CPU"));
-  in.torch_problem = "libtorch.so: cannot open shared object file";
-  judge_machine(in, report);
-  CHECK(report.problems() == 1);  // the CPU needs libtorch, too
-}
-
-TEST_CASE("problems without --strict are said beside exit code 0") {
-  DoctorReport report = healthy();
-  report.devices.devices[0].free_bytes = 0;
+  card(report).free_bytes = 0;
   judge_machine(inputs(), report);
   REQUIRE(report.problems() == 1);
-  const auto has_strict = [&](bool would_fail) {
-    const std::vector<std::string> lines = doctor_lines(report, would_fail);
-    return std::count(lines.begin(), lines.end(),
-                      "strict:  1 problem: with --strict the exit code is 6") == 1;
+  const nlohmann::json j = to_json(report);
+  const std::string lines = text_of(report);
+  for (const DoctorItem& item : report.items) {
+    CHECK(lines.find(item.text) != std::string::npos);
+    CHECK(lines.find(item.what_to_do) != std::string::npos);
+  }
+  CHECK(lines.find(report.verdict) != std::string::npos);
+  CHECK(lines.find("--strict") == std::string::npos);
+  const std::vector<std::string> strict = doctor_lines(report, /*strict_would_fail=*/true);
+  CHECK(std::count(strict.begin(), strict.end(),
+                   "strict:  1 problem: with --strict the exit code is 6") == 1);
+  CHECK(j["items"].size() == report.items.size());
+  CHECK(j["verdict"] == report.verdict);
+  CHECK(j["gpu_ready"] == false);
+  CHECK(j["devices"][0]["sm"] == "9.0");
+  CHECK(j["devices"][0]["ecc"].is_null());
+}
+
+TEST_CASE("requirements of an offer") {
+  const auto judge = [](const std::vector<Requirement>& required) {
+    DoctorInputs in = inputs();
+    in.required = required;
+    DoctorReport report = rented(13000, "580.65.06");
+    report.machine.cores = 8;
+    judge_machine(in, report);
+    CHECK(report.required.size() == in.required.size());
+    CHECK(report.gpu_ready);  // the machine serves, whether or not the offer is the one wanted
+    return report;
   };
-  CHECK(has_strict(true));
-  CHECK_FALSE(has_strict(false));
+  const DoctorReport met = judge({{"gpu", "rtx 5090"},
+                                  {"vram", "32", 32},
+                                  {"ram", "32", 32},
+                                  {"cores", "8", 8},
+                                  {"disk", "20", 20}});
+  CHECK(met.unmet() == 0);
+  CHECK_THAT(met.required[0].text, ContainsText("found NVIDIA GeForce RTX 5090, wanted rtx 5090"));
+  CHECK_THAT(met.required[1].text, ContainsText("found 33.7 GB, wanted 32 GB"));
+  const DoctorReport unmet = judge({{"gpu", "H100"},
+                                    {"vram", "80", 80},
+                                    {"ram", "256", 256},
+                                    {"cores", "16", 16},
+                                    {"disk", "500", 500}});
+  CHECK(unmet.unmet() == 5);
+  for (const DoctorItem& item : unmet.required) {
+    CAPTURE(item.topic, item.text);
+    CHECK_THAT(item.text, ContainsText("found "));
+    CHECK_THAT(item.text, ContainsText("wanted "));
+    CHECK_FALSE(item.what_to_do.empty());
+  }
+  // As sold: half a GB below still counts, more does not.
+  CHECK(judge({{"vram", "34", 34}}).unmet() == 0);
+  CHECK(judge({{"vram", "34.2", 34.2}}).unmet() == 1);
+  CHECK(judge({{"cores", "8.1", 8.1}}).unmet() == 1);
+  DoctorInputs in = inputs();
+  in.required = {{"gpu", "5090"}, {"vram", "32", 32}};
+  DoctorReport none = healthy();
+  none.devices = {};
+  judge_machine(in, none);
+  CHECK(none.unmet() == 2);
+  CHECK_THAT(none.required[0].text, ContainsText("found none"));
 }
 
 TEST_CASE("the toolkit is the one of CUDA_HOME before PATH") {
-  namespace fs = std::filesystem;
-  const fs::path root = fs::temp_directory_path() / ("mkbench_nvcc_" + std::to_string(getpid()));
-  fs::create_directories(root / "bin");
-  {
-    std::ofstream script(root / "bin" / "nvcc");
-    script << "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n";
-  }
-  chmod((root / "bin" / "nvcc").c_str(), 0755);
+  const TemporaryFolder root;
+  const std::filesystem::path nvcc = root.path() / "bin" / "nvcc";
+  std::filesystem::create_directories(nvcc.parent_path());
+  write_file(nvcc, "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n");
+  chmod(nvcc.c_str(), 0755);
   const char* before = std::getenv("CUDA_HOME");
   const std::string saved = before == nullptr ? "" : before;
-  setenv("CUDA_HOME", root.c_str(), 1);
+  setenv("CUDA_HOME", root.path().c_str(), 1);
   const Toolkit toolkit = find_toolkit();
-  if (before == nullptr) {
-    unsetenv("CUDA_HOME");
-  } else {
-    setenv("CUDA_HOME", saved.c_str(), 1);
-  }
-  CHECK(toolkit.nvcc == (root / "bin" / "nvcc").string());
+  before == nullptr ? unsetenv("CUDA_HOME") : setenv("CUDA_HOME", saved.c_str(), 1);
+  CHECK(toolkit.nvcc == nvcc.string());
   CHECK(toolkit.version == "12.4");
-  fs::remove_all(root);
 }

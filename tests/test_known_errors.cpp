@@ -8,7 +8,6 @@
 #include "harness/report/known_errors.h"
 #include "tests/support/catch2.h"
 
-using mkbench::ErrorClass;
 using mkbench::KnownError;
 
 namespace {
@@ -43,159 +42,91 @@ TEST_CASE("every row is whole, has a name of its own and is found by its own mes
   }
 }
 
-TEST_CASE("messages of real programs are found") {
+TEST_CASE("messages of real programs are found, beside those that the table shows") {
   struct Row {
     const char* text;
     const char* name;
-    ErrorClass error_class;
+    const char* error_class;
   };
-  using enum ErrorClass;
   const Row rows[] = {
       // torch, about its wheel
-      {"torch.AcceleratorError: CUDA error: no kernel image is available for execution on the "
-       "device\nCUDA kernel errors might be asynchronously reported at some other API call",
-       "no-kernel-image", kWheel},
       {"cudaLaunchKernel(...): cudaErrorNoKernelImageForDevice: no kernel image is available for "
        "execution on the device",
-       "no-kernel-image", kWheel},
-      {"UserWarning: \nNVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with "
-       "the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities "
-       "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.",
-       "capability-not-compatible", kWheel},
-      {"AssertionError: Torch not compiled with CUDA enabled", "not-compiled-with-cuda", kWheel},
-      {"PyTorch is not linked with support for cuda devices", "not-compiled-with-cuda", kWheel},
-      {"ValueError: Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to "
-       "train the model on CPU",
-       "bf16-gpu", kWheel},
-      {"ERROR: Could not find a version that satisfies the requirement torch==2.9.1 (from "
-       "versions: none)\nERROR: No matching distribution found for torch==2.9.1",
-       "no-version-of-torch", kWheel},
-      {"Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'",
-       "no-torch", kWheel},
-      {"error: externally-managed-environment\n\nThis environment is externally managed",
-       "externally-managed", kImage},
+       "no-kernel-image", "wheel"},
+      {"PyTorch is not linked with support for cuda devices", "not-compiled-with-cuda", "wheel"},
       {"RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda131.so",
-       "bitsandbytes-without-cuda", kWheel},
+       "bitsandbytes-without-cuda", "wheel"},
       {"RuntimeError: \nCUDA VERSION MISMATCH\nAttempted to use bitsandbytes native library "
        "functionality but it's not available.",
-       "bitsandbytes-without-cuda", kWheel},
-      {"mkbench-host-torch: error while loading shared libraries: libtorch.so: cannot open shared "
-       "object file: No such file or directory",
-       "missing-torch-library", kWheel},
+       "bitsandbytes-without-cuda", "wheel"},
       {"error while loading shared libraries: libtorch.so: wrong ELF class: ELFCLASS32",
-       "missing-torch-library", kWheel},
+       "missing-torch-library", "wheel"},
       // CUDA's compilers and libraries
-      {"ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "old-compiler",
-       kCuda},
-      {"nvcc fatal   : Unsupported gpu architecture 'compute_120'", "old-compiler", kCuda},
-      {"nvrtc: error: invalid value for --gpu-architecture (-arch)", "old-compiler", kCuda},
+      {"nvcc fatal   : Unsupported gpu architecture 'compute_120'", "old-compiler", "CUDA"},
+      {"nvrtc: error: invalid value for --gpu-architecture (-arch)", "old-compiler", "CUDA"},
       {"crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later than "
        "13 are not supported! The nvcc flag '-allow-unsupported-compiler' can be used",
-       "unsupported-gnu-version", kCuda},
-      {"CUDA error: the provided PTX was compiled with an unsupported toolchain.",
-       "unsupported-toolchain", kCuda},
-      {"mkbench-host-cuda cannot start: error while loading shared libraries: libcudart.so.13: "
-       "cannot open shared object file: No such file or directory",
-       "missing-cuda-library", kCuda},
+       "unsupported-gnu-version", "CUDA"},
       {"OSError: libcublas.so.12: cannot open shared object file: No such file or directory",
-       "missing-cuda-library", kCuda},
+       "missing-cuda-library", "CUDA"},
       // the driver
-      {"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.65",
-       "driver-library-mismatch", kDriver},
       {"Error 803: system has unsupported display driver / cuda driver combination",
-       "driver-library-mismatch", kDriver},
-      {"CUDA error: CUDA driver version is insufficient for CUDA runtime version",
-       "driver-insufficient", kDriver},
+       "driver-library-mismatch", "driver"},
       {"cudaGetDeviceCount(&n): cudaErrorInsufficientDriver: CUDA driver version is insufficient "
        "for CUDA runtime version",
-       "driver-insufficient", kDriver},
+       "driver-insufficient", "driver"},
       {"UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found "
        "version 12040). Please update your GPU driver",
-       "driver-insufficient", kDriver},
-      {"RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA "
-       "GPU and installed a driver",
-       "no-nvidia-driver", kDriver},
+       "driver-insufficient", "driver"},
       {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
        "that the latest NVIDIA driver is installed and running.",
-       "no-nvidia-driver", kDriver},
-      {"torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-       "device-busy", kDriver},
-      {"UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly "
-       "set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
-       "cuda-unknown-error", kDriver},
-      {"Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.  Reboot the system "
-       "to recover this GPU",
-       "card-failed", kDriver},
-      {"RuntimeError: CUDA error: the launch timed out and was terminated\nCUDA kernel errors "
-       "might "
-       "be asynchronously reported at some other API call",
-       "launch-timeout", kDriver},
+       "no-nvidia-driver", "driver"},
       {"NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "card-failed",
-       kDriver},
+       "driver"},
       // the image, and how it was started
-      {"ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
-       "no-libcuda", kImage},
-      {"docker: Error response from daemon: could not select device driver \"\" with capabilities: "
-       "[[gpu]].",
-       "no-container-runtime", kImage},
-      {"Failed to initialize NVML: Unknown Error", "nvml-lost-in-container", kImage},
       {"Error 804: forward compatibility was attempted on non supported HW",
-       "forward-compatibility", kImage},
-      {"RuntimeError: No CUDA GPUs are available", "no-cuda-gpus", kImage},
+       "forward-compatibility", "image"},
       {"RuntimeError: Attempting to deserialize object on a CUDA device but "
        "torch.cuda.is_available() is False.",
-       "no-cuda-gpus", kImage},
-      {"ValueError: CUDA is not available", "no-cuda-gpus", kImage},
-      {"CUDA error: no CUDA-capable device is detected", "no-cuda-gpus", kImage},
-      {"torch.AcceleratorError: CUDA error: invalid device ordinal", "invalid-device-ordinal",
-       kImage},
+       "no-cuda-gpus", "image"},
+      {"ValueError: CUDA is not available", "no-cuda-gpus", "image"},
+      {"CUDA error: no CUDA-capable device is detected", "no-cuda-gpus", "image"},
       {"RuntimeError: unable to allocate shared memory(shm) for file </torch_12_3_4>: Success (0)",
-       "shared-memory", kImage},
+       "shared-memory", "image"},
       {"RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (28)",
-       "shared-memory", kImage},
+       "shared-memory", "image"},
       {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible "
        "that dataloader's workers are out of shared memory.",
-       "shared-memory", kImage},
+       "shared-memory", "image"},
       {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
        "shared memory (shm).",
-       "shared-memory", kImage},
-      {"ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
-       "disk-full", kImage},
-      {"./mkbench: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found "
-       "(required by ./mkbench)",
-       "old-libraries", kImage},
+       "shared-memory", "image"},
       // memory
       {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
        "capacity of 31.36 GiB of which 12.00 MiB is free.",
-       "gpu-out-of-memory", kMemory},
+       "gpu-out-of-memory", "memory"},
       {"cudaMalloc(&data_, bytes()): cudaErrorMemoryAllocation: out of memory", "gpu-out-of-memory",
-       kMemory},
+       "memory"},
       {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-       "gpu-out-of-memory", kMemory},
-      {"the host of eager died by signal 9 (Killed): the kernel ended it for lack of memory during "
-       "'open'",
-       "host-out-of-memory", kMemory},
+       "gpu-out-of-memory", "memory"},
       {"synthetic needs 3052 MB of memory, 900 MB are free (by MemAvailable)", "host-out-of-memory",
-       kMemory},
+       "memory"},
       {"Out of memory: Killed process 4242 (python) total-vm:9999kB", "host-out-of-memory",
-       kMemory},
+       "memory"},
       {"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 29.8 GiB for an array",
-       "host-out-of-memory", kMemory},
-      {"MemoryError:  (engine.py, line 7)", "host-out-of-memory", kMemory},
+       "host-out-of-memory", "memory"},
+      {"MemoryError:  (engine.py, line 7)", "host-out-of-memory", "memory"},
       {"RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't "
        "allocate memory: you tried to allocate 800000000000 bytes.",
-       "host-out-of-memory", kMemory},
+       "host-out-of-memory", "memory"},
   };
-  std::set<std::string_view> seen;
   for (const Row& row : rows) {
     CAPTURE(row.text);
     const KnownError* error = mkbench::find_known_error(row.text);
     REQUIRE(error != nullptr);
     CHECK(error->name == row.name);
     CHECK(error->error_class == row.error_class);
-    seen.insert(error->name);
   }
-  CHECK(seen.size() == mkbench::known_errors().size());  // no row without a real message
 }
 
 TEST_CASE("other messages are not taken for known ones") {

@@ -56,7 +56,7 @@ TEST_CASE("ncu is run around the program, and its failures are told") {
   counts = count_with_ncu(fake_ncu(folder, "Segmentation fault"), program, 20);
   CHECK(holds(counts.problem, "no table of kernels"));
   counts = count_with_ncu(fake_ncu(folder, "", 0, "sleep 60"), program, 0.5);
-  CHECK(holds(counts.problem, "ncu: it did not end in 1 s"));
+  CHECK(holds(counts.problem, "ncu: it did not end in 0.5 s"));
   counts = count_with_ncu((folder.path() / "none").string(), program, 20);
   CHECK(holds(counts.problem, "exit status 127"));
 }

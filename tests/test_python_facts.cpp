@@ -2,7 +2,6 @@
 #include <csignal>
 #include <string>
 
-#include "harness/device/python_facts.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_machine.h"
 
@@ -22,9 +21,7 @@ json whole() {
               "architectures": "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
               "name": "NVIDIA GeForce RTX 5090", "capability": [12, 0],
               "matmul": {"device": "cuda:0", "ok": true, "got": -32768, "wanted": -32768}},
-    "transformers": {"version": "5.17.0"},
-    "bitsandbytes": {"version": "0.50.2",
-                     "nf4": {"device": "cuda:0", "ok": true, "largest": 0.1527}}})");
+    "transformers": {"version": "5.17.0"}})");
 }
 
 std::vector<DoctorItem> judge(const json& told, const DeviceInfo* card) {
@@ -46,11 +43,10 @@ DoctorItem row(const std::vector<DoctorItem>& rows, const std::string& topic) {
 
 TEST_CASE("a Python with everything is fine in every row") {
   const std::vector<DoctorItem> rows = judge(whole(), &kCard);
-  CHECK(rows.size() == 6);
+  CHECK(rows.size() == 4);
   for (const DoctorItem& item : rows) CHECK(item.finding == Finding::kFine);
   CHECK_THAT(row(rows, "torch").text, ContainsText("2.9.1+cu128, a wheel for CUDA 12.8"));
   CHECK_THAT(row(rows, "torch").text, ContainsText("sees NVIDIA GeForce RTX 5090"));
-  CHECK_THAT(row(rows, "NF4").text, ContainsText("on cuda:0: largest error 0.153"));
 }
 
 TEST_CASE("the traps of torch are named, each with a command for that Python") {
@@ -116,7 +112,7 @@ TEST_CASE("the traps of torch are named, each with a command for that Python") {
 
 TEST_CASE("what is missing is a note with what to install") {
   json told = whole();
-  for (const char* name : {"torch", "transformers", "bitsandbytes"}) {
+  for (const char* name : {"torch", "transformers"}) {
     CAPTURE(name);
     told[name] = {{"error", "ModuleNotFoundError"}, {"missing", true}};
     const DoctorItem item = row(judge(told, &kCard), name);
@@ -125,21 +121,7 @@ TEST_CASE("what is missing is a note with what to install") {
     CHECK_THAT(item.what_to_do,
                ContainsText(std::string("/opt/py/bin/python3.12 -m pip install ") + name));
   }
-  CHECK(find_row(judge(told, &kCard), "NF4") == nullptr);
   CHECK(find_row(judge(told, &kCard), "matmul") == nullptr);
-}
-
-TEST_CASE("NF4's round trip says where it ran, and can fail") {
-  json told = whole();
-  json& nf4 = told["bitsandbytes"]["nf4"];
-  nf4["device"] = "cpu";
-  CHECK_THAT(row(judge(told, nullptr), "NF4").text, ContainsText("on cpu"));
-  CHECK_THAT(row(judge(told, nullptr), "NF4").text, ContainsText("not run on a card"));
-  nf4["ok"] = false;
-  CHECK_THAT(row(judge(told, nullptr), "NF4").text, ContainsText("are not NF4's"));
-  nf4 = {{"device", "cuda:0"}, {"error", "RuntimeError: Configured CUDA binary not found at x.so"}};
-  CHECK_THAT(row(judge(told, nullptr), "NF4").what_to_do,
-             ContainsText("/opt/py/bin/python3.12 -m pip install --upgrade bitsandbytes"));
 }
 
 TEST_CASE("how the script ended is part of what it tells") {

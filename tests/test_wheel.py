@@ -92,11 +92,6 @@ class Wheel(unittest.TestCase):
     def test_an_engine_in_python(self):
         self.assertIn("**PASS** (exit code 0, 1 case)", self.used(blocks("A wheel")[3]))
 
-    def test_the_manual_page(self):
-        self.assertIn("MKBENCH(1)", self.used(blocks("Manual page and completions")[0], MANPAGER="cat"))
-        for name in ("man/man1/mkbench.1", "bash-completion/completions/mkbench"):
-            self.assertTrue((self.work / "mkbench-venv" / "share" / name).exists(), name)
-
     def test_what_it_lacks_is_said(self):
         for command, what in (("mkbench evidence e", "wanted a build in a clone"),
                               ("mkbench selftest --timing --device cpu", "in a clone")):

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
 
 #include "harness/device/device_info.h"
+#include "harness/device/program_output.h"
 
 namespace mkbench {
 namespace {
@@ -19,6 +23,15 @@ bool runs_lane(const CudaLane& lane, std::string_view driver_version, int driver
   int major = 0;
   std::from_chars(driver_version.data(), driver_version.data() + driver_version.size(), major);
   return major >= lane.driver;
+}
+
+// "13.0" from the output of `nvcc --version`; empty when nvcc does not run.
+std::string ask_version(const std::string& nvcc) {
+  const std::string output = program_output({nvcc, "--version"}).text;
+  const size_t found = output.find("release ");
+  if (found == std::string::npos) return "";
+  const size_t begin = found + std::string_view("release ").size();
+  return output.substr(begin, output.find_first_not_of("0123456789.", begin) - begin);
 }
 
 }  // namespace
@@ -47,6 +60,18 @@ const CudaLane* lane_for_driver(std::string_view driver_version, int driver_cuda
       std::find_if(std::begin(kCudaLanes), std::end(kCudaLanes),
                    [&](const CudaLane& l) { return runs_lane(l, driver_version, driver_cuda); });
   return found == std::end(kCudaLanes) ? nullptr : found;
+}
+
+Toolkit find_toolkit() {
+  std::vector<std::filesystem::path> folders;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != 0) folders.push_back(std::filesystem::path(value) / "bin");
+  }
+  const std::vector<std::filesystem::path> on_path = path_folders();
+  folders.insert(folders.end(), on_path.begin(), on_path.end());
+  const std::string nvcc = find_in(folders, "nvcc");
+  return nvcc.empty() ? Toolkit{} : Toolkit{nvcc, ask_version(nvcc)};
 }
 
 DriverFault driver_fault(std::string_view driver_version, int driver_cuda, int built) {

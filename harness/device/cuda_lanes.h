@@ -1,4 +1,4 @@
-// The versions of CUDA that mkbench is built with, and which of them a driver runs. The rows are those of
+// The versions of CUDA that mkbench is built with, which of them a driver runs, and this machine's nvcc. The rows are those of
 // scripts/requirements/cuda_lanes.txt, which set-up chooses by.
 #pragma once
 
@@ -29,6 +29,14 @@ const CudaLane* lane_of_cuda(int cuda_version);
 // libcuda that programs load, and decides where it is known (0 otherwise): with NVIDIA's forward compatibility it is
 // newer than the driver's own. driver_version: "570.86.10"; empty where it is not known.
 const CudaLane* lane_for_driver(std::string_view driver_version, int driver_cuda);
+
+struct Toolkit {
+  std::string nvcc;     // path, empty = none found
+  std::string version;  // "13.0"; empty where nvcc does not tell it
+};
+
+// nvcc of CUDA_HOME, CUDA_PATH, then PATH.
+Toolkit find_toolkit();
 
 // What is wrong with a driver for a binary of CUDA `built` (12080), and what to do, one sentence each; both are
 // empty where it runs the binary. The first two arguments are those of lane_for_driver().

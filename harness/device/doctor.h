@@ -2,19 +2,34 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/device/cuda_lanes.h"
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
-#include "harness/device/doctor_items.h"
 #include "harness/device/host_machine.h"
-#include "harness/device/python_facts.h"
-#include "harness/device/requirements.h"
 
 namespace mkbench {
+
+// kNote: not as good as it could be, and nothing that mkbench needs.
+enum class Finding { kFine, kNote, kWarning, kProblem };
+
+struct DoctorItem {
+  std::string topic;  // "driver", "GPU 0", ..
+  Finding finding = Finding::kFine;
+  std::string text;
+  std::string what_to_do;  // empty when fine
+};
+
+// What the Python of engines in Python has: torch, transformers.
+struct PythonFacts {
+  std::string program;  // that was asked
+  std::string problem;  // why it told nothing, or not all; empty where it did
+  nlohmann::json told = nlohmann::json::object();  // what scripts/doctor_python.py printed, merged
+};
 
 // Facts from other parts of mkbench that the doctor judges.
 struct DoctorInputs {
@@ -31,11 +46,6 @@ struct DoctorInputs {
   int64_t device_bytes_needed = 0;  // of the default model with all its engines
   int64_t host_bytes_needed = 0;
   std::vector<Requirement> required;  // --require
-};
-
-struct Toolkit {
-  std::string nvcc;     // path, empty = none found
-  std::string version;  // "13.0"; empty where nvcc does not tell it
 };
 
 struct DoctorReport {
@@ -62,8 +72,18 @@ struct DoctorReport {
 // required, python_items, verdict and usability.
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report);
 
-// nvcc of CUDA_HOME, CUDA_PATH, then PATH.
-Toolkit find_toolkit();
+// Runs scripts/doctor_python.py with `program`. `architectures_only`: what torch's code is for, and no
+// more.
+PythonFacts ask_python(const std::string& program, const std::string& script, int gpu,
+                       bool architectures_only = false);
+// Merges the lines that the script printed. `end`: how the process ended, as waitpid() gives it.
+PythonFacts read_python_facts(const std::string& program, const std::string& lines, int end);
+// "sm_80 sm_90"; empty where that Python has no torch, or torch of another version than `version`.
+std::string architectures_of(const PythonFacts& facts, const std::string& version);
+// `card`: the one that mkbench would use; null where it sees none. `driver`: the version of the
+// driver that is loaded, which may have a card although mkbench's CUDA sees none; empty without one.
+std::vector<DoctorItem> judge_python(const PythonFacts& facts, const DeviceInfo* card,
+                                     const std::string& driver);
 
 // Lists in Markdown that read well in a terminal: "- ok       driver       580.65.06 (CUDA 13.0)",
 // then verdict and what to do. `strict_would_fail`: says that --strict ends with another exit code.

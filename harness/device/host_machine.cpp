@@ -5,17 +5,19 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "harness/device/file_text.h"
 #include "references/base/free_memory.h"
 
 namespace mkbench {
@@ -30,6 +32,17 @@ std::string cpu_name() {
 }
 
 namespace fs = std::filesystem;
+
+// The whole text; empty where the file cannot be read.
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
 
 double usable_cores(const fs::path& root) {
   cpu_set_t set;
@@ -76,6 +89,44 @@ std::string container_kind(const fs::path& root) {
     return "docker";
   if (in(groups, "/lxc") || in(told, "lxc")) return "lxc";
   return "";
+}
+
+constexpr char kWindowsFolder[] = "usr/lib/wsl";
+
+int version_of_wsl(const fs::path& root) {
+  std::string kernel = text_of(root / "proc/version") + text_of(root / "proc/sys/kernel/osrelease");
+  for (char& c : kernel) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto says = [&](const char* word) { return kernel.find(word) != std::string::npos; };
+  // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
+  if (says("microsoft")) return says("wsl2") || says("microsoft-standard") ? 2 : 1;
+  // A kernel of one's own has another name, and WSL2's way to the card.
+  return is_there(root / "dev/dxg") && is_there(root / kWindowsFolder) ? 2 : 0;
+}
+
+// A file without its links; empty where it is not there.
+std::string real_file(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return error ? "" : real.string();
+}
+
+Wsl read_wsl(const fs::path& root) {
+  constexpr char kLibrary[] = "libcuda.so.1";
+  Wsl wsl;
+  wsl.version = version_of_wsl(root);
+  if (wsl.version != 2) return wsl;
+  wsl.windows_libcuda = real_file(root / kWindowsFolder / "lib" / kLibrary);
+  // NVIDIA's container tools put a link to Windows' libcuda where drivers for Linux put theirs; it does
+  // not count.
+  const std::string windows = real_file(root / kWindowsFolder);
+  for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current",
+                             "lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"}) {
+    const std::string found = real_file(root / folder / kLibrary);
+    if (found.empty() || (!windows.empty() && found.starts_with(windows + "/"))) continue;
+    wsl.linux_libcuda = found;
+    break;
+  }
+  return wsl;
 }
 
 }  // namespace

@@ -1,14 +1,29 @@
-// Facts about the machine outside its GPUs.
+// Facts about the machine outside its GPUs, and what may be required of it.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-
-#include "harness/device/wsl.h"
+#include <string_view>
 
 namespace mkbench {
+
+// WSL2 mounts the user's half of Windows' driver; a driver for Linux that was installed inside hides it,
+// and has no card to drive.
+struct Wsl {
+  int version = 0;              // 1 or 2; 0: none
+  std::string windows_libcuda;  // of Windows' driver; empty: it is not there
+  std::string linux_libcuda;    // of a driver for Linux that was installed inside; empty: none
+};
+
+// A part of `mkbench doctor --require gpu=5090,vram=32,..`: whether a rented machine is what was asked for.
+struct Requirement {
+  std::string key;     // one of kRequirementKeys
+  std::string wanted;  // part of the card's name, or a number
+  double number = 0;   // of `wanted`, for every key but gpu
+};
+inline constexpr std::string_view kRequirementKeys[] = {"gpu", "vram", "ram", "cores", "disk"};
 
 // The machine around this process, or the container that it sees of it.
 struct HostMachine {

@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
-#include "harness/device/doctor.h"
+#include "harness/device/cuda_lanes.h"
 #include "harness/device/program_output.h"
 #include "harness/measure/range_label.h"
 
@@ -21,9 +20,6 @@ namespace mkbench {
 namespace {
 
 namespace fs = std::filesystem;
-
-// coreutils' timeout ends with it where the time was over.
-constexpr int kTimedOut = 124, kKilled = 137;
 
 // A file in the folder of temporary files, removed at the end of its life.
 class TemporaryFile {
@@ -95,32 +91,19 @@ ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>
   ByteCounts none;
   none.problem = log.problem();
   if (!none.problem.empty()) return none;
-  const auto seconds = static_cast<int64_t>(std::ceil(timeout_s));
-  std::vector<std::string> command = {"timeout",
-                                      "--kill-after=5",
-                                      std::to_string(seconds),
-                                      ncu,
-                                      "--csv",
-                                      "--page",
-                                      "raw",
-                                      "--print-units",
-                                      "base",
-                                      "--metrics",
-                                      fmt::format("{},{}", kDramMetric, kL2HitMetric),
-                                      "--nvtx",
-                                      "--nvtx-include",
-                                      fmt::format("{}@{}/", kNvtxDomain, kDecodeRange),
-                                      "--target-processes",
-                                      "all",
-                                      "--log-file",
-                                      log.path()};
+  std::vector<std::string> command = {ncu,    "--csv",    "--page", "raw", "--print-units",
+                                      "base", "--metrics"};
+  command.push_back(fmt::format("{},{}", kDramMetric, kL2HitMetric));
+  command.insert(command.end(), {"--nvtx", "--nvtx-include"});
+  command.push_back(fmt::format("{}@{}/", kNvtxDomain, kDecodeRange));
+  command.insert(command.end(), {"--target-processes", "all", "--log-file", log.path()});
   command.insert(command.end(), program.begin(), program.end());
-  const int end = program_output(command).end;
-  const int status = WIFEXITED(end) ? WEXITSTATUS(end) : -1;
-  if (status == kTimedOut || status == kKilled) {
-    none.problem = fmt::format("ncu: it did not end in {} s", seconds);
+  const ProgramOutput run = program_output(command, {.seconds = timeout_s});
+  if (run.ended) {
+    none.problem = fmt::format("ncu: it did not end in {:g} s", timeout_s);
     return none;
   }
+  const int status = WIFEXITED(run.end) ? WEXITSTATUS(run.end) : -1;
   const ByteCounts counts = parse_ncu_log(log.text());
   if (status == 0) return counts;
   const std::string ended = fmt::format("{}: exit status {}", ncu, status);

@@ -1,34 +1,101 @@
 #include "harness/device/program_output.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
 namespace mkbench {
+namespace {
 
+using ChildClock = std::chrono::steady_clock;
+
+constexpr int kAskMs = 100;
+constexpr double kFarewellSeconds = 1;  // between SIGTERM and SIGKILL
+
+[[noreturn]] void become(char* const* words, int out, bool own_group) {
+  if (own_group) setpgid(0, 0);
+  const int nothing = open("/dev/null", O_RDWR);
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDERR_FILENO);
+  dup2(out, STDOUT_FILENO);
+  execvp(words[0], words);
+  _exit(errno == EACCES ? 126 : 127);
+}
+
+// Whether the child ends within the time; it stays to be waited for, so that its group's number is not given away.
+bool ends_within(pid_t child, double seconds) {
+  const auto limit = ChildClock::now() + std::chrono::duration<double>(seconds);
+  for (;;) {
+    siginfo_t info = {};
+    if (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == child)
+      return true;
+    if (ChildClock::now() >= limit) return false;
+    poll(nullptr, 0, kAskMs / 10);
+  }
+}
+
+// Reads until the end of the pipe; false where a limit comes first.
+bool read_until_end(int in, const OutputLimits& limits, std::string& text) {
+  const auto limit = ChildClock::now() + std::chrono::duration<double>(limits.seconds);
+  std::array<char, 4096> chunk{};
+  for (;;) {
+    if ((limits.seconds > 0 && ChildClock::now() >= limit) || (limits.stop && limits.stop()))
+      return false;
+    pollfd waiting{.fd = in, .events = POLLIN, .revents = 0};
+    if (poll(&waiting, 1, kAskMs) <= 0) continue;
+    const ssize_t n = read(in, chunk.data(), chunk.size());
+    if (n == 0) return true;
+    if (n > 0) text.append(chunk.data(), static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) return false;
+  }
+}
+
+// A word in single quotes, as a shell takes it whole.
 std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
 }
 
-ProgramOutput program_output(const std::vector<std::string>& command) {
-  std::string line = "exec";
-  for (const std::string& word : command) line += " " + shell_quoted(word);
-  std::FILE* pipe = popen((line + " 2>/dev/null </dev/null").c_str(), "r");
-  if (pipe == nullptr) return {};
+}  // namespace
+
+ProgramOutput program_output(const std::vector<std::string>& command, const OutputLimits& limits) {
+  const bool limited = limits.seconds > 0 || limits.stop;
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
   ProgramOutput output;
-  std::array<char, 4096> chunk{};
-  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe) != nullptr)
-    output.text += chunk.data();
-  output.end = pclose(pipe);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return output;
+  const pid_t child = fork();
+  if (child == 0) become(words.data(), ends[1], limited);
+  close(ends[1]);
+  if (child > 0) {
+    if (limited) setpgid(child, child);  // whichever of the two processes comes first
+    const bool read_all = read_until_end(ends[0], limits, output.text);
+    output.ended = limited && (!read_all || !ends_within(child, kFarewellSeconds));
+    if (output.ended) {
+      kill(-child, SIGTERM);
+      ends_within(child, kFarewellSeconds);
+      kill(-child, SIGKILL);
+    }
+    while (waitpid(child, &output.end, 0) < 0 && errno == EINTR) {
+    }
+  }
+  close(ends[0]);
   return output;
 }
 

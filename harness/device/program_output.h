@@ -2,22 +2,30 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace mkbench {
 
 struct ProgramOutput {
-  std::string text;  // its stdout; stderr is dropped, and stdin is empty
-  int end = -1;      // how it ended, as waitpid() gives it; -1 where no process could be made
+  std::string
+      text;      // its stdout, also of one that was ended; stderr is dropped, and stdin is empty
+  int end = -1;  // how it ended, as waitpid() gives it; -1 where no process could be made
+  bool ended = false;  // by a limit, with every process that it has started
 };
 
-// Runs command[0], a path or a name on PATH, with the words behind it, and waits for its end. Where
-// that program cannot be run, the exit status is the shell's: 126 or 127.
-ProgramOutput program_output(const std::vector<std::string>& command);
+struct OutputLimits {
+  double seconds = 0;            // 0: as long as it takes
+  std::function<bool()> stop{};  // asked ten times a second; true ends the program
+};
 
-// A word in single quotes, as bash, zsh and sh take it whole.
-std::string shell_quoted(const std::string& word);
+// Runs command[0], a path or a name on PATH, with the words behind it, and waits for its end or a limit.
+// Where that program cannot be run, the exit status is that of a shell: 126 or 127. With a limit it has
+// a process group of its own.
+ProgramOutput program_output(const std::vector<std::string>& command,
+                             const OutputLimits& limits = {});
+
 // The words as a shell takes them, quoted where that is needed.
 std::string shell_text(const std::vector<std::string>& command);
 

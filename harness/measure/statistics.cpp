@@ -1,6 +1,9 @@
 #include "harness/measure/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <boost/math/special_functions/beta.hpp>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -11,61 +14,12 @@
 namespace mkbench {
 namespace {
 
-// Where `is_below` changes from true to false between low and high, to the last bit of a double.
-template <typename IsBelow>
-double bisect(double low, double high, const IsBelow& is_below) {
-  for (;;) {
-    const double middle = 0.5 * (low + high);
-    if (middle == low || middle == high) return middle;
-    (is_below(middle) ? low : high) = middle;
-  }
-}
+namespace bm = boost::math;
 
-// Continued fraction of the incomplete beta function, evaluated by Lentz's method. It converges in
-// far fewer than kMostTerms terms on the side of the mean that incomplete_beta() asks for.
-double beta_fraction(double a, double b, double x) {
-  constexpr int kMostTerms = 500;
-  constexpr double kTiny = 1e-300, kPrecision = 1e-15;
-  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  double c = 1;
-  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
-  double result = d;
-  for (int m = 1; m <= kMostTerms; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / away_from_zero(1 + even * d);
-    c = away_from_zero(1 + even / c);
-    result *= c * d;
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / away_from_zero(1 + odd * d);
-    c = away_from_zero(1 + odd / c);
-    result *= c * d;
-    if (std::abs(c * d - 1) < kPrecision) break;
-  }
-  return result;
-}
-
-// Regularised incomplete beta function I_x(a, b).
-double incomplete_beta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  const double log_front =
-      std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x);
-  // The fraction converges quickly on one side of the mean only; the other follows by symmetry.
-  if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * beta_fraction(a, b, x) / a;
-  return 1 - std::exp(log_front) * beta_fraction(b, a, 1 - x) / b;
-}
-
-// P(|T| <= t) for t >= 0.
-double t_central_probability(double t, double df) {
-  return 1 - incomplete_beta(df / 2, 0.5, df / (df + t * t));
-}
-
-double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
-
-// Beyond 40 standard deviations erfc() is 0 in a double.
-double normal_quantile(double p) {
-  return bisect(-40, 40, [p](double z) { return normal_cdf(z) < p; });
-}
+// NaN in, NaN out: a figure of a broken run is reported as such, and ends nothing.
+using Quiet = bm::policies::policy<bm::policies::domain_error<bm::policies::ignore_error>>;
+using Normal = bm::normal_distribution<double, Quiet>;
+using StudentsT = bm::students_t_distribution<double, Quiet>;
 
 // Linear interpolation between order statistics, p in [0, 1]; `sorted` is ascending and not empty.
 double quantile_of_sorted(std::span<const double> sorted, double p) {
@@ -123,22 +77,17 @@ double t_quantile(double confidence, int degrees_of_freedom) {
     throw Error(ErrorKind::kBadInput, "degrees of freedom: found " +
                                           std::to_string(degrees_of_freedom) + ", wanted >= 1");
   }
-  const auto is_below = [&](double t) {
-    return t_central_probability(t, degrees_of_freedom) < confidence;
-  };
-  double high = 1;
-  while (is_below(high) && high < 1e300) high *= 2;
-  return bisect(0, high, is_below);
+  return bm::quantile(bm::complement(StudentsT(degrees_of_freedom), (1 - confidence) / 2));
 }
 
 double t_two_sided_p(double t, int degrees_of_freedom) {
-  return 1 - t_central_probability(std::abs(t), degrees_of_freedom);
+  return 2 * bm::cdf(bm::complement(StudentsT(degrees_of_freedom), std::abs(t)));
 }
 
 double rate_limit(int64_t seen, int64_t trials, double confidence) {
   if (seen >= trials) return 1;
-  const auto more = static_cast<double>(seen + 1), rest = static_cast<double>(trials - seen);
-  return bisect(0, 1, [&](double rate) { return incomplete_beta(more, rest, rate) < confidence; });
+  return bm::ibeta_inv(static_cast<double>(seen + 1), static_cast<double>(trials - seen),
+                       confidence, Quiet());
 }
 
 Interval rate_interval(int64_t seen, int64_t trials, double confidence) {
@@ -190,13 +139,13 @@ std::optional<Interval> bca_interval(std::span<const double> values, double conf
   const double share =
       (static_cast<double>(first - means.begin()) + 0.5 * static_cast<double>(last - first)) /
       count;
-  const double z0 = normal_quantile(std::clamp(share, 0.5 / count, 1 - 0.5 / count));
+  const double z0 = bm::quantile(Normal(), std::clamp(share, 0.5 / count, 1 - 0.5 / count));
   const double a = acceleration_of(values, mean);
   const auto end_at = [&](double z) {
     const double shifted = z0 + (z0 + z) / (1 - a * (z0 + z));
-    return quantile_of_sorted(means, normal_cdf(shifted));
+    return quantile_of_sorted(means, bm::cdf(Normal(), shifted));
   };
-  const double z = normal_quantile(0.5 + confidence / 2);
+  const double z = bm::quantile(Normal(), 0.5 + confidence / 2);
   return Interval{end_at(-z), end_at(z)};
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/device/nsight.h"
-#include "harness/device/requirements.h"
+#include "harness/device/host_machine.h"
 #include "harness/flow/job.h"
 #include "harness/parent/hosts.h"
 

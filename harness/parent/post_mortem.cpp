@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 
-#include "harness/device/limited_output.h"
 #include "harness/device/program_output.h"
 #include "harness/flow/interrupt.h"
 #include "harness/parent/host_process.h"
@@ -42,7 +41,7 @@ StackDump stacks_by(const std::string& tool, pid_t pid, const std::vector<std::s
   for (const std::string& ask : asks) command.insert(command.end(), {"-ex", ask});
   command.insert(command.end(), {"-p", std::to_string(pid)});
   const auto interrupted = [] { return interrupt_count() > 0; };
-  dump.text = limited_output(command, {.seconds = kStackSeconds, .stop = interrupted}).text;
+  dump.text = program_output(command, {.seconds = kStackSeconds, .stop = interrupted}).text;
   // A tool that may not attach still prints its greeting.
   if (dump.text.find("\n#0") != std::string::npos) return dump;
   dump.why = interrupted()

@@ -10,16 +10,14 @@
 
 namespace mkbench {
 
-// Which part of the machine has to change.
-enum class ErrorClass { kWheel, kCuda, kDriver, kImage, kMemory };
-
+// A row of known_errors.json. scripts/torch_evidence.py reads that file too.
 struct KnownError {
-  std::string_view name;  // "no-kernel-image"; unique
-  ErrorClass error_class;
-  std::string_view message;             // as it is seen, in one line
-  std::vector<std::string_view> parts;  // any of them identifies the message, in whatever case
-  std::string_view cause;               // one sentence without its full stop
-  std::string_view command;             // what to type
+  std::string name;         // "no-kernel-image"; unique
+  std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory"
+  std::string message;      // as it is seen, in one line
+  std::vector<std::string> parts;  // any of them identifies the message, in whatever case
+  std::string cause;               // one sentence without its full stop
+  std::string command;             // what to type
 };
 
 // PyPI's wheel of this version is built for CUDA 12.8: it has code for sm_70 to sm_120, and drivers
@@ -31,9 +29,6 @@ std::span<const KnownError> known_errors();
 
 // The first row with a part that `text` holds; null where none does.
 const KnownError* find_known_error(std::string_view text);
-
-// "wheel", "CUDA", "driver", "image", "memory".
-std::string_view error_class_name(ErrorClass error_class);
 
 // "wheel: <cause>; try: <command>", in one line.
 std::string advice_text(const KnownError& error);

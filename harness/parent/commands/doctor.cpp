@@ -109,7 +109,6 @@ int doctor_command(const Options& options, const Invocation& invocation) {
   DoctorReport report;
   report.toolkit = find_toolkit();
   report.machine = read_host_machine(std::filesystem::current_path());
-  ask_windows_driver(report.machine.wsl);
   ask_hosts(options, invocation, inputs, report);
   const ModelConfig config = model_config(kModel);
   inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -16,7 +17,6 @@
 #include "harness/parent/build_info.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
-#include "harness/parent/shell_words.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 
@@ -102,6 +102,13 @@ std::string read_template(const std::string& name) {
     throw Error(ErrorKind::kRuntime, fmt::format("mkbench new-engine: {} cannot be read: the "
                                                  "installation is not complete",
                                                  path.string()));
+  return text;
+}
+
+// `text` with each `from` replaced by `to`.
+std::string with_replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 

@@ -19,8 +19,6 @@ int audit_command(const Options& options, const Invocation& invocation);
 int soak_command(const Options& options, const Invocation& invocation);
 int tune_command(const Options& options, const Invocation& invocation);
 int selftest_command(const Options& options, const Invocation& invocation);
-int completions_command(const Options& options, const Invocation& invocation);
-int manpage_command(const Options& options, const Invocation& invocation);
 int list_command(const Options& options, const Invocation& invocation);
 void require_plot_arguments(Options& options);
 void require_soak_arguments(Options& options);
@@ -28,7 +26,6 @@ void require_fleet_arguments(Options& options);
 void require_fetch_arguments(Options& options);
 void require_inspect_arguments(Options& options);
 void require_new_engine_arguments(Options& options);
-void require_completions_arguments(Options& options);
 void require_list_arguments(Options& options);
 void require_profile_arguments(Options& options);
 void require_gate_arguments(Options& options);
@@ -87,9 +84,6 @@ constexpr CommandRow kRows[] = {
      "PLAN.toml|merge DIR", kFleetFlags | kTalkFlags, require_fleet_arguments, fleet_command},
     {"list", "engines, models, devices; known errors; where mkbench lies",
      "[engines|models|devices|errors|root]", kTalkFlags, require_list_arguments, list_command},
-    {"completions", "completions of a shell, on stdout", "bash|zsh|fish", kTalkFlags,
-     require_completions_arguments, completions_command},
-    {"manpage", "the manual page, on stdout", "", kTalkFlags, nullptr, manpage_command},
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "harness/device/limited_output.h"
+#include "harness/device/program_output.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench {
@@ -17,18 +17,18 @@ double seconds_since(Clock::time_point begin) {
 }
 
 TEST_CASE("a program that ends is read to its end") {
-  const LimitedOutput told =
-      limited_output({"sh", "-c", "echo \"$1\"; echo lost >&2", "sh", "it's"}, {});
+  const ProgramOutput told =
+      program_output({"sh", "-c", "echo \"$1\"; echo lost >&2", "sh", "it's"}, {});
   CHECK(told.text == "it's\n");
   CHECK(!told.ended);
-  CHECK(limited_output({"/no/such/program"}, {}).text.empty());
-  CHECK(limited_output({"cat"}, {}).text.empty());  // stdin is empty
-  CHECK(limited_output({"head", "-c", "300000", "/dev/zero"}, {}).text.size() == 300'000);
+  CHECK(program_output({"/no/such/program"}, {}).text.empty());
+  CHECK(program_output({"cat"}, {}).text.empty());  // stdin is empty
+  CHECK(program_output({"head", "-c", "300000", "/dev/zero"}, {}).text.size() == 300'000);
 }
 
 TEST_CASE("a program that stands still is ended in time, and so is what it has started") {
   const Clock::time_point begin = Clock::now();
-  const LimitedOutput told = limited_output(
+  const ProgramOutput told = program_output(
       {"sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait; sleep 600"}, {.seconds = 0.5});
   CHECK(told.ended);
   CHECK(seconds_since(begin) < 30);
@@ -44,9 +44,9 @@ TEST_CASE("a program that stands still is ended in time, and so is what it has s
 TEST_CASE("a program is ended when it is asked for, also where it has closed its stdout") {
   const Clock::time_point begin = Clock::now();
   int asked = 0;
-  CHECK(limited_output({"sleep", "600"}, {.seconds = 600, .stop = [&] { return ++asked > 2; }})
+  CHECK(program_output({"sleep", "600"}, {.seconds = 600, .stop = [&] { return ++asked > 2; }})
             .ended);
-  CHECK(limited_output({"sh", "-c", "exec >&-; exec sleep 600"}, {.seconds = 600}).ended);
+  CHECK(program_output({"sh", "-c", "exec >&-; exec sleep 600"}, {.seconds = 600}).ended);
   CHECK(seconds_since(begin) < 60);
 }
 
