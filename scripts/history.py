@@ -3,7 +3,7 @@
   history.py DATABASE add NAME      reads JSON lines, the run and then its rows; NAME: what messages call it
   history.py DATABASE show [--plot DIR]
 
-`mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no matplotlib, 2 a file that is no
+`mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no vl-convert, 2 a file that is no
 history or no result, 3 nothing to plot.
 """
 

@@ -7,6 +7,7 @@ Colours are CSS variables of scripts/page/report.css, so that a chart follows th
 import math
 import statistics
 
+VEGA_LITE = "6.4"  # the version of its language
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
 # The slots that engines take if they are free: these are the colours of the plots.
@@ -91,6 +92,13 @@ def depth_axis(xs: list, title: str) -> dict:
             "axis": {"values": xs, "labelOverlap": "greedy", "labelSeparation": 6, "grid": False, "format": ",d"}}
 
 
+def run_axis(runs: list) -> dict:
+    """Runs in their order, each a text of two lines: its label and when it began."""
+    return {"field": "x", "type": "nominal", "title": "run", "sort": runs, "scale": {"type": "point", "padding": 0.5},
+            "axis": {"labelExpr": "split(datum.value, '\\n')", "labelAngle": -30 if len(runs) > 6 else 0, "grid": False,
+                     "labelLimit": 160}}
+
+
 def value_scale(points: list) -> dict:
     """Logarithmic where the values span more than a factor of 8, else from zero."""
     values = [p["value"] for p in points]
@@ -103,15 +111,16 @@ def is_log(points: list) -> bool:
     return value_scale(points)["type"] == "log"
 
 
-def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dict, rule_at=None) -> dict:
-    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text."""
+def lines(points: list, palette: Palette, x: dict, y_title: str, scale: dict, rule_at=None,
+          labelled: bool = False) -> dict:
+    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text.
+    labelled: each point has its figure beside it, the text `short`, below it where `below`."""
     y_axis = {"labelExpr": TICKS} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
     y = {"field": "value", "type": "quantitative", "title": y_title, "scale": scale, "axis": y_axis}
     layers = []
     if rule_at is not None:
         layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
                        "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
-    x = depth_axis(sorted({p["x"] for p in points}), x_title)
     both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
     layers += [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": both | {
@@ -121,9 +130,22 @@ def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dic
             "y": {"field": "low", "type": "quantitative", "scale": scale, "title": y_title}, "y2": {"field": "high"}}},
         {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}, "encoding": both | {
             "shape": palette.engine_shape(),
-            "tooltip": [tip("engine", "engine"), tip("x", x_title, ",d"), tip("text", y_title)]}},
+            "tooltip": [tip("engine", "engine"), tip("x", x["title"], x["axis"].get("format", "")), tip("text", y_title)]}},
     ]
+    for below in (False, True) if labelled else ():
+        layers.append({"transform": [{"filter": f"datum.below === {str(below).lower()}"}], "encoding": both | {
+            "text": {"field": "short", "type": "nominal"}}, "mark": {
+                "type": "text", "lineBreak": "\n", "baseline": "top" if below else "bottom", "dy": 7 if below else -7}})
     return {"params": PICKED, "data": {"values": table(points)}, "height": 260, "layer": layers}
+
+
+def is_crowded(points: list, point: dict) -> bool:
+    """Whether another point stands so close above this one that a label has to go below it."""
+    log = is_log(points)
+    heights = [math.log(p["value"]) if log else p["value"] for p in points]
+    own = math.log(point["value"]) if log else point["value"]
+    span = max(heights) - (min(heights) if log else 0)
+    return any(0 < height - own < 0.15 * span for p, height in zip(points, heights) if p["x"] == point["x"])
 
 
 def log_ticks(points: list) -> list:

@@ -16,12 +16,12 @@ import os
 import pathlib
 import sys
 
+import page_charts
 import page_tables
 import whole_file
-from plot_report import INCOMPLETE, BadReport, load_report, refuse_incomplete
+from report_file import INCOMPLETE, BadReport, load, refuse_incomplete
 
 PARTS = pathlib.Path(__file__).resolve().parent / "page"
-VEGA_LITE = "6.4"
 
 
 class BadScript(Exception):
@@ -38,14 +38,14 @@ def vega() -> str:
 
     kept = None
     try:
-        kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}-{VEGA_LITE}.js"
+        kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}-{page_charts.VEGA_LITE}.js"
         return kept.read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):  # not kept yet; RuntimeError: no home folder
         pass
     import vl_convert
 
     try:
-        script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+        script = vl_convert.javascript_bundle(vl_version=page_charts.VEGA_LITE)
     except (RuntimeError, ValueError) as error:
         raise BadScript("vl_convert: " + " ".join(str(error).split())[:200]) from None
     if kept is not None:
@@ -106,7 +106,7 @@ def main() -> int:
     arguments = parser.parse_args()
     names = [str(path) for path in arguments.reports]
     try:
-        reports = [load_report(path) for path in arguments.reports]
+        reports = [load(path) for path in arguments.reports]
         draw, scripts = template(), scripts_of_page()
     except BadReport as error:
         print(f"report_page: {error}", file=sys.stderr)
@@ -120,7 +120,7 @@ def main() -> int:
     try:
         text = fill(draw, reports, names, scripts)
     except INCOMPLETE as error:
-        return refuse_incomplete(arguments.reports, error)
+        return refuse_incomplete("report_page", arguments.reports, error)
     try:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         whole_file.put(arguments.out, text)
