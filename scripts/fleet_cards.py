@@ -11,6 +11,7 @@ import sqlite3
 import statistics
 
 import exit_codes
+import text_tables
 
 LEAST_CARDS = 4  # fewer give no spread that a card could be outside of
 LIMIT = 3.5  # robust standard deviations from the median (Iglewicz and Hoaglin)
@@ -252,7 +253,4 @@ def render(facts: Facts) -> str:
     headings, rows = table(facts)
     lines = [f"- {text}" for text, _ in facts.sentences] or ["- no card is off, and all compute alike"]
     lines += [f"- {text}" for text in facts.notes] + [""]
-    cells = [headings, *rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    draw = lambda row: "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"  # noqa: E731
-    return "\n".join([*lines, draw(headings), "|" + "|".join("-" * (w + 2) for w in widths) + "|", *map(draw, rows), ""])
+    return "\n".join([*lines, text_tables.markdown(headings, rows), ""])

@@ -10,6 +10,7 @@ from fleet_support import ROOT, UUIDS, FleetTest, finish, main, report_of, rows
 
 import fleet_cells
 import fleet_store
+import sqlite_store
 
 COUNTS = "SELECT (SELECT count(*) FROM reports), (SELECT count(*) FROM samples), (SELECT count(*) FROM checks)"
 
@@ -80,9 +81,9 @@ class Merged(StoreTest):
     def test_parquet_says_what_sqlite_says(self):
         import duckdb
 
-        self.merge()
+        base = self.merge().base
         for table in fleet_store.TABLES:
-            columns = ", ".join(fleet_store.columns_of(table))
+            columns = ", ".join(sqlite_store.columns_of(base, table))
             file = self.made.path / "parquet" / f"{table}.parquet"
             found = duckdb.sql(f"SELECT {columns} FROM '{file}'").fetchall()
             self.assertEqual(sorted(map(repr, found)), sorted(map(repr, rows(self.made.path, f"SELECT {columns} FROM {table}"))))
@@ -137,11 +138,13 @@ class Refused(StoreTest):
 
     def test_files_that_are_no_reports(self):
         status = lambda path: path.parent.parent.parent / "status.json"  # noqa: E731
-        for number, text in enumerate(("{", "[]", '{"schema": {"id": "x"}}', '{"schema": {"id": "mkbench.report"}}')):
+        for number, text in enumerate(("{", "[]", '{"schema": {"id": "x"}}',
+                                      '{"schema": {"id": "mkbench.report", "version": "2.0.0"}}',
+                                      '{"schema": {"id": "mkbench.report", "version": "1.9.0"}}')):
             self.report(number).write_text(text)
             self.edit(status(self.report(number)), "sha256", "sha")
-        self.refused("no report of mkbench: ", "no report of mkbench: ", "schema.id: found 'x', wanted mkbench.report",
-                     "'meta' is missing")
+        self.refused("not JSON: ", "schema.id: found None, wanted mkbench.report", "schema.id: found 'x'",
+                     "schema.version: found '2.0.0', wanted 1.x", "not a complete report: KeyError: 'meta'")
 
     def test_a_store_of_something_else(self):
         path = self.made.path / "fleet.sqlite"

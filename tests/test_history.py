@@ -130,7 +130,7 @@ class Script(unittest.TestCase):
         return said.getvalue()
 
     def open(self):
-        base = history.open_database(pathlib.Path(":memory:"), create=False)
+        base = history.open_database(pathlib.Path(":memory:"))
         self.addCleanup(base.close)
         return base
 
