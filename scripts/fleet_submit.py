@@ -78,7 +78,7 @@ class Slurm:
         parameters = {"job_name": plan.name, "time": wanted.minutes, "gres": "gpu:1", "ntasks_per_node": 1, "nodes": 1,
                       "setup": [f"export PYTHONPATH={shlex.quote(python_path())}", *wanted.setup], "signal_delay_s": 60,
                       "array_parallelism": wanted.jobs or 10000,
-                      "additional_parameters": {"requeue": True} | wanted.sbatch}
+                      "additional_parameters": {"requeue": True} | (wanted.sbatch or {})}
         if wanted.cpus:
             parameters["cpus_per_task"] = wanted.cpus
         if wanted.memory_gb:

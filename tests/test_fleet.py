@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from cli_support import BINARY, CliTest, environment
 from fleet_support import PROGRAM
 
 import fleet_cells
-import fleet_store
 
 PLAN = """
 models = ["synthetic"]
@@ -203,22 +201,6 @@ class Cards(CardsTest):
             self.assertIn(said, done.stderr)
 
 
-class Step(CardsTest):
-    def test_the_step_for_two_cards(self):
-        script = PROGRAM.parent / "two_cards.sh"
-        # The step's plan as it is, but for its program.
-        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
-            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
-        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
-            plan.write(f"program = \"{PROGRAM}\"\n")
-        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
-                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
-        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
-        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
-
-
 class Dies(FleetCliTest):
     def worker_of(self, marker):
         """The process that runs mkbench for a claim, and its child."""
@@ -349,44 +331,6 @@ class Slow(FleetCliTest):
         self.check_whole(2)
         self.assertIn("stand-in: ", done.stdout)
         self.assertIn("two cards: listed alone", done.stdout)
-
-
-class Beside(fleet_support.FleetTest):
-    """tests/fleet/beside.py over two fleets, whose ring is as fast beside others as alone, and is not."""
-
-    def compared(self, *words, **beside):
-        for name, told in (("alone", {}), ("beside", beside)):
-            folder = fleet_cells.make(self.folder / name, self.plan(engines=[["ring", "plain"]]), 1, "v", str(PROGRAM))
-            fleet_support.finish(folder, "GPU-1", lambda cell: fleet_support.report_of("GPU-1", (0,), **told))
-            fleet_store.merge(folder.path).base.close()
-        return subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside", *words],
-                              capture_output=True, text=True, check=False)
-
-    def test_an_engine_that_is_in_neither(self):
-        done = self.compared("--engine", "nosuch")
-        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of nosuch is in both folders\n"))
-
-    def test_eager_may_be_slower(self):
-        done = self.compared(slower={"eager": 1.5, "ring": 1.004})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.40 % of its time alone, wanted at most +1.00 %: holds", done.stdout)
-        self.assertRegex(done.stdout, r"\| eager \| 28.29 \[.*\] \| 42.43 \[.*\] \| 1.5000 \|")
-
-    def test_ring_must_not(self):
-        done = self.compared(slower={"ring": 1.02})
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("+2.00 % of its time alone, wanted at most +1.00 %: does not hold", done.stdout)
-
-    def test_nothing_to_compare(self):
-        done = self.compared()
-        self.assertEqual(done.returncode, 0)
-        base = sqlite3.connect(self.folder / "alone" / "fleet.sqlite")
-        with base:
-            base.execute("UPDATE reports SET card = 'GPU-2'")
-        base.close()
-        done = subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside"],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of ring is in both folders\n"))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """The store of a fleet: every report once, copies and edits refused by name, Parquet that says the same."""
 
+import contextlib
 import json
 import pathlib
 import re
 import shutil
 
 import fleet_support
+import page_blocks
 from fleet_support import ROOT, UUIDS, FleetTest, finish, main, report_of, rows
 
 import fleet_cells
@@ -101,6 +103,22 @@ class Merged(StoreTest):
         for query in queries:
             result = duckdb.sql(query.replace("'fleet/", f"'{self.made.path}/"))
             self.assertGreater(len(result.fetchall()), 0, query)
+
+
+class Beside(FleetTest):
+    def test_the_query_of_the_page(self):
+        """Two fleets whose eager takes half as long again beside others."""
+        import duckdb
+
+        for name, slower in (("alone", {}), ("beside", {"eager": 1.5})):
+            made = fleet_cells.make(self.folder / name, self.plan(engines=[["ring", "plain"]]), 1, "v", "p")
+            finish(made, UUIDS[0], lambda cell: report_of(UUIDS[0], slower=slower))
+            fleet_store.merge(made.path).base.close()
+        [query] = page_blocks.blocks("docs/fleet.md", "Does sharing a host cost anything?", "sql")
+        with contextlib.chdir(self.folder):
+            found = duckdb.sql(query).fetchall()
+        self.assertEqual([(card, engine, round(ratio, 6)) for card, _, engine, _, _, ratio in found],
+                         [(UUIDS[0], "eager", 1.5), (UUIDS[0], "plain", 1.0), (UUIDS[0], "ring", 1.0)])
 
 
 class Refused(StoreTest):
