@@ -13,6 +13,7 @@ import fleet_cards
 import fleet_cells
 import page_charts as charts
 import page_tables
+import report_page
 import whole_file
 
 NAME = "fleet.html"
@@ -27,10 +28,7 @@ CARDS_DRAWN = 64  # in the chart of what ran when
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
     """Writes fleet.html, or says on stderr why there is none: the store and the table stand without it."""
     try:
-        import report_page
-
-        text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused,
-                    report_page.scripts_of_page(), report_page)
+        text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused, report_page.scripts_of_page())
     except ImportError as error:
         print(f"fleet: no {NAME}: no {error.name}", file=sys.stderr)
         return
@@ -41,8 +39,8 @@ def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Fac
     print(f"fleet: {folder / NAME}", file=sys.stderr)
 
 
-def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list, scripts: list,
-         report_page) -> str:
+def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list,
+         scripts: list) -> str:
     page = page_tables.Page()
     for row in base.execute("SELECT engine, min(rowid) FROM results WHERE ms_per_tok IS NOT NULL GROUP BY 1 ORDER BY 2"):
         page.palette.add(row["engine"], row["engine"])
@@ -51,17 +49,14 @@ def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_card
     headings, rows = fleet_cards.table(facts)
     made = card_charts(page, facts) + case_charts(page, base, facts)
     counts = collections.Counter(row["state"] for row in base.execute("SELECT state FROM cells"))
-    return draw.render(
-        title=plan.get("name", folder.name), version=about.get("version", ""), made=about.get("made", ""),
+    return report_page.render(
+        draw, page, scripts, title=plan.get("name", folder.name), version=about.get("version", ""), made=about.get("made", ""),
         counts=[(state, counts[state]) for state in fleet_cells.STATES if counts[state]],
         status="PASS" if facts.exit_code == 0 and set(counts) == {"done"} and not refused else
         "INCOMPLETE" if facts.exit_code == 0 and not refused else "FAIL",
         stand_ins=sum(card.stand_in for card in facts.cards), findings=facts.sentences, notes=facts.notes, refused=refused,
         headings=headings, cards=list(zip(facts.cards, rows)), charts=made, matrix=matrix_of(base, facts),
-        tries=tries_of(page, base, facts), troubles=troubles_of(base), plan=page_tables.flat(plan),
-        style=(report_page.PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
-        script_sources=" ".join(report_page.source_of(script) for script in scripts), legend=page.palette.legend(),
-        data=report_page.safe_json({"charts": page.charts, "data": page.data}))
+        tries=tries_of(page, base, facts), troubles=troubles_of(base), plan=page_tables.flat(plan))
 
 
 def x_cards(points: list) -> dict:

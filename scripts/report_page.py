@@ -76,6 +76,14 @@ def template(name: str = "report.html.j2"):
     return environment.get_template(name)
 
 
+def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
+    """A template with its values, and with what every page of charts has."""
+    return draw.render(
+        style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
+        script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
+        data=safe_json({"charts": page.charts, "data": page.data}), **values)
+
+
 def fill(draw, reports: list, names: list, scripts: list) -> str:
     """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
     import jinja2
@@ -83,11 +91,7 @@ def fill(draw, reports: list, names: list, scripts: list) -> str:
     page = page_tables.Page()
     runs = [page_tables.run_view(page, report, name) for report, name in zip(reports, names)]
     try:
-        return draw.render(
-            runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
-            script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
-            has_ceiling=page.has_ceiling,
-            charts=safe_json({"charts": page.charts, "data": page.data}))
+        return render(draw, page, scripts, runs=runs, has_ceiling=page.has_ceiling)
     except jinja2.UndefinedError as error:
         raise KeyError(str(error)) from None
 
