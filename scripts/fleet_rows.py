@@ -1,12 +1,10 @@
 """The rows that one report gives to the store of a fleet: of its cases and engines, samples and parity checks."""
 
-from report_file import ends
+from report_file import ends, gpu_of
 
 
 def rows_of(report: dict) -> dict:
-    meta, verdict, env = report["meta"], report["verdict"], report["env"]
-    gpu = env.get("gpu") or {}
-    cpu = env["cpu"]
+    meta, verdict, gpu, cpu = report["meta"], report["verdict"], gpu_of(report), report["env"]["cpu"]
     rows = {"results": [], "samples": [], "checks": []}
     for case in report["cases"]:
         add_case(rows, case)

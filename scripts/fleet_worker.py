@@ -7,7 +7,6 @@ back before it stops mkbench; of a worker that dies without a word the claim is 
 
 import contextlib
 import ctypes
-import json
 import math
 import os
 import pathlib
@@ -22,6 +21,7 @@ import exit_codes
 import fleet_cells
 import fleet_gpus
 import fleet_plan
+import report_file
 
 POLL_S = 0.2
 LINGER_S = 0.5
@@ -175,10 +175,9 @@ class Worker:
     def problem_of(self, report: pathlib.Path) -> str:
         """Why the report of a run that ended with 0 is none of this card; empty where it is."""
         try:
-            environment = json.loads(report.read_text(encoding="utf-8"))["env"]
-        except (OSError, ValueError, KeyError) as error:
+            uuid = report_file.gpu_of(report_file.load(report)).get("uuid", "")
+        except (report_file.BadReport, *report_file.INCOMPLETE) as error:
             return f"no report: {error}"
-        uuid = environment.get("gpu", {}).get("uuid", "")
         if self.card.stand_in or uuid == self.card.id:
             return ""
         return f"ran on card {uuid or 'none'}, wanted {self.card.id}"

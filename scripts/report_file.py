@@ -60,6 +60,11 @@ def ends(interval) -> tuple:
     return (finite(interval["low"]), finite(interval["high"])) if interval else (None, None)
 
 
+def gpu_of(report: dict) -> dict:
+    """The facts of its card; empty without one."""
+    return report["env"].get("gpu") or {}
+
+
 def card_of(report: dict) -> str:
     gpu = report["env"].get("gpu")
     if str(report["env"].get("device", "")).startswith("cpu"):
