@@ -36,12 +36,23 @@ class Refused(Exception):
     """This job cannot work; the message says why."""
 
 
-def version_of(program: str) -> str:
+def ask(*command: str, limit_s: float = 120) -> subprocess.CompletedProcess:
+    """What a command says; one that cannot be run, or takes too long, ends with 127."""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s,
+                              check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"none: {error}"
-    return done.stdout.strip() or f"none: exit code {done.returncode}"
+        return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def why_of(done: subprocess.CompletedProcess) -> str:
+    lines = [line for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
+    return re.sub(r"^mkbench: error: ", "", lines[-1].strip("* ")) if lines else f"exit code {done.returncode}"
+
+
+def version_of(program: str) -> str:
+    done = ask(program, "--version", limit_s=60)
+    return done.stdout.strip() or f"none: {why_of(done)}"
 
 
 def die_with_parent() -> None:
