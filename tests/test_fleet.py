@@ -143,7 +143,7 @@ class Local(FleetCliTest):
         self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
 
-class CardsTest(FleetCliTest):
+class Cards(FleetCliTest):
     """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
 
     def setUp(self):
@@ -156,17 +156,16 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
 """)
         smi.chmod(0o755)
 
+    def cuda(self, more="", depths="[0, 512]", engines='["ring", "plain"]'):
+        return self.write(more, PLAN.replace('"cpu"', '"cuda"').replace("[0, 512]", depths).replace('["ring", "plain"]', engines))
+
     def fleet_environment(self, **faults):
         visible = faults.pop("visible", None)
         found = super().fleet_environment(**faults) | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return found | ({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
 
-
-class Cards(CardsTest):
     def test_a_job_for_each_visible_card(self):
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"'))
-        done = self.fleet(plan, "--out", self.out, visible="2,0")
+        done = self.fleet(self.cuda(), "--out", self.out, visible="2,0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(8)
         self.assertEqual(fleet_support.rows(self.out, "SELECT card, kind, ecc_corrected, ecc_new FROM cards ORDER BY 1"),
@@ -174,19 +173,14 @@ class Cards(CardsTest):
         self.assertIn("GPU-00000000", done.stdout)
 
     def test_a_report_of_another_card_is_no_result(self):
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + "[cards]\ncount = 1\n")
-        done = self.fleet(plan, "--out", self.out, uuid="GPU-other")
+        done = self.fleet(self.cuda("[cards]\ncount = 1\n"), "--out", self.out, uuid="GPU-other")
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual({row["why"] for row in self.tries()}, {f"ran on card GPU-other, wanted {fleet_support.UUIDS[0]}"})
 
     def test_a_slow_nvidia_smi_loses_no_claim(self):
         smi = self.folder / "bin" / "nvidia-smi"
         smi.write_text(smi.read_text().replace('*ecc*) echo', '*ecc*) sleep 3.5; echo'))  # longer than twelve beats
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"').replace("[0, 512]", "[0]")
-                        .replace('["ring", "plain"]', '["ring"]') + "[cards]\ncount = 1\n")
-        done = self.fleet(plan, "--out", self.out)
+        done = self.fleet(self.cuda("[cards]\ncount = 1\n", "[0]", '["ring"]'), "--out", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(1)
 
@@ -194,9 +188,7 @@ class Cards(CardsTest):
         for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None, "cards.only: 'GPU-abc': found GPU-0000"),
                                     ("[cards]\ncount = 4\n", None, "cards.count: found 4, wanted at most the 3 cards"),
                                     ("", "", "CUDA_VISIBLE_DEVICES= leaves none of 3 cards")):
-            plan = self.folder / "cuda.toml"
-            plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + more)
-            done = self.fleet(plan, "--out", self.out, visible=visible)
+            done = self.fleet(self.cuda(more), "--out", self.out, visible=visible)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
 

@@ -1,6 +1,5 @@
 """mkbench fleet over a real Slurm on loopback: an array of jobs with a stand-in card each, and all that may go wrong there."""
 
-import json
 import os
 import pathlib
 import signal
@@ -140,24 +139,6 @@ class Refused(SlurmTest):
         self.assertEqual(process.returncode, 5, said)
         self.assertIn("fleet: n2: ", said)
         self.assertIn("could not work", said)
-
-
-class Whole(SlurmTest):
-    """32 cells on the CPU engines over all sixteen stand-ins."""
-
-    def test_thirty_two_cells(self):
-        done = self.fleet(self.real(depths=[0, 5], repeats=1, cards=16, each="true"), "--on", "slurm", "--out", self.out,
-                          timeout=900)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        # Sixteen runs share the processors: one that is too slow for a check of mkbench fails, and is tried again.
-        outcomes = {row["outcome"] for row in self.tries()}
-        for path in self.out.glob("cells/*/status.json"):
-            for row in json.loads(path.read_text())["tries"]:
-                if row["outcome"] == "failed":
-                    print(path.parent.name, row["exit_code"], (path.parent / f"try-{row['n']}" / "log.txt").read_text()[-600:])
-        self.assertLessEqual(outcomes, {"done", "failed"})
-        self.check_whole(32, outcomes)
-        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports >= 2")), 16)
 
 
 if __name__ == "__main__":

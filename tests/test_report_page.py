@@ -12,6 +12,7 @@ from page_support import PLANTED, Pages, main, plant
 from report_support import spoiled
 
 import page_tables
+import plot_report
 import report_file
 import report_page
 
@@ -243,6 +244,7 @@ class Hostile(Pages):
         for changed in spoiled(good):
             tried += 1
             try:
+                plot_report.collect([changed])
                 report_page.fill(draw, [changed], ["report.json"], ["", ""])
             except report_file.INCOMPLETE:
                 refused += 1
@@ -250,12 +252,13 @@ class Hostile(Pages):
         self.assertGreater(refused, 300)
 
     def test_bad_reports_are_refused_in_one_line(self):
-        for text, wanted in (("", "not JSON"), ('{"schema": {"id": "x"}}', "schema.id"),
-                             ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
-            done = self.make(text, name="bad")
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(wanted, done.stderr)
-            self.assertIn("bad-0.json", done.stderr)
+        for program in ("report_page", "plot_report"):
+            for text, wanted in (("", "not JSON"),
+                                 ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
+                done = self.make(text, name="bad", program=program)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+                self.assertIn(wanted, done.stderr)
+                self.assertIn("bad-0.json", done.stderr)
         for part, field in (("engines", "tok_per_s"), ("comparisons", "margin")):
             report = self.example("gpu")
             report["cases"][0][part][0][field] = float("nan")
