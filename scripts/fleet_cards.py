@@ -190,7 +190,7 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
 def bits_of(rows: list) -> list:
     """Cards that compute otherwise: another verdict of parity, or other logits. Builds are not mixed."""
     found = []
-    for field, what in (("parity", "parity is {value}"), ("logits_sha256", "the logits have other bits")):
+    for field, what in (("parity", "parity is {own}, {most} on"), ("logits_sha256", "the logits have other bits than on")):
         groups = collections.defaultdict(lambda: collections.defaultdict(set))
         for row in rows:
             if row[field]:
@@ -211,10 +211,8 @@ def odd_cards(what: str, cards: dict, how: str) -> list:
     if 2 * most <= len(steady):
         groups = "; ".join(", ".join(short(c) for c, v in steady.items() if v == value) for value, _ in counts)
         return [*found, f"cards of one kind compute otherwise, and none is in the majority: {what}: {groups}"]
-    return found + [f"card {short(card)} computes otherwise: {what}: {how.format(value=own)} than on its "
-                    f"{in_words(most)} neighbours" if "{value}" not in how else
-                    f"card {short(card)} computes otherwise: {what}: {how.format(value=own)}, {value} on its "
-                    f"{in_words(most)} neighbours" for card, own in steady.items() if own != value]
+    return found + [f"card {short(card)} computes otherwise: {what}: {how.format(own=own, most=value)} its {in_words(most)} "
+                    "neighbours" for card, own in steady.items() if own != value]
 
 
 def ecc_text(card: Card) -> str:

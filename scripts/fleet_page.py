@@ -60,27 +60,26 @@ def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_card
 
 
 def x_cards(points: list) -> dict:
-    return {"field": "card", "type": "nominal", "title": None, "sort": list(dict.fromkeys(p["card"] for p in points)),
-            "axis": {"labelAngle": -40, "labelLimit": 150, "grid": False,
-                     "labelOverlap": "greedy" if len({p["card"] for p in points}) > CARDS_LABELLED else False}}
+    cards = list(dict.fromkeys(p["card"] for p in points))
+    return charts.name("card", title=None, sort=cards, axis={
+        "labelAngle": -40, "labelLimit": 150, "grid": False,
+        "labelOverlap": "greedy" if len(cards) > CARDS_LABELLED else False})
 
 
 def dots(page: page_tables.Page, points: list, y_title: str, rule_at=None) -> dict:
     """A dot for each card and engine, cards along x. points: card, engine, value, text."""
     values = [p["value"] for p in points]
     room = max(0.04 * (max(values) - min(values)), 0.005 * max(values))
-    y = {"field": "value", "type": "quantitative", "title": y_title, "axis": {"tickCount": 6, "labelExpr": charts.TICKS},
-         "scale": {"zero": False, "nice": True, "domain": [min(*values, rule_at or min(values)) - room,
-                                                           max(*values, rule_at or max(values)) + room]}}
+    y = charts.quantity("value", title=y_title, axis={"tickCount": 6, "labelExpr": charts.TICKS}, scale={
+        "zero": False, "nice": True, "domain": [min(*values, rule_at or min(values)) - room,
+                                                max(*values, rule_at or max(values)) + room]})
     engine = points[0]["engine"] != charts.CEILING
     look = {"color": page.palette.engine_colour(), "shape": page.palette.engine_shape(), "opacity": charts.fade()} \
         if engine else {"color": {"value": "var(--ink)"}}
-    layers = [{"mark": {"type": "point", "filled": True, "size": 80}, "encoding": look | {
+    layers = [charts.rule_layer(rule_at, "y")] if rule_at is not None else []
+    layers.append({"mark": {"type": "point", "filled": True, "size": 80}, "encoding": look | {
         "x": x_cards(points), "y": y, "tooltip": [charts.tip("card", "card"), charts.tip("engine", "engine"),
-                                                  charts.tip("text", y_title)]}}]
-    if rule_at is not None:
-        layers.insert(0, {"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
-                          "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
+                                                  charts.tip("text", y_title)]}})
     return {"params": charts.PICKED, "data": {"values": charts.table(points)}, "height": 260, "layer": layers}
 
 
@@ -156,21 +155,19 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
     if not rows:
         return None
     first = min(seconds_of(row["started"]) for row in rows)
-    bars = [{"card": fleet_cards.short(row["card"]), "cell": row["cell"], "outcome": row["outcome"],
+    bars = [{"card": fleet_cards.short(row["card"]), "cell": row["cell"], "outcome": row["outcome"].split(" ")[0],
              "from": (seconds_of(row["started"]) - first) / 60,
              "to": max(seconds_of(row["ended"]) - first, seconds_of(row["started"]) - first + 1) / 60,
              "text": f"{row['started']} to {row['ended']}"} for row in rows]
     colours = {"done": "var(--good)", "failed": "var(--bad)", "lost": "var(--slower)", "cancelled": "var(--open)",
                "late": "var(--ink-2)"}
-    for bar in bars:
-        bar["outcome"] = bar["outcome"].split(" ")[0]
     spec = {"data": {"values": charts.table(bars)}, "height": 22 * len({bar["card"] for bar in bars}) + 20,
             "mark": {"type": "bar", "height": 14, "stroke": "var(--card)"},
-            "encoding": {"y": {"field": "card", "type": "nominal", "title": None, "axis": {"labelLimit": 160}},
-                         "x": {"field": "from", "type": "quantitative", "title": "minutes since the first cell began",
-                               "axis": {"labelExpr": charts.TICKS}}, "x2": {"field": "to"},
-                         "color": {"field": "outcome", "type": "nominal", "legend": None,
-                                   "scale": {"domain": list(colours), "range": list(colours.values())}},
+            "encoding": {"y": charts.name("card", title=None, axis={"labelLimit": 160}),
+                         "x": charts.quantity("from", title="minutes since the first cell began",
+                                              axis={"labelExpr": charts.TICKS}), "x2": {"field": "to"},
+                         "color": charts.name("outcome", legend=None, scale={"domain": list(colours),
+                                                                             "range": list(colours.values())}),
                          "tooltip": [charts.tip(name, name) for name in ("cell", "card", "outcome")] +
                                     [charts.tip("text", "when")]}}
     return page.chart("What ran when", "A bar is a try of a cell: green done, red failed, orange lost with its worker, "

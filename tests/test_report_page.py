@@ -1,7 +1,6 @@
 """The page of a report (scripts/report_page.py), read without a browser: structure, figures, escaping, bad reports."""
 
 import base64
-import copy
 import hashlib
 import importlib.util
 import json
