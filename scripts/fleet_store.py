@@ -4,6 +4,7 @@ A merge may be repeated: reports that are there already are recognised by their 
 whose bytes are not those that its worker noted, or that claims to be the run of another one, is refused by name.
 """
 
+import collections
 import contextlib
 import hashlib
 import json
@@ -94,9 +95,9 @@ class Merge:
     def __init__(self, folder: pathlib.Path, base: sqlite3.Connection):
         self.folder, self.base = folder, base
         self.added, self.known, self.refused = 0, 0, []
-        self.paths = {row["path"]: (row["report"], row["sha256"]) for row in base.execute("SELECT * FROM reports")}
-        self.hashes = {row["sha256"]: row["path"] for row in base.execute("SELECT * FROM reports")}
-        self.runs = {row["run"]: row["path"] for row in base.execute("SELECT * FROM reports")}
+        self.paths, self.hashes, self.runs = {}, {}, {}
+        for number, path, sha256, run in base.execute("SELECT report, path, sha256, run FROM reports"):
+            self.note(number, path, sha256, run)
         self.next = 1 + max((number for number, _ in self.paths.values()), default=0)
 
     def run(self) -> None:
@@ -165,8 +166,12 @@ class Merge:
             "host": row.get("host") or facts.get("host", "")}])
         for table in OF_REPORT:
             insert(self.base, table, [one | {"report": number} for one in rows[table]])
-        self.paths[path], self.hashes[sha256], self.runs[report["run"]] = (number, sha256), path, path
+        self.note(number, path, sha256, report["run"])
         self.added += 1
+
+    def note(self, number: int, path: str, sha256: str, run: str) -> None:
+        """Notes a report that is in the store."""
+        self.paths[path], self.hashes[sha256], self.runs[run] = (number, sha256), path, path
 
     def markers(self) -> dict:
         """cell -> state, by the queue; empty where the folder has none."""
@@ -177,16 +182,14 @@ class Merge:
         return found
 
     def add_cells(self, markers: dict, tries: list) -> None:
-        counts = {}
-        for row in tries:
-            counts[row["cell"]] = counts.get(row["cell"], 0) + 1
+        counts = collections.Counter(row["cell"] for row in tries)
         cells = fleet_cells.read(self.folder / "cells.json") or [{"id": cell} for cell in counts]
         self.base.execute("DELETE FROM cells")
         insert(self.base, "cells", [
             {"cell": c["id"], "base": fleet_plan.base_of(c["id"]), "model": c.get("model"), "repeat": c.get("repeat", 1),
              "engines": ",".join(c.get("engines", [])), "depths": ",".join(map(str, c.get("depths", []))),
              "n_gen": ",".join(map(str, c.get("n_gen", []))), "state": markers.get(c["id"], "done"),
-             "tries": counts.get(c["id"], 0)} for c in cells])
+             "tries": counts[c["id"]]} for c in cells])
 
     def add_cards(self) -> None:
         self.base.execute("DELETE FROM cards")

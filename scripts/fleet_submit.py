@@ -166,14 +166,6 @@ def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) ->
     return lost + len(folder.settle(set(jobs)))
 
 
-def wait_for_others(folder: fleet_cells.Folder, progress: Progress) -> None:
-    """Until workers of an earlier call, whose submitter died, have left the cards."""
-    while folder.counts()["running"]:
-        folder.settle()
-        progress.show(folder)
-        time.sleep(POLL_S)
-
-
 def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
     progress = Progress(quiet)
@@ -211,7 +203,10 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
                 if not folder.counts()["running"]:
                     return why_no_further(folder, jobs, workers)
-                wait_for_others(folder, progress)
+                while folder.counts()["running"]:  # workers of an earlier call, whose submitter died, have the cards
+                    folder.settle()
+                    progress.show(folder)
+                    time.sleep(POLL_S)
     except Stopped:
         stop(folder, backend, jobs)
         raise

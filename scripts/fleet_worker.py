@@ -5,7 +5,6 @@ back before it stops mkbench; of a worker that dies without a word the claim is 
 (fleet_cells.Folder.settle).
 """
 
-import contextlib
 import ctypes
 import math
 import os
@@ -107,13 +106,7 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
-        # The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill.
-        with self.beating(claim) as give_back:
-            self.try_cell(claim, give_back)
-
-    @contextlib.contextmanager
-    def beating(self, claim: fleet_cells.Claim):
-        """Yields a function that ends the claim as cancelled, which nothing may touch afterwards."""
+        """The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill."""
         over = threading.Event()
         beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
         beats.start()
@@ -122,12 +115,12 @@ class Worker:
             over.set()
             beats.join()
 
-        def give_back():
+        def give_back():  # nothing may touch the claim afterwards
             end_beats()
             self.folder.end(claim, "cancelled")
 
         try:
-            yield give_back
+            self.try_cell(claim, give_back)
         finally:
             end_beats()
 

@@ -82,6 +82,14 @@ class FleetCliTest(CliTest):
                 pass
         return found
 
+    def worker_of(self, marker):
+        """The process that runs mkbench for a claim, and its child."""
+        cell = marker.split("@")[0]
+        out = str(self.out / "cells" / cell / "try-1" / "report")
+        programs = self.until(lambda: self.processes_of(f"--out={out}"))
+        status = pathlib.Path(f"/proc/{programs[0]}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), programs[0]
+
     def check_whole(self, cells, outcomes=("done",)):
         """Nothing is lost: every cell is done, has one good report in the store, and no process is left."""
         self.assertEqual(self.counts(), {"waiting": 0, "running": 0, "done": cells, "failed": 0})
@@ -194,14 +202,6 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
 
 
 class Dies(FleetCliTest):
-    def worker_of(self, marker):
-        """The process that runs mkbench for a claim, and its child."""
-        cell = marker.split("@")[0]
-        out = str(self.out / "cells" / cell / "try-1" / "report")
-        programs = self.until(lambda: self.processes_of(f"--out={out}"))
-        status = pathlib.Path(f"/proc/{programs[0]}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), programs[0]
-
     def test_a_killed_worker(self):
         flag = self.folder / "once"
         process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, slow_once=str(flag))

@@ -1,12 +1,12 @@
 """mkbench fleet over a real Slurm on loopback: an array of jobs with a stand-in card each, and all that may go wrong there."""
 
 import os
-import pathlib
 import signal
 import unittest
 
 import fleet_support
 import slurm_on_loopback
+from fleet_support import PROGRAM
 from test_fleet import FleetCliTest
 
 WHY_NOT = slurm_on_loopback.missing() or fleet_support.modules_missing()
@@ -71,12 +71,9 @@ class Lost(SlurmTest):
         process = self.started(4, 1.5)  # 16 cells on four cards
         self.until(lambda: len(self.running()) == 4)
         # A worker dies without a word; its program leaves the card with it.
-        marker = self.running()[0]
-        out = self.out / "cells" / marker.split("@")[0] / "try-1" / "report"
-        program = self.until(lambda: self.processes_of(f"--out={out}"))[0]
-        status = pathlib.Path(f"/proc/{program}/status").read_text()
-        os.kill(int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), signal.SIGKILL)
-        self.until(lambda: program not in self.processes_of(f"--out={out}"))
+        worker, program = self.worker_of(self.running()[0])
+        os.kill(worker, signal.SIGKILL)
+        self.until(lambda: program not in self.processes_of(str(PROGRAM)))
         slurm.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
         self.until(lambda: self.counts()["done"] >= 3)
         slurm.ask("scancel", "--user=root")
