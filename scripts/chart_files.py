@@ -35,19 +35,15 @@ def title(text: str, lines: list, colour: str) -> dict:
             "offset": 14}
 
 
-def beside(panels: list, heading: dict, names: list) -> dict:
-    """Panels in a row, under a heading and a legend of `names`; without names, no legend."""
-    legend = {"title": None, "orient": "top", "values": names, "columns": 4} if names else None
+def legend(names: list) -> dict:
+    """A palette's `chart_legend`: names in rows above the charts."""
+    return {"title": None, "orient": "top", "values": names, "columns": 4}
 
-    def with_legend(node):
-        if isinstance(node, dict) and "legend" in node:
-            node["legend"] = legend if node.get("field") == "engine" else node["legend"]
-        for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            with_legend(inner)
 
+def beside(panels: list, heading: dict) -> dict:
+    """Panels in a row, under a heading and one legend."""
     for panel in panels:
-        panel.pop("params", None)
-        with_legend(panel)
+        panel.pop("params", None)  # only a whole figure may have them
     return {"title": heading, "params": page_charts.PICKED, "hconcat": panels, "spacing": 40,
             "resolve": {"scale": {"color": "shared", "shape": "shared"}}}
 

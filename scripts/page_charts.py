@@ -23,6 +23,7 @@ class Palette:
 
     def __init__(self):
         self.slots = {}
+        self.chart_legend = None  # of each chart; a page has one for all
 
     def add(self, label: str, *names: str) -> None:
         if label in self.slots:
@@ -46,10 +47,10 @@ class Palette:
         return [{"engine": e, "slot": slot, "shape": SHAPES[slot]} for e, slot in self.slots.items()]
 
     def engine_colour(self) -> dict:
-        return name("engine", scale=self.colours(), legend=None)
+        return name("engine", scale=self.colours(), legend=self.chart_legend)
 
     def engine_shape(self) -> dict:
-        return name("engine", scale=self.shapes(), legend=None)
+        return name("engine", scale=self.shapes(), legend=self.chart_legend)
 
 
 # The page's legend sets `picked`: the other engines fade.

@@ -28,13 +28,14 @@ def spec_of(card: str, case: str, rows: list) -> dict:
         x = name if list(names.values()).count(name) == 1 else f"{name} #{row['run']}"
         points.append({"engine": engine, "kind": "engine", "x": x, "value": ms, "low": low, "high": high,
                        "text": page_charts.with_interval(ms, *ends)})
+    palette.chart_legend = chart_files.legend(list(palette.slots))
     scale = page_charts.value_scale(points)
     log = ", log scale" if scale["type"] == "log" else ""
     runs = list(dict.fromkeys(point["x"] for point in points))
     spec = page_charts.lines(points, palette, page_charts.run_axis(runs), f"ms per token{log}", scale)
     panel = spec | {"width": max(600, 90 * len(runs)), "title": {"text": "Milliseconds per token", "subtitle": "lower is better"}}
     heading = chart_files.title(f"{case}: runs of one machine", [f"{card}; strokes: confidence interval of the mean"], "--ink-2")
-    return chart_files.beside([panel], heading, list(palette.slots))
+    return chart_files.beside([panel], heading)
 
 
 def draw(rows: list, out: pathlib.Path) -> int:

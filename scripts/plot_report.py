@@ -106,14 +106,17 @@ def title_of(figure: Figure) -> dict:
 def spec_of(figure: Figure) -> dict:
     """A panel of rates and one of times, with the names of the engines above them."""
     panels = []
+    if len(figure.depths) > 1:
+        figure.page.palette.chart_legend = chart_files.legend(figure.engines + [page_charts.CEILING] * bool(figure.rates))
     for kind, hint in KINDS.items():
         points = figure.points[kind]
+        if len(figure.depths) == 1:  # a bar for each engine: that of the first report
+            points = [p for i, p in enumerate(points) if p["engine"] not in {q["engine"] for q in points[:i]}]
         for point in points:
             point["below"] = page_charts.is_crowded(points, point)
         title, spec = page_tables.depth_chart(figure.page, kind, points, figure.prefill, labelled=len(points) <= MOST_LABELS)
         panels.append(spec | {"title": {"text": title, "subtitle": hint}, "width": 460})
-    shown = figure.engines + [page_charts.CEILING] * bool(figure.rates)
-    return chart_files.beside(panels, title_of(figure), shown if len(figure.depths) > 1 else [])
+    return chart_files.beside(panels, title_of(figure))
 
 
 def name_of(figure: Figure) -> str:
