@@ -5,39 +5,25 @@ import csv
 import importlib.util
 import io
 import json
-import os
-import pathlib
 import re
 import sqlite3
 import subprocess
-import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+from page_support import EXAMPLE, ROOT, Pages, main
 
-import page_charts  # noqa: E402
-import plot_report  # noqa: E402
-import report_file  # noqa: E402
-
-EXAMPLE = os.environ.get("MKBENCH_REPORT_EXAMPLE", "")
-
-
-def example(kind, folder, form=None):
-    command = [EXAMPLE, kind, str(folder)] + ([form] if form else [])
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
+import page_charts
+import plot_report
+import report_file
 
 HAS_VEGA = importlib.util.find_spec("vl_convert") is not None
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def plot(*reports, out, path=""):
-    command = [sys.executable, str(ROOT / "scripts" / "plot_report.py"), *map(str, reports), "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+def example(kind, folder, form=None):
+    command = [EXAMPLE, kind, str(folder)] + ([form] if form else [])
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def junit_of(kind, folder):
@@ -52,12 +38,7 @@ def junit_of(kind, folder):
     return root, {suite.get("name"): suite for suite in root}
 
 
-class JUnit(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-
+class JUnit(Pages):
     def outcome(self, suite, name):
         """(element, type, message) of the only test case of that name; None where it passed."""
         found = [case for case in suite if case.get("name") == name]
@@ -100,18 +81,10 @@ class JUnit(unittest.TestCase):
             ("error", "BAD_INPUT", 'BAD_INPUT: a<b> & "c" \\x07 \\xff \\xef\\xbf\\xbf \u00e9')])
 
 
-class Files(unittest.TestCase):
+class Files(Pages):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-        example("gpu", self.folder / "gpu")
-        self.report = json.loads((self.folder / "gpu" / "report.json").read_text())
-
-    def put(self, report):
-        path = self.folder / "changed.json"
-        path.write_text(json.dumps(report))
-        return path
+        super().setUp()
+        self.report = self.example("gpu")
 
 
 @unittest.skipUnless(importlib.util.find_spec("jsonschema"), "no jsonschema")
@@ -125,9 +98,7 @@ class Schema(Files):
 
     def test_reports_of_every_kind_keep_to_it(self):
         for kind in ("gpu", "cpu", "failed", "diagnosed", "empty"):
-            example(kind, self.folder / kind)
-            report = json.loads((self.folder / kind / "report.json").read_text())
-            self.assertEqual([e.message for e in self.validator.iter_errors(report)], [], kind)
+            self.assertEqual([e.message for e in self.validator.iter_errors(self.example(kind))], [], kind)
 
     def fields(self, value, path=()):
         """Paths of all fields; of a list, those of its first element. meta, env, calibration and seal are free."""
@@ -216,8 +187,11 @@ LETTER = 0.4  # of its size is what a letter at least takes of a line, on averag
 
 @unittest.skipUnless(HAS_VEGA, "no vl-convert")
 class Plots(Files):
+    def plot(self, *reports, out="plots", **more):
+        return self.make(*reports, out=out, program="plot_report", **more)
+
     def names(self, *reports):
-        done = plot(*reports, out=self.folder / "plots")
+        done = self.plot(*reports)
         self.assertEqual(done.returncode, 0, done.stderr)
         files = sorted((self.folder / "plots").iterdir())
         for path in files:
@@ -227,23 +201,21 @@ class Plots(Files):
         return [path.name for path in files]
 
     def picture(self, report):
-        self.names(self.put(report))
+        self.names(report)
         return Picture(self.folder / "plots" / "synthetic-Example-GPU-n16.svg")
 
     def test_lines_bars_and_several_models(self):
-        example("cpu", self.folder / "cpu")
-        self.assertEqual(self.names(self.folder / "gpu" / "report.json", self.folder / "cpu" / "report.json"),
+        self.assertEqual(self.names(self.report, self.example("cpu")),
                          ["synthetic-Example-GPU-n16.png", "synthetic-Example-GPU-n16.svg",
                           "tiny-n16.png", "tiny-n16.svg"])
         texts = Picture(self.folder / "plots" / "tiny-n16.svg").of("")
         self.assertTrue([text for text in texts if text.startswith("host twin on a CPU: not a GPU result")])
         before = {path: path.read_bytes() for path in (self.folder / "plots").iterdir()}
-        self.names(self.folder / "gpu" / "report.json")
+        self.names(self.report)
         self.assertEqual({path: path.read_bytes() for path in before}, before)  # equal reports give equal bytes
 
     def test_a_prefill_has_a_plot_of_its_own(self):
-        example("diagnosed", self.folder / "diagnosed")
-        self.assertIn("synthetic-Example-GPU-prefill.svg", self.names(self.folder / "diagnosed" / "report.json"))
+        self.assertIn("synthetic-Example-GPU-prefill.svg", self.names(self.example("diagnosed")))
         texts = Picture(self.folder / "plots" / "synthetic-Example-GPU-prefill.svg").of("")
         self.assertIn("synthetic: prefill, batch 1, bf16", texts)
         self.assertIn("ms per prompt id", " ".join(texts))
@@ -281,7 +253,7 @@ class Plots(Files):
         for case in changed["cases"]:
             for engine in case["engines"]:
                 engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
-        done = plot(self.put(changed), out=self.folder / "none")
+        done = self.plot(changed, out="none")
         self.assertEqual(done.returncode, 3)
         self.assertIn("nothing to plot", done.stderr)
         self.assertFalse((self.folder / "none").exists())
@@ -291,7 +263,7 @@ class Plots(Files):
         for case in changed["cases"]:
             case["engines"][0].update(timed=False, ms_per_tok=None, tok_per_s=None)
             case["comparisons"][0]["speedup"] = None
-        self.names(self.put(changed))
+        self.names(changed)
         drawn, = plot_report.collect([changed])
         self.assertEqual((drawn.engines, drawn.withheld), (["megakernel (plain)"], []))
 
@@ -322,18 +294,17 @@ class Plots(Files):
         for field, value in (("tok_per_s", None), ("tok_per_s", "fast"), ("tok_per_s", float("nan"))):
             changed = copy.deepcopy(self.report)
             changed["cases"][0]["engines"][1][field] = value
-            done = plot(self.put(changed), out=self.folder / "plots")
+            done = self.plot(changed)
             self.assertEqual(done.returncode, 2, (field, value, done.stderr))
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn("changed.json: not a complete report", done.stderr)
+            self.assertIn("page-0.json: not a complete report", done.stderr)
 
     def test_what_is_left_out_is_said_in_one_line(self):
         (self.folder / "vl_convert.py").write_text("raise ImportError('left out for a test')\n")
-        report = self.folder / "gpu" / "report.json"
-        done = plot(report, out=self.folder / "plots", path=self.folder)
+        done = self.plot(self.report, env={"PYTHONPATH": str(self.folder)})
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "plot_report: plots are left out: no vl_convert: left out for a test; with the Python of "
-                                      f"scripts/setup.sh `mkbench plot {report}` draws them\n")
+                                      f"scripts/setup.sh `mkbench plot {self.folder / 'page-0.json'}` draws them\n")
 
 
 class Reader(Files):
@@ -351,11 +322,9 @@ class Reader(Files):
     def test_a_later_minor_version_with_more_fields_is_read(self):
         self.report["schema"]["version"] = "1.99.0"
         self.report["cases"][0]["engines"][0]["surprise"] = 1
-        figure, = plot_report.collect([report_file.load(self.put(self.report))])
+        figure, = plot_report.collect([report_file.parse("later", json.dumps(self.report))])
         self.assertEqual(figure.engines, ["eager", "megakernel (plain)"])
 
 
 if __name__ == "__main__":
-    if not EXAMPLE:
-        sys.exit("MKBENCH_REPORT_EXAMPLE: not set; ctest sets it")
-    unittest.main()
+    main("")
