@@ -137,15 +137,18 @@ class Slurm:
 class Progress:
     """A line on stderr where the counts have changed."""
 
-    def __init__(self, quiet: bool):
-        self.quiet, self.last = quiet, None
+    def __init__(self, folder: fleet_cells.Folder, quiet: bool):
+        self.folder, self.quiet, self.last = folder, quiet, None
 
-    def show(self, folder: fleet_cells.Folder) -> None:
+    def settle(self, over=None) -> list:
+        """Takes back claims of workers that died, as Folder.settle(), and shows what has changed."""
+        lost, folder = self.folder.settle(over), self.folder
         counts = folder.counts()
         if not self.quiet and counts != self.last:
             say(f"{counts['done']} of {len(folder.cells)} cells done, {counts['running']} running, "
                 f"{counts['waiting']} waiting, {counts['failed']} failed")
         self.last = counts
+        return lost
 
 
 def say(text: str) -> None:
@@ -156,26 +159,24 @@ def raise_stopped(number, frame) -> None:
     raise Stopped
 
 
-def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) -> int:
+def wait(backend, jobs: dict, progress: Progress) -> int:
     """Until all jobs are over. Returns the number of cells whose workers died."""
     lost = 0
     while running := backend.running(jobs):
-        lost += len(folder.settle(set(jobs) - running))
-        progress.show(folder)
+        lost += len(progress.settle(set(jobs) - running))
         time.sleep(POLL_S)
-    return lost + len(folder.settle(set(jobs)))
+    return lost + len(progress.settle(set(jobs)))
 
 
 def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
-    progress = Progress(quiet)
+    progress = Progress(folder, quiet)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, raise_stopped)
     jobs, fruitless = {}, 0
     try:
         while True:
-            folder.settle()
-            progress.show(folder)
+            progress.settle()
             counts = folder.counts()
             if counts["waiting"] == 0 and counts["running"] == 0:
                 return ""
@@ -188,8 +189,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
                 if not jobs:
                     raise
                 return str(error)  # what is done stands
-            lost = wait(folder, backend, jobs, progress)
-            progress.show(folder)
+            lost = wait(backend, jobs, progress)
             workers = folder.workers(set(jobs))
             for refused in sorted({w["refused"] for w in workers.values() if w.get("refused")}):
                 say(refused)
@@ -204,8 +204,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
                 if not folder.counts()["running"]:
                     return why_no_further(folder, jobs, workers)
                 while folder.counts()["running"]:  # workers of an earlier call, whose submitter died, have the cards
-                    folder.settle()
-                    progress.show(folder)
+                    progress.settle()
                     time.sleep(POLL_S)
     except Stopped:
         stop(folder, backend, jobs)

@@ -227,7 +227,8 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
     ceiling = case.get("ceiling") or {}
     return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
             "reasons": case["reasons"], "interrupted": case.get("interrupted", False), "ratios": rows,
-            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case), "text": case["generated_text"],
+            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case),
+            "text": case["generated_text"],
             "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
                            "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
                            "engines": {label_of(e): engine_facts(e) for e in case["engines"]}})}
