@@ -126,7 +126,7 @@ def drop_passed_rows(engine: dict) -> None:
 
 
 def draw_plots(folder: pathlib.Path) -> None:
-    """Draws all depths of both runs in one figure; a Python without matplotlib draws none."""
+    """Draws all depths of both runs in one figure; a Python without vl-convert draws none."""
     plots = folder / "plots"
     script = pathlib.Path(__file__).with_name("plot_report.py")
     subprocess.run([sys.executable, str(script), str(folder / "report.json"), "--out", str(plots)],

@@ -12,7 +12,7 @@ missing on this machine, 2 a plan or folder that cannot be used, 3 a card that c
 import argparse
 import contextlib
 import dataclasses
-import importlib
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -28,19 +28,14 @@ import fleet_worker
 import pinned_wheels
 
 
-
 class Missing(Exception):
     """A module that could not be had; the message says what to do."""
 
 
 def need_modules(*names: str) -> None:
     """From this Python (PYTHONPATH too) where it has them, else from the cache, into which they are installed once."""
-    try:
-        for name in names:
-            importlib.import_module(name)
+    if all(importlib.util.find_spec(name) for name in names):
         return
-    except ImportError:
-        pass
     try:
         with contextlib.redirect_stdout(sys.stderr):
             folder = pinned_wheels.installed("fleet", "submitit and duckdb (25 MB)")
@@ -49,8 +44,6 @@ def need_modules(*names: str) -> None:
                       "without a network put its wheels, unpacked, on PYTHONPATH (docs/fleet.md)") from None
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
-    for name in names:
-        importlib.import_module(name)
 
 
 def print_matrix(file: str, plan: fleet_plan.Plan) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 import statistics
 
 import exit_codes
+import text_tables
 
 LEAST_CARDS = 4  # fewer give no spread that a card could be outside of
 LIMIT = 3.5  # robust standard deviations from the median (Iglewicz and Hoaglin)
@@ -189,7 +190,7 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
 def bits_of(rows: list) -> list:
     """Cards that compute otherwise: another verdict of parity, or other logits. Builds are not mixed."""
     found = []
-    for field, what in (("parity", "parity is {value}"), ("logits_sha256", "the logits have other bits")):
+    for field, what in (("parity", "parity is {own}, {most} on"), ("logits_sha256", "the logits have other bits than on")):
         groups = collections.defaultdict(lambda: collections.defaultdict(set))
         for row in rows:
             if row[field]:
@@ -210,10 +211,8 @@ def odd_cards(what: str, cards: dict, how: str) -> list:
     if 2 * most <= len(steady):
         groups = "; ".join(", ".join(short(c) for c, v in steady.items() if v == value) for value, _ in counts)
         return [*found, f"cards of one kind compute otherwise, and none is in the majority: {what}: {groups}"]
-    return found + [f"card {short(card)} computes otherwise: {what}: {how.format(value=own)} than on its "
-                    f"{in_words(most)} neighbours" if "{value}" not in how else
-                    f"card {short(card)} computes otherwise: {what}: {how.format(value=own)}, {value} on its "
-                    f"{in_words(most)} neighbours" for card, own in steady.items() if own != value]
+    return found + [f"card {short(card)} computes otherwise: {what}: {how.format(own=own, most=value)} its {in_words(most)} "
+                    "neighbours" for card, own in steady.items() if own != value]
 
 
 def ecc_text(card: Card) -> str:
@@ -252,7 +251,4 @@ def render(facts: Facts) -> str:
     headings, rows = table(facts)
     lines = [f"- {text}" for text, _ in facts.sentences] or ["- no card is off, and all compute alike"]
     lines += [f"- {text}" for text in facts.notes] + [""]
-    cells = [headings, *rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    draw = lambda row: "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"  # noqa: E731
-    return "\n".join([*lines, draw(headings), "|" + "|".join("-" * (w + 2) for w in widths) + "|", *map(draw, rows), ""])
+    return "\n".join([*lines, text_tables.markdown(headings, rows), ""])

@@ -174,14 +174,7 @@ class Folder:
     def end(self, claim: Claim, outcome: str, **facts) -> bool:
         """Ends a claim as done, failed or cancelled. False where the claim had been taken for lost meanwhile: the try
         is kept and named late."""
-        status = self.status(claim.cell.id)
-        failures = sum(row.get("outcome") == "failed" for row in status["tries"] if row["n"] != claim.number)
-        if outcome == "done":
-            to = self.queue("done") / f"{claim.cell.id}@{claim.card}"
-        elif outcome == "failed" and failures + 1 >= self.plan.tries:
-            to = self.queue("failed") / f"{claim.cell.id}@{claim.card}"
-        else:
-            to = self.queue("waiting") / self._waiting_name(status, claim, outcome)
+        to = self._place_after(claim, outcome)
         # The result stands before the marker moves: a worker that dies between both leaves a claim that is found lost,
         # and settle() then sees the result.
         self.note_try(claim, outcome=outcome, ended=now(), **facts)
@@ -193,11 +186,18 @@ class Folder:
             return False
         return True
 
-    def _waiting_name(self, status: dict, claim: Claim, outcome: str) -> str:
-        bad = {row["card"] for row in status["tries"] if row.get("outcome") in ("failed", "lost")}
-        if outcome in ("failed", "lost"):
-            bad.add(claim.card)
-        return "@".join([claim.cell.id, *sorted(bad)[:MOST_NAMED]])
+    def _place_after(self, claim: Claim, outcome: str) -> pathlib.Path:
+        """The marker of a cell whose claim ends so."""
+        tries = [row for row in self.status(claim.cell.id)["tries"] if row["n"] != claim.number]
+        outcomes = [outcome, *(row.get("outcome") for row in tries)]
+        if outcome == "done":
+            return self.queue("done") / f"{claim.cell.id}@{claim.card}"
+        if outcomes.count("failed") >= self.plan.tries or \
+                outcome == "lost" and sum(one in ("lost", "late") for one in outcomes) >= MOST_LOST:
+            return self.queue("failed") / f"{claim.cell.id}@{claim.card}"
+        bad = {row["card"] for row in tries if row.get("outcome") in ("failed", "lost")}
+        bad |= {claim.card} if outcome in ("failed", "lost") else set()
+        return self.queue("waiting") / "@".join([claim.cell.id, *sorted(bad)[:MOST_NAMED]])
 
     # What is done for workers that died.
 
@@ -223,21 +223,12 @@ class Folder:
         return lost
 
     def _take_back(self, path: pathlib.Path, cell_id: str, card: str, worker: str) -> bool:
-        status = self.status(cell_id)
-        mine = [row for row in status["tries"] if row["worker"] == worker]
+        mine = [row for row in self.status(cell_id)["tries"] if row["worker"] == worker]
         last = mine[-1] if mine else {}
         claim = Claim(self.cells[cell_id], card, worker, last.get("n", 0))
         outcome = last.get("outcome", "lost")
-        lost = 1 + sum(row.get("outcome") in ("lost", "late") for row in status["tries"])
-        failures = sum(row.get("outcome") == "failed" for row in status["tries"])
-        if outcome == "done":
-            to = self.queue("done") / f"{cell_id}@{card}"
-        elif failures >= self.plan.tries or outcome == "lost" and lost >= MOST_LOST:
-            to = self.queue("failed") / f"{cell_id}@{card}"
-        else:
-            to = self.queue("waiting") / self._waiting_name(status, claim, outcome)
         try:
-            os.rename(path, to)
+            os.rename(path, self._place_after(claim, outcome))
         except FileNotFoundError:
             return False  # somebody else was faster
         if outcome == "lost" and claim.number:

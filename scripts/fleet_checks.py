@@ -6,27 +6,14 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 
 import fleet_gpus
 import fleet_plan
 import fleet_worker
 from fleet_plan import BadPlan
+from fleet_worker import ask, why_of
 
 PROBE_S = 20  # for a node to answer; busy ones are asked by their own jobs
-
-
-def ask(*command: str, limit_s: float = 120) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s,
-                              check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 127, "", str(error))
-
-
-def why_of(done: subprocess.CompletedProcess) -> str:
-    lines = [line for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
-    return re.sub(r"^mkbench: error: ", "", lines[-1].strip("* ")) if lines else f"exit code {done.returncode}"
 
 
 def check_words(file: str, plan: fleet_plan.Plan, program: str, runs_here: bool) -> None:

@@ -30,10 +30,9 @@ def stand_in(number: str) -> Card:
 
 def all_cards() -> tuple:
     """([Card], why there is none)."""
-    text = nvidia_smi.ask("--query-gpu=uuid,name", "--format=csv,noheader")
-    rows = [line.split(", ", 1) for line in text.splitlines()]
-    cards = [Card(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2 and row[0].startswith("GPU-")]
-    return cards, "" if cards else f"nvidia-smi shows no card: {text.splitlines()[0] if text else 'it printed nothing'}"
+    rows = nvidia_smi.rows_of("--query-gpu=uuid,name", "--format=csv,noheader")
+    cards = [Card(row[0], ", ".join(row[1:])) for row in rows if len(row) > 1 and row[0].startswith("GPU-")]
+    return cards, "" if cards else f"nvidia-smi shows no card: {', '.join(rows[0]) if rows else 'it printed nothing'}"
 
 
 def visible_cards() -> tuple:
@@ -58,10 +57,10 @@ def counted(card: Card) -> dict:
     """What nvidia-smi says of the card now; a field that it does not tell is None."""
     if card.stand_in:
         return {}
-    text = nvidia_smi.ask("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")
-    words = text.splitlines()[0].split(", ") if text else []
+    rows = nvidia_smi.rows_of("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")
+    words = rows[0] if rows else []
     if len(words) != len(COUNTED):
-        return {"problem": text[:200]}
+        return {"problem": ", ".join(words)[:200]}
     return {name: number(word) for name, word in zip(COUNTED, words)}
 
 

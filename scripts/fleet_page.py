@@ -13,6 +13,7 @@ import fleet_cards
 import fleet_cells
 import page_charts as charts
 import page_tables
+import report_page
 import whole_file
 
 NAME = "fleet.html"
@@ -27,10 +28,7 @@ CARDS_DRAWN = 64  # in the chart of what ran when
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
     """Writes fleet.html, or says on stderr why there is none: the store and the table stand without it."""
     try:
-        import report_page
-
-        text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused,
-                    report_page.scripts_of_page(), report_page)
+        text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused, report_page.scripts_of_page())
     except ImportError as error:
         print(f"fleet: no {NAME}: no {error.name}", file=sys.stderr)
         return
@@ -41,8 +39,8 @@ def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Fac
     print(f"fleet: {folder / NAME}", file=sys.stderr)
 
 
-def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list, scripts: list,
-         report_page) -> str:
+def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list,
+         scripts: list) -> str:
     page = page_tables.Page()
     for row in base.execute("SELECT engine, min(rowid) FROM results WHERE ms_per_tok IS NOT NULL GROUP BY 1 ORDER BY 2"):
         page.palette.add(row["engine"], row["engine"])
@@ -51,41 +49,37 @@ def fill(draw, folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_card
     headings, rows = fleet_cards.table(facts)
     made = card_charts(page, facts) + case_charts(page, base, facts)
     counts = collections.Counter(row["state"] for row in base.execute("SELECT state FROM cells"))
-    return draw.render(
-        title=plan.get("name", folder.name), version=about.get("version", ""), made=about.get("made", ""),
+    return report_page.render(
+        draw, page, scripts, title=plan.get("name", folder.name), version=about.get("version", ""), made=about.get("made", ""),
         counts=[(state, counts[state]) for state in fleet_cells.STATES if counts[state]],
         status="PASS" if facts.exit_code == 0 and set(counts) == {"done"} and not refused else
         "INCOMPLETE" if facts.exit_code == 0 and not refused else "FAIL",
         stand_ins=sum(card.stand_in for card in facts.cards), findings=facts.sentences, notes=facts.notes, refused=refused,
         headings=headings, cards=list(zip(facts.cards, rows)), charts=made, matrix=matrix_of(base, facts),
-        tries=tries_of(page, base, facts), troubles=troubles_of(base), plan=page_tables.flat(plan),
-        style=(report_page.PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
-        script_sources=" ".join(report_page.source_of(script) for script in scripts), legend=page.palette.legend(),
-        data=report_page.safe_json({"charts": page.charts, "data": page.data}))
+        tries=tries_of(page, base, facts), troubles=troubles_of(base), plan=page_tables.flat(plan))
 
 
 def x_cards(points: list) -> dict:
-    return {"field": "card", "type": "nominal", "title": None, "sort": list(dict.fromkeys(p["card"] for p in points)),
-            "axis": {"labelAngle": -40, "labelLimit": 150, "grid": False,
-                     "labelOverlap": "greedy" if len({p["card"] for p in points}) > CARDS_LABELLED else False}}
+    cards = list(dict.fromkeys(p["card"] for p in points))
+    return charts.name("card", title=None, sort=cards, axis={
+        "labelAngle": -40, "labelLimit": 150, "grid": False,
+        "labelOverlap": "greedy" if len(cards) > CARDS_LABELLED else False})
 
 
 def dots(page: page_tables.Page, points: list, y_title: str, rule_at=None) -> dict:
     """A dot for each card and engine, cards along x. points: card, engine, value, text."""
     values = [p["value"] for p in points]
     room = max(0.04 * (max(values) - min(values)), 0.005 * max(values))
-    y = {"field": "value", "type": "quantitative", "title": y_title, "axis": {"tickCount": 6, "labelExpr": charts.TICKS},
-         "scale": {"zero": False, "nice": True, "domain": [min(*values, rule_at or min(values)) - room,
-                                                           max(*values, rule_at or max(values)) + room]}}
+    y = charts.quantity("value", title=y_title, axis={"tickCount": 6, "labelExpr": charts.TICKS}, scale={
+        "zero": False, "nice": True, "domain": [min(*values, rule_at or min(values)) - room,
+                                                max(*values, rule_at or max(values)) + room]})
     engine = points[0]["engine"] != charts.CEILING
     look = {"color": page.palette.engine_colour(), "shape": page.palette.engine_shape(), "opacity": charts.fade()} \
         if engine else {"color": {"value": "var(--ink)"}}
-    layers = [{"mark": {"type": "point", "filled": True, "size": 80}, "encoding": look | {
+    layers = [charts.rule_layer(rule_at, "y")] if rule_at is not None else []
+    layers.append({"mark": {"type": "point", "filled": True, "size": 80}, "encoding": look | {
         "x": x_cards(points), "y": y, "tooltip": [charts.tip("card", "card"), charts.tip("engine", "engine"),
-                                                  charts.tip("text", y_title)]}}]
-    if rule_at is not None:
-        layers.insert(0, {"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
-                          "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
+                                                  charts.tip("text", y_title)]}})
     return {"params": charts.PICKED, "data": {"values": charts.table(points)}, "height": 260, "layer": layers}
 
 
@@ -161,21 +155,19 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
     if not rows:
         return None
     first = min(seconds_of(row["started"]) for row in rows)
-    bars = [{"card": fleet_cards.short(row["card"]), "cell": row["cell"], "outcome": row["outcome"],
+    bars = [{"card": fleet_cards.short(row["card"]), "cell": row["cell"], "outcome": row["outcome"].split(" ")[0],
              "from": (seconds_of(row["started"]) - first) / 60,
              "to": max(seconds_of(row["ended"]) - first, seconds_of(row["started"]) - first + 1) / 60,
              "text": f"{row['started']} to {row['ended']}"} for row in rows]
     colours = {"done": "var(--good)", "failed": "var(--bad)", "lost": "var(--slower)", "cancelled": "var(--open)",
                "late": "var(--ink-2)"}
-    for bar in bars:
-        bar["outcome"] = bar["outcome"].split(" ")[0]
     spec = {"data": {"values": charts.table(bars)}, "height": 22 * len({bar["card"] for bar in bars}) + 20,
             "mark": {"type": "bar", "height": 14, "stroke": "var(--card)"},
-            "encoding": {"y": {"field": "card", "type": "nominal", "title": None, "axis": {"labelLimit": 160}},
-                         "x": {"field": "from", "type": "quantitative", "title": "minutes since the first cell began",
-                               "axis": {"labelExpr": charts.TICKS}}, "x2": {"field": "to"},
-                         "color": {"field": "outcome", "type": "nominal", "legend": None,
-                                   "scale": {"domain": list(colours), "range": list(colours.values())}},
+            "encoding": {"y": charts.name("card", title=None, axis={"labelLimit": 160}),
+                         "x": charts.quantity("from", title="minutes since the first cell began",
+                                              axis={"labelExpr": charts.TICKS}), "x2": {"field": "to"},
+                         "color": charts.name("outcome", legend=None, scale={"domain": list(colours),
+                                                                             "range": list(colours.values())}),
                          "tooltip": [charts.tip(name, name) for name in ("cell", "card", "outcome")] +
                                     [charts.tip("text", "when")]}}
     return page.chart("What ran when", "A bar is a try of a cell: green done, red failed, orange lost with its worker, "

@@ -1,39 +1,10 @@
 """The rows that one report gives to the store of a fleet: of its cases and engines, samples and parity checks."""
 
-import hashlib
-import json
-import pathlib
-
-SCHEMA = "mkbench.report"
-
-
-class BadReport(Exception):
-    """A report that gives no rows; the message says why."""
-
-
-def read(path: pathlib.Path, known: str = "") -> tuple:
-    """(sha256 of the file, its rows; None where the hash is the known one). Raises BadReport."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise BadReport(error.strerror) from None
-    sha256 = hashlib.sha256(text).hexdigest()
-    if sha256 == known:
-        return sha256, None
-    try:
-        report = json.loads(text)
-        if report["schema"]["id"] != SCHEMA:
-            raise BadReport(f"schema.id: found {report['schema']['id']!r}, wanted {SCHEMA}")
-        return sha256, rows_of(report)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise BadReport(f"no report of mkbench: {what}") from None
+from report_file import ends, gpu_of
 
 
 def rows_of(report: dict) -> dict:
-    meta, verdict, env = report["meta"], report["verdict"], report["env"]
-    gpu = env.get("gpu") or {}
-    cpu = env["cpu"]
+    meta, verdict, gpu, cpu = report["meta"], report["verdict"], gpu_of(report), report["env"]["cpu"]
     rows = {"results": [], "samples": [], "checks": []}
     for case in report["cases"]:
         add_case(rows, case)
@@ -46,10 +17,6 @@ def rows_of(report: dict) -> dict:
         "uuid": gpu.get("uuid", ""), "gpu": gpu.get("name", ""), "driver": gpu.get("driver", ""),
         "cpu": f"{cpu['name']}, {cpu['threads']} threads", "temperature_c": gpu.get("temperature_c"),
         "throttle": gpu.get("throttle_text", "")}}
-
-
-def ends(interval) -> tuple:
-    return (interval["low"], interval["high"]) if interval else (None, None)
 
 
 def add_case(rows: dict, case: dict) -> None:

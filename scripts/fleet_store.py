@@ -4,7 +4,9 @@ A merge may be repeated: reports that are there already are recognised by their 
 whose bytes are not those that its worker noted, or that claims to be the run of another one, is refused by name.
 """
 
+import collections
 import contextlib
+import hashlib
 import json
 import multiprocessing
 import os
@@ -17,6 +19,8 @@ import exit_codes
 import fleet_cells
 import fleet_plan
 import fleet_rows
+import report_file
+import sqlite_store
 import whole_file
 
 VERSION = 1  # PRAGMA user_version
@@ -46,41 +50,17 @@ TYPES = {"TEXT": "VARCHAR", "INTEGER": "BIGINT", "REAL": "DOUBLE"}
 OF_REPORT = ("results", "samples", "checks")
 
 
-def columns_of(table: str) -> dict:
-    """column -> SQLite's type"""
-    parts = [part.strip().split() for part in TABLES[table].split(" PRIMARY KEY (")[0].rstrip(", ").split(",")]
-    return {part[0]: part[1] for part in parts if len(part) > 1}
-
-
 def open_store(path: pathlib.Path) -> sqlite3.Connection:
-    """Refuses a file of something else, and one of another version."""
-    base = sqlite3.connect(path, timeout=30)
-    base.row_factory = sqlite3.Row
-    try:
-        version = base.execute("PRAGMA user_version").fetchone()[0]
-        tables = {row["name"] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError as error:
-        raise fleet_cells.BadFleet(f"{path}: {error}") from None
-    if version == VERSION and set(TABLES) <= tables:
-        return base
-    if version != 0 or tables:
-        raise fleet_cells.BadFleet(f"{path}: user_version: found {version} with tables {sorted(tables)}, wanted {VERSION} of "
-                                   "a fleet's store")
+    base = sqlite_store.opened(path, VERSION, TABLES, "a fleet's store")
     # What a crash may cost is made again from the reports.
     base.execute("PRAGMA synchronous = OFF")
-    with base:
-        for name, columns in TABLES.items():
-            base.execute(f"CREATE TABLE {name} ({columns})")
-        base.execute("CREATE INDEX results_of ON results (report)")
-        base.execute("CREATE INDEX tries_of ON tries (report)")
-        base.execute(f"PRAGMA user_version = {VERSION}")
+    for table in ("results", "tries"):
+        base.execute(f"CREATE INDEX IF NOT EXISTS {table}_of ON {table} (report)")
     return base
 
 
 def insert(base: sqlite3.Connection, table: str, rows: list) -> None:
-    names = list(columns_of(table))
-    base.executemany(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
-                     [[row.get(name) for name in names] for row in rows])
+    sqlite_store.insert(base, table, rows, "INSERT OR REPLACE")
 
 
 def tries_of(folder: pathlib.Path, cell: str) -> list:
@@ -95,9 +75,18 @@ def read_job(job: tuple) -> tuple:
     """In a process of the pool: (job, hash, rows), or with the reason in place of rows."""
     path, known = job
     try:
-        return path, *fleet_rows.read(pathlib.Path(path), known)
-    except fleet_rows.BadReport as error:
+        text = pathlib.Path(path).read_bytes()
+    except OSError as error:
         return path, "", str(error)
+    sha256 = hashlib.sha256(text).hexdigest()
+    if sha256 == known:
+        return path, sha256, None
+    try:
+        return path, sha256, fleet_rows.rows_of(report_file.parse("report.json", text))
+    except report_file.BadReport as error:
+        return path, sha256, str(error)
+    except report_file.INCOMPLETE as error:
+        return path, sha256, f"not a complete report: {type(error).__name__}: {error}"
 
 
 class Merge:
@@ -106,9 +95,9 @@ class Merge:
     def __init__(self, folder: pathlib.Path, base: sqlite3.Connection):
         self.folder, self.base = folder, base
         self.added, self.known, self.refused = 0, 0, []
-        self.paths = {row["path"]: (row["report"], row["sha256"]) for row in base.execute("SELECT * FROM reports")}
-        self.hashes = {row["sha256"]: row["path"] for row in base.execute("SELECT * FROM reports")}
-        self.runs = {row["run"]: row["path"] for row in base.execute("SELECT * FROM reports")}
+        self.paths, self.hashes, self.runs = {}, {}, {}
+        for number, path, sha256, run in base.execute("SELECT report, path, sha256, run FROM reports"):
+            self.note(number, path, sha256, run)
         self.next = 1 + max((number for number, _ in self.paths.values()), default=0)
 
     def run(self) -> None:
@@ -177,8 +166,12 @@ class Merge:
             "host": row.get("host") or facts.get("host", "")}])
         for table in OF_REPORT:
             insert(self.base, table, [one | {"report": number} for one in rows[table]])
-        self.paths[path], self.hashes[sha256], self.runs[report["run"]] = (number, sha256), path, path
+        self.note(number, path, sha256, report["run"])
         self.added += 1
+
+    def note(self, number: int, path: str, sha256: str, run: str) -> None:
+        """Notes a report that is in the store."""
+        self.paths[path], self.hashes[sha256], self.runs[run] = (number, sha256), path, path
 
     def markers(self) -> dict:
         """cell -> state, by the queue; empty where the folder has none."""
@@ -189,16 +182,14 @@ class Merge:
         return found
 
     def add_cells(self, markers: dict, tries: list) -> None:
-        counts = {}
-        for row in tries:
-            counts[row["cell"]] = counts.get(row["cell"], 0) + 1
+        counts = collections.Counter(row["cell"] for row in tries)
         cells = fleet_cells.read(self.folder / "cells.json") or [{"id": cell} for cell in counts]
         self.base.execute("DELETE FROM cells")
         insert(self.base, "cells", [
             {"cell": c["id"], "base": fleet_plan.base_of(c["id"]), "model": c.get("model"), "repeat": c.get("repeat", 1),
              "engines": ",".join(c.get("engines", [])), "depths": ",".join(map(str, c.get("depths", []))),
              "n_gen": ",".join(map(str, c.get("n_gen", []))), "state": markers.get(c["id"], "done"),
-             "tries": counts.get(c["id"], 0)} for c in cells])
+             "tries": counts[c["id"]]} for c in cells])
 
     def add_cards(self) -> None:
         self.base.execute("DELETE FROM cards")
@@ -226,7 +217,7 @@ def write_parquet(base: sqlite3.Connection, folder: pathlib.Path) -> None:
 
     folder.mkdir(exist_ok=True)
     for table in TABLES:
-        columns = columns_of(table)
+        columns = sqlite_store.columns_of(base, table)
         types = ", ".join(f"'{name}': '{TYPES[kind]}'" for name, kind in columns.items())
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             lines, made = os.path.join(scratch, "rows.json"), os.path.join(scratch, "made")

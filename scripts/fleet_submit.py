@@ -15,6 +15,7 @@ import time
 import fleet_cells
 import fleet_gpus
 import fleet_worker
+from fleet_worker import ask, why_of
 
 POLL_S = 0.5
 FRUITLESS = 3  # rounds of jobs that ended no cell, then no more are submitted
@@ -78,17 +79,10 @@ class Slurm:
         parameters = {"job_name": plan.name, "time": wanted.minutes, "gres": "gpu:1", "ntasks_per_node": 1, "nodes": 1,
                       "setup": [f"export PYTHONPATH={shlex.quote(python_path())}", *wanted.setup], "signal_delay_s": 60,
                       "array_parallelism": wanted.jobs or 10000,
-                      "additional_parameters": {"requeue": True} | wanted.sbatch}
-        if wanted.cpus:
-            parameters["cpus_per_task"] = wanted.cpus
-        if wanted.memory_gb:
-            parameters["mem"] = f"{wanted.memory_gb}GB"
-        for key in ("partition", "account"):
-            if getattr(wanted, key):
-                parameters[key] = getattr(wanted, key)
-        if wanted.srun:
-            parameters["srun_args"] = list(wanted.srun)
-        self.executor.update_parameters(**parameters)
+                      "additional_parameters": {"requeue": True} | (wanted.sbatch or {})}
+        given = {"cpus_per_task": wanted.cpus, "mem": wanted.memory_gb and f"{wanted.memory_gb}GB",
+                 "partition": wanted.partition, "account": wanted.account, "srun_args": list(wanted.srun)}
+        self.executor.update_parameters(**parameters, **{name: one for name, one in given.items() if one})
         # A node starts with the environment of this process, but for these: they name this machine's cards.
         for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_") and n != "SLURM_CONF")):
             os.environ.pop(name, None)
@@ -107,60 +101,54 @@ class Slurm:
 
     def states(self, jobs: dict) -> dict:
         """name of worker -> state, of the jobs that Slurm still knows. Needs no accounting, as sacct does."""
-        numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
-        done = subprocess.run(["squeue", "--noheader", "--array", "--states=all", "--format=%F %K %T",
-                               "--jobs=" + ",".join(numbers)], capture_output=True, text=True, timeout=120, check=False)
+        done = ask("squeue", "--noheader", "--array", "--states=all", "--format=%F %K %T",
+                   "--jobs=" + ",".join(self.numbers(jobs)))
         if done.returncode != 0 and "Invalid job id" not in done.stderr:
-            raise OSError(f"squeue: {done.stderr.strip()[:200]}")
-        found = {}
-        for line in done.stdout.splitlines():
-            number, task, state = line.split(None, 2)
-            name = f"slurm-{number}" if task == "N/A" else f"slurm-{number}_{task}"
-            if name in jobs:
-                found[name] = state.strip()
-        return found
+            raise OSError(f"squeue: {why_of(done)}")
+        rows = [line.split(None, 2) for line in done.stdout.splitlines()]
+        found = {f"slurm-{number}" + ("" if task == "N/A" else f"_{task}"): state.strip() for number, task, state in rows}
+        return {name: state for name, state in found.items() if name in jobs}
+
+    def numbers(self, jobs: dict) -> list:
+        return sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
 
     def running(self, jobs: dict) -> set:
         over = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE",
                 "PREEMPTED", "REVOKED"}
         try:
             return {name for name, state in self.states(jobs).items() if state not in over}
-        except (OSError, subprocess.TimeoutExpired) as error:
-            # The controller may be away for a while; heartbeats tell what is alive.
-            print(f"fleet: {error}", file=sys.stderr, flush=True)
+        except OSError as error:
+            say(str(error))  # the controller may be away for a while; heartbeats tell what is alive
             return set(jobs)
 
     def was_cancelled(self, jobs: dict) -> bool:
         try:
             return "CANCELLED" in self.states(jobs).values()
-        except (OSError, subprocess.TimeoutExpired):
+        except OSError:
             return False  # running() has said it
 
     def cancel(self, jobs: dict) -> None:
-        numbers = sorted({name.removeprefix("slurm-").split("_")[0] for name in jobs})
-        if not numbers:
-            return
-        try:
-            done = subprocess.run(["scancel", *numbers], capture_output=True, text=True, timeout=SCANCEL_S, check=False)
-            why = done.stderr.strip() if done.returncode != 0 else ""
-        except (OSError, subprocess.TimeoutExpired) as error:
-            why = str(error)
-        if why:
-            say(f"scancel: {why}; jobs {', '.join(numbers)} may go on")
+        numbers = self.numbers(jobs)
+        done = ask("scancel", *numbers, limit_s=SCANCEL_S) if numbers else None
+        if done and done.returncode != 0:
+            say(f"scancel: {why_of(done)}; jobs {', '.join(numbers)} may go on")
 
 
 class Progress:
     """A line on stderr where the counts have changed."""
 
-    def __init__(self, quiet: bool):
-        self.quiet, self.last = quiet, None
+    def __init__(self, folder: fleet_cells.Folder, quiet: bool):
+        self.folder, self.quiet, self.last = folder, quiet, None
 
-    def show(self, folder: fleet_cells.Folder) -> None:
+    def settle(self, over=None) -> list:
+        """Takes back claims of workers that died, as Folder.settle(), and shows what has changed."""
+        lost, folder = self.folder.settle(over), self.folder
         counts = folder.counts()
         if not self.quiet and counts != self.last:
             say(f"{counts['done']} of {len(folder.cells)} cells done, {counts['running']} running, "
                 f"{counts['waiting']} waiting, {counts['failed']} failed")
         self.last = counts
+        return lost
 
 
 def say(text: str) -> None:
@@ -171,34 +159,24 @@ def raise_stopped(number, frame) -> None:
     raise Stopped
 
 
-def wait(folder: fleet_cells.Folder, backend, jobs: dict, progress: Progress) -> int:
+def wait(backend, jobs: dict, progress: Progress) -> int:
     """Until all jobs are over. Returns the number of cells whose workers died."""
     lost = 0
     while running := backend.running(jobs):
-        lost += len(folder.settle(set(jobs) - running))
-        progress.show(folder)
+        lost += len(progress.settle(set(jobs) - running))
         time.sleep(POLL_S)
-    return lost + len(folder.settle(set(jobs)))
-
-
-def wait_for_others(folder: fleet_cells.Folder, progress: Progress) -> None:
-    """Until workers of an earlier call, whose submitter died, have left the cards."""
-    while folder.counts()["running"]:
-        folder.settle()
-        progress.show(folder)
-        time.sleep(POLL_S)
+    return lost + len(progress.settle(set(jobs)))
 
 
 def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
     """Submits until no cell is missing. Returns why cells are missing; empty where none is."""
-    progress = Progress(quiet)
+    progress = Progress(folder, quiet)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, raise_stopped)
     jobs, fruitless = {}, 0
     try:
         while True:
-            folder.settle()
-            progress.show(folder)
+            progress.settle()
             counts = folder.counts()
             if counts["waiting"] == 0 and counts["running"] == 0:
                 return ""
@@ -211,8 +189,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
                 if not jobs:
                     raise
                 return str(error)  # what is done stands
-            lost = wait(folder, backend, jobs, progress)
-            progress.show(folder)
+            lost = wait(backend, jobs, progress)
             workers = folder.workers(set(jobs))
             for refused in sorted({w["refused"] for w in workers.values() if w.get("refused")}):
                 say(refused)
@@ -226,7 +203,9 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
                 if not folder.counts()["running"]:
                     return why_no_further(folder, jobs, workers)
-                wait_for_others(folder, progress)
+                while folder.counts()["running"]:  # workers of an earlier call, whose submitter died, have the cards
+                    progress.settle()
+                    time.sleep(POLL_S)
     except Stopped:
         stop(folder, backend, jobs)
         raise

@@ -5,9 +5,7 @@ back before it stops mkbench; of a worker that dies without a word the claim is 
 (fleet_cells.Folder.settle).
 """
 
-import contextlib
 import ctypes
-import json
 import math
 import os
 import pathlib
@@ -22,6 +20,7 @@ import exit_codes
 import fleet_cells
 import fleet_gpus
 import fleet_plan
+import report_file
 
 POLL_S = 0.2
 LINGER_S = 0.5
@@ -36,12 +35,23 @@ class Refused(Exception):
     """This job cannot work; the message says why."""
 
 
-def version_of(program: str) -> str:
+def ask(*command: str, limit_s: float = 120) -> subprocess.CompletedProcess:
+    """What a command says; one that cannot be run, or takes too long, ends with 127."""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s,
+                              check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"none: {error}"
-    return done.stdout.strip() or f"none: exit code {done.returncode}"
+        return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def why_of(done: subprocess.CompletedProcess) -> str:
+    lines = [line for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
+    return re.sub(r"^mkbench: error: ", "", lines[-1].strip("* ")) if lines else f"exit code {done.returncode}"
+
+
+def version_of(program: str) -> str:
+    done = ask(program, "--version", limit_s=60)
+    return done.stdout.strip() or f"none: {why_of(done)}"
 
 
 def die_with_parent() -> None:
@@ -96,13 +106,7 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
-        # The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill.
-        with self.beating(claim) as give_back:
-            self.try_cell(claim, give_back)
-
-    @contextlib.contextmanager
-    def beating(self, claim: fleet_cells.Claim):
-        """Yields a function that ends the claim as cancelled, which nothing may touch afterwards."""
+        """The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill."""
         over = threading.Event()
         beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
         beats.start()
@@ -111,12 +115,12 @@ class Worker:
             over.set()
             beats.join()
 
-        def give_back():
+        def give_back():  # nothing may touch the claim afterwards
             end_beats()
             self.folder.end(claim, "cancelled")
 
         try:
-            yield give_back
+            self.try_cell(claim, give_back)
         finally:
             end_beats()
 
@@ -175,10 +179,9 @@ class Worker:
     def problem_of(self, report: pathlib.Path) -> str:
         """Why the report of a run that ended with 0 is none of this card; empty where it is."""
         try:
-            environment = json.loads(report.read_text(encoding="utf-8"))["env"]
-        except (OSError, ValueError, KeyError) as error:
+            uuid = report_file.gpu_of(report_file.load(report)).get("uuid", "")
+        except (report_file.BadReport, *report_file.INCOMPLETE) as error:
             return f"no report: {error}"
-        uuid = environment.get("gpu", {}).get("uuid", "")
         if self.card.stand_in or uuid == self.card.id:
             return ""
         return f"ran on card {uuid or 'none'}, wanted {self.card.id}"

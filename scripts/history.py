@@ -3,7 +3,7 @@
   history.py DATABASE add NAME      reads JSON lines, the run and then its rows; NAME: what messages call it
   history.py DATABASE show [--plot DIR]
 
-`mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no matplotlib, 2 a file that is no
+`mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no vl-convert, 2 a file that is no
 history or no result, 3 nothing to plot.
 """
 
@@ -14,43 +14,26 @@ import pathlib
 import sqlite3
 import sys
 
+import sqlite_store
+import text_tables
+
 VERSION = 1  # PRAGMA user_version of the file
 RUN_COLUMNS = ("report_sha256", "added", "started", "git_sha", "label", "device", "uuid", "driver", "verdict")
-NUMBERS = (int, float, type(None))
+TABLES = {"runs": f"id INTEGER PRIMARY KEY, {', '.join(f'{name} TEXT NOT NULL' for name in RUN_COLUMNS)}, "
+                  "UNIQUE (report_sha256)",
+          "results": "run INTEGER NOT NULL REFERENCES runs (id)"}  # and the columns of -o jsonl, as they come
 
 
 class BadHistory(Exception):
-    """A file that cannot be used; the message names it and says what is wrong."""
+    """What cannot be added; the message names it and says what is wrong."""
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def open_database(path: pathlib.Path, create: bool) -> sqlite3.Connection:
-    """Refuses an SQLite file of something else, and one of a later version."""
-    if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    base = sqlite3.connect(path, timeout=30)
-    base.row_factory = sqlite3.Row
-    version = base.execute("PRAGMA user_version").fetchone()[0]
-    tables = {row["name"] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if version == VERSION and {"runs", "results"} <= tables:
-        return base
-    if version != 0 or tables:
-        raise BadHistory(f"{path}: user_version: found {version} with tables {sorted(tables)}, wanted {VERSION} of a "
-                         "history that mkbench has made")
-    columns = ", ".join(f"{name} TEXT NOT NULL" for name in RUN_COLUMNS)
-    with base:
-        base.execute("BEGIN")
-        base.execute(f"CREATE TABLE runs (id INTEGER PRIMARY KEY, {columns}, UNIQUE (report_sha256))")
-        base.execute("CREATE TABLE results (run INTEGER NOT NULL REFERENCES runs (id))")
-        base.execute(f"PRAGMA user_version = {VERSION}")
-    return base
+def open_database(path: pathlib.Path) -> sqlite3.Connection:
+    return sqlite_store.opened(path, VERSION, TABLES, "a history that mkbench has made")
 
 
 def add(base: sqlite3.Connection, lines: list, name: str) -> None:
-    """Adds a run once. A column that a later mkbench writes is added to the table; older rows have NULL there."""
+    """Adds a run once."""
     run, rows = lines[0], lines[1:]
     run["added"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     with base:
@@ -58,19 +41,10 @@ def add(base: sqlite3.Connection, lines: list, name: str) -> None:
         if base.execute("SELECT 1 FROM runs WHERE report_sha256 = ?", (run["report_sha256"],)).fetchone():
             print(f"{name}: is in the history already")
             return
-        marks = ", ".join("?" * len(RUN_COLUMNS))
-        number = base.execute(f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({marks})",
-                              [run[column] for column in RUN_COLUMNS]).lastrowid
-        known = {row["name"] for row in base.execute("PRAGMA table_info(results)")}
-        for row in rows:
-            for column, value in row.items():
-                if column not in known:
-                    kind = "REAL" if isinstance(value, NUMBERS) else "TEXT"
-                    base.execute(f"ALTER TABLE results ADD COLUMN {quoted(column)} {kind}")
-                    known.add(column)
-            columns = ", ".join(quoted(column) for column in ("run", *row))
-            base.execute(f"INSERT INTO results ({columns}) VALUES ({', '.join('?' * (1 + len(row)))})",
-                         [number, *row.values()])
+        sqlite_store.insert(base, "runs", [run])
+        number = base.execute("SELECT max(id) FROM runs").fetchone()[0]
+        sqlite_store.add_columns(base, "results", rows)
+        sqlite_store.insert(base, "results", [row | {"run": number} for row in rows])
     print(f"{name}: {len(rows)} results of {run['label']} on {run['device']} are in the history")
 
 
@@ -110,22 +84,13 @@ def cells_of(row: dict) -> list:
 
 
 HEADINGS = ["case", "engine", "run", "commit", "ms/tok [CI]", "tok/s", "roofline", "processes", "verdict"]
-RIGHT = {4, 5, 6, 7}
-
-
-def table(rows: list) -> str:
-    cells = [HEADINGS] + [[c.replace("|", "\\|") for c in cells_of(row)] for row in rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADINGS))]
-    rule = "|" + "|".join("-" * (w + 1) + ":" if i in RIGHT else ":" + "-" * (w + 1)
-                          for i, w in enumerate(widths)) + "|"
-    text = ["| " + " | ".join(c.rjust(widths[i]) if i in RIGHT else c.ljust(widths[i])
-                              for i, c in enumerate(line)) + " |" for line in cells]
-    return "\n".join([text[0], rule, *text[1:]])
+RIGHT = (4, 5, 6, 7)
 
 
 def show(rows: list) -> None:
     cards = dict.fromkeys(row["card"] for row in rows)
-    print("\n\n".join(f"## {card}\n\n" + table([row for row in rows if row["card"] == card]) for card in cards))
+    print("\n\n".join(f"## {card}\n\n" + text_tables.markdown(HEADINGS, [cells_of(row) for row in rows if row["card"] == card], RIGHT)
+                      for card in cards))
 
 
 def main() -> int:
@@ -141,7 +106,8 @@ def main() -> int:
         if arguments.command == "show" and not arguments.database.exists():
             print("the history is empty; mkbench history add REPORT, or run --history, adds to it")
             return 3 if arguments.plot else 0
-        base = open_database(arguments.database, create=arguments.command == "add")
+        arguments.database.parent.mkdir(parents=True, exist_ok=True)
+        base = open_database(arguments.database)
         if arguments.command == "add":
             add(base, read_lines(arguments.name), arguments.name)
             return 0

@@ -38,19 +38,24 @@ def ask(*arguments):
     return text + (f"\nexit code {done.returncode}" if done.returncode else "")
 
 
+def rows_of(*arguments):
+    """The rows of a query in CSV, as lists of texts."""
+    return [[cell.strip() for cell in line.split(", ")] for line in ask(*arguments).splitlines()]
+
+
 def number(text):
     return int(text) if text.strip().isdigit() else None
 
 
 def cards():
     """uuid -> Card of all cards; empty where nvidia-smi cannot tell."""
-    rows = [line.split(", ") for line in ask("--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits").splitlines()]
+    rows = rows_of("--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits")
     return {row[0]: read_card(row[0], row[1]) for row in rows if len(row) == 2 and row[0].startswith("GPU-")}
 
 
 def read_card(uuid, used):
-    rows = [line.split(", ", 2) for line in ask("-i", uuid, *PROCESSES).splitlines()]
-    return Card(number(used), {int(row[0]): number(row[1]) for row in rows if len(row) == 3 and row[0].isdigit()})
+    rows = rows_of("-i", uuid, *PROCESSES)
+    return Card(number(used), {int(row[0]): number(row[1]) for row in rows if len(row) >= 3 and row[0].isdigit()})
 
 
 def watch(uuid):

@@ -7,6 +7,7 @@ Colours are CSS variables of scripts/page/report.css, so that a chart follows th
 import math
 import statistics
 
+VEGA_LITE = "6.4"  # the version of its language
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
 # The slots that engines take if they are free: these are the colours of the plots.
@@ -22,6 +23,7 @@ class Palette:
 
     def __init__(self):
         self.slots = {}
+        self.chart_legend = None  # of each chart; a page has one for all
 
     def add(self, label: str, *names: str) -> None:
         if label in self.slots:
@@ -45,10 +47,10 @@ class Palette:
         return [{"engine": e, "slot": slot, "shape": SHAPES[slot]} for e, slot in self.slots.items()]
 
     def engine_colour(self) -> dict:
-        return {"field": "engine", "type": "nominal", "scale": self.colours(), "legend": None}
+        return name("engine", scale=self.colours(), legend=self.chart_legend)
 
     def engine_shape(self) -> dict:
-        return {"field": "engine", "type": "nominal", "scale": self.shapes(), "legend": None}
+        return name("engine", scale=self.shapes(), legend=self.chart_legend)
 
 
 # The page's legend sets `picked`: the other engines fade.
@@ -77,8 +79,22 @@ def table(rows: list) -> dict:
     return {"columns": columns, "rows": [[row[c] for c in columns] for row in rows]}
 
 
+def quantity(field: str, **more) -> dict:
+    return {"field": field, "type": "quantitative", **more}
+
+
+def name(field: str, **more) -> dict:
+    return {"field": field, "type": "nominal", **more}
+
+
 def tip(field: str, title: str, form: str = "") -> dict:
-    return {"field": field, "title": title} | ({"type": "quantitative", "format": form} if form else {"type": "nominal"})
+    return quantity(field, title=title, format=form) if form else name(field, title=title)
+
+
+def rule_layer(at: float, channel: str, dash: tuple = (5, 3), ink: str = "--ink", **more) -> dict:
+    """A straight line through the whole chart, where `channel` is `at`."""
+    return {"data": {"values": [{"at": at}]}, "mark": {"type": "rule", "stroke": f"var({ink})", "strokeDash": list(dash)},
+            "encoding": {channel: quantity("at"), **more}}
 
 
 def depth_axis(xs: list, title: str) -> dict:
@@ -87,8 +103,14 @@ def depth_axis(xs: list, title: str) -> dict:
     nonzero = [x for x in xs if x > 0]
     if len(xs) > 3 and max(nonzero) >= 16 * min(nonzero):
         scale |= {"type": "symlog", "constant": min(nonzero)}
-    return {"field": "x", "type": "quantitative", "title": title, "scale": scale,
-            "axis": {"values": xs, "labelOverlap": "greedy", "labelSeparation": 6, "grid": False, "format": ",d"}}
+    return quantity("x", title=title, scale=scale, axis={"values": xs, "labelOverlap": "greedy", "labelSeparation": 6,
+                                                         "grid": False, "format": ",d"})
+
+
+def run_axis(runs: list) -> dict:
+    """Runs in their order, each a text of two lines: its label and when it began."""
+    return name("x", title="run", sort=runs, scale={"type": "point", "padding": 0.5}, axis={
+        "labelExpr": "split(datum.value, '\\n')", "labelAngle": -30 if len(runs) > 6 else 0, "grid": False, "labelLimit": 160})
 
 
 def value_scale(points: list) -> dict:
@@ -103,27 +125,37 @@ def is_log(points: list) -> bool:
     return value_scale(points)["type"] == "log"
 
 
-def lines(points: list, palette: Palette, x_title: str, y_title: str, scale: dict, rule_at=None) -> dict:
-    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text."""
+def lines(points: list, palette: Palette, x: dict, y_title: str, scale: dict, rule_at=None,
+          labelled: bool = False) -> dict:
+    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text.
+    labelled: each point has its figure beside it, the text `short`, below it where `below`."""
     y_axis = {"labelExpr": TICKS} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
-    y = {"field": "value", "type": "quantitative", "title": y_title, "scale": scale, "axis": y_axis}
-    layers = []
-    if rule_at is not None:
-        layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
-                       "strokeDash": [5, 3]}, "encoding": {"y": {"field": "at", "type": "quantitative"}}})
-    x = depth_axis(sorted({p["x"] for p in points}), x_title)
+    y = quantity("value", title=y_title, scale=scale, axis=y_axis)
+    layers = [rule_layer(rule_at, "y")] if rule_at is not None else []
     both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
     layers += [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": both | {
-            "strokeDash": {"field": "kind", "type": "nominal", "legend": None,
-                           "scale": {"domain": ["engine", "ceiling"], "range": [[1, 0], [5, 3]]}}}},
+            "strokeDash": name("kind", legend=None, scale={"domain": ["engine", "ceiling"], "range": [[1, 0], [5, 3]]})}},
         {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": both | {
-            "y": {"field": "low", "type": "quantitative", "scale": scale, "title": y_title}, "y2": {"field": "high"}}},
+            "y": quantity("low", scale=scale, title=y_title), "y2": {"field": "high"}}},
         {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}, "encoding": both | {
             "shape": palette.engine_shape(),
-            "tooltip": [tip("engine", "engine"), tip("x", x_title, ",d"), tip("text", y_title)]}},
+            "tooltip": [tip("engine", "engine"), tip("x", x["title"], x["axis"].get("format", "")), tip("text", y_title)]}},
     ]
+    for below in (False, True) if labelled else ():
+        layers.append({"transform": [{"filter": f"datum.below === {str(below).lower()}"}], "encoding": both | {
+            "text": name("short")}, "mark": {
+                "type": "text", "lineBreak": "\n", "baseline": "top" if below else "bottom", "dy": 7 if below else -7}})
     return {"params": PICKED, "data": {"values": table(points)}, "height": 260, "layer": layers}
+
+
+def is_crowded(points: list, point: dict) -> bool:
+    """Whether another point stands so close above this one that a label has to go below it."""
+    log = is_log(points)
+    heights = [math.log(p["value"]) if log else p["value"] for p in points]
+    own = math.log(point["value"]) if log else point["value"]
+    span = max(heights) - (min(heights) if log else 0)
+    return any(0 < height - own < 0.15 * span for p, height in zip(points, heights) if p["x"] == point["x"])
 
 
 def log_ticks(points: list) -> list:
@@ -135,30 +167,29 @@ def log_ticks(points: list) -> list:
 def row_text(extra=None) -> dict:
     return {"mark": {"type": "text", "align": "left", "baseline": "middle", "dy": -11, "fontSize": 12,
                      "limit": {"expr": "width"}, "fill": "var(--ink)"},
-            "encoding": {"x": {"value": 0}, "text": {"field": "label", "type": "nominal"}} | (extra or {})}
+            "encoding": {"x": {"value": 0}, "text": name("label")} | (extra or {})}
 
 
 def row_axis(field: str, rows: list) -> dict:
-    return {"field": field, "type": "nominal", "axis": None, "sort": list(dict.fromkeys(r[field] for r in rows)),
-            "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
+    return name(field, axis=None, sort=list(dict.fromkeys(r[field] for r in rows)),
+                scale={"paddingInner": 0.1, "paddingOuter": 0.1})
 
 
 def bars(points: list, palette: Palette, x_title: str, rule_at=None) -> dict:
     """A bar an engine from zero, its name and value above it. points: as for lines(), and label."""
     most = max([p["high"] for p in points] + ([rule_at] if rule_at is not None else []))
-    x = {"field": "value", "type": "quantitative", "title": x_title, "scale": {"domain": [0, most * 1.02], "nice": False},
-         "axis": {"labelExpr": TICKS, "tickCount": 5}}
+    x = quantity("value", title=x_title, scale={"domain": [0, most * 1.02], "nice": False},
+                 axis={"labelExpr": TICKS, "tickCount": 5})
     layers = [
         {"mark": {"type": "bar", "height": 13, "yOffset": 7}, "encoding": {
             "x": x, "color": palette.engine_colour(), "opacity": fade(),
             "tooltip": [tip("engine", "engine"), tip("text", x_title)]}},
         {"mark": {"type": "rule", "strokeWidth": 2, "yOffset": 7, "y2Offset": 7, "stroke": "var(--ink)"}, "encoding": {
-            "x": {"field": "low", "type": "quantitative", "title": x_title}, "x2": {"field": "high"}, "opacity": fade()}},
+            "x": quantity("low", title=x_title), "x2": {"field": "high"}, "opacity": fade()}},
         row_text(),
     ]
     if rule_at is not None:
-        layers.append({"data": {"values": [{"at": rule_at}]}, "mark": {"type": "rule", "stroke": "var(--ink)",
-                       "strokeDash": [5, 3]}, "encoding": {"x": {"field": "at", "type": "quantitative"}, "y": None}})
+        layers.append(rule_layer(rule_at, "x", y=None))
     return {"params": PICKED, "data": {"values": table(points)}, "height": ROW * len(points), "width": "container",
             "encoding": {"y": row_axis("engine", points)}, "layer": layers}
 
@@ -169,20 +200,16 @@ def ratios(rows: list, margin: float) -> dict:
     low, high = min([r["low"] for r in rows] + [1 - 2 * margin]), max([r["high"] for r in rows] + [1 + 2 * margin])
     # Close to 1 ticks of 1, 2, 5 are too few.
     ticks = {"tickCount": 6} if high < 2.5 * low else {"values": log_ticks(rows + [{"low": 1, "high": 1}])}
-    x = {"field": "value", "type": "quantitative", "title": "time of the second over time of the first (log scale)",
-         "scale": {"type": "log", "domain": [low / 1.03, high * 1.03], "nice": False},
-         "axis": {"labelExpr": TICKS} | ticks}
-    colour = {"field": "verdict", "type": "nominal", "legend": None,
-              "scale": {"domain": list(VERDICTS), "range": [f"var({c})" for c, _ in VERDICTS.values()]}}
-    shape = {"field": "verdict", "type": "nominal", "legend": None,
-             "scale": {"domain": list(VERDICTS), "range": [s for _, s in VERDICTS.values()]}}
+    x = quantity("value", title="time of the second over time of the first (log scale)", axis={"labelExpr": TICKS} | ticks,
+                 scale={"type": "log", "domain": [low / 1.03, high * 1.03], "nice": False})
+    colour, shape = (name("verdict", legend=None, scale={"domain": list(VERDICTS), "range": looks})
+                     for looks in ([f"var({c})" for c, _ in VERDICTS.values()], [s for _, s in VERDICTS.values()]))
     y = row_axis("key", rows)
     return {"data": {"values": table(rows)}, "height": ROW * len(rows), "layer": [
         {"data": {"values": [{"from": 1 - margin, "to": 1 + margin}]},
          "mark": {"type": "rect", "fill": "var(--band)"},
-         "encoding": {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}},
-        {"data": {"values": [{"at": 1}]}, "mark": {"type": "rule", "stroke": "var(--ink-2)"},
-         "encoding": {"x": {"field": "at", "type": "quantitative"}}},
+         "encoding": {"x": quantity("from"), "x2": {"field": "to"}}},
+        rule_layer(1, "x", (1, 0), "--ink-2"),
         {"mark": {"type": "rule", "strokeWidth": 3, "yOffset": 8, "y2Offset": 8},
          "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour}},
         {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "yOffset": 8},
@@ -208,8 +235,8 @@ def distribution(data: str, samples: list, palette: Palette) -> dict:
         boxes.append({"engine": engine, "low": low, "high": high,
                       "label": f"{engine}: {len(offs)} samples, {min(offs):+.2f} to {max(offs):+.2f} %"})
     y = row_axis("engine", boxes)
-    x = {"field": "off", "type": "quantitative", "title": "per cent from the engine's own median",
-         "scale": {"nice": True, "zero": True}, "axis": {"tickCount": 6, "labelExpr": SIGNED_TICKS}}
+    x = quantity("off", title="per cent from the engine's own median", scale={"nice": True, "zero": True},
+                 axis={"tickCount": 6, "labelExpr": SIGNED_TICKS})
     colour = palette.engine_colour()
     return {"params": PICKED, "height": ROW * len(boxes), "layer": [
         {"data": {"values": table([b for b in boxes if b["low"] is not None])},
@@ -231,17 +258,16 @@ def series(data: str, samples: list, palette: Palette, field: str, y_title: str)
         if sample["process"] > 0:
             starts[sample["process"]] = min(sample["block"], starts.get(sample["process"], sample["block"]))
     blocks = len({s["block"] for s in samples})
-    x = {"field": "block", "type": "quantitative", "title": "block (dotted: a new process begins)",
-         "scale": {"zero": False, "nice": False, "padding": 10},
-         "axis": {"grid": False, "format": "d", "tickMinStep": 1, "tickCount": min(blocks, 12)}}
+    x = quantity("block", title="block (dotted: a new process begins)", scale={"zero": False, "nice": False, "padding": 10},
+                 axis={"grid": False, "format": "d", "tickMinStep": 1, "tickCount": min(blocks, 12)})
     axis = {"tickCount": 5, "labelExpr": SIGNED_TICKS if field == "off" else TICKS, "minExtent": 46}
-    y = {"field": field, "type": "quantitative", "title": y_title, "scale": {"zero": False, "nice": True}, "axis": axis}
+    y = quantity(field, title=y_title, scale={"zero": False, "nice": True}, axis=axis)
     both = {"x": x, "y": y, "color": palette.engine_colour(), "opacity": fade()}
     read = f"datum.{field} !== null"
     layers = [
         {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
          "mark": {"type": "line", "strokeWidth": 1.3 if blocks <= MANY else 0.7},
-         "encoding": both | {"detail": {"field": "process", "type": "nominal"}}},
+         "encoding": both | {"detail": name("process")}},
         {"data": {"name": data}, "transform": [{"filter": f"{read} && datum.dropped === ''"}],
          "mark": {"type": "point", "filled": True, "size": 45 if blocks <= MANY else 8, "opacity": 1},
          "encoding": both | {"shape": palette.engine_shape(), "tooltip": SAMPLE_TIPS}},
@@ -253,7 +279,7 @@ def series(data: str, samples: list, palette: Palette, field: str, y_title: str)
     if starts:
         layers.insert(0, {"data": {"values": [{"at": at - 0.5} for at in starts.values()]},
                           "mark": {"type": "rule", "strokeDash": [1, 3], "stroke": "var(--ink-2)"},
-                          "encoding": {"x": {"field": "at", "type": "quantitative"}}})
+                          "encoding": {"x": quantity("at")}})
     return {"params": PICKED, "height": 200, "layer": layers}
 
 

@@ -1,10 +1,10 @@
 """What a report's page shows, as plain values for its template: tables, texts, and the charts by name."""
 
-import math
 import statistics
 
 import page_charts as charts
-from plot_report import card_of, is_lossy, label_of, labels_of
+from report_file import (build_of, card_of, ends, finite, is_lossy, is_prefill, label_of, labels_of, position_of,
+                         ranked_comparison, rate_ends, timed)
 
 ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
 RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
@@ -24,6 +24,13 @@ class Page:
         self.charts.append({"id": name, "spec": spec})
         return {"id": name, "title": title, "note": note, "wide": wide}
 
+    def add_engines(self, case: dict) -> None:
+        """Gives each engine that is drawn its colour."""
+        labels = labels_of(case)
+        self.has_ceiling |= bool((case.get("ceiling") or {}).get("ms_per_tok"))
+        for engine in timed(case):
+            self.palette.add(labels[engine["name"]], engine["resolved_name"], engine["name"])
+
     def add_samples(self, rows: list) -> str:
         name = f"samples-{len(self.data)}"
         self.data[name] = charts.table(rows)
@@ -36,33 +43,10 @@ def kind_of(verdict: str) -> str:
                                                                 "NOT_JUDGED") else "bad"
 
 
-def finite(value):
-    """The number, or None; anything else is no number that a report holds."""
-    if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
-        raise ValueError(f"a number of {value!r}")
-    return value
-
-
-def ends(interval) -> tuple:
-    return (finite(interval["low"]), finite(interval["high"])) if interval else (None, None)
-
-
 def point(x: int, label: str, kind: str, value: float, interval: tuple, text: str) -> dict:
     low, high = interval if interval[0] is not None else (value, value)
     return {"engine": label, "kind": kind, "x": x, "value": finite(value), "low": low, "high": high, "text": text,
             "label": f"{label}: {text}"}
-
-
-def timed(case: dict) -> list:
-    return [e for e in case["engines"] if e["ms_per_tok"] is not None]
-
-
-def comparison_of(case: dict, engine: dict):
-    """With the fastest baseline that has times, as the terminal's table has it."""
-    times = {e["name"]: finite(e["ms_per_tok"]["mean"]) or math.inf for e in timed(case) if e["role"] == "baseline"}
-    own = [c for c in case["comparisons"]
-           if c["candidate"] == engine["name"] and c["baseline"] in times and c["speedup"] is not None]
-    return min(own, key=lambda c: times[c["baseline"]], default=None)
 
 
 def measures(case: dict, x: int) -> dict:
@@ -70,16 +54,13 @@ def measures(case: dict, x: int) -> dict:
     found, labels = {"rate": [], "ms": [], "share": []}, labels_of(case)
     for engine in timed(case):
         label, ms = labels[engine["name"]], ends(engine["ms_per_tok"]["ci"])
-        rate = (engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"])
-        mean = engine["ms_per_tok"]["mean"]
+        rate, mean = rate_ends(engine), engine["ms_per_tok"]["mean"]
         found["rate"].append(point(x, label, "engine", engine["tok_per_s"], rate,
                                    charts.with_interval(engine["tok_per_s"], *rate)))
         found["ms"].append(point(x, label, "engine", mean, ms, charts.with_interval(mean, *ms)))
-        if engine.get("share") is not None:
-            low, high = ends(engine.get("share_ci"))
-            share = 100 * engine["share"]
-            interval = (100 * low, 100 * high) if low is not None else (None, None)
-            found["share"].append(point(x, label, "engine", share, interval, percent_text(share, interval)))
+        share = share_of(engine)
+        if share:
+            found["share"].append(point(x, label, "engine", *share, percent_text(*share)))
     ceiling = (case.get("ceiling") or {}).get("ms_per_tok")
     if ceiling:
         low, high = ends(ceiling["ci"])
@@ -89,6 +70,13 @@ def measures(case: dict, x: int) -> dict:
         found["rate"].append(point(x, charts.CEILING, "ceiling", 1000 / mean, rate,
                                    charts.with_interval(1000 / mean, *rate)))
     return found
+
+
+def share_of(engine: dict):
+    """(per cent of the ceiling's rate, its interval); None where no ceiling was timed."""
+    if engine.get("share") is None:
+        return None
+    return 100 * engine["share"], tuple(None if end is None else 100 * end for end in ends(engine.get("share_ci")))
 
 
 def percent_text(value: float, interval: tuple) -> str:
@@ -106,19 +94,15 @@ def result_rows(case: dict, x: int) -> list:
                "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
                "parity": parity_text(engine), "why": withheld(engine), "lossy": is_lossy(engine)}
         if engine["ms_per_tok"] is not None:
-            rate = (engine["tok_per_s_ci_low"], engine["tok_per_s_ci_high"])
-            row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate),
+            row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate_ends(engine)),
                     "ms": charts.with_interval(engine["ms_per_tok"]["mean"], *ends(engine["ms_per_tok"]["ci"]))}
-            if engine.get("share") is not None:
-                low, high = ends(engine.get("share_ci"))
-                row["share"] = percent_text(100 * engine["share"],
-                                            (100 * low, 100 * high) if low is not None else (None, None))
+            if share := share_of(engine):
+                row["share"] = percent_text(*share)
             for field in ("ttft", "prefill"):
                 if engine.get(f"{field}_ms") is not None:
                     row[field] = charts.digits(engine[f"{field}_ms"])
-        comparison = comparison_of(case, engine)
-        ranked = engine["role"] != "baseline" and not is_lossy(engine)
-        if comparison and engine["ms_per_tok"] is not None and ranked:
+        comparison = ranked_comparison(case, engine)
+        if comparison and engine["ms_per_tok"] is not None:
             row["speedup"] = charts.with_interval(comparison["speedup"], *ends(comparison["ci"]), "x")
             row["speedup_verdict"] = comparison["verdict"]
         rows.append(row)
@@ -229,7 +213,7 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
     made, points = [], measures(case, x)["ms"]
     if points and not single:
         points.sort(key=lambda p: -p["value"])
-        unit = "ms per prompt id" if case["axes"]["n_prompt"] > 0 else "ms per token"
+        unit = "ms per prompt id" if is_prefill(case) else "ms per token"
         made.append(page.chart("Ladder of the engines", "Every engine of this case, slowest first; the line on a bar is "
                                "its interval.", charts.bars(points, page.palette, unit)))
     rows = ratio_rows(case)
@@ -243,7 +227,8 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
     ceiling = case.get("ceiling") or {}
     return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
             "reasons": case["reasons"], "interrupted": case.get("interrupted", False), "ratios": rows,
-            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case), "text": case["generated_text"],
+            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case),
+            "text": case["generated_text"],
             "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
                            "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
                            "engines": {label_of(e): engine_facts(e) for e in case["engines"]}})}
@@ -267,35 +252,39 @@ def flat(value, path: str = "") -> list:
     return [(path, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))]
 
 
+def depth_chart(page: Page, kind: str, found: list, prefill: bool, rule=None, labelled: bool = False) -> tuple:
+    """(title, chart) of one kind of measures() over the cases of a group: bars where they have one depth."""
+    thing = "prompt id" if prefill else "token"
+    title, unit = {"rate": (f"{thing}s per second".capitalize(), f"{thing}s per second"),
+                   "ms": (f"Milliseconds per {thing}", f"ms per {thing}"),
+                   "share": ("Share of the ceiling", "% of the ceiling's rate")}[kind]
+    if len({p["x"] for p in found}) == 1:
+        found.sort(key=lambda p: p["value"], reverse=kind == "ms")
+        return title, charts.bars(found, page.palette, unit, rule)
+    scale = {"domain": [0, max(105, *(p["high"] for p in found))], "type": "linear", "nice": False} \
+        if kind == "share" else charts.value_scale(found)
+    x = charts.depth_axis(sorted({p["x"] for p in found}),
+                          "prompt ids" if prefill else "KV rows before the first timed token")
+    return f"{title} against {'prompt length' if prefill else 'depth'}", charts.lines(
+        found, page.palette, x, unit + (", log scale" if scale["type"] == "log" else ""), scale, rule, labelled)
+
+
+HINTS = {"rate": "Higher is better.", "ms": "Lower is better.",
+         "share": "100 % is an engine that only reads what a step must read, timed in the same blocks."}
+
+
 def group_view(page: Page, cases: list, prefill: bool) -> dict:
     """Cases that differ in depth alone, or in the length of a prefill alone."""
-    axis = "n_prompt" if prefill else "depth"
-    at = [(case["axes"][axis], case) for case in cases]
-    points = {"rate": [], "ms": [], "share": []}
+    at, points = [(position_of(case), case) for case in cases], {kind: [] for kind in HINTS}
     for x, case in at:
         for kind, found in measures(case, x).items():
             points[kind] += found
-    first, xs = cases[0], sorted({p["x"] for p in points["ms"]})
-    x_title = "prompt ids" if prefill else "KV rows before the first timed token"
-    thing = "prompt id" if prefill else "token"
-    made, single = [], len(at) == 1
-    for kind, title, unit, hint in (
-            ("rate", f"{thing}s per second".capitalize(), f"{thing}s per second", "Higher is better."),
-            ("ms", f"Milliseconds per {thing}", f"ms per {thing}", "Lower is better."),
-            ("share", "Share of the ceiling", "% of the ceiling's rate",
-             "100 % is an engine that only reads what a step must read, timed in the same blocks.")):
-        found, rule = points[kind], 100 if kind == "share" else None
-        if not found:
-            continue
-        if len(xs) == 1:
-            found.sort(key=lambda p: p["value"], reverse=kind == "ms")
-            made.append(page.chart(title, hint, charts.bars(found, page.palette, unit, rule)))
-            continue
-        scale = {"domain": [0, max(105, *(p["high"] for p in found))], "type": "linear", "nice": False} \
-            if kind == "share" else charts.value_scale(found)
-        unit += ", log scale" if scale["type"] == "log" else ""
-        made.append(page.chart(f"{title} against {'prompt length' if prefill else 'depth'}", hint,
-                               charts.lines(found, page.palette, x_title, unit, scale, rule)))
+    made = []
+    for kind, found in points.items():
+        if found:
+            title, spec = depth_chart(page, kind, found, prefill, 100 if kind == "share" else None)
+            made.append(page.chart(title, HINTS[kind], spec))
+    first, single = cases[0], len(at) == 1
     reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report knows none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
     rows = sorted((row for x, case in at for row in result_rows(case, x)), key=lambda row: row["lossy"])
@@ -310,18 +299,13 @@ def run_view(page: Page, report: dict, source: str) -> dict:
     """All of one report."""
     meta, verdict, groups = report["meta"], report["verdict"], {}
     for case in report["cases"]:
-        labels = labels_of(case)
-        page.has_ceiling |= bool((case.get("ceiling") or {}).get("ms_per_tok"))
-        for engine in timed(case):
-            page.palette.add(labels[engine["name"]], engine["resolved_name"], engine["name"])
-        axes = case["axes"]
-        groups.setdefault((case["model"]["name"], axes["n_gen"], axes["n_prompt"] > 0), []).append(case)
-    sha = str(meta.get("git_sha", ""))[:10]
-    build = f"mkbench {meta.get('version', '?')}" + (f" ({sha}{', changed' if meta.get('dirty') else ''})" if sha else "")
+        page.add_engines(case)
+        groups.setdefault((case["model"]["name"], case["axes"]["n_gen"], is_prefill(case)), []).append(case)
     return {
         "source": source, "status": verdict["status"], "kind": kind_of(verdict["status"]),
         "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
-        "device": card_of(report), "on_cpu": card_of(report) == "cpu", "made_by": ", ".join(part for part in (build, str(meta.get("finished", ""))) if part),
+        "device": card_of(report), "on_cpu": card_of(report) == "cpu",
+        "made_by": ", ".join(part for part in (build_of(report), str(meta.get("finished", ""))) if part),
         "command": " ".join(str(word) for word in meta.get("argv", [])), "warnings": meta.get("warnings", []),
         "groups": [group_view(page, cases, key[2]) for key, cases in groups.items()],
         "environment": flat({"env": report["env"], "calibration": report["calibration"],

@@ -26,6 +26,7 @@ import decoder_variants as dv
 import qwen3_hf as hf
 from capture_reference import default_path, load
 from reference_steps import kl_over_top
+from text_tables import markdown
 
 FOLDER = checkpoint_format.ROOT / "reports" / "limits"
 MEASURED = FOLDER / "measured.json"
@@ -239,17 +240,14 @@ def tables(measured):
     for precision in CLASSES:
         rows = [r for r in measured["decoders"] if r["class"] == precision]
         names = {r["decoder"] for r in rows}
-        lines += [f"## Class {precision}: {len(names)} decoders, {len(rows)} rows", "",
-                  "| ratio | largest of a legitimate decoder | 99.9 % point | model | limit |", "|---|---|---|---|---|"]
-        for ratio in RATIOS:
-            _, largest, point, model = limit_of(rows, ratio)
-            lines.append(f"| R_{ratio} | {largest:.3g} | {point:.3g} | {model} | {of[precision][ratio]:g} |")
-        lines += ["", "| decoder | model | " + " | ".join(f"R_{r}" for r in RATIOS) + " | flips |", "|---|---|" + "---|" * 6]
-        for r in rows:
-            flips = f"{r['flips']} of {r['near_ties']}" if "flips" in r else ""
-            values = " | ".join(f"{r[f'r_{x}']:.3g}" if r.get(f"r_{x}") is not None else "" for x in RATIOS)
-            lines.append(f"| {r['decoder']} | {r['model']} | {values} | {flips} |")
-        lines.append("")
+        found = [(ratio, *limit_of(rows, ratio)[1:]) for ratio in RATIOS]
+        lines += [f"## Class {precision}: {len(names)} decoders, {len(rows)} rows", "", markdown(
+            ["ratio", "largest of a legitimate decoder", "99.9 % point", "model", "limit"],
+            [[f"R_{ratio}", f"{largest:.3g}", f"{point:.3g}", model, f"{of[precision][ratio]:g}"]
+             for ratio, largest, point, model in found], padded=False), "", markdown(
+            ["decoder", "model", *(f"R_{r}" for r in RATIOS), "flips"],
+            [[r["decoder"], r["model"], *(f"{r[f'r_{x}']:.3g}" if r.get(f"r_{x}") is not None else "" for x in RATIOS),
+              f"{r['flips']} of {r['near_ties']}" if "flips" in r else ""] for r in rows], padded=False), ""]
     return "\n".join(lines + power(measured, of)) + "\n"
 
 
@@ -257,8 +255,8 @@ def power(measured, of):
     """The table of faults: the smallest size that each ratio sees."""
     lines = ["## Power", "", "The smallest size of a planted fault from which on a ratio is over its limit; \"-\": no size that was tried.",
              "The ratchet sees smaller ones: it holds an engine to 1.1 to 1.25 times its own ratios (R_kl to 0.005 more at least).",
-             *(f"Not measured: {model}." for model in MODELS if not any(r["model"] == model for r in measured["faults"])), "",
-             "| fault | model | class | sizes tried | " + " | ".join(f"R_{r}" for r in RATIOS[:4]) + " |", "|---|---|---|---|" + "---|" * 4]
+             *(f"Not measured: {model}." for model in MODELS if not any(r["model"] == model for r in measured["faults"])), ""]
+    found = []
     for fault, (text, sizes) in FAULTS.items():
         for model in MODELS:
             for precision in CLASSES:
@@ -266,9 +264,9 @@ def power(measured, of):
                 if not any(r["fault"] == fault for r in rows):
                     continue
                 seen = [smallest_seen(rows, fault, ratio, of[precision][ratio]) for ratio in RATIOS[:4]]
-                cells = " | ".join("-" if s is None else f"{s:.3g}" for s in seen)
-                lines.append(f"| {text} | {model} | {precision} | {sizes[0]:.2g} to {sizes[-1]:.3g} | {cells} |")
-    return lines
+                found.append([text, model, precision, f"{sizes[0]:.2g} to {sizes[-1]:.3g}",
+                              *("-" if s is None else f"{s:.3g}" for s in seen)])
+    return [*lines, markdown(["fault", "model", "class", "sizes tried", *(f"R_{r}" for r in RATIOS[:4])], found, padded=False)]
 
 
 def written(measured):

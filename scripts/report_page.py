@@ -16,12 +16,12 @@ import os
 import pathlib
 import sys
 
+import page_charts
 import page_tables
 import whole_file
-from plot_report import INCOMPLETE, BadReport, load_report, refuse_incomplete
+from report_file import INCOMPLETE, BadReport, load, refuse_incomplete
 
 PARTS = pathlib.Path(__file__).resolve().parent / "page"
-VEGA_LITE = "6.4"
 
 
 class BadScript(Exception):
@@ -38,14 +38,14 @@ def vega() -> str:
 
     kept = None
     try:
-        kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}-{VEGA_LITE}.js"
+        kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}-{page_charts.VEGA_LITE}.js"
         return kept.read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):  # not kept yet; RuntimeError: no home folder
         pass
     import vl_convert
 
     try:
-        script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+        script = vl_convert.javascript_bundle(vl_version=page_charts.VEGA_LITE)
     except (RuntimeError, ValueError) as error:
         raise BadScript("vl_convert: " + " ".join(str(error).split())[:200]) from None
     if kept is not None:
@@ -76,6 +76,14 @@ def template(name: str = "report.html.j2"):
     return environment.get_template(name)
 
 
+def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
+    """A template with its values, and with what every page of charts has."""
+    return draw.render(
+        style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
+        script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
+        data=safe_json({"charts": page.charts, "data": page.data}), **values)
+
+
 def fill(draw, reports: list, names: list, scripts: list) -> str:
     """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
     import jinja2
@@ -83,11 +91,7 @@ def fill(draw, reports: list, names: list, scripts: list) -> str:
     page = page_tables.Page()
     runs = [page_tables.run_view(page, report, name) for report, name in zip(reports, names)]
     try:
-        return draw.render(
-            runs=runs, style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
-            script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
-            has_ceiling=page.has_ceiling,
-            charts=safe_json({"charts": page.charts, "data": page.data}))
+        return render(draw, page, scripts, runs=runs, has_ceiling=page.has_ceiling)
     except jinja2.UndefinedError as error:
         raise KeyError(str(error)) from None
 
@@ -106,7 +110,7 @@ def main() -> int:
     arguments = parser.parse_args()
     names = [str(path) for path in arguments.reports]
     try:
-        reports = [load_report(path) for path in arguments.reports]
+        reports = [load(path) for path in arguments.reports]
         draw, scripts = template(), scripts_of_page()
     except BadReport as error:
         print(f"report_page: {error}", file=sys.stderr)
@@ -120,7 +124,7 @@ def main() -> int:
     try:
         text = fill(draw, reports, names, scripts)
     except INCOMPLETE as error:
-        return refuse_incomplete(arguments.reports, error)
+        return refuse_incomplete("report_page", arguments.reports, error)
     try:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         whole_file.put(arguments.out, text)

@@ -21,6 +21,7 @@ import time
 
 import shape_table
 import synthetic_checkpoint as synthetic
+import text_tables
 
 PROMPTS, STEPS, MOST_D = 4, 24, 0.5
 COLUMNS = ("shape", "layers", "lag set", "device", "planted layers", "fp32 ids equal", "bf16 ids equal", "distinct ids", "smallest margin", "D")
@@ -89,12 +90,11 @@ def good(entry):
 
 def render(path):
     """README.md beside the file of entries."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    for e in json.loads(path.read_text()):
-        planted = " ".join(f"{layer}:{lag}" for layer, lag in e["planted"].items()) or "none"
-        lines.append(f"| {e['shape']} | {e['layers']} | {e['lagset']} | {e['device']} | {planted} | {e['fp32_equal']} of {e['steps']} | "
-                     f"{e['bf16_equal']} of {e['steps']} | {e['distinct']} | {e['margin']:.2f} | {e['pairwise_error']:.3f} |")
-    (path.parent / "README.md").write_text(HEAD + "\n".join(lines) + "\n")
+    rows = [[e["shape"], e["layers"], e["lagset"], e["device"],
+             " ".join(f"{layer}:{lag}" for layer, lag in e["planted"].items()) or "none", f"{e['fp32_equal']} of {e['steps']}",
+             f"{e['bf16_equal']} of {e['steps']}", e["distinct"], f"{e['margin']:.2f}", f"{e['pairwise_error']:.3f}"]
+            for e in json.loads(path.read_text())]
+    (path.parent / "README.md").write_text(HEAD + text_tables.markdown(COLUMNS, rows, padded=False) + "\n")
 
 
 def keep(path, entry):

@@ -14,10 +14,10 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import fleet  # noqa: E402
 import fleet_cells  # noqa: E402
 import fleet_plan  # noqa: E402
 import fleet_worker  # noqa: E402
-import pinned_wheels  # noqa: E402
 
 TEMPLATE = ROOT / "reports" / "evidence" / "nvidia-h100" / "timing" / "table-report.json"
 PROGRAM = ROOT / "tests" / "fleet" / "stand_in_mkbench.py"
@@ -28,15 +28,9 @@ ROWS_KEPT = 3  # of a parity table
 def modules_missing() -> str:
     """Why submitit and duckdb cannot be had; empty where they can, and are on sys.path."""
     try:
-        import duckdb  # noqa: F401
-        import submitit  # noqa: F401
-        return ""
-    except ImportError:
-        pass
-    try:
-        sys.path.insert(0, str(pinned_wheels.installed("fleet", "submitit and duckdb")))
-    except Exception as error:  # no network, no pip
-        return f"no submitit and duckdb: {error}"
+        fleet.need_modules("duckdb", "submitit")
+    except fleet.Missing as error:  # no network, no pip
+        return str(error)
     return ""
 
 

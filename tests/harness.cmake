@@ -60,8 +60,8 @@ mkbench_python_test(test_fleet_cells)
 foreach(name test_fleet_cards test_fleet_page test_fleet_store)
   mkbench_python_test(${name} TIMEOUT 120)
 endforeach()
-mkbench_python_test(test_fleet CLASSES SLOW Dies Slow Step TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
-mkbench_python_test(test_fleet_slurm CLASSES SLOW Cancelled Refused Whole TIMEOUT 900 ENVIRONMENT
+mkbench_python_test(test_fleet CLASSES SLOW Dies Slow TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+mkbench_python_test(test_fleet_slurm CLASSES SLOW Cancelled Refused TIMEOUT 900 ENVIRONMENT
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 
 # Models of the hub and of a user's own folder: fetched, captured, judged.

@@ -69,13 +69,13 @@ class Pages(unittest.TestCase):
         subprocess.run([EXAMPLE, kind, str(self.folder / kind)], check=True, capture_output=True)
         return json.loads((self.folder / kind / "report.json").read_text())
 
-    def make(self, *reports, name="page", out="", env=None) -> subprocess.CompletedProcess:
-        """Runs scripts/report_page.py over reports; the page is self.folder / <name>.html, or `out`."""
+    def make(self, *reports, name="page", out="", env=None, program="report_page") -> subprocess.CompletedProcess:
+        """Runs a program of scripts/ over reports; the page is self.folder / <name>.html, or `out`."""
         paths = []
         for number, report in enumerate(reports):
             paths.append(self.folder / f"{name}-{number}.json")
             paths[-1].write_text(report if isinstance(report, str) else json.dumps(report))
-        return subprocess.run([sys.executable, str(ROOT / "scripts" / "report_page.py"), *map(str, paths), "--out",
+        return subprocess.run([sys.executable, str(ROOT / "scripts" / f"{program}.py"), *map(str, paths), "--out",
                                str(self.folder / (out or f"{name}.html"))], capture_output=True, text=True,
                               env={**os.environ, **(env or {})})
 

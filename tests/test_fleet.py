@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from cli_support import BINARY, CliTest, environment
 from fleet_support import PROGRAM
 
 import fleet_cells
-import fleet_store
 
 PLAN = """
 models = ["synthetic"]
@@ -84,6 +82,14 @@ class FleetCliTest(CliTest):
                 pass
         return found
 
+    def worker_of(self, marker):
+        """The process that runs mkbench for a claim, and its child."""
+        cell = marker.split("@")[0]
+        out = str(self.out / "cells" / cell / "try-1" / "report")
+        programs = self.until(lambda: self.processes_of(f"--out={out}"))
+        status = pathlib.Path(f"/proc/{programs[0]}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), programs[0]
+
     def check_whole(self, cells, outcomes=("done",)):
         """Nothing is lost: every cell is done, has one good report in the store, and no process is left."""
         self.assertEqual(self.counts(), {"waiting": 0, "running": 0, "done": cells, "failed": 0})
@@ -145,7 +151,7 @@ class Local(FleetCliTest):
         self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
 
-class CardsTest(FleetCliTest):
+class Cards(FleetCliTest):
     """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
 
     def setUp(self):
@@ -158,17 +164,16 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
 """)
         smi.chmod(0o755)
 
+    def cuda(self, more="", depths="[0, 512]", engines='["ring", "plain"]'):
+        return self.write(more, PLAN.replace('"cpu"', '"cuda"').replace("[0, 512]", depths).replace('["ring", "plain"]', engines))
+
     def fleet_environment(self, **faults):
         visible = faults.pop("visible", None)
         found = super().fleet_environment(**faults) | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return found | ({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
 
-
-class Cards(CardsTest):
     def test_a_job_for_each_visible_card(self):
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"'))
-        done = self.fleet(plan, "--out", self.out, visible="2,0")
+        done = self.fleet(self.cuda(), "--out", self.out, visible="2,0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(8)
         self.assertEqual(fleet_support.rows(self.out, "SELECT card, kind, ecc_corrected, ecc_new FROM cards ORDER BY 1"),
@@ -176,19 +181,14 @@ class Cards(CardsTest):
         self.assertIn("GPU-00000000", done.stdout)
 
     def test_a_report_of_another_card_is_no_result(self):
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + "[cards]\ncount = 1\n")
-        done = self.fleet(plan, "--out", self.out, uuid="GPU-other")
+        done = self.fleet(self.cuda("[cards]\ncount = 1\n"), "--out", self.out, uuid="GPU-other")
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual({row["why"] for row in self.tries()}, {f"ran on card GPU-other, wanted {fleet_support.UUIDS[0]}"})
 
     def test_a_slow_nvidia_smi_loses_no_claim(self):
         smi = self.folder / "bin" / "nvidia-smi"
         smi.write_text(smi.read_text().replace('*ecc*) echo', '*ecc*) sleep 3.5; echo'))  # longer than twelve beats
-        plan = self.folder / "cuda.toml"
-        plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"').replace("[0, 512]", "[0]")
-                        .replace('["ring", "plain"]', '["ring"]') + "[cards]\ncount = 1\n")
-        done = self.fleet(plan, "--out", self.out)
+        done = self.fleet(self.cuda("[cards]\ncount = 1\n", "[0]", '["ring"]'), "--out", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_whole(1)
 
@@ -196,38 +196,12 @@ class Cards(CardsTest):
         for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None, "cards.only: 'GPU-abc': found GPU-0000"),
                                     ("[cards]\ncount = 4\n", None, "cards.count: found 4, wanted at most the 3 cards"),
                                     ("", "", "CUDA_VISIBLE_DEVICES= leaves none of 3 cards")):
-            plan = self.folder / "cuda.toml"
-            plan.write_text(PLAN.format(program=PROGRAM).replace('"cpu"', '"cuda"') + more)
-            done = self.fleet(plan, "--out", self.out, visible=visible)
+            done = self.fleet(self.cuda(more), "--out", self.out, visible=visible)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
 
 
-class Step(CardsTest):
-    def test_the_step_for_two_cards(self):
-        script = PROGRAM.parent / "two_cards.sh"
-        # The step's plan as it is, but for its program.
-        for name in ("two_cards.sh", "two_cards.toml", "beside.py"):
-            (self.folder / name).write_text((PROGRAM.parent / name).read_text())
-        with open(self.folder / "two_cards.toml", "a", encoding="utf-8") as plan:
-            plan.write(f"program = \"{PROGRAM}\"\n")
-        done = subprocess.run(["bash", self.folder / script.name, self.folder / "out"], cwd=self.folder, text=True,
-                              env=self.fleet_environment(visible="1,2") | {"MKBENCH": BINARY}, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.00 % of its time alone", (self.folder / "out" / "beside.md").read_text())
-        self.assertEqual(len(fleet_support.rows(self.folder / "out" / "beside", "SELECT * FROM cards")), 2)
-        self.assertEqual(fleet_support.rows(self.folder / "out" / "alone", "SELECT card FROM cards"), [(fleet_support.UUIDS[1],)])
-
-
 class Dies(FleetCliTest):
-    def worker_of(self, marker):
-        """The process that runs mkbench for a claim, and its child."""
-        cell = marker.split("@")[0]
-        out = str(self.out / "cells" / cell / "try-1" / "report")
-        programs = self.until(lambda: self.processes_of(f"--out={out}"))
-        status = pathlib.Path(f"/proc/{programs[0]}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), programs[0]
-
     def test_a_killed_worker(self):
         flag = self.folder / "once"
         process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, slow_once=str(flag))
@@ -349,44 +323,6 @@ class Slow(FleetCliTest):
         self.check_whole(2)
         self.assertIn("stand-in: ", done.stdout)
         self.assertIn("two cards: listed alone", done.stdout)
-
-
-class Beside(fleet_support.FleetTest):
-    """tests/fleet/beside.py over two fleets, whose ring is as fast beside others as alone, and is not."""
-
-    def compared(self, *words, **beside):
-        for name, told in (("alone", {}), ("beside", beside)):
-            folder = fleet_cells.make(self.folder / name, self.plan(engines=[["ring", "plain"]]), 1, "v", str(PROGRAM))
-            fleet_support.finish(folder, "GPU-1", lambda cell: fleet_support.report_of("GPU-1", (0,), **told))
-            fleet_store.merge(folder.path).base.close()
-        return subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside", *words],
-                              capture_output=True, text=True, check=False)
-
-    def test_an_engine_that_is_in_neither(self):
-        done = self.compared("--engine", "nosuch")
-        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of nosuch is in both folders\n"))
-
-    def test_eager_may_be_slower(self):
-        done = self.compared(slower={"eager": 1.5, "ring": 1.004})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ring beside others: at most +0.40 % of its time alone, wanted at most +1.00 %: holds", done.stdout)
-        self.assertRegex(done.stdout, r"\| eager \| 28.29 \[.*\] \| 42.43 \[.*\] \| 1.5000 \|")
-
-    def test_ring_must_not(self):
-        done = self.compared(slower={"ring": 1.02})
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("+2.00 % of its time alone, wanted at most +1.00 %: does not hold", done.stdout)
-
-    def test_nothing_to_compare(self):
-        done = self.compared()
-        self.assertEqual(done.returncode, 0)
-        base = sqlite3.connect(self.folder / "alone" / "fleet.sqlite")
-        with base:
-            base.execute("UPDATE reports SET card = 'GPU-2'")
-        base.close()
-        done = subprocess.run([sys.executable, PROGRAM.parent / "beside.py", self.folder / "alone", self.folder / "beside"],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (1, "beside: no card and case of ring is in both folders\n"))
 
 
 if __name__ == "__main__":

@@ -69,10 +69,6 @@ class Page(FleetTest):
         for table in (fleet_plan.Cards, fleet_plan.Slurm):
             self.assertEqual({f.name for f in dataclasses.fields(table)} - {word.split(".")[-1] for word in words}, set())
 
-    def test_the_plan_of_two_cards(self):
-        plan = fleet_plan.read_plan(ROOT / "tests" / "fleet" / "two_cards.toml")
-        self.assertEqual(len(fleet_plan.cells_of(plan, 2)), 2)
-
 
 class Refused(FleetTest):
     def test_bad_plans_are_refused_by_name(self):

@@ -1,13 +1,12 @@
 """mkbench fleet over a real Slurm on loopback: an array of jobs with a stand-in card each, and all that may go wrong there."""
 
-import json
 import os
-import pathlib
 import signal
 import unittest
 
 import fleet_support
 import slurm_on_loopback
+from fleet_support import PROGRAM
 from test_fleet import FleetCliTest
 
 WHY_NOT = slurm_on_loopback.missing() or fleet_support.modules_missing()
@@ -72,12 +71,9 @@ class Lost(SlurmTest):
         process = self.started(4, 1.5)  # 16 cells on four cards
         self.until(lambda: len(self.running()) == 4)
         # A worker dies without a word; its program leaves the card with it.
-        marker = self.running()[0]
-        out = self.out / "cells" / marker.split("@")[0] / "try-1" / "report"
-        program = self.until(lambda: self.processes_of(f"--out={out}"))[0]
-        status = pathlib.Path(f"/proc/{program}/status").read_text()
-        os.kill(int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]), signal.SIGKILL)
-        self.until(lambda: program not in self.processes_of(f"--out={out}"))
+        worker, program = self.worker_of(self.running()[0])
+        os.kill(worker, signal.SIGKILL)
+        self.until(lambda: program not in self.processes_of(str(PROGRAM)))
         slurm.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
         self.until(lambda: self.counts()["done"] >= 3)
         slurm.ask("scancel", "--user=root")
@@ -140,24 +136,6 @@ class Refused(SlurmTest):
         self.assertEqual(process.returncode, 5, said)
         self.assertIn("fleet: n2: ", said)
         self.assertIn("could not work", said)
-
-
-class Whole(SlurmTest):
-    """32 cells on the CPU engines over all sixteen stand-ins."""
-
-    def test_thirty_two_cells(self):
-        done = self.fleet(self.real(depths=[0, 5], repeats=1, cards=16, each="true"), "--on", "slurm", "--out", self.out,
-                          timeout=900)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        # Sixteen runs share the processors: one that is too slow for a check of mkbench fails, and is tried again.
-        outcomes = {row["outcome"] for row in self.tries()}
-        for path in self.out.glob("cells/*/status.json"):
-            for row in json.loads(path.read_text())["tries"]:
-                if row["outcome"] == "failed":
-                    print(path.parent.name, row["exit_code"], (path.parent / f"try-{row['n']}" / "log.txt").read_text()[-600:])
-        self.assertLessEqual(outcomes, {"done", "failed"})
-        self.check_whole(32, outcomes)
-        self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE reports >= 2")), 16)
 
 
 if __name__ == "__main__":

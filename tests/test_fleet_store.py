@@ -1,15 +1,18 @@
 """The store of a fleet: every report once, copies and edits refused by name, Parquet that says the same."""
 
+import contextlib
 import json
 import pathlib
 import re
 import shutil
 
 import fleet_support
+import page_blocks
 from fleet_support import ROOT, UUIDS, FleetTest, finish, main, report_of, rows
 
 import fleet_cells
 import fleet_store
+import sqlite_store
 
 COUNTS = "SELECT (SELECT count(*) FROM reports), (SELECT count(*) FROM samples), (SELECT count(*) FROM checks)"
 
@@ -80,9 +83,9 @@ class Merged(StoreTest):
     def test_parquet_says_what_sqlite_says(self):
         import duckdb
 
-        self.merge()
+        base = self.merge().base
         for table in fleet_store.TABLES:
-            columns = ", ".join(fleet_store.columns_of(table))
+            columns = ", ".join(sqlite_store.columns_of(base, table))
             file = self.made.path / "parquet" / f"{table}.parquet"
             found = duckdb.sql(f"SELECT {columns} FROM '{file}'").fetchall()
             self.assertEqual(sorted(map(repr, found)), sorted(map(repr, rows(self.made.path, f"SELECT {columns} FROM {table}"))))
@@ -100,6 +103,22 @@ class Merged(StoreTest):
         for query in queries:
             result = duckdb.sql(query.replace("'fleet/", f"'{self.made.path}/"))
             self.assertGreater(len(result.fetchall()), 0, query)
+
+
+class Beside(FleetTest):
+    def test_the_query_of_the_page(self):
+        """Two fleets whose eager takes half as long again beside others."""
+        import duckdb
+
+        for name, slower in (("alone", {}), ("beside", {"eager": 1.5})):
+            made = fleet_cells.make(self.folder / name, self.plan(engines=[["ring", "plain"]]), 1, "v", "p")
+            finish(made, UUIDS[0], lambda cell: report_of(UUIDS[0], slower=slower))
+            fleet_store.merge(made.path).base.close()
+        [query] = page_blocks.blocks("docs/fleet.md", "Does sharing a host cost anything?", "sql")
+        with contextlib.chdir(self.folder):
+            found = duckdb.sql(query).fetchall()
+        self.assertEqual([(card, engine, round(ratio, 6)) for card, _, engine, _, _, ratio in found],
+                         [(UUIDS[0], "eager", 1.5), (UUIDS[0], "plain", 1.0), (UUIDS[0], "ring", 1.0)])
 
 
 class Refused(StoreTest):
@@ -137,11 +156,13 @@ class Refused(StoreTest):
 
     def test_files_that_are_no_reports(self):
         status = lambda path: path.parent.parent.parent / "status.json"  # noqa: E731
-        for number, text in enumerate(("{", "[]", '{"schema": {"id": "x"}}', '{"schema": {"id": "mkbench.report"}}')):
+        for number, text in enumerate(("{", "[]", '{"schema": {"id": "x"}}',
+                                      '{"schema": {"id": "mkbench.report", "version": "2.0.0"}}',
+                                      '{"schema": {"id": "mkbench.report", "version": "1.9.0"}}')):
             self.report(number).write_text(text)
             self.edit(status(self.report(number)), "sha256", "sha")
-        self.refused("no report of mkbench: ", "no report of mkbench: ", "schema.id: found 'x', wanted mkbench.report",
-                     "'meta' is missing")
+        self.refused("not JSON: ", "schema.id: found None, wanted mkbench.report", "schema.id: found 'x'",
+                     "schema.version: found '2.0.0', wanted 1.x", "not a complete report: KeyError: 'meta'")
 
     def test_a_store_of_something_else(self):
         path = self.made.path / "fleet.sqlite"

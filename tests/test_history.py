@@ -121,6 +121,7 @@ class Script(unittest.TestCase):
     def add(self, base, name, started, device, uuid, more=(), **values):
         run = {"report_sha256": name, "started": started, "git_sha": name * 2, "label": name, "device": device,
                "uuid": uuid, "driver": "580", "verdict": "PASS"}
+        run["report_sha256"] = values.pop("report_sha256", name)
         row = {"case_name": "synthetic d=0 n=64", "engine": "ring", "resolved_name": "ring", "role": "candidate",
                "device": "cuda:0 " + device, "verdict": "PASS", "processes": 5, "tok_per_s": 2500.0,
                "ms_per_tok_mean": 0.4, "ms_per_tok_ci_low": 0.39, "ms_per_tok_ci_high": 0.41, "share": 0.97,
@@ -130,7 +131,7 @@ class Script(unittest.TestCase):
         return said.getvalue()
 
     def open(self):
-        base = history.open_database(pathlib.Path(":memory:"), create=False)
+        base = history.open_database(pathlib.Path(":memory:"))
         self.addCleanup(base.close)
         return base
 
@@ -165,8 +166,12 @@ class Script(unittest.TestCase):
         self.add(base, "b", "2026-11-02T00:00:00Z", "H", "", ms_per_tok_mean=None)
         self.add(base, "c", "2026-11-03T00:00:00Z", "I", "", engine="./mine.so", resolved_name="mine@mine.so")
         figures = plot_history.figures_of(history.read_rows(base))
-        self.assertEqual({key: {e: len(rows) for e, rows in lines.items()} for key, lines in figures.items()},
-                         {("H", "synthetic d=0 n=64"): {"ring": 1}, ("I", "synthetic d=0 n=64"): {"./mine.so": 1}})
+        self.assertEqual({key: [row["engine"] for row in rows] for key, rows in figures.items()},
+                         {("H", "synthetic d=0 n=64"): ["ring"], ("I", "synthetic d=0 n=64"): ["./mine.so"]})
+        self.add(base, "a", "2026-11-04T00:00:00Z", "H", "", report_sha256="again", ms_per_tok_mean=0.3)
+        spec = json.dumps(plot_history.spec_of("H", "case", plot_history.figures_of(history.read_rows(base))["H", "synthetic d=0 n=64"]))
+        self.assertIn(json.dumps(["a\n2026-11-01T00:00", "a\n2026-11-04T00:00"]), spec)  # the runs in their order
+        self.assertIn(json.dumps("0.4000 [0.3900, 0.4100]"), spec)
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(plot_history.draw([], pathlib.Path("unused")), 3)
         self.assertIn("nothing to plot", said.getvalue())

@@ -9,7 +9,6 @@ import unittest
 from cli_support import CliTest, HostsTest
 
 MISSING = [name for name in ("jinja2", "vl_convert") if not importlib.util.find_spec(name)]
-# The Python of the tests draws; matplotlib's start is not what is tested here.
 OWN_PYTHON = {"MKBENCH_PYTHON": sys.executable}
 
 

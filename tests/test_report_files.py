@@ -5,37 +5,25 @@ import csv
 import importlib.util
 import io
 import json
-import os
-import pathlib
+import re
 import sqlite3
 import subprocess
-import sys
-import tempfile
 import unittest
-import unittest.mock
 import xml.etree.ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+from page_support import EXAMPLE, ROOT, Pages, main
 
-import plot_report  # noqa: E402
-from report_support import spoiled  # noqa: E402
+import page_charts
+import plot_report
+import report_file
 
-EXAMPLE = os.environ.get("MKBENCH_REPORT_EXAMPLE", "")
+HAS_VEGA = importlib.util.find_spec("vl_convert") is not None
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def example(kind, folder, form=None):
     command = [EXAMPLE, kind, str(folder)] + ([form] if form else [])
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
-
-
-def plot(*reports, out, path=""):
-    command = [sys.executable, str(ROOT / "scripts" / "plot_report.py"), *map(str, reports), "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def junit_of(kind, folder):
@@ -50,12 +38,7 @@ def junit_of(kind, folder):
     return root, {suite.get("name"): suite for suite in root}
 
 
-class JUnit(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-
+class JUnit(Pages):
     def outcome(self, suite, name):
         """(element, type, message) of the only test case of that name; None where it passed."""
         found = [case for case in suite if case.get("name") == name]
@@ -98,18 +81,10 @@ class JUnit(unittest.TestCase):
             ("error", "BAD_INPUT", 'BAD_INPUT: a<b> & "c" \\x07 \\xff \\xef\\xbf\\xbf \u00e9')])
 
 
-class Files(unittest.TestCase):
+class Files(Pages):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-        example("gpu", self.folder / "gpu")
-        self.report = json.loads((self.folder / "gpu" / "report.json").read_text())
-
-    def put(self, report):
-        path = self.folder / "changed.json"
-        path.write_text(json.dumps(report))
-        return path
+        super().setUp()
+        self.report = self.example("gpu")
 
 
 @unittest.skipUnless(importlib.util.find_spec("jsonschema"), "no jsonschema")
@@ -123,9 +98,7 @@ class Schema(Files):
 
     def test_reports_of_every_kind_keep_to_it(self):
         for kind in ("gpu", "cpu", "failed", "diagnosed", "empty"):
-            example(kind, self.folder / kind)
-            report = json.loads((self.folder / kind / "report.json").read_text())
-            self.assertEqual([e.message for e in self.validator.iter_errors(report)], [], kind)
+            self.assertEqual([e.message for e in self.validator.iter_errors(self.example(kind))], [], kind)
 
     def fields(self, value, path=()):
         """Paths of all fields; of a list, those of its first element. meta, env, calibration and seal are free."""
@@ -181,9 +154,44 @@ class Flat(Files):
             self.assertEqual(a["speedup"] is None, b["speedup"] == "")
 
 
+class Picture:
+    """An SVG as it is seen: its size, texts as (text, class, x, y, letters' size), and the strokes of its intervals."""
+
+    def __init__(self, path):
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.width, self.height = float(root.get("width")), float(root.get("height"))
+        self.texts, self.strokes = [], []
+        self.walk(root, "", 0, 0)
+
+    def walk(self, node, kind, x, y):
+        kind = node.get("class", kind)
+        place = re.search(r"translate\(([-\d.]+),([-\d.]+)\)", node.get("transform", ""))
+        x, y = x + float(place[1]) if place else x, y + float(place[2]) if place else y
+        size = float((node.get("font-size") or "0px").removesuffix("px"))
+        for text in ([node.text] if node.text else []) + [part.text for part in node.iter(SVG + "tspan")]:
+            if node.tag == SVG + "text":
+                shift = {"middle": 0.5, "end": 1}.get(node.get("text-anchor"), 0)
+                wide = 0 if "rotate" in node.get("transform", "") else LETTER * size * len(text)
+                self.texts.append((text, kind, x - shift * wide, x + (1 - shift) * wide, y))
+        if node.tag == SVG + "line" and "role-mark" in kind:
+            self.strokes.append((y, y + float(node.get("y2", 0))))
+        for inner in node:
+            self.walk(inner, kind, x, y)
+
+    def of(self, kind):
+        return [text for text, found, *_ in self.texts if kind in found]
+
+
+LETTER = 0.4  # of its size is what a letter at least takes of a line, on average
+
+
+@unittest.skipUnless(HAS_VEGA, "no vl-convert")
 class Plots(Files):
+    def plot(self, *reports, out="plots", **more):
+        return self.make(*reports, out=out, program="plot_report", **more)
+
     def names(self, *reports):
-        done = plot(*reports, out=self.folder / "plots")
+        done = self.plot(*reports)
         self.assertEqual(done.returncode, 0, done.stderr)
         files = sorted((self.folder / "plots").iterdir())
         for path in files:
@@ -192,52 +200,75 @@ class Plots(Files):
             self.assertGreater(path.stat().st_size, 10000)
         return [path.name for path in files]
 
-    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
+    def picture(self, report):
+        self.names(report)
+        return Picture(self.folder / "plots" / "synthetic-Example-GPU-n16.svg")
+
     def test_lines_bars_and_several_models(self):
-        example("cpu", self.folder / "cpu")
-        self.assertEqual(self.names(self.folder / "gpu" / "report.json", self.folder / "cpu" / "report.json"),
+        self.assertEqual(self.names(self.report, self.example("cpu")),
                          ["synthetic-Example-GPU-n16.png", "synthetic-Example-GPU-n16.svg",
                           "tiny-n16.png", "tiny-n16.svg"])
+        texts = Picture(self.folder / "plots" / "tiny-n16.svg").of("")
+        self.assertTrue([text for text in texts if text.startswith("host twin on a CPU: not a GPU result")])
+        before = {path: path.read_bytes() for path in (self.folder / "plots").iterdir()}
+        self.names(self.report)
+        self.assertEqual({path: path.read_bytes() for path in before}, before)  # equal reports give equal bytes
 
-    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
-    def test_the_same_report_gives_the_same_svg(self):
-        first = self.folder / "plots" / "synthetic-Example-GPU-n16.svg"
-        self.names(self.folder / "gpu" / "report.json")
-        before = first.read_bytes()
-        self.names(self.folder / "gpu" / "report.json")
-        self.assertEqual(first.read_bytes(), before)
+    def test_a_prefill_has_a_plot_of_its_own(self):
+        self.assertIn("synthetic-Example-GPU-prefill.svg", self.names(self.example("diagnosed")))
+        texts = Picture(self.folder / "plots" / "synthetic-Example-GPU-prefill.svg").of("")
+        self.assertIn("synthetic: prefill, batch 1, bf16", texts)
+        self.assertIn("ms per prompt id", " ".join(texts))
+
+    def test_what_lines_and_bars_say(self):
+        """Title, axes, legend with the ceiling, figures of the points with their speed-up."""
+        case = self.report["cases"][0]
+        speedup = f"{case['comparisons'][0]['speedup']:.1f}x"
+        lines = self.picture(self.report)
+        self.assertEqual(lines.of("legend-label"), ["eager", "megakernel (plain)", "ceiling"])
+        self.assertEqual(sorted(lines.of("axis-title")), sorted(
+            2 * ["KV rows before the first timed token"] + ["tokens per second, log scale", "ms per token, log scale"]))
+        for kind in ("title-text", "axis-label"):
+            self.assertLessEqual({"title-text": {"synthetic: decode, batch 1, bf16", "Tokens per second against depth"},
+                                  "axis-label": {"0", "512", "4,096"}}[kind], set(lines.of(kind)))
+        rate = page_charts.digits(case["engines"][1]["tok_per_s"])
+        shown = lines.of("role-mark")
+        self.assertIn(rate, shown)
+        self.assertIn(speedup, shown)
+        notes = " ".join(lines.of("title-subtitle"))
+        for part in ("Example GPU, 16 tokens a block", "10 paired blocks in 5 processes", "95 % confidence interval",
+                     "x: speed-up over the fastest baseline", "timed in the same blocks (1,422 to 1,570 GB/s)"):
+            self.assertIn(part, notes)
+        bars = self.picture({**self.report, "cases": [case]})
+        self.assertEqual(bars.of("legend-label"), [])
+        named = [text for text in bars.of("role-mark") if text.startswith("megakernel (plain): ")]
+        self.assertEqual(len(named), 2)
+        self.assertRegex(named[0], rf"^megakernel \(plain\): {rate} \[.*\] +{speedup}$")
+        self.assertEqual(len([text for text in bars.of("role-mark") if text.startswith("ceiling: ")]), 2)
 
     def test_withheld_times_are_left_out(self):
         changed = copy.deepcopy(self.report)
-        engine = changed["cases"][1]["engines"][1]
-        engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
-        if HAS_MATPLOTLIB:
-            self.names(self.put(changed))
+        changed["cases"][1]["engines"][1].update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
+        self.assertIn("Times withheld: megakernel (plain) at 512: FAIL_TOKEN.", self.picture(changed).of("title-subtitle"))
         for case in changed["cases"]:
             for engine in case["engines"]:
                 engine.update(verdict="FAIL_TOKEN", ms_per_tok=None, tok_per_s=None)
-        done = plot(self.put(changed), out=self.folder / "none")
+        done = self.plot(changed, out="none")
         self.assertEqual(done.returncode, 3)
         self.assertIn("nothing to plot", done.stderr)
         self.assertFalse((self.folder / "none").exists())
 
-    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
     def test_untimed_baselines_are_not_withheld(self):
         changed = copy.deepcopy(self.report)
         for case in changed["cases"]:
             case["engines"][0].update(timed=False, ms_per_tok=None, tok_per_s=None)
             case["comparisons"][0]["speedup"] = None
-        self.names(self.put(changed))
-        drawn = plot_report.collect([changed])[0]
-        self.assertEqual((list(drawn.lines), drawn.withheld), (["megakernel (plain)"], []))
+        self.names(changed)
+        drawn, = plot_report.collect([changed])
+        self.assertEqual((drawn.engines, drawn.withheld), (["megakernel (plain)"], []))
 
-    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
     def test_labels_and_intervals_stay_inside(self):
         """Two blocks have wide intervals; eight engines from files have long names and a legend of several rows."""
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-
         two = copy.deepcopy(self.report)
         for case in two["cases"]:
             for engine in case["engines"]:
@@ -250,83 +281,50 @@ class Plots(Files):
                                  "resolved_name": f"its name@a_long_decoder_{i}.so"} for i in range(6)]
         for report in (two, many):
             for cases in (report["cases"], report["cases"][:1]):
-                figure, = plot_report.collect([{**report, "cases": cases}])
-                with unittest.mock.patch.object(plt, "close"):
-                    plot_report.draw(figure, self.folder, plt)
-                canvas = plt.gcf()
-                self.check_inside(canvas, figure)
-                plt.close(canvas)
+                picture = self.picture({**report, "cases": cases})
+                engines = len(cases[0]["engines"])
+                self.assertEqual(len(picture.of("legend-label")), engines + 1 if len(cases) > 1 else 0)
+                self.assertGreaterEqual(len(picture.strokes), 2 * engines * len(cases))
+                for text, _, left, right, y in picture.texts:
+                    self.assertTrue(0 <= left and right <= picture.width and 0 < y <= picture.height, (text, left, right, y))
+                for ends in picture.strokes:
+                    self.assertTrue(0 < min(ends) and max(ends) < picture.height, ends)
 
-    def check_inside(self, canvas, figure):
-        canvas.canvas.draw()  # the file was drawn at another resolution
-        renderer = canvas.canvas.get_renderer()
-        whole = canvas.bbox
-        for text in [t for legend in canvas.legends for t in legend.get_texts()]:
-            self.assertLess(text.get_window_extent(renderer).x1, whole.x1, text.get_text())
-        for axis, panel in zip(canvas.axes, plot_report.PANELS):
-            low, high = axis.get_ylim()
-            for point in (p for line in figure.lines.values() for p in line):
-                ends = panel[3](point)
-                self.assertTrue(low < ends[0] and ends[1] < high, (ends, low, high))
-            box, under = axis.get_window_extent(renderer), []
-            for text in axis.texts:
-                place = text.get_window_extent(renderer)
-                self.assertLessEqual(place.y1, box.y1 + 1, text.get_text())
-                self.assertLess(place.x1, whole.x1, text.get_text())
-            for tick in axis.get_xticklabels():
-                under.append(tick.get_window_extent(renderer))
-                self.assertGreater(under[-1].x0, whole.x0, tick.get_text())
-            if axis.get_xticklabels()[0].get_rotation() == 0:
-                for left, right in zip(under, under[1:]):
-                    self.assertLess(left.x1, right.x0)
-
-    def test_malformed_values_never_trace_back(self):
-        """Every value that is read on the way to the figures, replaced by values that it cannot have."""
-        for case in self.report["cases"]:
-            for engine in case["engines"]:
-                engine.update(samples=[], parity=None)
-        tried = 0
-        for changed in spoiled(self.report):
-            tried += 1
-            try:
-                plot_report.collect([changed])
-            except plot_report.INCOMPLETE:
-                pass
-        self.assertGreater(tried, 500)
-
-    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib")
     def test_malformed_values_are_refused_in_one_line(self):
         for field, value in (("tok_per_s", None), ("tok_per_s", "fast"), ("tok_per_s", float("nan"))):
             changed = copy.deepcopy(self.report)
             changed["cases"][0]["engines"][1][field] = value
-            done = plot(self.put(changed), out=self.folder / "plots")
+            done = self.plot(changed)
             self.assertEqual(done.returncode, 2, (field, value, done.stderr))
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn("changed.json: not a complete report", done.stderr)
+            self.assertIn("page-0.json: not a complete report", done.stderr)
 
-    def test_no_matplotlib_is_said_in_one_line(self):
-        (self.folder / "matplotlib.py").write_text("raise ImportError('left out for a test')\n")
-        done = plot(self.folder / "gpu" / "report.json", out=self.folder / "plots", path=self.folder)
+    def test_what_is_left_out_is_said_in_one_line(self):
+        (self.folder / "vl_convert.py").write_text("raise ImportError('left out for a test')\n")
+        done = self.plot(self.report, env={"PYTHONPATH": str(self.folder)})
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, "plot_report: no matplotlib: left out for a test\n")
+        self.assertEqual(done.stderr, "plot_report: plots are left out: no vl_convert: left out for a test; with the Python of "
+                                      f"scripts/setup.sh `mkbench plot {self.folder / 'page-0.json'}` draws them\n")
 
-    def test_bad_reports_are_refused_with_a_message(self):
-        for text, wanted in (("", "not JSON"), ("[]", "schema.id"), ('{"schema": {"id": "x"}}', "schema.id"),
-                             ('{"schema": {"id": "mkbench.report", "version": "9.0.0"}}', "schema.version"),
-                             ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
-            path = self.folder / "bad.json"
-            path.write_text(text)
-            done = plot(path, out=self.folder / "plots")
-            self.assertEqual(done.returncode, 2, text)
-            self.assertIn(wanted, done.stderr)
-            self.assertIn("bad.json", done.stderr)
-            self.assertNotIn("Traceback", done.stderr)
-        done = plot(self.folder / "absent.json", out=self.folder / "plots")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("No such file", done.stderr)
+
+class Reader(Files):
+    def test_what_is_no_report_is_refused_by_name(self):
+        for text, wanted in (("", "not JSON"), ("[" * 100000, "not JSON"), ("[]", "schema.id: found None, wanted mkbench.report"),
+                             ('{"schema": {"id": "x"}}', "schema.id: found 'x', wanted mkbench.report"),
+                             ('{"schema": {"id": "mkbench.report"}}', "schema.version: found None, wanted 1.x"),
+                             ('{"schema": {"id": "mkbench.report", "version": "9.0.0"}}', "schema.version: found '9.0.0', wanted "
+                              "1.x: read it with the mkbench that wrote it")):
+            with self.assertRaisesRegex(report_file.BadReport, f"^bad.json: {wanted}"):
+                report_file.parse("bad.json", text)
+        with self.assertRaisesRegex(report_file.BadReport, "absent.json: No such file"):
+            report_file.load(self.folder / "absent.json")
+
+    def test_a_later_minor_version_with_more_fields_is_read(self):
+        self.report["schema"]["version"] = "1.99.0"
+        self.report["cases"][0]["engines"][0]["surprise"] = 1
+        figure, = plot_report.collect([report_file.parse("later", json.dumps(self.report))])
+        self.assertEqual(figure.engines, ["eager", "megakernel (plain)"])
 
 
 if __name__ == "__main__":
-    if not EXAMPLE:
-        sys.exit("MKBENCH_REPORT_EXAMPLE: not set; ctest sets it")
-    unittest.main()
+    main("")

@@ -1,7 +1,6 @@
 """The page of a report (scripts/report_page.py), read without a browser: structure, figures, escaping, bad reports."""
 
 import base64
-import copy
 import hashlib
 import importlib.util
 import json
@@ -13,6 +12,7 @@ from report_support import spoiled
 
 import page_tables
 import plot_report
+import report_file
 import report_page
 
 MISSING = [name for name in ("jinja2", "vl_convert") if not importlib.util.find_spec(name)]
@@ -60,7 +60,7 @@ class Structure(Pages):
     def test_a_quantised_engine_stands_apart(self):
         report = self.example("gpu")
         self.assertNotIn("Quantised", self.read(report).text())
-        name = plot_report.label_of(report["cases"][0]["engines"][1])
+        name = report_file.label_of(report["cases"][0]["engines"][1])
         for case in report["cases"]:
             case["engines"][1]["parity"] = {**(case["engines"][1]["parity"] or case["engines"][0]["parity"]),
                                             "precision": "lossy"}
@@ -82,7 +82,7 @@ class Structure(Pages):
         shares, rates = points_of(reader, "% of the ceiling's rate"), points_of(reader, '"tokens per second')
         for case in report["cases"]:
             for engine in case["engines"]:
-                at = {"engine": plot_report.label_of(engine), "x": case["axes"]["depth"]}
+                at = {"engine": report_file.label_of(engine), "x": case["axes"]["depth"]}
                 share, = [p for p in shares if p.items() >= at.items()]
                 self.assertAlmostEqual(share["value"], 100 * engine["share"])
                 self.assertAlmostEqual(share["low"], 100 * engine["share_ci"]["low"])
@@ -99,11 +99,11 @@ class Structure(Pages):
             "comparisons": [{"baseline": b, "candidate": "ring", "speedup": s} for b, s in (
                 ("eager", 56.7), ("graph", 8.0), ("late", None))]}
         ring = case["engines"][3]
-        self.assertEqual(page_tables.comparison_of(case, ring)["speedup"], 8.0)
+        self.assertEqual(report_file.comparison_of(case, ring)["speedup"], 8.0)
         case["engines"][1]["ms_per_tok"] = None
-        self.assertEqual(page_tables.comparison_of(case, ring)["speedup"], 56.7)
+        self.assertEqual(report_file.comparison_of(case, ring)["speedup"], 56.7)
         case["engines"][0]["ms_per_tok"] = None
-        self.assertIsNone(page_tables.comparison_of(case, ring))
+        self.assertIsNone(report_file.comparison_of(case, ring))
 
     def test_samples_are_all_there_once_for_each_case(self):
         report = self.example("gpu")
@@ -112,7 +112,7 @@ class Structure(Pages):
         for table, case in zip(data.values(), report["cases"]):
             rows = [dict(zip(table["columns"], row)) for row in table["rows"]]
             for engine in case["engines"]:
-                mine = [r for r in rows if r["engine"] == plot_report.label_of(engine)]
+                mine = [r for r in rows if r["engine"] == report_file.label_of(engine)]
                 self.assertEqual([r["ms"] for r in mine],
                                  [round(s["times"]["host_ms"] / s["tokens"], 6) for s in engine["samples"]])
                 self.assertEqual({r["clock"] for r in mine}, {1.98})
@@ -243,19 +243,21 @@ class Hostile(Pages):
         for changed in spoiled(good):
             tried += 1
             try:
+                plot_report.collect([changed])
                 report_page.fill(draw, [changed], ["report.json"], ["", ""])
-            except report_page.INCOMPLETE:
+            except report_file.INCOMPLETE:
                 refused += 1
         self.assertGreater(tried, 1500)
         self.assertGreater(refused, 300)
 
     def test_bad_reports_are_refused_in_one_line(self):
-        for text, wanted in (("", "not JSON"), ('{"schema": {"id": "x"}}', "schema.id"),
-                             ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
-            done = self.make(text, name="bad")
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(wanted, done.stderr)
-            self.assertIn("bad-0.json", done.stderr)
+        for program in ("report_page", "plot_report"):
+            for text, wanted in (("", "not JSON"),
+                                 ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
+                done = self.make(text, name="bad", program=program)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+                self.assertIn(wanted, done.stderr)
+                self.assertIn("bad-0.json", done.stderr)
         for part, field in (("engines", "tok_per_s"), ("comparisons", "margin")):
             report = self.example("gpu")
             report["cases"][0][part][0][field] = float("nan")

@@ -1,18 +1,72 @@
-#include "harness/parent/history.h"
+#include "harness/parent/commands/history.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "harness/parent/clock_file.h"
 #include "harness/parent/option_values.h"
 #include "harness/parent/options.h"
 #include "harness/parent/python_script.h"
 #include "harness/parent/recompute.h"
+#include "harness/report/render.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
+#include "references/base/sha256.h"
+#include "references/user_folders.h"
 
 namespace mkbench {
 namespace {
+
+using nlohmann::json;
+
+std::string commit_of(const Report& report) {
+  constexpr size_t kShown = 12;
+  const std::string commit = json_text(report.meta, {"git_sha"}).substr(0, kShown);
+  const bool dirty = report.meta.value("dirty", json()) == true;
+  return commit.empty() ? "no commit" : commit + (dirty ? "+" : "");
+}
+
+// Throws Error(kRuntime) where neither XDG_DATA_HOME nor HOME is set.
+std::filesystem::path history_file() {
+  const std::filesystem::path data = user_data_dir();
+  if (data.empty()) {
+    throw Error(ErrorKind::kRuntime,
+                "history: no folder for it: neither XDG_DATA_HOME nor HOME is set");
+  }
+  return data / "history.sqlite";
+}
+
+// Adds the results of a report once; `file` is its report.json, `label` what the history calls it
+// (empty: the commit of the mkbench that wrote it). `on_stdout`: the script's line is the result.
+// Throws Error(kBadInput) for a partial report, and where the history cannot be used.
+void add_to_history(const Report& report, const std::filesystem::path& file,
+                    const std::string& label, bool on_stdout) {
+  if (report.interrupted) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("history: {}: verdict.interrupted: found true, wanted a finished run",
+                            file.string()));
+  }
+  const ClockMachine machine = clock_machine(report.environment, !is_cpu_report(report));
+  const json run = {{"report_sha256", sha256_file(file)},
+                    {"started", json_text(report.meta, {"started"})},
+                    {"git_sha", json_text(report.meta, {"git_sha"})},
+                    {"label", label.empty() ? commit_of(report) : label},
+                    {"device", machine.device},
+                    {"uuid", machine.uuid},
+                    {"driver", machine.driver},
+                    {"verdict", std::string(verdict_name(report.verdict))}};
+  const PythonScript script{.name = "history.py",
+                            .arguments = {history_file().string(), "add", file.string()},
+                            .input = run.dump(-1, ' ', false, json::error_handler_t::replace) +
+                                     "\n" + render_jsonl(report),
+                            .prints_result = on_stdout};
+  std::string problem;
+  const int status = run_script(script, problem);
+  if (status < 0) throw Error(ErrorKind::kRuntime, "history: " + problem);
+  if (status > 0)
+    throw Error(ErrorKind::kBadInput, fmt::format("history: {} was not added", file.string()));
+}
 
 constexpr char kAdd[] = "add";
 
@@ -34,6 +88,17 @@ int show_history(const Options& options) {
 }
 
 }  // namespace
+
+int end_in_history(const Report& report, const std::filesystem::path& file, int status,
+                   const std::function<void(const std::string&)>& say) {
+  try {
+    add_to_history(report, file, "", false);
+    return status;
+  } catch (const Error& error) {
+    say(std::string("error: ") + error.what());
+    return status != 0 ? status : exit_code(verdict_of(error.kind()));
+  }
+}
 
 void require_history_arguments(Options& options) {
   const std::vector<std::string>& words = options.arguments;

@@ -15,30 +15,27 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Runs a script over report files. Returns its exit status, or -1 with `problem` set when it could
-// not be started.
-int run_over(const std::string& name, const std::vector<fs::path>& reports, const fs::path& out,
-             std::string& problem) {
-  PythonScript script{.name = name, .arguments = {}};
+// What a script makes of report files.
+struct Picture {
+  const char* what;
+  const char* script;
+  const char* its;  // how the warning calls the script
+};
+constexpr Picture kPlots{"plots", "plot_report.py", "plotting"};
+constexpr Picture kPage{kPageName, "report_page.py", "page's"};
+
+// Returns the exit status of the script, -1 where it could not be started. `why_none` tells of every
+// status but 0.
+int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs::path& out,
+         std::string& why_none) {
+  PythonScript script{.name = picture.script, .arguments = {}};
   for (const fs::path& report : reports) script.arguments.push_back(report.string());
   script.arguments.insert(script.arguments.end(), {"--out", out.string()});
-  return run_script(script, problem);
-}
-
-int draw_plots(const std::vector<fs::path>& reports, const fs::path& folder, std::string& problem) {
-  return run_over("plot_report.py", reports, folder, problem);
-}
-
-int write_page(const std::vector<fs::path>& reports, const fs::path& folder, std::string& problem) {
-  return run_over("report_page.py", reports, folder / kPageName, problem);
-}
-
-// A warning that says why there is no `what`.
-std::string missing(const std::string& what, const std::string& script, int status,
-                    const std::string& problem) {
-  return fmt::format(
-      "no {}: {}", what,
-      problem.empty() ? fmt::format("the {} script ended with {}", script, status) : problem);
+  std::string problem;
+  const int status = run_script(script, problem);
+  if (problem.empty()) problem = fmt::format("the {} script ended with {}", picture.its, status);
+  why_none = fmt::format("no {}: {}", picture.what, problem);
+  return status;
 }
 
 }  // namespace
@@ -46,14 +43,9 @@ std::string missing(const std::string& what, const std::string& script, int stat
 std::vector<std::string> picture_report(const fs::path& folder, bool plots) {
   std::vector<std::string> warnings;
   const std::vector<fs::path> reports = {folder / "report.json"};
-  std::string problem;
-  if (plots) {
-    const int status = draw_plots(reports, folder / "plots", problem);
-    if (status != 0) warnings.push_back(missing("plots", "plotting", status, problem));
-  }
-  problem.clear();
-  const int status = write_page(reports, folder, problem);
-  if (status != 0) warnings.push_back(missing(kPageName, "page's", status, problem));
+  std::string why_none;
+  if (plots && draw(kPlots, reports, folder / "plots", why_none) != 0) warnings.push_back(why_none);
+  if (draw(kPage, reports, folder / kPageName, why_none) != 0) warnings.push_back(why_none);
   return warnings;
 }
 
@@ -74,13 +66,12 @@ int plot_command(const Options& options, const Invocation&) {
   }
   const fs::path out =
       options.out.empty() ? reports.front().parent_path() / "plots" : fs::path(options.out);
-  std::string problem;
-  const int status = draw_plots(reports, out, problem);
-  if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + problem);
+  std::string why_none;
+  const int status = draw(kPlots, reports, out, why_none);
+  if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + why_none);
   if (status == 0) {
-    const int page = write_page(reports, out, problem);
-    if (page != 0)
-      fmt::print(stderr, "mkbench: warning: {}\n", missing(kPageName, "page's", page, problem));
+    if (draw(kPage, reports, out / kPageName, why_none) != 0)
+      fmt::print(stderr, "mkbench: warning: {}\n", why_none);
     fmt::print("{}\n", out.string());
   }
   constexpr int kBadReport = 2, kNothingToPlot = 3;  // exit codes of the script
