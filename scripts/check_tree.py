@@ -25,8 +25,6 @@ CATCH2_FILES = ("tests/support/catch2.h", "tests/support/main.cpp")
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 MAX_LINES = 450
-# Inputs of the fuzz targets, which hold anything.
-INPUTS = "tests/fuzz/corpus/"
 # The limit is 400 lines and some room; files that may be longer stand here, each with its own limit.
 LONGER: dict[str, int] = {}
 
@@ -73,8 +71,6 @@ def check_links(path: str, text: str, root: pathlib.Path) -> list[str]:
 def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
     """All findings under root, and the number of text files read."""
     def check(path: str, text: str) -> list[str]:
-        if path.startswith(INPUTS):
-            return []
         return check_text(path, text) + (check_links(path, text, root) if path.endswith(".md") else [])
 
     return check_files(check, root)
