@@ -1,7 +1,8 @@
 """Plants mutants in the host code, one at a time, and prints which test notices each.
 
-The tables are tests/mutants/<room>.toml. A row has a file, a text in it and the text that replaces it, and, for a
-mutant that no test can notice, the argument why. The tree is copied into a scratch folder and built there once,
+The tables are tests/mutants/<room>.toml. A file stands there with the tests that are run (else those at the table's
+top) and its mutants: a text in it, the text that replaces it, and, for a mutant that no test can notice, the argument
+why. The tree is copied into a scratch folder and built there once,
 without CUDA and libtorch. A mutant is then one object file, which is linked before the libraries that hold the right
 one; a test program that fails or runs out of time has killed the mutant.
 
@@ -30,7 +31,7 @@ TABLES = pathlib.Path("tests", "mutants")
 WANTED = 0.95
 # A test with a mutant may take SLOWER times its time without, and GRACE_S seconds more.
 SLOWER, GRACE_S = 4, 20
-KEYS = {"file", "from", "to", "tests", "equivalent"}
+KEYS = {"name", "tests", "mutants"}
 
 
 @dataclasses.dataclass
@@ -69,11 +70,12 @@ def read_rows(root: pathlib.Path = ROOT) -> list[Row]:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise Trouble(f"{path.name}: {error}") from None
-        for number, row in enumerate(table["row"], 1):
-            if unknown := set(row) - KEYS:
-                raise Trouble(f"{path.name} row {number}: unknown: {', '.join(sorted(unknown))}")
-            rows.append(Row(path.stem, number, row["file"], row["from"], row["to"],
-                            row.get("tests", table["tests"]), row.get("equivalent", "")))
+        mutants = [(file, mutant) for file in table["file"] for mutant in file["mutants"]]
+        for number, (file, mutant) in enumerate(mutants, 1):
+            if set(file) - KEYS or len(mutant) not in (2, 3):
+                raise Trouble(f"{path.name} row {number}: wanted {', '.join(sorted(KEYS))}; two or three texts a mutant")
+            old, new, why = (*mutant, "")[:3]
+            rows.append(Row(path.stem, number, file["name"], old, new, file.get("tests", table["tests"]), why))
     return rows
 
 
