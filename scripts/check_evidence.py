@@ -1,7 +1,7 @@
 """Checks evidence of GPU runs.
 
-  check_evidence.py reports/evidence/<gpu>/report.json   every line that the GPU check must show
-  check_evidence.py                                      all committed evidence, as CI does
+  check_evidence.py reports/evidence/<gpu>   every line that the GPU check must show
+  check_evidence.py                          all committed evidence, as CI does
 
 The first form recomputes every line from the files of that folder (scripts/evidence_lines.py), prints all of
 them, and exits 1 if any fails, the fit of both source hashes to this tree among them.
@@ -17,8 +17,8 @@ import json
 import pathlib
 import sys
 
-from check_lines import Lines
-from evidence_lines import check_files, load_report, share_table
+from evidence_lines import check_files, load_reports, share_table
+from evidence_logs import Lines
 from source_hash import KINDS, source_hashes
 from tracked_files import ROOT
 
@@ -57,8 +57,8 @@ def check_unmet(folder: pathlib.Path, evidence: dict, fresh: list[str]) -> list[
     found += [f"{name}: is listed as unmet and holds: {line}" for line in unmet if line not in failed]
     if unmet and not evidence["reason"].strip():
         found.append(f"{name}: lines are unmet and no reason is given")
-    if "speed" in fresh and evidence.get("table") != share_table(load_report(folder / "report.json")):
-        found.append(f"{name}: table: is not what report.json gives")
+    if "speed" in fresh and evidence.get("table") != share_table(load_reports(folder)):
+        found.append(f"{name}: table: is not what the reports give")
     return found
 
 
@@ -117,10 +117,7 @@ def main() -> int:
         print(__doc__)
         return 2
     if len(sys.argv) == 2:
-        path = pathlib.Path(sys.argv[1])
-        lines = check_path(path if path.is_dir() else path.parent, source_hashes())
-        lines.show()
-        return 0 if lines.all_hold() else 1
+        return check_path(pathlib.Path(sys.argv[1]), source_hashes()).show()
     findings, gpus = check_all()
     for line in findings:
         print(line)

@@ -1,24 +1,48 @@
-"""What the logs and the test results of a GPU check must show; evidence_lines.py reads the reports."""
+"""The list of what must hold, and what the logs and test results of a GPU check must show; evidence_lines.py reads the
+reports."""
 
 import pathlib
 import re
 import xml.etree.ElementTree
 
-from check_lines import Lines
+from source_hash import KINDS
+
+BOTH = " ".join(KINDS)
 
 # The steps of scripts/gpu_check.sh, by the names that it logs.
 STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
-         "engines from elsewhere beside ours, one run",
+         "engines from elsewhere beside ours, one run", "the bench verified",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",
          "parity and bench, tiny", "planted faults are seen", "faults of timing",
          "gate alone: every cache length, full size", "fault corpus", "memorised: trained, captured and judged here", "tune",
-         "calibration of the clock", "the README's table", "the table verified", "blocks of 1 to 128 tokens",
-         "what telemetry costs", "energy of a token", "bytes that are read")
+         "calibration of the clock", "the README's table", "blocks of 1 to 128 tokens",
+         "what telemetry costs", "energy of a token", "the clock's runs verified", "bytes that are read")
 SANITIZED_TESTS = ("test_plain", "test_prefill", "test_ring_state")
 # Tests of ring that must be among those that ran: test_ring_state holds ring to bit-identical results from run to
 # run, at several in-flight limits and paces.
 RING_TESTS = ("test_ring", "test_ring_state", "test_ring_rows")
 GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
+
+
+class Lines:
+    """The list of what must hold, filled one line at a time."""
+
+    def __init__(self):
+        self.lines = []
+
+    def add(self, what: str, holds, found, rests_on: str = BOTH) -> None:
+        """rests_on: the source hashes (scripts/source_hash.py) that must fit a tree for the line to hold there."""
+        self.lines.append({"what": what, "holds": bool(holds), "found": str(found), "rests_on": rests_on})
+
+    def failed(self) -> list[str]:
+        return [line["what"] for line in self.lines if not line["holds"]]
+
+    def show(self) -> int:
+        """Prints all of them, and returns the exit code."""
+        for line in self.lines:
+            print(f"{'ok    ' if line['holds'] else 'FAILED'}  {line['what']}: {line['found']}")
+        print(f"{len(self.lines)} lines, {len(self.failed())} failed")
+        return 0 if self.lines and not self.failed() else 1
 
 
 def check_gpu_tests(lines: Lines, junit: pathlib.Path, registered: pathlib.Path) -> None:

@@ -4,7 +4,7 @@
 #   tests   all tests with a GPU, and those without that are light
 #   cases   the tiny checkpoints, and planted faults by the command line
 #   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
-#   timing  the clock itself: its calibration, the README's table and what verify says of it, short and long blocks,
+#   timing  the clock itself: its calibration, the README's table, short and long blocks, what verify says of both,
 #           what telemetry costs, energy, and whether all bytes are read
 #   profile ncu around one launch of ring, of plain and of a library that launches many kernels (docs/profiling.md);
 #           counters are forbidden on many machines, which the step then says; the timelines of all three
@@ -88,6 +88,10 @@ fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
+# verified RUN ...: all figures of these reports computed again from their samples.
+verified() { local run; for run in "$@"; do "$mkbench" verify "$run" || return 1; done; }
+export -f verified
+
 # sanitize TOOL LOG [TAG]: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or
 # read of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one
 # section of the log for each test, of which the cases with the TAG (memcheck) run. A sanitizer slows the kernels a
@@ -123,6 +127,7 @@ if begin bench "${bench[@]}"; then
   for name in hf triton extension; do strangers="$strangers,$root/tests/engines/${name}_decoder.py"; done
   step 480 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
     --engine "ring,plain,$strangers" -n 16 --blocks 6 --processes 3 --no-plot --out strangers
+  step 60 "the bench verified" bash -c 'verified full deep strangers'
   step 90 "memcheck on small models" bash -c 'sanitize memcheck "$1"' sanitize "$out/memcheck.log"
   step 90 "synccheck on small models" bash -c 'sanitize synccheck "$1"' sanitize "$out/synccheck.log"
 fi
@@ -183,13 +188,13 @@ if begin timing "${timing[@]}"; then
   step 600 "calibration of the clock" bash -c calibrate
   step 900 "the README's table" "$mkbench" --compare eager --engine ring,plain --device cuda --model synthetic \
     --n-depth 0,128,512,4096,16384 --n-gen 64 --out table
-  step 60 "the table verified" "$mkbench" verify table
   step 180 "blocks of 1 to 128 tokens" "$mkbench" --compare none --engine ring,plain --device cuda --model synthetic \
     --n-gen 1,8,64,128 --processes 2 --blocks 20 --no-plot --out blocks
   step 90 "what telemetry costs" "$mkbench" --compare none --engine ring --device cuda --model synthetic \
     --telemetry alternate --processes 1 --blocks 240 --no-plot --out telemetry
   step 90 "energy of a token" "$mkbench" --compare none --engine ring --device cuda --model synthetic \
     --n-gen 2048 --processes 1 --blocks 6 --no-plot --out energy
+  step 60 "the clock's runs verified" bash -c 'verified table blocks telemetry energy'
   step 120 "bytes that are read" "$mkbench" audit --device cuda --engine ring,plain -n 8 --tiles 5 --seed 1 --out audit
   unset XDG_DATA_HOME
 fi
@@ -268,7 +273,7 @@ for part in $all_parts; do
 done
 { cat build.log; printf '%s' "$logs" | sort | while read -r _ name; do cat "$name"; done; } > gpu_check.log
 "$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | nameless | tee -a "$log"
-"$python" "$root/scripts/check_evidence.py" "$out/evidence/report.json" 2>&1 | nameless | tee -a "$log"
+"$python" "$root/scripts/check_evidence.py" "$out/evidence" 2>&1 | nameless | tee -a "$log"
 held="${PIPESTATUS[0]}"
 if [ -n "$missing" ]; then
   note "The evidence is not whole yet: parts missing:$missing"

@@ -2,7 +2,6 @@
 mkbench_python_test(test_house_checks)
 mkbench_python_test(test_house_setup)
 mkbench_python_test(test_house_report)
-mkbench_python_test(test_house_timing)
 mkbench_python_test(test_gpu_gate)
 mkbench_python_test(test_update_ratchet)
 # Real git, apt-get, dpkg and pip on stand-in packages.
