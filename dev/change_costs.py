@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 
+import scripts_path  # noqa: F401
 from tracked_files import ROOT, tracked_files
 
 EXAMPLES = ROOT / "tests" / "change_costs"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+import scripts_path  # noqa: F401
 from pinned_wheels import installed
 from tracked_files import ROOT
 

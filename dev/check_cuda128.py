@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import scripts_path  # noqa: F401
 from pinned_wheels import installed
 from tracked_files import ROOT
 

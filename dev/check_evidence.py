@@ -3,7 +3,7 @@
   check_evidence.py reports/evidence/<gpu>   every line that the GPU check must show
   check_evidence.py                          all committed evidence, as CI does
 
-The first form recomputes every line from the files of that folder (scripts/evidence_lines.py), prints all of
+The first form recomputes every line from the files of that folder (dev/evidence_lines.py), prints all of
 them, and exits 1 if any fails, the fit of both source hashes to this tree among them.
 
 The second form compares each evidence.json with its own claims. For each source hash, `speed` and `judgement`,
@@ -17,6 +17,7 @@ import json
 import pathlib
 import sys
 
+import scripts_path  # noqa: F401
 from evidence_lines import check_files, load_reports, share_table
 from evidence_logs import Lines
 from source_hash import KINDS, source_hashes
@@ -78,7 +79,7 @@ def check_folder(folder: pathlib.Path, tree: dict[str, str]) -> list[str]:
         if state == "fresh" and measured != tree[kind]:
             found.append(
                 f"{name}: {kind}: state is fresh, but it was measured on source {measured[:12]} and this tree"
-                f" is {tree[kind][:12]}: run scripts/gpu_check.sh again, or set stale and a reason")
+                f" is {tree[kind][:12]}: run dev/gpu_check.sh again, or set stale and a reason")
         elif state == "stale" and not reason.strip():
             found.append(f"{name}: {kind}: state is stale and no reason is given")
         elif state not in ("fresh", "stale"):

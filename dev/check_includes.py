@@ -10,6 +10,7 @@ import pathlib
 import re
 import sys
 
+import scripts_path  # noqa: F401
 from tracked_files import ROOT, check_files, show
 
 # Folder -> the folders whose headers it may include.

@@ -1,8 +1,8 @@
 """Checks the output of a run of mkbench, or collects the evidence of a GPU check.
 
   check_report.py cpu FOLDER    the main command without a GPU: FOLDER is mkbench's output folder
-  check_report.py collect OUT   scripts/gpu_check.sh's folder: writes OUT/evidence, the reports of its runs
-                                and the files beside them; scripts/check_evidence.py then judges them
+  check_report.py collect OUT   dev/gpu_check.sh's folder: writes OUT/evidence, the reports of its runs
+                                and the files beside them; dev/check_evidence.py then judges them
 
 `cpu` prints one line for each thing that must hold, with what was found; exit 1 unless all of them hold.
 """
@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 
+import scripts_path  # noqa: F401
 from evidence_lines import (REPORTS, cards_of, cases_of, check_files, check_tiny, engine_of, gpu_of, load_reports, read,
                             share_table)
 from evidence_logs import Lines
@@ -75,7 +76,7 @@ def collect(out: pathlib.Path) -> None:
 def draw_plots(folder: pathlib.Path) -> None:
     """Draws all depths of both runs in one figure; a Python without matplotlib draws none."""
     plots = folder / "plots"
-    script = pathlib.Path(__file__).with_name("plot_report.py")
+    script = ROOT / "scripts" / "plot_report.py"
     subprocess.run([sys.executable, str(script), *(str(folder / f"{run}-report.json") for run in ("full", "deep")),
                     "--out", str(plots)], check=False)
     for plot in plots.glob("*") if plots.is_dir() else ():

@@ -7,6 +7,7 @@ import pathlib
 import re
 import sys
 
+import scripts_path  # noqa: F401
 from tracked_files import ROOT, check_files, show
 
 # Character classes keep this file from finding itself.

@@ -1,6 +1,6 @@
 """What the GPU check must show, line by line, from the files of one folder of evidence.
 
-The folder is what scripts/check_report.py collects: the reports of REPORTS, clock.json (the calibration of the clock on
+The folder is what dev/check_report.py collects: the reports of REPORTS, clock.json (the calibration of the clock on
 that card), audit.json (`mkbench audit`), and what evidence_logs.py reads. What a report concludes from its samples is
 taken from it: a step of the check has let `mkbench verify` compute all of it again.
 
@@ -306,7 +306,7 @@ def check_audit(lines: Lines, audit: dict) -> None:
 
 # ---- all of them ----
 
-# <run>-report.json by run of scripts/gpu_check.sh, and what it must show beside exit code 0.
+# <run>-report.json by run of dev/gpu_check.sh, and what it must show beside exit code 0.
 REPORTS = {"full": check_full, "deep": lambda lines, report: None, "tiny": check_tiny, "parity": check_whole_parity,
            "memorised": check_memorised, "strangers": check_strangers, "table": check_table_runs,
            "blocks": check_blocks, "telemetry": check_telemetry, "energy": check_energy}

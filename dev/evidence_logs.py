@@ -5,11 +5,12 @@ import pathlib
 import re
 import xml.etree.ElementTree
 
+import scripts_path  # noqa: F401
 from source_hash import KINDS
 
 BOTH = " ".join(KINDS)
 
-# The steps of scripts/gpu_check.sh, by the names that it logs.
+# The steps of dev/gpu_check.sh, by the names that it logs.
 STEPS = ("set-up and build", "doctor", "parity, bench and prefill, full size", "bench of ring at all other depths",
          "engines from elsewhere beside ours, one run", "the bench verified",
          "memcheck on small models", "synccheck on small models", "tests with a GPU", "tests without a GPU",

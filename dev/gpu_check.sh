@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, on the GPU machine: scripts/gpu_check.sh OUT [PART ...]
+# Everything that needs a GPU, on the GPU machine: dev/gpu_check.sh OUT [PART ...]
 #   bench   parity, the bench of ring at all depths, of plain and eager at some, and the sanitizers
 #   tests   all tests with a GPU, and those without that are light
 #   cases   the tiny checkpoints, and planted faults by the command line
@@ -13,14 +13,14 @@
 # The script builds first, for this machine's cards. Without a PART all parts but profile and soak run, on which no line
 # of the evidence rests. A PART adds to the results that
 # OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
-# OUT/evidence then holds the files for reports/evidence/<gpu>/, and scripts/check_evidence.py judges them. Exit 0
+# OUT/evidence then holds the files for reports/evidence/<gpu>/, and dev/check_evidence.py judges them. Exit 0
 # only if every step passed and, once OUT holds all parts, every line of the evidence holds.
 # No network is needed where torch, the toolkit and the Debian packages are installed.
 # GPU_CHECK_BUDGET_S: longest time of one call; steps that do not fit are left out, and their lines fail.
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 all_parts="bench tests cases gate timing" named_parts="profile soak"
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_check.sh OUT [PART ...], of $all_parts $named_parts" >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: dev/gpu_check.sh OUT [PART ...], of $all_parts $named_parts" >&2; exit 2; }
 out="$1"
 shift
 parts=" ${*:-$all_parts} "
@@ -46,7 +46,7 @@ begin() {
   case "$parts" in *" $part "*) ;; *) return 1 ;; esac
   log="$out/$part.log"
   (cd "$out" && rm -rf "$part.log" "$@")
-  note "== scripts/gpu_check.sh $part, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  note "== dev/gpu_check.sh $part, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
   note_card
 }
 
@@ -114,7 +114,7 @@ export -f sanitize
 
 if begin bench "${bench[@]}"; then
   step 60 "doctor" "$mkbench" doctor --strict
-  # scripts/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
+  # dev/evidence_lines.py lists the depths. Neighbouring depths share a lag set, and so their weights.
   # Two processes, the least that gives a verdict, keep the steps inside their limits.
   step 260 "parity, bench and prefill, full size" "$mkbench" --engine ring,plain --compare eager \
     --device cuda --model synthetic --n-depth 0,512,4032 --n-gen 64 --n-prompt 512,2048 --ablations \
@@ -272,8 +272,8 @@ for part in $all_parts; do
   fi
 done
 { cat build.log; printf '%s' "$logs" | sort | while read -r _ name; do cat "$name"; done; } > gpu_check.log
-"$python" "$root/scripts/check_report.py" collect "$out" 2>&1 | nameless | tee -a "$log"
-"$python" "$root/scripts/check_evidence.py" "$out/evidence" 2>&1 | nameless | tee -a "$log"
+"$python" "$root/dev/check_report.py" collect "$out" 2>&1 | nameless | tee -a "$log"
+"$python" "$root/dev/check_evidence.py" "$out/evidence" 2>&1 | nameless | tee -a "$log"
 held="${PIPESTATUS[0]}"
 if [ -n "$missing" ]; then
   note "The evidence is not whole yet: parts missing:$missing"

@@ -25,6 +25,7 @@ import sys
 import time
 import tomllib
 
+import scripts_path  # noqa: F401
 from tracked_files import ROOT, tracked_files
 
 TABLES = pathlib.Path("tests", "mutants")

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 
+import scripts_path  # noqa: F401
 import apt_packages
 import pinned_wheels
 
@@ -38,9 +39,9 @@ def browser() -> str:
 def missing() -> str:
     """Why no page can be looked at; empty where one can."""
     if not browser():
-        return "no Chromium that runs (scripts/page_browser.py --install)"
+        return "no Chromium that runs (dev/page_browser.py --install)"
     if not pinned_wheels.is_installed("browser"):
-        return "no Playwright (scripts/page_browser.py --install)"
+        return "no Playwright (dev/page_browser.py --install)"
     return ""
 
 

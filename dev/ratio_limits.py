@@ -21,6 +21,7 @@ import sys
 
 import torch
 
+import scripts_path  # noqa: F401
 import checkpoint_format
 import decoder_variants as dv
 import qwen3_hf as hf
@@ -229,7 +230,7 @@ def smallest_seen(rows, fault, ratio, limit):
 def tables(measured):
     of = limits(measured)
     lines = ["# Limits of the fidelity ratios", "",
-             "Written by `scripts/ratio_limits.py tables` from measured.json; the definitions are in that program and in",
+             "Written by `dev/ratio_limits.py tables` from measured.json; the definitions are in that program and in",
              "harness/judge/ratios.h. A ratio is an engine's error over that of HF's bf16 forward with an fp32 head; R_kl of a decoder",
              "that rounds its logits allows for that rounding.", "",
              "The decoders are no independent sample: many differ from another one in the order of their sums alone. So the",

@@ -27,7 +27,7 @@ def missing_programs() -> list[str]:
 def missing() -> str:
     """Why remote.sh cannot be tested; empty where it can."""
     lacking = missing_programs()
-    return f"no {', '.join(lacking)} (scripts/ssh_tools.py --install)" if lacking else ""
+    return f"no {', '.join(lacking)} (dev/ssh_tools.py --install)" if lacking else ""
 
 
 def install() -> str:

@@ -1,9 +1,9 @@
-"""Makes a folder that set-up takes for a toolkit of CUDA 12.8: `scripts/stand_in_toolkit.py FOLDER`.
+"""Makes a folder that set-up takes for a toolkit of CUDA 12.8: `dev/stand_in_toolkit.py FOLDER`.
 
 PyPI has no nvcc of CUDA 12.x, but all other parts: headers, runtime library and assembler (ptxas) in this folder are
 those of 12.8. Its nvcc is that of CUDA 13, says that it is 12.8, and brings its own front end, whose PTX is given the
 version that 12.8 reads. So host code is compiled and linked as with 12.8; machine code is near to that of 12.8, but not
-the same, because front ends differ. scripts/check_cuda128.py has the kernels with 12.8's own front end. Nothing built
+the same, because front ends differ. dev/check_cuda128.py has the kernels with 12.8's own front end. Nothing built
 with this toolkit is for use on a GPU.
 Exit code 2 where there is no compiler of CUDA 13.
 """
@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 
+import scripts_path  # noqa: F401
 from pinned_wheels import installed
 
 VERSION = (12, 8, 93)

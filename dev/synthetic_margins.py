@@ -19,6 +19,7 @@ import json
 import pathlib
 import time
 
+import scripts_path  # noqa: F401
 import shape_table
 import synthetic_checkpoint as synthetic
 
@@ -26,7 +27,7 @@ PROMPTS, STEPS, MOST_D = 4, 24, 0.5
 COLUMNS = ("shape", "layers", "lag set", "device", "planted layers", "fp32 ids equal", "bf16 ids equal", "distinct ids", "smallest margin", "D")
 HEAD = """# The analytic checkpoint of every shape, followed by HF transformers
 
-Written by `scripts/synthetic_margins.py --render reports/analytic/margins.json`; `scripts/synthetic_margins.py --help` says
+Written by `dev/synthetic_margins.py --render reports/analytic/margins.json`; `dev/synthetic_margins.py --help` says
 what the columns mean. Eager attention, rotary inverse frequencies in fp32, no TF32; a cut of 4 layers unless the shape has
 as many as named.
 

@@ -2,8 +2,9 @@
 
 import sys
 
-from page_support import Pages
+from page_support import ROOT, Pages
 
+sys.path.insert(0, str(ROOT / "dev"))
 import page_browser
 import pinned_wheels
 

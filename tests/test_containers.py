@@ -11,7 +11,7 @@ import unittest
 import page_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "dev"))
 
 import check_containers  # noqa: E402
 

@@ -13,7 +13,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 
 import check_evidence  # noqa: E402
 import evidence_lines  # noqa: E402
@@ -408,7 +409,7 @@ class ChangeCosts(unittest.TestCase):
 
 
 class MutantTable(unittest.TestCase):
-    """The rows of scripts/mutants.py, as far as they can be read without building anything."""
+    """The rows of dev/mutants.py, as far as they can be read without building anything."""
 
     def test_this_tree(self):
         rows = mutants.read_rows()

@@ -1,4 +1,4 @@
-"""scripts/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each line can fail."""
+"""dev/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each line can fail."""
 
 import json
 import pathlib
@@ -8,7 +8,8 @@ import unittest
 import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 
 import check_evidence  # noqa: E402
 import check_report  # noqa: E402
@@ -66,7 +67,7 @@ class Cpu(Folder):
 
 
 class Gpu(Folder):
-    """A folder as scripts/gpu_check.sh leaves it."""
+    """A folder as dev/gpu_check.sh leaves it."""
 
     def good(self):
         def engines(names, **fields):
@@ -312,7 +313,7 @@ class Gpu(Folder):
         self.assertEqual(found, [f"{len(evidence_logs.STEPS)} steps; run again after a failure: {step}"])
 
     def test_the_script_runs_what_the_lines_ask_for(self):
-        script = (ROOT / "scripts" / "gpu_check.sh").read_text()
+        script = (ROOT / "dev" / "gpu_check.sh").read_text()
         lists = [[int(d) for d in text.split(",")] for text in re.findall(r"--n-depth ([0-9,]+)", script)]
         self.assertEqual(lists[0], list(evidence_lines.COMPARED_DEPTHS))
         self.assertEqual(sorted(lists[0] + lists[1]), sorted(evidence_lines.SHARE_BARS))

@@ -14,7 +14,8 @@ import remote_support
 import ssh_server
 from remote_support import MKBENCH, ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 
 import ssh_tools  # noqa: E402
 

@@ -17,7 +17,8 @@ import ssh_server
 from cli_support import BINARY
 from remote_support import ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 
 import ssh_tools  # noqa: E402
 

@@ -7,7 +7,8 @@ import sys
 import timeline_support
 from cli_support import ROOT, HostsTest, main_or_skipped
 
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 import page_browser
 import pinned_wheels
 

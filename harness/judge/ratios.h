@@ -19,7 +19,7 @@ struct RatioLimits {
 };
 
 // The limits of a precision class (references/engine.h). They follow from what legitimate decoders of
-// the class reach (reports/limits, scripts/ratio_limits.py). A lossy engine may diverge as far as a
+// the class reach (reports/limits, dev/ratio_limits.py). A lossy engine may diverge as far as a
 // bf16 one.
 RatioLimits limits_of(PrecisionClass precision);
 // Those of reports that were made before 2026-11-24, when limits were chosen and not derived; for
