@@ -9,7 +9,6 @@ does not fetch them. Each linter must also find a fault that is planted for it. 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,66 +40,43 @@ def commands(workflow: str) -> list[str]:
     return re.findall(r"^\s*(?:- )?run:\s*(\S.*?)\s*$", workflow, re.MULTILINE)
 
 
-def linters(folder: pathlib.Path) -> dict[str, list[str]]:
-    """The linters' commands, each to be followed by paths of workflows."""
-    return {
+def lint(folder: pathlib.Path, name: str, workflows: dict[str, str]) -> tuple[int, str]:
+    """Exit status and output of one linter, whose wheels are in `folder`, over workflows by file name."""
+    command = {
         "check-jsonschema": [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"],
         "zizmor": [str(folder / "bin" / "zizmor"), "--offline", "--no-progress", "--color=never"],
-    }
-
-
-def lint(folder: pathlib.Path, name: str, paths: list[pathlib.Path]) -> tuple[int, str]:
-    """Exit status and output of one linter."""
+    }[name]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(linters(folder)[name] + [str(p) for p in paths], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    return done.returncode, done.stdout
-
-
-def finds_planted(folder: pathlib.Path, name: str, workflow: str) -> bool:
-    """Whether the linter refuses a copy of the workflow with its fault in it."""
-    good, bad, word = PLANTED[name]
-    assert good in workflow, f"nothing to plant in: {good}"
     with tempfile.TemporaryDirectory() as holder:
         # zizmor recognises workflows by their folder.
-        path = pathlib.Path(holder) / ".github" / "workflows" / "planted.yml"
-        path.parent.mkdir(parents=True)
-        path.write_text(workflow.replace(good, bad), encoding="utf-8")
-        status, output = lint(folder, name, [path])
-        return status != 0 and word in output
-
-
-def copies(sources: list[pathlib.Path], holder: pathlib.Path) -> list[pathlib.Path]:
-    """Copies of workflows in the folder by which zizmor recognises them."""
-    folder = holder / ".github" / "workflows"
-    folder.mkdir(parents=True)
-    return [pathlib.Path(shutil.copy(source, folder)) for source in sources]
-
-
-def lint_all(folder: pathlib.Path, paths: list[pathlib.Path]) -> bool:
-    """Prints what each linter says; whether one refuses a workflow or misses its fault."""
-    failed = False
-    for name in PLANTED:
-        status, output = lint(folder, name, paths)
-        if status != 0:
-            print(output)
-        seen = finds_planted(folder, name, paths[0].read_text(encoding="utf-8"))
-        print(f"{name}: {len(paths)} workflow(s) {'clean' if status == 0 else 'REFUSED'}, "
-              f"planted fault {'seen' if seen else 'MISSED'}")
-        failed = failed or status != 0 or not seen
-    return failed
+        place = pathlib.Path(holder) / ".github" / "workflows"
+        place.mkdir(parents=True)
+        for file, text in workflows.items():
+            (place / file).write_text(text, encoding="utf-8")
+        done = subprocess.run(command + [str(place / file) for file in workflows], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout
 
 
 def main() -> int:
     folder, failed = installed("workflows", "the workflow linters (40 MB)"), False
     sources = sorted(WORKFLOWS.glob("*.y*ml")) + sorted(TEMPLATES.glob("*.y*ml"))
-    found = {path.name: commands(path.read_text(encoding="utf-8")) for path in sources}
+    workflows = {path.name: path.read_text(encoding="utf-8") for path in sources}
+    found = {name: commands(text) for name, text in workflows.items()}
     if found != COMMANDS:
         print(f"workflows: run {found}, wanted {COMMANDS}")
         failed = True
-    with tempfile.TemporaryDirectory() as holder:
-        paths = copies(sources, pathlib.Path(holder))
-        failed = lint_all(folder, paths) or failed
+    first = workflows[sources[0].name]
+    for name, (good, bad, word) in PLANTED.items():
+        status, output = lint(folder, name, workflows)
+        if status != 0:
+            print(output)
+        assert good in first, f"nothing to plant in: {good}"
+        planted, said = lint(folder, name, {"planted.yml": first.replace(good, bad)})
+        seen = planted != 0 and word in said
+        print(f"{name}: {len(workflows)} workflow(s) {'clean' if status == 0 else 'REFUSED'}, "
+              f"planted fault {'seen' if seen else 'MISSED'}")
+        failed = failed or status != 0 or not seen
     return 1 if failed else 0
 
 
