@@ -77,7 +77,7 @@ fuzz_briefly() {
     build=sanitize
     [ "$target" != report ] || build=ci
     "build/$build/tests/fuzz_$target" --mutate "$1" --seed "$seed" --found "$found/$target" \
-      "tests/fuzz/corpus/$target" "$seeds/$target" 2> "$found/$target.log" > "$found/$target.out" ||
+      "build/$build/tests/fuzz-corpus/$target" "$seeds/$target" 2> "$found/$target.log" > "$found/$target.out" ||
       { tail -n 40 "$found/$target.log"; status=1; }
     echo "fuzz_$target: $(paste -sd ';' "$found/$target.out")"
   done

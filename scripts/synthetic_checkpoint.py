@@ -4,7 +4,7 @@
 usage: synthetic_checkpoint.py --hash [SHAPE:]SET    compares with references/data/synthetic/hashes.json
 
 Shapes: the names in references/shape_table.h, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
-scripts/synthetic_margins.py runs HF transformers against the closed form. Every element is
+dev/synthetic_margins.py runs HF transformers against the closed form. Every element is
 
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
 

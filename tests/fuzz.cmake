@@ -5,6 +5,9 @@ mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp PUBLIC mkbench_base PR
 add_executable(fuzz_seeds fuzz/seeds.cpp)
 target_link_libraries(fuzz_seeds PRIVATE mkbench_options mkbench_input_cases mkbench_wire mkbench_parent)
 set(fuzz_seeds_dir ${CMAKE_CURRENT_BINARY_DIR}/fuzz-seeds)
+# The committed corpus, unpacked anew where an archive has changed.
+set(fuzz_corpus_dir ${CMAKE_CURRENT_BINARY_DIR}/fuzz-corpus)
+add_custom_target(fuzz_corpus ALL)
 if(NOT MKBENCH_FUZZ)
   add_library(mkbench_fuzz_main OBJECT fuzz/standalone.cpp)
   target_link_libraries(mkbench_fuzz_main PRIVATE mkbench_options mkbench_fuzz_input fmt::fmt)
@@ -18,6 +21,17 @@ function(mkbench_fuzz_target name library)
   set(target fuzz_${name})
   add_executable(${target} fuzz/${name}.cpp)
   target_link_libraries(${target} PRIVATE mkbench_options mkbench_fuzz_input ${library})
+  set(archive ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}.tar.xz)
+  set(unpacked ${fuzz_corpus_dir}/${name})
+  add_custom_command(OUTPUT ${unpacked}.stamp DEPENDS ${archive}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${unpacked}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${unpacked}
+    COMMAND ${CMAKE_COMMAND} -E chdir ${unpacked} ${CMAKE_COMMAND} -E tar xf ${archive}
+    COMMAND ${CMAKE_COMMAND} -E touch ${unpacked}.stamp
+    VERBATIM)
+  add_custom_target(${target}_corpus DEPENDS ${unpacked}.stamp)
+  add_dependencies(fuzz_corpus ${target}_corpus)
+  add_dependencies(${target} ${target}_corpus)
   if(DEFINED ARG_JSON)
     target_sources(${target} PRIVATE fuzz/json_mutator.cpp)
     target_compile_definitions(${target} PRIVATE MKBENCH_FUZZ_PREFIX=${ARG_JSON})
@@ -28,7 +42,7 @@ function(mkbench_fuzz_target name library)
   else()
     target_link_libraries(${target} PRIVATE mkbench_fuzz_main)
     add_test(NAME ${target}
-      COMMAND ${target} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${fuzz_seeds_dir}/${name})
+      COMMAND ${target} ${unpacked} ${fuzz_seeds_dir}/${name})
     set_tests_properties(${target} PROPERTIES LABELS host FIXTURES_REQUIRED fuzz_seeds TIMEOUT 120)
   endif()
 endfunction()

@@ -2,12 +2,13 @@
 
 import sys
 
-from page_support import Pages
+from page_support import ROOT, Pages
 
-import page_browser
+sys.path.insert(0, str(ROOT / "dev"))
 import pinned_wheels
+import tools_of_tests
 
-WHY_NOT = page_browser.missing()
+WHY_NOT = tools_of_tests.no_browser()
 if not WHY_NOT:
     sys.path.insert(0, str(pinned_wheels.folder_of("browser")))
     from playwright.sync_api import sync_playwright
@@ -29,7 +30,7 @@ class LookedTest(Pages):
     @classmethod
     def setUpClass(cls):
         cls.playwright = sync_playwright().start()
-        cls.browser = cls.playwright.chromium.launch(executable_path=page_browser.browser())
+        cls.browser = cls.playwright.chromium.launch(executable_path=tools_of_tests.browser())
 
     @classmethod
     def tearDownClass(cls):

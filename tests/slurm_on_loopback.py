@@ -22,9 +22,9 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "dev"))
 
-import apt_packages  # noqa: E402
+import tools_of_tests  # noqa: E402
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 PACKAGES = {"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "srun": "slurm-wlm", "munged": "munge"}
@@ -82,7 +82,7 @@ def install() -> str:
     """Why nothing was installed; empty where something was."""
     if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
         return "this machine has systemd, and the packages would start services: install them yourself, or set CI"
-    return apt_packages.install(sorted(set(PACKAGES.values())))
+    return tools_of_tests.install(sorted(set(PACKAGES.values())))
 
 
 def free_ports(count: int) -> list:

@@ -13,7 +13,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 
 import check_evidence  # noqa: E402
 import evidence_lines  # noqa: E402
@@ -322,7 +323,7 @@ class Evidence(TemporaryTree):
         hashes = source_hash.source_hashes(self.root)
         fields = {**{kind: {"state": "fresh", "reason": "", "source_hash": hashes[kind]} for kind in hashes},
                   "reason": "nothing was measured", "gpu": "NVIDIA H200", "files": ["report.json"],
-                  "table": evidence_lines.share_table(evidence_lines.load_report(folder / "report.json")),
+                  "table": evidence_lines.share_table(evidence_lines.load_reports(folder)),
                   "unmet": evidence_lines.check_files(folder).failed(), **changes}
         self.write("reports/evidence/h200/evidence.json", json.dumps(fields))
 
@@ -347,7 +348,7 @@ class Evidence(TemporaryTree):
         self.evidence(reason="")
         self.assertIn("lines are unmet and no reason", self.findings())
         self.evidence(unmet=[])
-        self.assertIn("fails and is not listed as unmet: full size: verdict", self.findings())
+        self.assertIn("fails and is not listed as unmet: full: verdict", self.findings())
 
     def test_stale_needs_a_reason(self):
         for kind in source_hash.KINDS:
@@ -408,7 +409,7 @@ class ChangeCosts(unittest.TestCase):
 
 
 class MutantTable(unittest.TestCase):
-    """The rows of scripts/mutants.py, as far as they can be read without building anything."""
+    """The rows of dev/mutants.py, as far as they can be read without building anything."""
 
     def test_this_tree(self):
         rows = mutants.read_rows()

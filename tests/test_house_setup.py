@@ -51,69 +51,55 @@ class FakeMachine(unittest.TestCase):
 
 
 class Toolkit(FakeMachine):
-    FIND = 'lane=13; find_toolkit && echo "$toolkit" || echo "no: $toolkit_reason"'
-
-    def test_a_fitting_one_is_used(self):
-        home = self.toolkit("cuda-13.0", "13.0")
-        self.assertEqual(self.call(self.FIND, CUDA_HOME=home)[1], os.path.realpath(home))
-
-    def test_another_lane(self):
-        for version in ("12.4", "12.9"):
-            home = self.toolkit(f"cuda-{version}", version)
-            self.assertEqual(self.call(self.FIND, CUDA_HOME=home)[1], f"no: {home}/bin/nvcc is CUDA {version}")
+    FIND = 'find_toolkit && echo "$toolkit" || echo "no: $toolkit_reason"'
 
     def test_the_lane_takes_later_ones_of_its_major_version(self):
         for lane, version, fits in [("12.8", "12.8", True), ("12.8", "12.9", True), ("12.8", "12.4", False),
-                                    ("12.8", "13.0", False), ("13", "13.1", True), ("13", "14.0", False)]:
+                                    ("12.8", "13.0", False), ("13", "13.0", True), ("13", "13.1", True),
+                                    ("13", "12.9", False), ("13", "14.0", False)]:
             home = self.toolkit(f"cuda-{version}", version)
-            found = self.call(f'lane={lane}; find_toolkit && echo "$toolkit"', CUDA_HOME=home)[1]
-            self.assertEqual(found, os.path.realpath(home) if fits else "", (lane, version))
+            wanted = os.path.realpath(home) if fits else f"no: {home}/bin/nvcc is CUDA {version}"
+            self.assertEqual(self.call(f"lane={lane}; {self.FIND}", CUDA_HOME=home)[1], wanted, (lane, version))
 
     def test_one_of_several_installed_beside_each_other(self):
         for version in ("12.8", "13.0"):
             self.toolkit(f"usual-{version}", version)
-        script = f'lane=12.8; usual_toolkit="{self.home}/usual"; find_toolkit && echo "$toolkit"'
-        self.assertEqual(self.call(script)[1], os.path.realpath(self.home / "usual-12.8"))
+        found = self.call(f'lane=12.8; usual_toolkit="{self.home}/usual"; {self.FIND}')[1]
+        self.assertEqual(found, os.path.realpath(self.home / "usual-12.8"))
 
-    def test_incomplete(self):
-        home = self.toolkit("cuda-13.0", "13.0", complete=False)
-        self.assertIn("is not complete", self.call(self.FIND, CUDA_HOME=home)[1])
-
-    def test_a_wrapper_on_the_path_leads_to_its_toolkit(self):
-        home = self.toolkit("cuda-13.1", "13.1")
-        self.program("nvcc", f"exec '{home}/bin/nvcc' \"$@\"")
-        self.assertEqual(self.call(self.FIND)[1], os.path.realpath(home))
-
-    def test_the_next_one_is_tried(self):
-        old = self.toolkit("cuda-12.4", "12.4")
-        new = self.toolkit("cuda-13.0", "13.0")
+    def test_the_path_leads_to_the_next_one(self):
+        """Also through a wrapper, and where CUDA_HOME names one that does not fit."""
+        new = self.toolkit("cuda-13.1", "13.1")
         self.program("nvcc", f"exec '{new}/bin/nvcc' \"$@\"")
-        self.assertEqual(self.call(self.FIND, CUDA_HOME=old)[1], os.path.realpath(new))
+        for environment in ({}, {"CUDA_HOME": self.toolkit("cuda-12.4", "12.4")}):
+            self.assertEqual(self.call(f"lane=13; {self.FIND}", **environment)[1], os.path.realpath(new))
 
-    def test_pypi_on_request(self):
+    def test_what_is_not_taken(self):
         home = self.toolkit("cuda-13.0", "13.0")
-        found = self.call(self.FIND, CUDA_HOME=home, MKBENCH_USE_PYPI_CUDA="1")[1]
-        self.assertEqual(found, "no: MKBENCH_USE_PYPI_CUDA is set")
+        find = f"lane=13; {self.FIND}"
+        self.assertEqual(self.call(find, CUDA_HOME=home, MKBENCH_USE_PYPI_CUDA="1")[1], "no: MKBENCH_USE_PYPI_CUDA is set")
+        self.assertIn("is not complete", self.call(find, CUDA_HOME=self.toolkit("less", "13.0", complete=False))[1])
 
 
 class Gpus(FakeMachine):
     ASK = 'judge_machine; echo "$architectures"'
 
-    def test_the_cards_here_decide(self):
-        for capability, wanted in [("8.0", "80-real"), ("8.9", "89-real"), ("9.0", "90a-real"),
-                                   ("10.0", "100a-real"), ("12.0", "120a-real")]:
-            self.gpus(f"580.95.05, {capability}, NVIDIA Card")
-            self.assertEqual(self.call(self.ASK)[1], wanted)
-
-    def test_several_cards(self):
-        self.gpus("580.1, 9.0, NVIDIA H100", "580.1, 9.0, NVIDIA H100", "580.1, 8.6, NVIDIA A10")
-        self.assertEqual(self.call(self.ASK)[1], "90a-real;86-real")
-
-    def test_a_card_that_is_not_tested(self):
-        self.gpus("580.1, 10.3, NVIDIA B300")
-        _, architectures, said = self.call(self.ASK)
-        self.assertEqual(architectures, "103-real")
-        self.assertIn("10.3 is not among those", said)
+    def test_the_cards_here_decide_unless_others_are_asked_for(self):
+        t4, h100 = "580.1, 7.5, Tesla T4", "580.1, 9.0, NVIDIA H100"
+        old = ["'Tesla T4' has compute capability 7.5", "MKBENCH_DEVICE=cpu"]
+        for rows, asked, wanted, words in [
+                *((["580.95.05, %s, NVIDIA Card" % capability], None, architecture, []) for capability, architecture in [
+                    ("8.0", "80-real"), ("8.9", "89-real"), ("9.0", "90a-real"), ("10.0", "100a-real"), ("12.0", "120a-real")]),
+                ([h100, h100, "580.1, 8.6, NVIDIA A10"], None, "90a-real;86-real", []),
+                (["580.1, 10.3, NVIDIA B300"], None, "103-real", ["10.3 is not among those"]),
+                ([t4], None, None, old), ([t4, h100], None, "90a-real", []),
+                ([h100], "86-real", "86-real", []), ([h100], "all", ALL, [])]:
+            with self.subTest(rows=rows, asked=asked):
+                self.gpus(*rows)
+                status, found, said = self.call(self.ASK, **({"MKBENCH_CUDA_ARCHITECTURES": asked} if asked else {}))
+                self.assertEqual((status, found), (0, wanted) if wanted else (1, ""), said)
+                for word in words:
+                    self.assertIn(word, said)
 
     def test_no_working_driver_builds_for_one_and_says_so(self):
         self.program("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
@@ -121,6 +107,7 @@ class Gpus(FakeMachine):
         self.assertEqual((status, architectures), (0, "90a-real"))
         self.assertIn("NVIDIA-SMI has failed", said)
         self.assertIn("the build is for 90a-real alone (MKBENCH_CUDA_ARCHITECTURES=all", said)
+        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="all")[1], ALL)
 
     def test_under_wsl2_windows_nvidia_smi_is_asked(self):
         """Also where PATH lacks it, or has the one of a driver for Linux first."""
@@ -138,25 +125,6 @@ class Gpus(FakeMachine):
         script = (ROOT / "scripts" / "setup.sh").read_text()
         self.assertEqual(re.findall(r"^.*install_packages .*$", script, re.MULTILINE), [
             "    ! python_package_helps || install_packages python3-venv", "  install_packages $missing_packages"])
-
-    def test_all_on_request(self):
-        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="all")[1], ALL)
-
-    def test_architectures_by_request(self):
-        self.gpus("580.1, 9.0, NVIDIA H100")
-        self.assertEqual(self.call(self.ASK, MKBENCH_CUDA_ARCHITECTURES="86-real")[1], "86-real")
-
-    def test_old_card(self):
-        self.gpus("580.1, 7.5, Tesla T4")
-        status, _, said = self.call(self.ASK)
-        self.assertEqual(status, 1)
-        self.assertIn("'Tesla T4' has compute capability 7.5", said)
-        self.assertIn("MKBENCH_DEVICE=cpu", said)
-
-    def test_old_card_beside_a_newer_one(self):
-        self.gpus("580.1, 7.5, Tesla T4", "580.1, 9.0, NVIDIA H100")
-        status, architectures, _ = self.call(self.ASK)
-        self.assertEqual((status, architectures), (0, "90a-real"))
 
 
 class Lanes(FakeMachine):

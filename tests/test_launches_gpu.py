@@ -1,5 +1,5 @@
 """A claim of one launch that the driver's records show to be untrue. Engines whose launches are known stand in
-scripts/evidence_lines.py (STRANGERS)."""
+dev/evidence_lines.py (STRANGERS)."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""scripts/ratio_limits.py: the committed files follow from what was measured, and its ratios are the judge's."""
+"""dev/ratio_limits.py: the committed files follow from what was measured, and its ratios are the judge's."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "dev"))
 
 import decoder_variants
 import ratio_limits
@@ -18,7 +18,7 @@ TWIN = json.loads((ROOT / "reports" / "ratchet.json").read_text())["entries"]
 class Limits(unittest.TestCase):
     def test_the_committed_files_follow_from_what_was_measured(self):
         for name, text in ratio_limits.written(ratio_limits.read()).items():
-            self.assertEqual((ratio_limits.FOLDER / name).read_text(), text, f"{name}: scripts/ratio_limits.py tables")
+            self.assertEqual((ratio_limits.FOLDER / name).read_text(), text, f"{name}: dev/ratio_limits.py tables")
 
     def test_so_many_decoders_stand_behind_each_class(self):
         rows = ratio_limits.read()["decoders"]
@@ -45,7 +45,7 @@ class Limits(unittest.TestCase):
     def test_its_ratios_are_the_judges(self):
         """The host twin rounds K and V alone; mkbench judged it by sketches, which miss by 3 % a step."""
         judged = ratio_limits.Judged("tiny")
-        found = judged.ratios(decoder_variants.FP32_ACCUMULATE)
+        found = judged.ratios("fp32-accumulate", decoder_variants.FP32_ACCUMULATE)
         twin = next(e for e in TWIN if (e["engine"], e["model"], e["card"]) == ("host-twin", "tiny", "cpu"))
         self.assertAlmostEqual(found["r_rms"] / twin["r_rms"], 1, delta=0.02)
         self.assertAlmostEqual(found["r_step"] / twin["r_step"], 1, delta=0.12)

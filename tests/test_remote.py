@@ -14,9 +14,9 @@ import remote_support
 import ssh_server
 from remote_support import MKBENCH, ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "dev"))
 
-import ssh_tools  # noqa: E402
+import tools_of_tests  # noqa: E402
 
 TIMES = r"remote: sync (\d+\.\d) s, build (\d+\.\d) s, run (\d+\.\d) s(?:, fetch (\d+\.\d) s)?; (\d+\.\d) s in all\n"
 
@@ -415,7 +415,7 @@ class KeptConnection(RemoteTest):
 
 
 if __name__ == "__main__":
-    why_not = ssh_tools.missing()
+    why_not = tools_of_tests.no_login()
     if why_not:
         print(f"skipped: {why_not}")
         sys.exit(77)

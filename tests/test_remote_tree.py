@@ -17,9 +17,9 @@ import ssh_server
 from cli_support import BINARY
 from remote_support import ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "dev"))
 
-import ssh_tools  # noqa: E402
+import tools_of_tests  # noqa: E402
 
 BUILD = pathlib.Path(BINARY).parent.parent
 # Without .git: remote.sh does not send it.
@@ -35,8 +35,8 @@ def overlay(folder):
 
 
 def why_not():
-    if ssh_tools.missing():
-        return ssh_tools.missing()
+    if why := tools_of_tests.no_login():
+        return why
     if os.geteuid() != 0:
         return "an overlay can be mounted by root alone"
     folder = pathlib.Path(ssh_server.tempfile.mkdtemp(prefix="mkbench_overlay_"))

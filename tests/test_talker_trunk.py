@@ -17,12 +17,13 @@ import torch
 PROBE = os.environ["TRUNK_PROBE"]
 PLUGINS, ENGINES = pathlib.Path(os.environ["PLUGINS"]), pathlib.Path(os.environ["ENGINES"])
 LAYERS, STEPS = 4, 24
+ON_CPU = (*talker_trunk.ON_CPU, PLUGINS / "naive_cpu.so", ENGINES / "host-twin.so")
 
 
 class TrunkTest:
     """One case of a 4-layer cut, and the folder that holds it."""
 
-    weights = None
+    weights, cuda = None, False
 
     @classmethod
     def setUpClass(cls):
@@ -33,30 +34,34 @@ class TrunkTest:
 
     def run_engine(self, engine, inputs=None, folder=None, rows=None):
         inputs = self.case.vectors if inputs is None else inputs
-        return talker_trunk.run_engine(PROBE, str(engine), folder or self.folder, inputs, self.case.shape, rows=rows)
+        return talker_trunk.run_engine(PROBE, str(engine), folder or self.folder, inputs, self.case.shape, self.cuda,
+                                       rows)
 
     def found(self, engine, run):
         return self.case.failures(str(engine), run)
 
-    def check_engines(self):
-        for engine in (*talker_trunk.ON_CPU, PLUGINS / "naive_cpu.so", ENGINES / "host-twin.so"):
+    def check_engines(self, *engines):
+        for engine in engines:
             for entry, inputs in self.case.entries().items():
                 with self.subTest(engine=engine, entry=entry):
                     self.assertEqual(self.found(engine, self.run_engine(engine, inputs)), [])
+
+    def check_wrong_theta(self, *engines):
+        wrong = talker_trunk.write_folder(self.scratch / "theta", self.case.shape, self.case.state, theta=1e4)
+        for engine in engines:
+            found = " ".join(self.found(engine, self.run_engine(engine, folder=wrong)))
+            self.assertIn("logits: error", found, engine)
+            self.assertIn("hidden: error", found, engine)
 
 
 class RandomWeights(TrunkTest, unittest.TestCase):
     weights = "random"
 
     def test_engines_follow_hf(self):
-        self.check_engines()
+        self.check_engines(*ON_CPU)
 
     def test_wrong_theta_is_found(self):
-        wrong = talker_trunk.write_folder(self.scratch / "theta", self.case.shape, self.case.state, theta=1e4)
-        for engine in ("oracle", "eager", "host-twin"):
-            found = " ".join(self.found(engine, self.run_engine(engine, folder=wrong)))
-            self.assertIn("logits: error", found, engine)
-            self.assertIn("hidden: error", found, engine)
+        self.check_wrong_theta("oracle", "eager", "host-twin")
 
     def test_swapped_head_is_found(self):
         """By vector the embedding is not read: the logits alone are wrong."""
@@ -103,7 +108,7 @@ class AnalyticWeights(TrunkTest, unittest.TestCase):
 
     def test_engines_follow_hf_and_the_closed_form(self):
         self.assertEqual(len(self.case.continued), STEPS // 2)
-        self.check_engines()
+        self.check_engines(*ON_CPU)
 
     def test_wrong_ids_are_found(self):
         run = self.run_engine("oracle")

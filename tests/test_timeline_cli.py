@@ -7,9 +7,10 @@ import sys
 import timeline_support
 from cli_support import ROOT, HostsTest, main_or_skipped
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import page_browser
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
 import pinned_wheels
+import tools_of_tests
 
 LAYERS, BLOCKS = 4, 8  # of tiny, and of the host twin
 
@@ -111,7 +112,7 @@ class Recorded(TimelineTest):
 
 class Pictures(TimelineTest):
     def test_the_picture_in_a_browser(self):
-        if why := page_browser.missing():
+        if why := tools_of_tests.no_browser():
             self.skipTest(why)
         sys.path.insert(0, str(pinned_wheels.folder_of("browser")))
         from playwright.sync_api import sync_playwright
@@ -119,7 +120,7 @@ class Pictures(TimelineTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         picture = self.out / self.told()["profiles"][0]["picture"]
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=page_browser.browser())
+            browser = playwright.chromium.launch(executable_path=tools_of_tests.browser())
             page = browser.new_page(viewport={"width": 1200, "height": 900})
             page.goto(picture.as_uri())
             drawn = page.evaluate("""() => {

@@ -1,0 +1,117 @@
+"""Checks who includes whom: references <- kernels, references <- baselines, all three <- harness <- tests.
+
+kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
+.cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
+root. Inside the harness each room names the rooms and top-level folders that it may include, and files of
+references/base include nothing but that folder. Prints one line a violation; exit 1 if there is any.
+"""
+
+import pathlib
+import re
+import sys
+
+import scripts_path  # noqa: F401
+from tracked_files import ROOT, check_files, show
+
+# Folder -> the folders whose headers it may include.
+MAY_INCLUDE = {
+    "references": {"references"},
+    "kernels": {"kernels", "references"},
+    "baselines": {"baselines", "references"},
+    "harness": {"harness", "references", "kernels", "baselines"},
+    "tests": {"tests", "harness", "references", "kernels", "baselines"},
+}
+# Room of the harness -> what it may include besides itself and references: rooms, and kernels or baselines.
+# measure, report <- judge <- flow <- parent; wire <- parent, host. A host sees neither the parent nor who judges or
+# schedules; the flow of a case sees engines, not processes; the parent sees neither kernels nor baselines.
+# main.cpp, and all_main.cpp, which joins parent and hosts, are outside the rooms.
+ROOMS = {
+    "engines": set(),
+    "measure": set(),
+    "report": {"measure"},
+    "judge": {"measure", "report"},
+    "flow": {"engines", "judge", "measure", "report"},
+    "wire": {"device", "measure", "report"},
+    "device": {"kernels", "measure", "report"},
+    "plugin": {"engines", "kernels"},
+    "selftest": {"judge", "measure", "report"},
+    "host": {"baselines", "device", "engines", "kernels", "wire"},
+    "parent": {"device", "engines", "flow", "judge", "measure", "report", "selftest", "wire"},
+    "micro": {"device", "kernels"},
+}
+# Headers that CMake writes into the build folder.
+GENERATED = {"cuda_lanes.inc", "known_errors.inc", "mkbench_git.h"}
+SOURCE_SUFFIXES = {".c", ".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+FMT = re.compile(r"^fmt/")
+# Examples for users, which no target of ours compiles.
+TORCH_EXAMPLES = "tests/engines/"
+# Sources of `mkbench new-engine`: they are compiled in a folder of somebody else's, beside a copy of this header alone.
+TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
+
+
+def check_room(path: str, target: str) -> str:
+    """Why a file must not include `target` by the rules of rooms and of references/base; empty where it may."""
+    if path.startswith("references/base/") and not target.startswith("references/base/"):
+        return "references/base must not include the rest"
+    parts = path.split("/")
+    if parts[0] != "harness" or len(parts) < 3:
+        return ""
+    room = parts[1]
+    if room not in ROOMS:
+        return f"harness/{room} is not a room; the rooms are {', '.join(ROOMS)}"
+    folders = target.split("/")
+    wanted = folders[1] if folders[0] == "harness" and len(folders) > 2 else folders[0]
+    if wanted in {room, "references"} | ROOMS[room]:
+        return ""
+    return f"harness/{room} must not include {wanted}"
+
+
+def check_file(path: str, text: str) -> list[str]:
+    """Violations of one file, each as a line; path is relative to the root."""
+    if path.startswith(TEMPLATES):
+        targets = [target for quote, target in INCLUDE.findall(text) if quote == '"']
+        return [f"{path}: {target}: a template has {TEMPLATE_HEADER} alone" for target in targets
+                if target != TEMPLATE_HEADER]
+    folder = path.split("/", 1)[0]
+    if folder not in MAY_INCLUDE:
+        return [f"{path}: source file outside {', '.join(MAY_INCLUDE)}"]
+    found = []
+    includes_torch = False
+    includes_fmt = False
+    for match in INCLUDE.finditer(text):
+        quote, target = match.groups()
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        top = target.split("/", 1)[0]
+        if TORCH.match(target):
+            includes_torch = True
+            if not path.startswith(TORCH_EXAMPLES) and (folder != "baselines" or not path.endswith(".cpp")):
+                found.append(f"{where}: {target}: torch headers only in baselines/*.cpp")
+        elif FMT.match(target):
+            includes_fmt = True
+        elif top in MAY_INCLUDE:
+            if quote == "<":
+                found.append(f"{where}: {target}: headers of the project are included with quotes")
+            if top not in MAY_INCLUDE[folder]:
+                found.append(f"{where}: {target}: {folder} must not include {top}")
+            elif reason := check_room(path, target):
+                found.append(f"{where}: {target}: {reason}")
+        elif quote == '"' and target not in GENERATED:
+            found.append(f"{where}: {target}: written from the root, as in \"references/weights.h\"")
+    if includes_torch and includes_fmt:
+        found.append(f"{path}: fmt beside torch, whose include folder shadows it with another fmt")
+    return found
+
+
+def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
+    """All violations under root, and the number of source files read."""
+    return check_files(check_file, root, SOURCE_SUFFIXES)
+
+
+def main() -> int:
+    return show(*check_tree(), "{count} source files, {findings} violations of the include arrows")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

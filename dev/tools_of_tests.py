@@ -1,0 +1,114 @@
+"""What some tests need and set-up does not install: OpenSSH's server and rsync, to log in to on loopback; a Chromium to
+look at the report's page with, and Playwright, which drives it; help2man.
+
+  tools_of_tests.py            says what is missing
+  tools_of_tests.py --install  installs it first: Debian's packages, and Playwright's wheels in the cache
+
+MKBENCH_BROWSER names another Chromium or Chrome. Exit status: 0 all is there, 1 not.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import scripts_path  # noqa: F401
+import pinned_wheels
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
+LOGIN = {"sshd": "openssh-server", "ssh": "openssh-client", "rsync": "rsync"}
+OTHERS = {"help2man": "help2man"}
+BROWSERS = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
+HOW = "dev/tools_of_tests.py --install"
+
+
+def lacking(programs: dict[str, str]) -> list[str]:
+    return [name for name in programs if not shutil.which(name, path=PATH)]
+
+
+def no_login() -> str:
+    """Why remote.sh cannot be tested; empty where it can."""
+    return f"no {', '.join(lacking(LOGIN))} ({HOW})" if lacking(LOGIN) else ""
+
+
+def runs(path: str) -> bool:
+    """Ubuntu's chromium-browser may be a script that only asks for a snap."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and "Chrom" in done.stdout
+
+
+def browser() -> str:
+    """A Chromium that runs; empty without one."""
+    named = os.environ.get("MKBENCH_BROWSER", "")
+    found = [named] if named else [path for path in map(shutil.which, BROWSERS) if path]
+    return next((path for path in found if runs(path)), "")
+
+
+def no_browser() -> str:
+    """Why no page can be looked at; empty where one can."""
+    if not browser():
+        return f"no Chromium that runs ({HOW})"
+    return "" if pinned_wheels.is_installed("browser") else f"no Playwright ({HOW})"
+
+
+def install(packages: list[str]) -> str:
+    """Why Debian's packages could not be installed; empty where they were."""
+    if not shutil.which("apt-get"):
+        return "there is no apt-get"
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    why = ""
+    # The lists that are there may do where they cannot be fetched anew.
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
+        try:
+            done = subprocess.run([*as_root, "apt-get", *command], env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL)
+        except OSError as error:
+            return str(error)
+        why = f"apt-get {command[0]} ended with {done.returncode}" if done.returncode else ""
+    return why
+
+
+def install_login() -> str:
+    """Debian's package starts a server, and again whenever the machine starts: where systemd would open a port, only in
+    CI, on a machine that exists for one run."""
+    if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
+        return "this machine has systemd, and the package would start a server: install it yourself, or set CI"
+    return install([LOGIN[name] for name in lacking(LOGIN)])
+
+
+def install_browser() -> str:
+    release = pathlib.Path("/etc/os-release")
+    if not release.exists() or "\nID=debian\n" not in "\n" + release.read_text(encoding="utf-8"):
+        return "only on Debian this installs a Chromium; Ubuntu's is a snap. Google's Chrome serves as well"
+    return install(["chromium"])
+
+
+def install_playwright() -> str:
+    try:
+        pinned_wheels.installed("browser", "Playwright (165 MB)")
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no Playwright: {error}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--install", action="store_true", help="install what is missing")
+    if parser.parse_args().install:
+        whys = [install_login() if lacking(LOGIN) else "", "" if browser() else install_browser(), install_playwright(),
+                install([OTHERS[name] for name in lacking(OTHERS)]) if lacking(OTHERS) else ""]
+        print("".join(f"tools_of_tests: {why}\n" for why in whys if why), end="")
+    others = f"no {', '.join(lacking(OTHERS))}" if lacking(OTHERS) else ""
+    missing = [why for why in (no_login(), no_browser(), others) if why]
+    print("\n".join(missing) or "all is there")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
