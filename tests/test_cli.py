@@ -161,12 +161,14 @@ class MainJob(CliTest):
                     self.assertEqual(len(rows), 2)
                 self.assertIn("host-twin", result.stdout)
 
-    def test_plain_on_a_cpu_is_unsupported(self):
-        result = self.bench("--engine", "megakernel", "--reference", self.short_reference())
+    def test_kernels_never_fall_back_to_a_cpu(self):
+        result = self.bench("--engine", "megakernel,ring", "--reference", self.short_reference())
         self.assertEqual(result.returncode, 6, result.stderr)
-        engine = self.engine(self.report(), "plain")
-        self.assertEqual((engine["name"], engine["verdict"]), ("megakernel", "UNSUPPORTED_DEVICE"))
-        self.assertIn("host-twin", engine["reasons"][0])
+        report = self.report()
+        plain = self.engine(report, "plain")
+        self.assertEqual((plain["name"], plain["verdict"]), ("megakernel", "UNSUPPORTED_DEVICE"))
+        self.assertIn("host-twin", plain["reasons"][0])
+        self.assertEqual(self.engine(report, "ring")["verdict"], "UNSUPPORTED_DEVICE")
 
     def test_a_baseline_that_only_judges(self):
         result = self.bench("--compare", "none", "-d", "0,5", "--ablations", "--reference", self.short_reference())
@@ -215,11 +217,6 @@ class MainJob(CliTest):
         self.assertFalse({"ran", "self", "repeats", "isolation", "same"} & failed, failed)
         self.assertIn("layer 0 is the first whose hidden state leaves the band", parity["localised"])
         self.assertIn(parity["localised"], result.stderr)
-
-    def test_ring_never_falls_back(self):
-        result = self.bench("--engine", "ring", "--reference", self.short_reference())
-        self.assertEqual(result.returncode, 6, result.stderr)
-        self.assertEqual(self.engine(self.report(), "ring")["verdict"], "UNSUPPORTED_DEVICE")
 
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())

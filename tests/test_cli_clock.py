@@ -13,11 +13,13 @@ class Clock(CliTest):
     def setUp(self):
         super().setUp()
         self.data = self.folder / "data"
+        self.references = self.short_reference()
 
     def run_mkbench(self, number, *args, compare="none"):
         """The report of a short run, and what the run has said."""
         self.out = self.folder / f"report-{number}"
-        result = self.bench("--compare", compare, *args, env_more={"XDG_DATA_HOME": str(self.data)})
+        result = self.bench("--reference", self.references, "--compare", compare, *args,
+                            env_more={"XDG_DATA_HOME": str(self.data)})
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return self.report(), result.stderr
 
