@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Sets up what is missing, builds everything and runs the tests: scripts/test.sh [ctest arguments]
-# Tests with the label gpu are skipped, and say so, where there is none; those with the label slow run when they
-# are asked for: scripts/test.sh -L slow
+# Sets up what is missing, builds and runs tests:
+#   scripts/test.sh                    the light ones, which need neither libtorch nor CUDA code: a few minutes
+#   scripts/test.sh --all              all but the slow ones; those of a GPU are skipped, and say so, without one
+#   scripts/test.sh CTEST-ARGUMENT...  those that CTest chooses: -L host, -R test_plan, -L slow
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
-"$root/scripts/setup.sh" < /dev/null
+targets=()
+case "${1:-}" in
+  "") targets=(light_tests) && set -- -L light ;;
+  --all) shift ;;
+esac
+"$root/scripts/setup.sh" "${targets[@]}" < /dev/null
 build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
 # Set-up's own variables are no flags of mkbench, which the tests run.
