@@ -32,13 +32,10 @@ if(MKBENCH_FUZZ)
 endif()
 
 # Most host code computes little: -O1, and headers that are parsed once, by the target `owner`, compile it in less
-# than half of the time (GCC 12: 5.4 s became 2.1). PLAIN: -O0 for code that no clock and no large loop runs through
-# (harness/parent: 49 s of CPU for 61). Under sanitizers -O0: what they add takes long to optimise (a file of tests:
-# 26 s became 16).
+# than half of the time (GCC 12: 5.4 s became 2.1). Under sanitizers -O0: what they add takes long to optimise (a file of
+# tests: 26 s became 16).
 function(mkbench_compile_quickly name owner)
-  cmake_parse_arguments(ARG "PLAIN" "" "" ${ARGN})
-  target_compile_options(${name} PRIVATE
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:$<IF:$<BOOL:${ARG_PLAIN}>,-O0,-O1>>
+  target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:RelWithDebInfo>>:-O0>)
   # At -O1 GCC 12 warns of overflows inside its own std::string operator+.
   target_compile_options(${name} PRIVATE
@@ -55,19 +52,17 @@ function(mkbench_optimize)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# mkbench_library(name [OPTIMIZED | PLAIN] SOURCES ... [PUBLIC libs...] [PRIVATE libs...]): OPTIMIZED, a library that
-# computes or is timed, keeps the flags of the build type; PLAIN, one that only reads and writes, has none.
+# mkbench_library(name [OPTIMIZED] SOURCES ... [PUBLIC libs...] [PRIVATE libs...]): OPTIMIZED, a library that
+# computes or is timed, keeps the flags of the build type.
 function(mkbench_library name)
-  cmake_parse_arguments(ARG "OPTIMIZED;PLAIN" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   # All alike, because they share precompiled headers; libraries of tests link some of them.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  if(ARG_PLAIN)
-    mkbench_compile_quickly(${name} mkbench_base PLAIN)
-  elseif(NOT ARG_OPTIMIZED)
+  if(NOT ARG_OPTIMIZED)
     mkbench_compile_quickly(${name} mkbench_base)
   endif()
 endfunction()
