@@ -1,7 +1,7 @@
 # The command line, the flow of a case, hosts and their parent.
 mkbench_test(test_options LABEL host LIBS mkbench_parent SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
 mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_recompute LABEL host LIBS mkbench_parent TIMEOUT 300)
+mkbench_test(test_recompute LABEL host LIBS mkbench_parent SOURCES test_recompute.cpp test_report_versions.cpp TIMEOUT 300)
 mkbench_test(test_versions LABEL host LIBS mkbench_parent SOURCES test_versions.cpp test_gate_calibration.cpp test_gate_series.cpp)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
@@ -46,7 +46,7 @@ if(TARGET test_host_programs)
 endif()
 
 # The real programs.
-foreach(name test_cli test_compare test_evidence test_gate test_history test_make_checkpoint test_page_cli test_replay test_told
+foreach(name test_cli test_compare test_evidence test_evidence_verify test_gate test_history test_make_checkpoint test_page_cli test_replay test_told
              test_verify)
   mkbench_python_test(${name} CLASSES SLOW Baselines Made ReplayPlugins RefusedResume TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")

@@ -17,121 +17,12 @@
 #include "references/base/json_fields.h"
 #include "references/base/sha256.h"
 #include "tests/support/catch2.h"
-#include "tests/support/example_report.h"
+#include "tests/support/sound_report.h"
 
 using namespace mkbench;
 using nlohmann::json;
 
 namespace {
-
-constexpr int kDepth = 512, kTokens = 4, kBlocks = 8;
-constexpr uint64_t kPromptSeed = 77;
-
-json option(const std::string& text) { return {{"value", text}, {"source", "default"}}; }
-
-// The timed prompt and ids as a run would have had them.
-void time_for_real(CaseReport& c) {
-  CaseJob job;
-  job.model = c.model;
-  job.depth = c.depth;
-  job.n_gen = c.n_gen;
-  job.prompt_seed = kPromptSeed;
-  ModelWeights weights;
-  weights.lagset = c.lagset;
-  weights.config.shape = kQwen3_0_6B;
-  const TimedTruth truth = find_timed_truth(job, weights);
-  c.ids_sha256 = sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t));
-  for (EngineReport& e : c.engines) {
-    for (std::vector<Sample>* samples : {&e.samples, &e.dropped_samples}) {
-      const int first = samples == &e.samples ? 1000 : 2000;
-      for (Sample& s : *samples) {
-        s.engine = e.resolved_name;
-        s.late_id = truth.late_ids.at(static_cast<size_t>(first + s.block));
-        s.ids = find_timed_truth(job, weights, s.process).expected(*s.late_id, c.n_gen).value();
-      }
-    }
-  }
-  c.generated_text = sequence_text(kQwen3_0_6B, c.engines[0].samples[0].ids);
-}
-
-void sum_up(const Report& r, CaseReport& c) {
-  aggregate(c, 0.95, 1, false, recorded_margin(r.calibration));
-}
-
-// Block 2 as it was run after block 4, and in its process.
-void run_again(std::vector<Sample>& samples) {
-  samples[2].start_ms = 4830 + 50 * samples[2].order;
-  samples[2].process = samples[4].process;
-  std::rotate(samples.begin() + 2, samples.begin() + 3, samples.begin() + 5);
-}
-
-// Block 2 was throttled in the first engine's sample, and run again after block 4. All engines had
-// their clocks compared and the card read.
-void drop_a_block(CaseReport& c) {
-  for (EngineReport& e : c.engines) {
-    testing::add_example_card(e);
-    e.throttle_reasons = {"idle", "power cap"};
-    e.dropped_samples = {e.samples[2]};
-    Sample& dropped = e.dropped_samples[0];
-    const bool first = &e == &c.engines[0];
-    if (first) dropped.card->limits = dropped.card->throttled = "power cap";
-    dropped.dropped_for = first ? "power cap" : kOtherEngine;
-    run_again(e.samples);
-  }
-  run_again(c.ceiling.samples);
-}
-
-json row_of(int processes, double half_width) {
-  return {{"processes", processes}, {"splits", 200},         {"excluding_one", 9},
-          {"most_allowed", 21},     {"faster_or_slower", 0}, {"half_width", half_width}};
-}
-
-Report sound_report() {
-  Report r = testing::example_report();
-  r.cases = {testing::example_case(kDepth, kBlocks, kTokens)};
-  r.meta["options"] = {
-      {"confidence", option("0.95")}, {"seed", option("1")}, {"order", option("abba")}};
-  r.meta["prompt_seed"] = kPromptSeed;
-  r.environment["gpu"]["l2_bytes"] = 50'000'000;
-  r.environment["gpu"]["pin_gb_per_s"] = 3352.0;
-  r.calibration["clock"] = {{"half_width", 0.008},
-                            {"margin", 0.012},
-                            {"alpha", 0.05},
-                            {"processes", 3},
-                            {"rows", json::array({row_of(3, 0.008), row_of(5, 0.006)})},
-                            {"source", "A/A of 60 processes, 2026-11-23"}};
-  drop_a_block(r.cases[0]);
-  time_for_real(r.cases[0]);
-  for (EngineReport& e : r.cases[0].engines) e.parity->precision = "bf16";
-  r.cases[0].engines[1].profile = testing::example_profile(770, 300);
-  sum_up(r, r.cases[0]);
-  r.reasons.clear();
-  conclude(r);
-  return r;
-}
-
-std::vector<Difference> differences_of(const json& written, bool sealed) {
-  Differences differences;
-  recompute(report_of(written), written, differences);
-  if (sealed) recheck_seal(written, differences);
-  return differences.all();
-}
-
-std::string refusal(const json& written) {
-  try {
-    report_of(written);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-// The report as a minor version of the schema.
-json of_version(json report, int minor) {
-  report["schema"]["version"] = fmt::format("{}.{}.0", kReportSchemaMajor, minor);
-  report["seal"] = seal_of(report);
-  return report;
-}
 
 bool finds(const json& written, bool sealed) {
   try {
@@ -353,70 +244,6 @@ TEST_CASE("how many prompts of a live reference have a closed form is computed a
 }
 
 }  // namespace
-
-TEST_CASE("the limits of a report are those of its minor version") {
-  const auto differences_with = [](const RatioLimits& limits, double step, int minor) {
-    Report report = sound_report();
-    for (CaseReport& c : report.cases) {
-      for (EngineReport& e : c.engines) {
-        if (!e.parity) continue;
-        if (e.parity->r_rms_limit > 0) e.parity->r_rms_limit = limits.rms;
-        for (const auto& [check, limit] : {std::pair{Check::kRms, limits.rms},
-                                           {Check::kStep, step},
-                                           {Check::kInf, limits.inf},
-                                           {Check::kKl, limits.kl}}) {
-          for (CheckResult& r : e.parity->checks)
-            if (r.check == check && r.limit) r.limit = limit;
-        }
-      }
-    }
-    return differences_of(of_version(to_json(report), minor), true);
-  };
-  const RatioLimits now = limits_of(PrecisionClass::kBf16);
-  const RatioLimits former = limits_of(PrecisionClass::kBf16, 5);
-  CHECK(former.rms == 1.25);
-  for (const int minor : {0, 5, 6, kReportSchemaMinor, kReportSchemaMinor + 1}) {
-    INFO(minor);
-    CHECK(differences_with(now, now.step, minor).empty() == (minor >= 6));
-    CHECK(differences_with(former, former.step, minor).empty() == (minor < 6));
-    CHECK_FALSE(differences_with(now, former.step, minor).empty());
-    CHECK_FALSE(differences_with(former, now.step, minor).empty());
-  }
-}
-
-TEST_CASE(
-    "a field that an older report lacks has its default, and one that nobody knows is named") {
-  const auto changed = [](int minor, const auto& change) {
-    json report = to_json(sound_report());
-    change(report);
-    return of_version(report, minor);
-  };
-  const auto without_ids = [](json& report) { report["cases"][0]["axes"].erase("n_prompt"); };
-  CHECK(differences_of(changed(kReportSchemaMinor - 1, without_ids), true).empty());
-  CHECK(refusal(changed(kReportSchemaMinor, without_ids)) ==
-        "cases[0].axes.n_prompt: found nothing, wanted a value");
-  const auto with_more = [](json& report) {
-    for (json& c : report["cases"]) c["weather"] = {{"rain", 1}};
-  };
-  for (const int minor : {kReportSchemaMinor - 1, kReportSchemaMinor, kReportSchemaMinor + 1}) {
-    const Report report = report_of(changed(minor, with_more));
-    CHECK(report.schema_minor == minor);
-    CHECK(report.unknown_fields == std::set<std::string>{"cases[].weather"});
-    CHECK(differences_of(changed(minor, with_more), true).empty());
-  }
-}
-
-TEST_CASE("a report without a seal is one of before there were seals") {
-  for (const int minor : {5, 6}) {
-    json report = of_version(to_json(sound_report()), minor);
-    report.erase("seal");
-    if (minor < 6) {
-      CHECK(report_of(report).schema_minor == minor);
-    } else {
-      CHECK(refusal(report) == "seal: found nothing, wanted an object");
-    }
-  }
-}
 
 TEST_CASE("a sound report has no difference, whatever its verdict") {
   std::vector<std::pair<std::string, Report>> reports = failing_reports();

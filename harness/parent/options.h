@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/device/nsight.h"
 #include "harness/device/host_machine.h"
+#include "harness/device/nsight.h"
 #include "harness/flow/job.h"
 #include "harness/parent/hosts.h"
 

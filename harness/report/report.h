@@ -24,8 +24,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-// Within a major version fields are only added; report_rules.h has what else changed with a minor one.
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // a new field: minor + 1
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -354,10 +353,8 @@ struct Report {
   int exit_code = 0;
   std::vector<std::string> reasons;
   bool interrupted = false;
-
-  // Of the file that the report was read from.
-  int schema_minor = kReportSchemaMinor;
-  std::set<std::string> unknown_fields;  // by path, "cases[].name"; left out of all figures
+  int schema_minor = kReportSchemaMinor;  // of the file that the report was read from, as the next
+  std::set<std::string> unknown_fields;   // by path, "cases[].name"; left out of all figures
 };
 
 constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
@@ -379,16 +376,13 @@ void describe_fields(V& v, Tag<Report>) {
 }
 
 nlohmann::json to_json(const Report& report);
-// What `seal` of report.json holds: by the path of a part, the first 16 digits of the sha256 over the
-// part's values. Each member of the top is a part; so is each case, without its engines, each engine,
-// without its samples, and each sample.
+// `seal` of report.json: by the path of a part, the first 16 digits of the sha256 over its values. Parts
+// are each member of the top, each case without its engines, engine without its samples, and sample.
 nlohmann::json seal_of(const nlohmann::json& report);
-// The report in a JSON of this major version: a field that an older one does not have gets its default,
-// and one that this mkbench does not know is kept in `unknown_fields`. Throws Error(kBadInput) that
-// names the field, what was found and what was wanted: another schema or major version, a wrong type, no
-// seal in a version that has one. The values themselves may be anything; recompute() checks them.
+// The report in a JSON, or in a file's, which `as_written` takes. A field that an older minor version does
+// not have gets its default. Throws Error(kBadInput) that names file, field, found and wanted: another
+// schema or major version, a wrong type, no seal from 1.6 on. recompute() checks the values themselves.
 Report report_of(const nlohmann::json& found);
-// The same of a file, which the error names, too. Where `as_written` is given, it takes the file's JSON.
 Report read_report(const std::filesystem::path& file, nlohmann::json* as_written = nullptr);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
 // reports/report.schema.json.

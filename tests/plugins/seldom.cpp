@@ -14,8 +14,6 @@ int32_t seldom_wrong_decode(mkbench_engine* e, int32_t n, const int32_t* forced,
   return status;
 }
 
-void change(mkbench_engine_abi& table) {
-  table.decode = seldom_wrong_decode;
-}
+void change(mkbench_engine_abi& table) { table.decode = seldom_wrong_decode; }
 
 }  // namespace

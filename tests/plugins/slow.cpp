@@ -2,9 +2,9 @@
 // an engine does that prefills token by token. With SLOW_WRONG every id from position 25 on is
 // wrong; with SLOW_HANGS the first call of decode() after a wrong id does not return.
 // tests/test_slow_engines.py gives the expected verdicts.
-#include "tests/plugins/changed_cpu.h"
-
 #include <unistd.h>
+
+#include "tests/plugins/changed_cpu.h"
 
 #ifndef SLOW_WRONG
 #define SLOW_WRONG 0
