@@ -130,7 +130,7 @@ class Verify(CliTest):
         for argument in (self.out, self.out / "report.json"):
             done = self.mkbench("verify", str(argument))
             self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-            self.assertRegex(done.stdout, r"^[0-9]{3,} figures recomputed from 20 samples, all equal\n$")
+            self.assertRegex(done.stdout, r"^.*: [0-9]{3,} figures recomputed from 20 samples, all equal\n$")
 
     def test_formatting_is_no_edit(self):
         report = json.loads((self.out / "report.json").read_text())
@@ -247,7 +247,7 @@ class Verify(CliTest):
     def test_arguments(self):
         done = self.mkbench("verify")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("found 0 reports, wanted one", done.stderr)
+        self.assertIn("verify: found no report, wanted some", done.stderr)
         done = self.mkbench("verify", str(self.folder / "none"))
         self.assertEqual(done.returncode, 2)
         self.assertIn("none", done.stderr)
