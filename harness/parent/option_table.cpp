@@ -213,8 +213,8 @@ const std::vector<Flag>& flag_table() {
        "and vram in all, disk free here); exit code 6 where it is not met",
        kDoctorFlags, false, [](O& o, S t) { o.required = parse_required(t); }},
       {"python", 0, "PATH", "",
-       "the Python whose torch, transformers and bitsandbytes are looked at; none = no Python [the "
-       "one that mkbench was set up with]",
+       "the Python whose torch and transformers are looked at; none = no Python [the one that "
+       "mkbench was set up with]",
        kDoctorFlags, false, [](O& o, S t) { o.python = t; }},
       {"engine", 0, "LIST", "", "engines to audit, or paths (.so, .py) [megakernel; host-twin on cpu]",
        kAuditFlags, false, [](O& o, S t) { o.engines = parse_engines(t); }},

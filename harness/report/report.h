@@ -353,8 +353,8 @@ struct Report {
   int exit_code = 0;
   std::vector<std::string> reasons;
   bool interrupted = false;
-  int schema_minor = kReportSchemaMinor;  // of the file that the report was read from, as the next
-  std::set<std::string> unknown_fields;   // by path, "cases[].name"; left out of all figures
+  int schema_minor = kReportSchemaMinor;  // of the file, where the report was read from one
+  std::set<std::string> unknown_fields;   // of the file, "cases[].name"; left out of all figures
 };
 
 constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
