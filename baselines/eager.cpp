@@ -1,5 +1,3 @@
-#include "baselines/eager.h"
-
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
@@ -17,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "baselines/compiled_step.h"
+#include "baselines/compiled_package.h"
 #include "baselines/eager_model.h"
 #include "baselines/static_step.h"
 #include "baselines/torch_errors.h"
@@ -30,6 +28,7 @@ namespace {
 using at::Tensor;
 
 constexpr int kPrefillChunkRows = 512;
+constexpr int kLeastBucket = 256;
 // A captured step of one bucket, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
 constexpr int64_t kGraphBytes = 100'000'000;
 
@@ -45,6 +44,24 @@ std::vector<float> to_host(const Tensor& x) {
   const Tensor host = x.to(at::kFloat).cpu().contiguous();
   const float* data = host.const_data_ptr<float>();
   return {data, data + host.numel()};
+}
+
+// The package of `compiled` for a model and the device of `options`, which is made where the cache has
+// none. Throws Error(kNotBuilt).
+std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options) {
+  const TorchFacts facts = torch_facts();
+  PackageKey key{.shape = config.shape,
+                 .eps = config.rms_norm_eps,
+                 .cuda = options.cuda,
+                 .gpu = options.gpu,
+                 .architecture = cpu_architecture(),
+                 .torch_version = facts.version,
+                 .torch_cuda_version = facts.cuda_version};
+  if (options.cuda) {
+    const auto* card = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(options.gpu));
+    key.architecture = "sm_" + std::to_string(card->major) + std::to_string(card->minor);
+  }
+  return compiled_package(key);
 }
 
 // Answers of a decode on the device, and their logits: [n] each.
@@ -125,7 +142,7 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
         options.compiled ? package_for(weights.config, options) : "";
     model_ = std::make_unique<EagerModel>(weights, options);
     if (options.static_steps())
-      static_step_ = std::make_unique<StaticStep>(model_->tensors(), options.max_context, package);
+      static_step_ = std::make_unique<StaticStep>(*model_, options.max_context, package);
     synchronize();
   });
 }
@@ -171,7 +188,7 @@ EngineCapabilities EagerEngine::capabilities() const {
 
 void EagerEngine::reset() {
   model_->set_position(0);
-  model_->hidden_states().clear();
+  model_->hidden_states.clear();
   pending_ = -1;
 }
 
@@ -179,12 +196,12 @@ void EagerEngine::poison() {
   on_device([&] {
     const double unwritten = unwritten_row(options_);
     const int64_t first = position(), unused = options_.max_context - first;
-    for (int l = 0; l < shape_.layers; ++l) {
-      model_->k_cache(l).narrow(2, first, unused).fill_(unwritten);
-      model_->v_cache(l).narrow(2, first, unused).fill_(unwritten);
+    for (const LayerTensors& layer : model_->layers) {
+      layer.k_cache.narrow(2, first, unused).fill_(unwritten);
+      layer.v_cache.narrow(2, first, unused).fill_(unwritten);
     }
     // Hidden states are the only output that outlives a call; the next step makes new ones.
-    model_->hidden_states().clear();
+    model_->hidden_states.clear();
     synchronize();
   });
 }
@@ -269,9 +286,9 @@ Decoded EagerEngine::decode_statically(int n, const Tensor& inputs, bool forced,
     keep_row(static_step_->logits(), t, logits_out);
     model_->set_position(first + t + 1);
   }
-  model_->hidden_states().clear();
+  model_->hidden_states.clear();
   for (const Tensor& state : static_step_->hidden())
-    model_->hidden_states().push_back(state.unsqueeze(0));
+    model_->hidden_states.push_back(state.unsqueeze(0));
   return {static_step_->ids().narrow(0, first, n), static_step_->best().narrow(0, first, n)};
 }
 
@@ -376,7 +393,7 @@ std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
     refuse(options_, "hidden: layer is " + std::to_string(layer) + ", wanted 0 to " +
                          std::to_string(shape_.layers - 1));
   }
-  const std::vector<Tensor>& states = model_->hidden_states();
+  const std::vector<Tensor>& states = model_->hidden_states;
   if (states.empty()) return std::nullopt;
   return on_device([&] {  // of the last row, where the truth took several at a time
     return to_host(states[static_cast<size_t>(layer)].slice(1, -1));
@@ -391,13 +408,20 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
                          std::to_string(position()));
   }
   return on_device([&] {
-    const Tensor both = at::cat({model_->k_cache(layer).select(2, row).flatten(),
-                                 model_->v_cache(layer).select(2, row).flatten()});
-    return to_host(both);
+    const LayerTensors& of = model_->layers[static_cast<size_t>(layer)];
+    return to_host(
+        at::cat({of.k_cache.select(2, row).flatten(), of.v_cache.select(2, row).flatten()}));
   });
 }
 
 }  // namespace
+
+std::vector<int> kv_buckets(int max_context) {
+  std::vector<int> buckets;
+  for (int rows = kLeastBucket; rows < max_context; rows *= 2) buckets.push_back(rows);
+  buckets.push_back(max_context);
+  return buckets;
+}
 
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   const ModelShape& s = config.shape;

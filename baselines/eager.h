@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "references/engine.h"
 #include "references/weights.h"
@@ -33,6 +34,10 @@ struct EagerOptions {
 
 // Bytes of device (or host) memory that make_eager() will take for weights and KV cache.
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
+
+// The buckets of KV rows of a context's static steps, ascending: powers of two from 256 on, and the
+// context itself.
+std::vector<int> kv_buckets(int max_context);
 
 // Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for
 // memory, Error(kRuntime), and Error(kNotBuilt) where `compiled` has no package and cannot make one.

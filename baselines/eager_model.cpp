@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "baselines/model_tensors.h"
-
 namespace mkbench {
 namespace {
 
@@ -19,11 +17,6 @@ using at::Tensor;
 
 // Alignment from which memory of the loader behaves like libtorch's own in vectorised CPU kernels.
 constexpr uintptr_t kAliasAlignment = 16;
-
-// cos and sin of one forward pass, [1, 1, rows, head_dim] in the model's dtype.
-struct Rotary {
-  Tensor cos, sin;
-};
 
 // Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by
 // the weight.
@@ -36,10 +29,6 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 Tensor rotate_half(const Tensor& x) {
   const int64_t half = x.size(-1) / 2;
   return at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
-}
-
-Tensor apply_rotary(const Tensor& x, const Rotary& r) {
-  return (x * r.cos) + (rotate_half(x) * r.sin);
 }
 
 // [1, kv_heads, rows, head_dim] -> [1, kv_heads * group, rows, head_dim], each kv head `group`
@@ -85,32 +74,13 @@ Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
 
 }  // namespace
 
-struct EagerModel::Impl : ModelTensors {
-  Impl(const ModelWeights& weights, const EagerOptions& options);
-
-  Tensor load(const Matrix& m, bool is_vector) const;
-  LayerTensors load_layer(const LayerWeights& w) const;
-  Rotary rotary(int64_t first, int64_t rows) const;
-  Tensor causal_mask(int64_t first, int64_t rows) const;
-  Tensor attention(LayerTensors& layer, const Tensor& x, int64_t first, const Rotary& r,
-                   const Tensor& mask) const;
-
-  ModelWeights weights;  // keeps aliased CPU weights alive
-  EagerOptions options;
-  at::Device device;
-  std::vector<Tensor> hidden;
-  bool drops_newest_row;  // the planted kCacheLength
-};
-
-EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
-    : weights(w),
-      options(o),
-      device(o.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(o.gpu))
-                    : at::Device(at::kCPU)),
-      drops_newest_row(o.fault == PlantedFault::kCacheLength) {
+EagerModel::EagerModel(const ModelWeights& w, const EagerOptions& o)
+    : weights_(w), options_(o), drops_newest_row_(o.fault == PlantedFault::kCacheLength) {
   shape = w.config.shape;
   eps = w.config.rms_norm_eps;
   scaling = std::pow(shape.head_dim, -0.5);
+  const at::Device device =
+      o.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(o.gpu)) : at::Device(at::kCPU);
   real = at::TensorOptions().dtype(o.fp32 ? at::kFloat : at::kBFloat16).device(device);
   embed = load(w.embed_tokens, false);
   final_norm = load(w.final_norm, true);
@@ -126,17 +96,18 @@ EagerModel::Impl::Impl(const ModelWeights& w, const EagerOptions& o)
 }
 
 // Matrices stay bf16, and on a CPU they alias the caller's memory; vectors get the model's dtype.
-Tensor EagerModel::Impl::load(const Matrix& m, bool is_vector) const {
+Tensor EagerModel::load(const Matrix& m, bool is_vector) const {
   const std::vector<int64_t> sizes =
       is_vector ? std::vector<int64_t>{m.cols} : std::vector<int64_t>{m.rows, m.cols};
   const Tensor view = at::from_blob(const_cast<Bf16*>(m.data), sizes, at::kBFloat16);
-  if (options.cuda) return is_vector ? view.to(device).to(real.dtype()) : view.to(device);
+  const at::Device device = real.device();
+  if (options_.cuda) return is_vector ? view.to(device).to(real.dtype()) : view.to(device);
   const bool aligned = reinterpret_cast<uintptr_t>(m.data) % kAliasAlignment == 0;
   const Tensor own = aligned ? view : view.clone();
   return is_vector ? own.to(real.dtype()) : own;
 }
 
-LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
+LayerTensors EagerModel::load_layer(const LayerWeights& w) const {
   LayerTensors layer;
   layer.input_norm = load(w.input_layernorm, true);
   layer.post_attention_norm = load(w.post_attention_layernorm, true);
@@ -149,50 +120,54 @@ LayerTensors EagerModel::Impl::load_layer(const LayerWeights& w) const {
   layer.gate_proj = load(w.gate_proj, false);
   layer.up_proj = load(w.up_proj, false);
   layer.down_proj = load(w.down_proj, false);
-  if (options.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
-  if (options.static_steps()) {
+  if (options_.fault == PlantedFault::kSwapGateUp) std::swap(layer.gate_proj, layer.up_proj);
+  if (options_.static_steps()) {
     layer.qkv_proj = in_one_piece({&layer.q_proj, &layer.k_proj, &layer.v_proj});
     layer.gate_up_proj = in_one_piece({&layer.gate_proj, &layer.up_proj});
   }
-  layer.k_cache = at::full({1, shape.kv_heads, options.max_context, shape.head_dim},
-                           unwritten_row(options), real);
+  layer.k_cache = at::full({1, shape.kv_heads, options_.max_context, shape.head_dim},
+                           unwritten_row(options_), real);
   layer.v_cache = layer.k_cache.clone();
   return layer;
 }
 
-Rotary EagerModel::Impl::rotary(int64_t first, int64_t rows) const {
+EagerModel::Rotary EagerModel::rotary(int64_t first, int64_t rows) const {
   const Tensor positions = at::arange(first, first + rows, real.dtype(at::kFloat));
   const Tensor angles = positions.view({1, rows, 1}) * inv_freq;
   const Tensor both = at::cat({angles, angles}, -1);
   return {both.cos().to(real.dtype()).unsqueeze(1), both.sin().to(real.dtype()).unsqueeze(1)};
 }
 
+Tensor EagerModel::Rotary::apply(const Tensor& x) const {
+  return (x * cos) + (rotate_half(x) * sin);
+}
+
 // [1, 1, rows, first + rows]: 0 where a row attends, the lowest finite value where it must not. The
 // tensor is undefined for a single row, which attends to all rows that it is given.
-Tensor EagerModel::Impl::causal_mask(int64_t first, int64_t rows) const {
+Tensor EagerModel::causal_mask(int64_t first, int64_t rows) const {
   if (rows == 1) return {};
   const Tensor blocked = at::full({rows, first + rows}, masked_score(), real);
-  const Tensor mask = blocked.triu(drops_newest_row ? first : first + 1);
-  if (drops_newest_row && first == 0) mask.select(0, 0).select(0, 0).zero_();
+  const Tensor mask = blocked.triu(drops_newest_row_ ? first : first + 1);
+  if (drops_newest_row_ && first == 0) mask.select(0, 0).select(0, 0).zero_();
   return mask.view({1, 1, rows, first + rows});
 }
 
 // x [1, rows, hidden] after the input norm, `first` KV rows before them -> [1, rows, hidden] for
 // the residual add.
-Tensor EagerModel::Impl::attention(LayerTensors& layer, const Tensor& x, int64_t first,
-                                   const Rotary& r, const Tensor& mask) const {
+Tensor EagerModel::attention(LayerTensors& layer, const Tensor& x, int64_t first, const Rotary& r,
+                             const Tensor& mask) const {
   const int64_t rows = x.size(1), dim = shape.head_dim;
   // [1, rows, width] -> [1, rows, heads, head_dim]: the QK-norms work per head, before RoPE.
   const Tensor q = apply_matrix(x, layer.q_proj).view({1, rows, shape.heads, dim});
   const Tensor k = apply_matrix(x, layer.k_proj).view({1, rows, shape.kv_heads, dim});
   const Tensor v = apply_matrix(x, layer.v_proj).view({1, rows, shape.kv_heads, dim});
-  const Tensor query = apply_rotary(rms_norm(q, layer.q_norm, eps).transpose(1, 2), r);
-  const Tensor key = apply_rotary(rms_norm(k, layer.k_norm, eps).transpose(1, 2), r);
+  const Tensor query = r.apply(rms_norm(q, layer.q_norm, eps).transpose(1, 2));
+  const Tensor key = r.apply(rms_norm(k, layer.k_norm, eps).transpose(1, 2));
   layer.k_cache.narrow(2, first, rows).copy_(key);
   layer.v_cache.narrow(2, first, rows).copy_(v.transpose(1, 2));
 
   int64_t seen = first + rows;
-  if (drops_newest_row && rows == 1) seen = std::max<int64_t>(1, seen - 1);
+  if (drops_newest_row_ && rows == 1) seen = std::max<int64_t>(1, seen - 1);
   const Tensor keys = repeat_kv(layer.k_cache.narrow(2, 0, seen), shape.gqa_group());
   const Tensor values = repeat_kv(layer.v_cache.narrow(2, 0, seen), shape.gqa_group());
   Tensor scores = at::matmul(query, keys.transpose(2, 3)) * scaling;
@@ -202,57 +177,51 @@ Tensor EagerModel::Impl::attention(LayerTensors& layer, const Tensor& x, int64_t
   return apply_matrix(mixed.reshape({1, rows, shape.q_width()}), layer.o_proj);
 }
 
-EagerModel::EagerModel(const ModelWeights& weights, const EagerOptions& options)
-    : impl_(std::make_unique<Impl>(weights, options)) {}
-
-EagerModel::~EagerModel() = default;
-
 Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
-  return forward_vectors(at::embedding(impl_->embed, ids).to(impl_->real.dtype()), keep_hidden);
+  return forward_vectors(at::embedding(embed, ids).to(real.dtype()), keep_hidden);
 }
 
 Tensor EagerModel::forward_vectors(const Tensor& vectors, bool keep_hidden) {
   const int64_t first = position_, rows = vectors.size(1);
   Tensor h = vectors;
-  const Rotary r = impl_->rotary(first, rows);
-  const Tensor mask = impl_->causal_mask(first, rows);
-  impl_->hidden.clear();
-  for (size_t l = 0; l < impl_->layers.size(); ++l) {
+  const Rotary r = rotary(first, rows);
+  const Tensor mask = causal_mask(first, rows);
+  hidden_states.clear();
+  for (size_t l = 0; l < layers.size(); ++l) {
     layer_ = static_cast<int>(l);
-    LayerTensors& layer = impl_->layers[l];
-    const Tensor x = rms_norm(h, layer.input_norm, impl_->eps);
-    h = h + impl_->attention(layer, x, first, r, mask);
-    h = h + mlp(layer, rms_norm(h, layer.post_attention_norm, impl_->eps));
-    if (keep_hidden) impl_->hidden.push_back(h);  // shares h's memory, no copy
+    LayerTensors& layer = layers[l];
+    const Tensor x = rms_norm(h, layer.input_norm, eps);
+    h = h + attention(layer, x, first, r, mask);
+    h = h + mlp(layer, rms_norm(h, layer.post_attention_norm, eps));
+    if (keep_hidden) hidden_states.push_back(h);  // shares h's memory, no copy
   }
   position_ = static_cast<int>(first + rows);
   layer_ = -1;
   return h;
 }
 
-Tensor EagerModel::normed(const Tensor& hidden) const {
-  return rms_norm(hidden, impl_->final_norm, impl_->eps);
-}
+Tensor EagerModel::normed(const Tensor& hidden) const { return rms_norm(hidden, final_norm, eps); }
 
 Tensor EagerModel::head(const Tensor& hidden) const {
   Tensor x = normed(hidden);
-  if (impl_->options.head_fp32) x = x.to(at::kFloat);
-  return apply_matrix(x, impl_->lm_head).view({impl_->shape.vocab});
+  if (options_.head_fp32) x = x.to(at::kFloat);
+  return apply_matrix(x, lm_head).view({shape.vocab});
 }
 
 uint64_t EagerModel::kv_checksum(int rows) const {
   uint64_t sum = 0x6d6b62656e636821u;  // the value of an empty prefix
   if (rows == 0) return sum;
-  const int64_t words = impl_->shape.head_dim * k_cache(0).element_size() / 8;
-  const int64_t count = impl_->shape.kv_heads * int64_t{rows} * words;
+  const Tensor& first = layers.front().k_cache;
+  const int64_t words = shape.head_dim * first.element_size() / 8;
+  const int64_t count = shape.kv_heads * int64_t{rows} * words;
   const int64_t odd_multiplier = static_cast<int64_t>(0x9E3779B97F4A7C15u);
   const Tensor weights =
-      ((at::arange(count, k_cache(0).options().dtype(at::kLong)) * 2 + 1) * odd_multiplier)
-          .view({1, impl_->shape.kv_heads, rows, words});
+      ((at::arange(count, first.options().dtype(at::kLong)) * 2 + 1) * odd_multiplier)
+          .view({1, shape.kv_heads, rows, words});
   std::vector<Tensor> sums;
-  for (int l = 0; l < impl_->shape.layers; ++l) {
-    sums.push_back(weighted_sum(k_cache(l).narrow(2, 0, rows), weights));
-    sums.push_back(weighted_sum(v_cache(l).narrow(2, 0, rows), weights));
+  for (const LayerTensors& layer : layers) {
+    for (const Tensor& cache : {layer.k_cache, layer.v_cache})
+      sums.push_back(weighted_sum(cache.narrow(2, 0, rows), weights));
   }
   const Tensor host = at::stack(sums).to(at::kCPU);
   for (int64_t i = 0; i < host.numel(); ++i) {
@@ -261,18 +230,6 @@ uint64_t EagerModel::kv_checksum(int rows) const {
   }
   return sum;
 }
-
-const Tensor& EagerModel::k_cache(int layer) const {
-  return impl_->layers.at(static_cast<size_t>(layer)).k_cache;
-}
-
-const Tensor& EagerModel::v_cache(int layer) const {
-  return impl_->layers.at(static_cast<size_t>(layer)).v_cache;
-}
-
-std::vector<Tensor>& EagerModel::hidden_states() { return impl_->hidden; }
-
-const ModelTensors& EagerModel::tensors() const { return *impl_; }
 
 double unwritten_row(const EagerOptions& options) {
   return options.static_steps() ? 0 : std::numeric_limits<double>::quiet_NaN();

@@ -1,35 +1,56 @@
 // Qwen3's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
-// of this folder. at::Tensor is only declared here, so that libtorch's headers stay in the .cpp
-// files.
+// of this folder. For .cpp files of this folder, which include ATen before it: libtorch's headers
+// stay in them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <limits>
 #include <vector>
 
 #include "baselines/eager.h"
 #include "references/weights.h"
 
-namespace at {
-class Tensor;
-}
-
 namespace mkbench {
 
-struct ModelTensors;
+struct LayerTensors {
+  at::Tensor input_norm, post_attention_norm;  // [hidden]
+  at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in]
+  at::Tensor q_norm, k_norm;                   // [head_dim]
+  at::Tensor gate_proj, up_proj, down_proj;    // [out, in]
+  at::Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
+  // With EagerOptions::static_steps(): the matrices of one input in one piece, of which those above are
+  // parts. Else undefined.
+  at::Tensor qkv_proj, gate_up_proj;
+};
+
+// The tensors of a Qwen3 model on libtorch's device.
+struct ModelTensors {
+  ModelShape shape;
+  double eps;              // of the norms
+  double scaling;          // of attention's scores
+  at::TensorOptions real;  // the model's dtype and device
+  at::Tensor embed, final_norm, lm_head;
+  at::Tensor inv_freq;  // fp32 [head_dim / 2]
+  std::vector<LayerTensors> layers;
+
+  // What is added to the score of a row that must not be seen: the lowest finite value of the dtype.
+  double masked_score() const {
+    return real.dtype() == at::kFloat ? double{std::numeric_limits<float>::lowest()}
+                                      : double{std::numeric_limits<c10::BFloat16>::lowest()};
+  }
+};
 
 // Every method may throw libtorch's exceptions; the caller holds the InferenceMode and device
-// guards.
-class EagerModel {
+// guards. Rows of the KV caches at and above position() are unspecified.
+class EagerModel : public ModelTensors {
  public:
   EagerModel(const ModelWeights& weights, const EagerOptions& options);
-  ~EagerModel();
   EagerModel(const EagerModel&) = delete;
   EagerModel& operator=(const EagerModel&) = delete;
 
   // ids int64 [1, rows] on the model's device -> hidden state [1, rows, hidden] before the final
-  // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: hidden_states()
+  // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: hidden_states
   // then has the state after each layer.
   at::Tensor forward(const at::Tensor& ids, bool keep_hidden);
   // The same from vectors [1, rows, hidden] of the model's dtype in place of embedding rows.
@@ -38,18 +59,8 @@ class EagerModel {
   at::Tensor normed(const at::Tensor& hidden) const;
   // Hidden state [1, 1, hidden] -> logits [vocab], in fp32 with EagerOptions::head_fp32.
   at::Tensor head(const at::Tensor& hidden) const;
-
-  // K or V of one layer, [1, kv_heads, max_context, head_dim], rows at and above position()
-  // unspecified.
-  const at::Tensor& k_cache(int layer) const;
-  const at::Tensor& v_cache(int layer) const;
   // A checksum over the K and V rows below `rows`, of all layers.
   uint64_t kv_checksum(int rows) const;
-  // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
-  // empty before one.
-  std::vector<at::Tensor>& hidden_states();
-  // The tensors of which the model consists; they stay where they are.
-  const ModelTensors& tensors() const;
 
   // KV rows written; the caller may truncate. position() and layer() are readable from any thread.
   int position() const { return position_; }
@@ -57,9 +68,27 @@ class EagerModel {
   // The layer whose operators are being issued, or -1.
   int layer() const { return layer_; }
 
+  // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
+  // empty before one.
+  std::vector<at::Tensor> hidden_states;
+
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // cos and sin of one forward pass, [1, 1, rows, head_dim] in the model's dtype.
+  struct Rotary {
+    at::Tensor cos, sin;
+    at::Tensor apply(const at::Tensor& x) const;
+  };
+
+  at::Tensor load(const Matrix& m, bool is_vector) const;
+  LayerTensors load_layer(const LayerWeights& w) const;
+  Rotary rotary(int64_t first, int64_t rows) const;
+  at::Tensor causal_mask(int64_t first, int64_t rows) const;
+  at::Tensor attention(LayerTensors& layer, const at::Tensor& x, int64_t first, const Rotary& r,
+                       const at::Tensor& mask) const;
+
+  ModelWeights weights_;  // keeps aliased CPU weights alive
+  EagerOptions options_;
+  bool drops_newest_row_;  // the planted kCacheLength
   std::atomic<int> position_{0}, layer_{-1};
 };
 

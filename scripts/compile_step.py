@@ -130,7 +130,7 @@ def step_module(torch, options):
         return product(mixed.view(heads * dim), o_proj)
 
     class Step(torch.nn.Module):
-        """The order of the inputs is that of CompiledStep::inputs() in baselines/compiled_step.cpp."""
+        """The order of the inputs is that of StaticStep::package_inputs() in baselines/static_step.cpp."""
 
         def forward(self, id_, position, ids, best, places, cos_table, sin_table, embed, final_norm, lm_head, layers):
             rows = places.shape[0]

@@ -16,6 +16,12 @@ mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
 # Some 300 folders are made, loaded and inspected.
 mkbench_test(test_inspection LABEL host LIBS mkbench_input_cases TIMEOUT 300)
 mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
+if(NOT MKBENCH_FUZZ)
+  # fuzz.cmake has the program and what writes its seeds.
+  add_test(NAME fuzz_safetensors_mutated
+    COMMAND fuzz_safetensors --mutate 2 ${CMAKE_CURRENT_BINARY_DIR}/fuzz-seeds/safetensors)
+  set_tests_properties(fuzz_safetensors_mutated PROPERTIES LABELS host FIXTURES_REQUIRED fuzz_seeds TIMEOUT 60)
+endif()
 mkbench_test(test_shared_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_talker_folder LABEL host LIBS mkbench_input_cases)

@@ -8,11 +8,8 @@
 using namespace mkbench;
 using namespace mkbench::testing;
 
-TEST_CASE("compiled equals the committed references") {
-  for (const std::string model : {"tiny", "tiny-untied"})
-    check_tokens(load_case(model), kCompiledOnCpu);
-}
+TEST_CASE("compiled equals the committed references") { check_all_tokens(kCompiledOnCpu); }
 
 TEST_CASE("compiled meets the engine contract") {
-  check_contract(load_case("tiny").weights, kCompiledOnCpu);
+  check_contract(kCompiledOnCpu);
 }

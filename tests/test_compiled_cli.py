@@ -17,7 +17,7 @@ SHAPE = ("--device", "cpu", "--eps", "1e-6", "--layers", "1", "--hidden", "8", "
 
 class Judged(CliTest):
     def test_compiled_is_a_yardstick_that_passes(self):
-        done = self.bench("--compare", "eager,compiled", timeout=280)
+        done = self.bench("--compare", "eager,compiled", "--reference", self.short_reference(), timeout=280)
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         report = self.report()
         engine = self.engine(report, "compiled")

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "baselines/compiled_package.h"
-#include "references/base/error.h"
 #include "tests/support/catch2.h"
+#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/scoped_variable.h"
 
@@ -30,17 +30,8 @@ PackageKey tiny_key() {
 }
 
 // The message of the Error(kNotBuilt) that compiled_package() throws.
-std::string not_built(const PackageKey& key) {
-  try {
-    compiled_package(key);
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::kNotBuilt);
-    const std::string message = e.what();
-    CHECK(message.find('\n') == std::string::npos);
-    return message;
-  }
-  FAIL("a package was made");
-  return "";
+std::string not_built() {
+  return error_line(ErrorKind::kNotBuilt, [] { compiled_package(tiny_key()); });
 }
 
 // A program that stands in for Python: $OUT is the package that was asked for.
@@ -66,7 +57,7 @@ TEST_CASE("a package that cannot be built says what was missing") {
   const fs::path packages = folder.path() / "mkbench" / "compiled";
   SECTION("no Python") {
     const ScopedVariable python("MKBENCH_PYTHON", "/nowhere/python3");
-    CHECK_THAT(not_built(tiny_key()),
+    CHECK_THAT(not_built(),
                ContainsText("cannot run /nowhere/python3 (MKBENCH_PYTHON): No such file"));
     CHECK(files_in(packages) == 0);
   }
@@ -75,14 +66,14 @@ TEST_CASE("a package that cannot be built says what was missing") {
         "MKBENCH_PYTHON",
         fake_python(folder.path(), "echo first; echo 'compile_step.py: found no tool' >&2; exit 3")
             .c_str());
-    CHECK(not_built(tiny_key()) == "compiled: it cannot be built here: found no tool");
+    CHECK(not_built() == "compiled: it cannot be built here: found no tool");
     CHECK(files_in(packages) == 0);
   }
   SECTION("a compilation that fails") {
     const ScopedVariable python(
         "MKBENCH_PYTHON",
         fake_python(folder.path(), "echo begun; echo 'Error: no code'; echo; exit 1").c_str());
-    const std::string why = not_built(tiny_key());
+    const std::string why = not_built();
     CHECK_THAT(why, ContainsText("compile_step.py left with exit status 1: Error: no code"));
     const std::string log = why.substr(why.rfind(' ') + 1);
     std::string first;
@@ -94,14 +85,14 @@ TEST_CASE("a package that cannot be built says what was missing") {
     {
       const ScopedVariable python("MKBENCH_PYTHON",
                                   fake_python(folder.path(), "kill -9 $$").c_str());
-      CHECK_THAT(not_built(tiny_key()), ContainsText("died by signal 9: it said nothing"));
+      CHECK_THAT(not_built(), ContainsText("died by signal 9: it said nothing"));
     }
     const ScopedVariable python("MKBENCH_PYTHON", fake_python(folder.path(), "exit 0").c_str());
-    CHECK_THAT(not_built(tiny_key()), ContainsText("made no "));
+    CHECK_THAT(not_built(), ContainsText("made no "));
   }
   SECTION("no folder for it") {
     const ScopedVariable nowhere("XDG_CACHE_HOME", nullptr), home("HOME", nullptr);
-    CHECK_THAT(not_built(tiny_key()), ContainsText("HOME: found it unset"));
+    CHECK_THAT(not_built(), ContainsText("HOME: found it unset"));
   }
 }
 

@@ -5,38 +5,29 @@
 #include <vector>
 
 #include "baselines/eager.h"
-#include "baselines/static_step.h"
 #include "references/base/error.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
+#include "tests/support/error_line.h"
 #include "tests/support/oracle_comparison.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;
 
-TEST_CASE("eager equals the committed references of tiny") {
-  const Case c = load_case("tiny");
-  check_truth(c, kCpu);
-  check_error_of_bf16(c, kCpu);
-  check_tokens(c, kCpu);
+namespace {
+
+ModelWeights load(const std::string& model) { return load_model(resolve_model(model), 0); }
+
+}  // namespace
+
+TEST_CASE("eager equals the committed references, and faults planted in it change tokens") {
+  check_eager(kCpu);
 }
 
-TEST_CASE("eager equals the committed references of tiny-untied") {
-  const Case c = load_case("tiny-untied");
-  check_truth(c, kCpu);
-  check_error_of_bf16(c, kCpu);
-  check_tokens(c, kCpu);
-}
-
-TEST_CASE("faults planted in eager change tokens") {
-  check_planted_faults(load_case("tiny"), kCpu);
-  check_planted_faults(load_case("tiny-untied"), kCpu);
-}
-
-TEST_CASE("eager meets the engine contract") { check_contract(load_case("tiny").weights, kCpu); }
+TEST_CASE("eager meets the engine contract") { check_contract(kCpu); }
 
 TEST_CASE("eager takes rows of the embedding as vectors, and refuses what is no input") {
-  const ModelWeights tiny = load_case("tiny-untied").weights;
+  const ModelWeights tiny = load("tiny-untied");
   const auto e = make_eager(tiny, options_for(kCpu));
   CHECK(e->capabilities().vectors);
   require_rows_equal_ids(*e, tiny);
@@ -50,13 +41,10 @@ TEST_CASE("eager takes rows of the embedding as vectors, and refuses what is no 
 }
 
 TEST_CASE("graph's steps, run op by op, equal the committed references") {
-  for (const std::string model : {"tiny", "tiny-untied"})
-    check_tokens(load_case(model), kGraphOnCpu);
+  check_all_tokens(kGraphOnCpu);
 }
 
-TEST_CASE("graph's steps, run op by op, meet the engine contract") {
-  check_contract(load_case("tiny").weights, kGraphOnCpu);
-}
+TEST_CASE("graph's steps, run op by op, meet the engine contract") { check_contract(kGraphOnCpu); }
 
 TEST_CASE("a context is cut into buckets that double") {
   CHECK(kv_buckets(100) == std::vector{100});
@@ -65,7 +53,7 @@ TEST_CASE("a context is cut into buckets that double") {
 }
 
 TEST_CASE("a weight that a file holds misaligned gives the same tokens") {
-  const ModelWeights tiny = load_case("tiny").weights;
+  const ModelWeights tiny = load("tiny");
   // The embedding lies 2 bytes off an aligned address.
   auto storage = std::make_shared<std::vector<Bf16>>(tiny.embed_tokens.size() + 16);
   Bf16* shifted = storage->data();
@@ -82,7 +70,7 @@ TEST_CASE("a weight that a file holds misaligned gives the same tokens") {
 }
 
 TEST_CASE("the truth takes forced steps in one pass, with the answers of single steps") {
-  const ModelWeights tiny = load_case("tiny").weights;
+  const ModelWeights tiny = load("tiny");
   EagerOptions options;
   options.max_context = 64;
   options.fp32 = true;
@@ -148,7 +136,7 @@ std::string cpu_threads() {
 }
 
 TEST_CASE("a number of CPU threads holds as long as an engine that asked for it") {
-  const auto make = [weights = load_case("tiny").weights](int threads) {
+  const auto make = [weights = load("tiny")](int threads) {
     EagerOptions options;
     options.max_context = 16;
     options.threads = threads;
@@ -190,11 +178,6 @@ TEST_CASE("CUDA without a usable GPU is refused, never replaced") {
   EagerOptions options;
   options.cuda = true;
   options.gpu = facts.cuda_available ? 99 : 0;
-  try {
-    make_eager(load_case("tiny").weights, options);
-    FAIL("accepted");
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::kUnsupportedDevice);
-    CHECK(std::string(e.what()).find("--device cpu") != std::string::npos);
-  }
+  CHECK_THAT(error_line(ErrorKind::kUnsupportedDevice, [&] { make_eager(load("tiny"), options); }),
+             ContainsText("--device cpu"));
 }

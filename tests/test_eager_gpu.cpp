@@ -9,47 +9,32 @@ using namespace mkbench::testing;
 #define NEEDS_GPU() \
   if (!torch_facts().cuda_available) SKIP_TEST("libtorch sees no GPU")
 
-TEST_CASE("eager on CUDA equals the committed references of tiny") {
+TEST_CASE("eager on CUDA equals the committed references, and faults planted in it change tokens") {
   NEEDS_GPU();
-  const Case c = load_case("tiny");
-  check_truth(c, kCard);
-  check_error_of_bf16(c, kCard);
-  check_tokens(c, kCard);
-  check_planted_faults(c, kCard);
-}
-
-TEST_CASE("eager on CUDA equals the committed references of tiny-untied") {
-  NEEDS_GPU();
-  const Case c = load_case("tiny-untied");
-  check_truth(c, kCard);
-  check_error_of_bf16(c, kCard);
-  check_tokens(c, kCard);
-  check_planted_faults(c, kCard);
+  check_eager(kCard);
 }
 
 TEST_CASE("eager on CUDA meets the engine contract") {
   NEEDS_GPU();
-  check_contract(load_case("tiny").weights, kCard);
+  check_contract(kCard);
 }
 
 TEST_CASE("graph on CUDA equals the committed references") {
   NEEDS_GPU();
-  for (const std::string model : {"tiny", "tiny-untied"})
-    check_tokens(load_case(model), kGraphOnCard);
+  check_all_tokens(kGraphOnCard);
 }
 
 TEST_CASE("graph on CUDA meets the engine contract") {
   NEEDS_GPU();
-  check_contract(load_case("tiny").weights, kGraphOnCard);
+  check_contract(kGraphOnCard);
 }
 
 // Its package is compiled on first use. Where that cannot be done, Error(kNotBuilt) fails the test:
 // a machine with a GPU and set-up's Python has all that it takes.
 TEST_CASE("compiled on CUDA equals the committed references and meets the engine contract") {
   NEEDS_GPU();
-  for (const std::string model : {"tiny", "tiny-untied"})
-    check_tokens(load_case(model), kCompiledOnCard);
-  check_contract(load_case("tiny").weights, kCompiledOnCard);
+  check_all_tokens(kCompiledOnCard);
+  check_contract(kCompiledOnCard);
 }
 
 TEST_CASE("the settings promise the architectures that libtorch was built for") {

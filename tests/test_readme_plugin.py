@@ -13,13 +13,14 @@ from page_blocks import blocks
 
 class FromAnEmptyFolder(CliTest):
     def clone(self):
-        """A home folder whose ~/mkbench has this tree's files and runs the binary under test without building it."""
+        """A home folder whose ~/mkbench has this tree's files and runs the binary under test without building it, with few
+        prompts and samples: what is asked of the commands is a verdict."""
         clone = self.folder / "home" / "mkbench"
         (clone / "scripts").mkdir(parents=True)
         for name in ("references", "tests"):
             (clone / name).symlink_to(ROOT / name)
         run = clone / "scripts" / "run.sh"
-        run.write_text(f'#!/bin/sh\nexec "{BINARY}" "$@"\n')
+        run.write_text(f'#!/bin/sh\nexec "{BINARY}" "$@" --reference "{self.short_reference()}" --blocks 2 --n-gen 8\n')
         run.chmod(0o755)
         # The README says g++; this build may use another.
         tools = self.folder / "tools"

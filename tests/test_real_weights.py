@@ -47,8 +47,14 @@ class RealWeightsTest(CliTest):
         return subprocess.run([str(word) for word in command], cwd=self.folder, env=env, timeout=200, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def capture(self, *args, **extra):
-        return self.run_program([sys.executable, CAPTURE, *args], **extra)
+    def capture(self, *args):
+        """capture_reference.py in this process, which has torch in memory: (exit code, stdout, stderr)."""
+        import capture_reference
+
+        out, errors = io.StringIO(), io.StringIO()
+        with (mock.patch.dict(os.environ, self.variables), mock.patch.object(sys, "argv", [str(CAPTURE), *map(str, args)]),
+              contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)):
+            return capture_reference.main(), out.getvalue(), errors.getvalue()
 
     def judged(self, model, *args, code=0):
         """A short run on `model`, its stdout and its one case."""
@@ -167,15 +173,16 @@ class OwnFolder(RealWeightsTest):
     def test_a_reference_in_the_folder_is_used(self):
         before = self.judged(self.model)[1]
         self.assertEqual(before["verdict"], "PASS_LIVE")
-        done = self.capture("Mine", "--prompt", LEARNED, "--steps", "8")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        prompt = ("--prompt", LEARNED, "--steps", "8")
+        code, _, errors = self.capture(self.model, *prompt)
+        self.assertEqual(code, 0, errors)
         self.assertTrue((self.model / "reference.json").is_file())
         _, case = self.judged(self.model, "--require-reference")
         self.assertEqual((case["verdict"], case["reference"]["file"]), ("PASS", "reference.json"))
         self.assertIn("untied", case["model"]["head"])
 
-        again = self.capture("Mine", "--prompt", LEARNED, "--steps", "8")
-        self.assertEqual(again.returncode, 2)
+        again = self.run_program([sys.executable, CAPTURE, "Mine", *prompt])
+        self.assertEqual((again.returncode, again.stdout, again.stderr.count("\n")), (2, "", 1), again.stderr)
         self.assertIn("--replace REASON", again.stderr)
 
         # Other weights under that reference: refused, not judged.
@@ -189,32 +196,24 @@ class OwnFolder(RealWeightsTest):
         prompts.write_text(json.dumps([{"name": "ids", "set": "auto", "ids": [84, 104, 101], "steps": 3},
                                        {"name": "text", "set": "auto", "text": LEARNED, "steps": 2}]))
         out = self.folder / "elsewhere" / "mine" / "reference.json"
-        done = self.capture("Mine", "--prompts", prompts, "--out", out)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        code, _, errors = self.capture(self.model, "--prompts", prompts, "--out", out)
+        self.assertEqual(code, 0, errors)
         self.assertEqual([p["ids"] for p in json.loads(out.read_text())["prompts"]], [[84, 104, 101], list(LEARNED.encode())])
         _, case = self.judged(self.model, "--require-reference", "--reference", str(out.parent.parent))
         self.assertEqual(case["verdict"], "PASS")
 
     def refused(self, *args, parts=()):
         """One line on stderr, which holds `parts`, and no traceback."""
-        import capture_reference
-
-        out, errors = io.StringIO(), io.StringIO()
-        with (mock.patch.dict(os.environ, self.variables), mock.patch.object(sys, "argv", ["capture_reference.py", *map(str, args)]),
-              contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)):
-            self.assertEqual(capture_reference.main(), 2, errors.getvalue())
-        self.assertEqual(out.getvalue(), "")
-        lines = [line for line in errors.getvalue().splitlines() if not line.startswith("capture: ")]
-        self.assertEqual(len(lines), 1, errors.getvalue())
+        code, out, errors = self.capture(*args)
+        self.assertEqual((code, out), (2, ""), errors)
+        lines = [line for line in errors.splitlines() if not line.startswith("capture: ")]
+        self.assertEqual(len(lines), 1, errors)
         self.assertTrue(lines[0].startswith("capture_reference.py: error: "), lines)
         for part in parts:
             self.assertIn(part, lines[0])
 
     def test_what_cannot_be_captured(self):
         prompt = ("--prompt", "The", "--steps", "1")
-        done = self.capture("/no/such/folder", *prompt)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.refused("/no/such/folder", *prompt, parts=["/no/such/folder: no such folder"])
         self.refused("Org/Absent", *prompt, parts=["not in the local cache", "mkbench fetch Org/Absent"])
         self.refused("synthetic:shorter", parts=["synthetic:short"])

@@ -8,23 +8,22 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "references/base/error.h"
 #include "references/base/free_memory.h"
+#include "references/base/json_strict.h"
 #include "references/base/sealed_memory.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "references/weight_edit.h"
 #include "tests/support/catch2.h"
+#include "tests/support/error_line.h"
 #include "tests/support/in_child.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/random_model.h"
+#include "tests/support/scoped_variable.h"
 
 namespace mkbench::testing {
 namespace {
@@ -35,40 +34,15 @@ namespace fs = std::filesystem;
 // A folder of temporary files of this test alone, in TMPDIR for the scope.
 class OwnTmpdir {
  public:
-  OwnTmpdir() { setenv("TMPDIR", folder_.path().c_str(), 1); }
-  ~OwnTmpdir() {
-    if (before_.empty()) {
-      unsetenv("TMPDIR");
-    } else {
-      setenv("TMPDIR", before_.c_str(), 1);
-    }
-  }
   const fs::path& path() const { return folder_.path(); }
   bool empty() const { return fs::is_empty(path()); }
 
  private:
-  std::string before_ = std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "";
   TemporaryFolder folder_;
+  ScopedVariable variable_{"TMPDIR", folder_.path().c_str()};
 };
 
-std::string text_of(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-// The message of the Error of `kind` that `body` throws.
-template <typename Body>
-std::string refusal(ErrorKind kind, const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.kind() == kind);
-    return error.what();
-  }
-  FAIL("accepted");
-  return "";
-}
+std::string text_of(const fs::path& file) { return read_small_file(file, 1 << 24); }
 
 void check_same(const ModelWeights& found, const ModelWeights& wanted) {
   CHECK(found.name == wanted.name);
@@ -321,9 +295,9 @@ TEST_CASE("only folders of dead processes are removed, and only links in them") 
 TEST_CASE("a folder for temporary files that cannot be used is named") {
   const OwnTmpdir tmpdir;
   const std::string missing = (tmpdir.path() / "missing").string();
-  setenv("TMPDIR", missing.c_str(), 1);
+  const ScopedVariable variable("TMPDIR", missing.c_str());
   const std::string message =
-      refusal(ErrorKind::kEnvUnfit, [] { share_weights(random_micro(true)); });
+      error_line(ErrorKind::kEnvUnfit, [] { share_weights(random_micro(true)); });
   CHECK_THAT(message, ContainsText(missing) && ContainsText("No such file or directory"));
 }
 
@@ -342,7 +316,7 @@ TEST_CASE("a stamp tells a changed file, and changed weights are refused") {
     const fs::path file = folder.path() / name;
     const auto time = fs::last_write_time(file);
     fs::last_write_time(file, time + std::chrono::nanoseconds(1));
-    const std::string message = refusal(
+    const std::string message = error_line(
         ErrorKind::kIntegrity, [&] { load_shared(folder.path(), "micro", "", hash, stamp); });
     CHECK_THAT(message, ContainsText(folder.path().string()) &&
                             ContainsText("found " + snapshot_stamp(folder.path())) &&
@@ -356,10 +330,10 @@ TEST_CASE("a stamp tells a changed file, and changed weights are refused") {
 
 TEST_CASE("a folder without weights, or with a dangling link, has no stamp") {
   const TemporaryFolder folder;
-  refusal(ErrorKind::kBadInput, [&] { snapshot_stamp(folder.path() / "missing"); });
-  refusal(ErrorKind::kBadInput, [&] { snapshot_stamp(folder.path()); });
+  for (const fs::path& none : {folder.path() / "missing", folder.path()})
+    CHECK(error_line([&] { snapshot_stamp(none); }) != "accepted");
   fs::create_symlink("/proc/1/fd/900", folder.path() / "model.safetensors");
-  const std::string message = refusal(ErrorKind::kBadInput, [&] { snapshot_stamp(folder.path()); });
+  const std::string message = error_line([&] { snapshot_stamp(folder.path()); });
   CHECK_THAT(message, ContainsText("model.safetensors: "));
 }
 
@@ -396,8 +370,8 @@ TEST_CASE("free memory is the smallest of the machine's and every cgroup's") {
   CHECK(free_memory(root.path()).bytes == 1000);
 
   CHECK_NOTHROW(check_free_memory(1000, "a test", root.path()));
-  const std::string message =
-      refusal(ErrorKind::kEnvUnfit, [&] { check_free_memory(7'000'001, "a test", root.path()); });
+  const std::string message = error_line(
+      ErrorKind::kEnvUnfit, [&] { check_free_memory(7'000'001, "a test", root.path()); });
   CHECK_THAT(message, ContainsText("a test needs 8 MB of memory, 0 MB are free"));
 }
 
@@ -408,7 +382,7 @@ TEST_CASE("weights that do not fit into memory are refused before memory is take
   huge.config.shape.hidden = 4000;
   for (const NamedTensor& t : tensor_table(huge.config))
     tensor_of(huge, t) = {huge.embed_tokens.data, t.rows, t.cols};
-  const std::string message = refusal(ErrorKind::kEnvUnfit, [&] { share_weights(huge); });
+  const std::string message = error_line(ErrorKind::kEnvUnfit, [&] { share_weights(huge); });
   CHECK_THAT(message, ContainsText("needs 16000") && ContainsText("are free"));
   CHECK(tmpdir.empty());
 }

@@ -1,18 +1,16 @@
 // The analytic checkpoint: its closed form, its ids, and its bytes.
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "references/base/error.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
+#include "tests/support/error_line.h"
+#include "tests/support/micro_model.h"
 
 using namespace mkbench;
 
@@ -55,16 +53,10 @@ std::vector<int32_t> direct_continuation(const std::vector<int32_t>& prompt, std
   return out;
 }
 
-void check_refused(const std::function<void()>& call, const std::vector<std::string>& named) {
-  std::string message = "no error";
-  try {
-    call();
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::kBadInput);
-    message = e.what();
-  }
-  INFO(message);
-  for (const std::string& part : named) CHECK(message.find(part) != std::string::npos);
+template <typename Call>
+void check_refused(const Call& call, const std::vector<std::string>& named) {
+  const std::string message = testing::error_line(call);
+  for (const std::string& part : named) CHECK_THAT(message, ContainsText(part));
 }
 
 }  // namespace
@@ -227,22 +219,14 @@ TEST_CASE("a shape without room for the codewords, and one beyond memory, are re
   ShapeRow narrow = kShapeTable[0];
   narrow.shape.hidden = 512;
   check_refused([&] { make_synthetic(narrow, "short", 1); }, {"hidden is 512", "1024"});
-  namespace fs = std::filesystem;
-  const fs::path root = fs::temp_directory_path() / ("mkbench-memory-" + std::to_string(getpid()));
-  fs::create_directories(root / "proc");
-  std::ofstream(root / "proc/meminfo") << "MemAvailable: 5000000 kB\n";
-  std::string message = "no error";
-  try {
-    check_synthetic_memory(kShapeTable[3], root);
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::kEnvUnfit);
-    message = e.what();
-  }
-  fs::remove_all(root);
-  INFO(message);
+  const testing::TemporaryFolder root;
+  std::filesystem::create_directory(root.path() / "proc");
+  testing::write_file(root.path() / "proc/meminfo", "MemAvailable: 5000000 kB\n");
+  const std::string message = testing::error_line(
+      ErrorKind::kEnvUnfit, [&] { check_synthetic_memory(kShapeTable[3], root.path()); });
   for (const char* part :
        {"synthetic:qwen3-8b", "16382 MB", "5120 MB", "synthetic:qwen3-1.7b (3441 MB)"})
-    CHECK(message.find(part) != std::string::npos);
+    CHECK_THAT(message, ContainsText(part));
 }
 
 TEST_CASE("synthetic:short has the committed bytes") {
