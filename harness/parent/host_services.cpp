@@ -87,7 +87,7 @@ EngineFacts facts_of(const Engine& engine) {
 
 // The interval that the host has measured must lie inside this process's own.
 TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
-  const TimedCall here = time_here(engine, call);
+  const TimedCall here = time_call(steady_seconds, call);
   const auto* proxy = dynamic_cast<HostEngine*>(&engine);
   if (proxy == nullptr) return here;
   const HostInterval& there = proxy->last_interval();
