@@ -217,7 +217,7 @@ TEST_CASE("times and starts of samples are those of the clock beside the engine"
   bench.services.timed = [&](Engine&, const std::function<void()>& call) {
     call();
     begin += 100;
-    return TimedCall{.begin_ms = begin, .ms = 16, .slack_ms = 3, .doubt = "", .card = {}};
+    return TimedCall{.begin_ms = begin, .ms = 16, .slack_ms = 3};
   };
   const CaseReport c = bench.run();
   const EngineReport& kernel = engine_of(c, "kernel");

@@ -153,7 +153,7 @@ void take(Bench& bench, double ms) {
   bench.services.timed = [&bench, ms](Engine&, const std::function<void()>& call) {
     call();
     bench.pass_ms(ms);
-    return TimedCall{.begin_ms = 0, .ms = ms, .slack_ms = 0, .doubt = "", .card = {}};
+    return TimedCall{.ms = ms};
   };
 }
 
@@ -173,11 +173,7 @@ TEST_CASE("by time, an engine gets three seconds of samples, and every process a
   sped.job.blocks_by_time = true;
   sped.services.timed = [&](Engine&, const std::function<void()>& call) {
     call();
-    return TimedCall{.begin_ms = 0,
-                     .ms = sped.samples_seen < 8 ? 400.0 : 100.0,
-                     .slack_ms = 0,
-                     .doubt = "",
-                     .card = {}};
+    return TimedCall{.begin_ms = 0, .ms = sped.samples_seen < 8 ? 400.0 : 100.0};
   };
   CHECK(processes_of(engine_of(sped.run(), "kernel")) == "00001111");
 

@@ -30,8 +30,8 @@ struct TimedCall {
   double ms = 0;
   double slack_ms = 0;  // time around the engine's call that was spent on the way to it and back
   // Set where the slack is more than crossing to another process explains; the sample is repeated.
-  std::string doubt;
-  std::optional<Telemetry> card;  // what the card did meanwhile, where it was watched
+  std::string doubt{};
+  std::optional<Telemetry> card{};  // what the card did meanwhile, where it was watched
 };
 
 TimedCall time_call(const Now& now, const std::function<void()>& call);
