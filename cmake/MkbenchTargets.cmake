@@ -74,12 +74,13 @@ function(mkbench_engine name library host)
   set_property(GLOBAL APPEND PROPERTY mkbench_${host}_libraries ${library})
 endfunction()
 
-# mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW]): one executable per file
+# mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
 # tests/<name>.cpp. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
 # who run tests beside each other; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
-# <name>_slow, which runs when it is asked for, and in .ci/long.
+# <name>_slow, which runs when it is asked for, and in .ci/long. WAITS: it waits for processes that hang or are stopped,
+# by the wall clock; no other test of the lane `light` may.
 function(mkbench_test name)
-  cmake_parse_arguments(ARG "SLOW" "LABEL;TIMEOUT;THREADS" "LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SLOW;WAITS" "LABEL;TIMEOUT;THREADS" "LIBS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
   endif()
@@ -101,6 +102,9 @@ function(mkbench_test name)
     set_tests_properties(${name}_slow PROPERTIES LABELS "${ARG_LABEL};slow" TIMEOUT 900 RUN_SERIAL TRUE)
   endif()
   set_property(GLOBAL APPEND PROPERTY mkbench_${ARG_LABEL}_tests ${name})
+  if(ARG_WAITS)
+    set_property(GLOBAL APPEND PROPERTY mkbench_waiting_tests ${name})
+  endif()
 endfunction()
 
 # mkbench_python_test(name [TIMEOUT s] [LABEL host|gpu] [CLASSES] [SLOW CLASS ...] [ENVIRONMENT NAME=VALUE ...]):
@@ -160,15 +164,20 @@ function(mkbench_needs_device_code target result)
 endfunction()
 
 # After all tests are known: the target `light_tests` builds the host tests without libtorch and CUDA code;
-# they get the label `light`. The sanitizers run these.
+# they get the label `light`, those that wait the label `waits`. The sanitizers run both.
 function(mkbench_finish_tests)
   get_property(tests GLOBAL PROPERTY mkbench_host_tests)
+  get_property(waiting GLOBAL PROPERTY mkbench_waiting_tests)
   add_custom_target(light_tests)
   foreach(test IN LISTS tests)
     mkbench_needs_device_code(${test} heavy)
     if(NOT heavy)
       add_dependencies(light_tests ${test})
-      set_property(TEST ${test} DIRECTORY ${PROJECT_SOURCE_DIR}/tests APPEND PROPERTY LABELS light)
+      set(label light)
+      if(test IN_LIST waiting)
+        set(label waits)
+      endif()
+      set_property(TEST ${test} DIRECTORY ${PROJECT_SOURCE_DIR}/tests APPEND PROPERTY LABELS ${label})
     endif()
   endforeach()
 endfunction()

@@ -2,7 +2,7 @@
 mkbench_test(test_cuda_lanes LABEL host LIBS mkbench_device)
 mkbench_test(test_device LABEL host LIBS mkbench_device)
 mkbench_test(test_doctor LABEL host LIBS mkbench_device mkbench_input_cases SOURCES test_doctor.cpp test_host_machine.cpp test_python_facts.cpp)
-mkbench_test(test_program_output LABEL host LIBS mkbench_device)
+mkbench_test(test_program_output LABEL host LIBS mkbench_device WAITS)
 mkbench_test(test_read_pattern LABEL host LIBS mkbench_device)
 mkbench_test(test_step_reader LABEL gpu LIBS mkbench_ceiling CUDA::cudart)
 

@@ -3,9 +3,7 @@
 
 #include <nvml.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 namespace {
 
@@ -36,7 +34,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* bus, nvmlDevice_t* dev
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned* mhz) {
   if (type != NVML_CLOCK_SM) return tell(2619, mhz);
   ++state.readings;
-  if (state.takes_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(state.takes_ms));
+  state.stands_still.wait(true);
   return tell(state.sm_clock_mhz, mhz);
 }
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned* mhz) {

@@ -10,8 +10,8 @@ mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flo
              test_block_conditions.cpp test_ceiling_flow.cpp test_timed_steps.cpp test_forecast.cpp test_late_ids.cpp
              test_launches.cpp test_trials.cpp test_host_parts.cpp test_replication.cpp)
 mkbench_test(test_faulty_engine LABEL host LIBS mkbench_host)
-mkbench_test(test_host_process LABEL host LIBS mkbench_parent)
-mkbench_test(test_post_mortem LABEL host LIBS mkbench_parent mkbench_input_cases)
+mkbench_test(test_host_process LABEL host LIBS mkbench_parent WAITS)
+mkbench_test(test_post_mortem LABEL host LIBS mkbench_parent mkbench_input_cases WAITS)
 mkbench_test(test_hosts LABEL host LIBS mkbench_parent SOURCES test_hosts.cpp test_host_calls.cpp)
 mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
 

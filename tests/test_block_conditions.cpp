@@ -58,7 +58,7 @@ struct CardBench : Bench {
       watched_blocks.push_back(on);
     };
     services.timed = [this](Engine& engine, const std::function<void()>& call) {
-      TimedCall timed = time_here(engine, call);
+      TimedCall timed = time_call(services.now, call);
       const std::string name = engine.capabilities().name;
       if (watched) timed.card = card(name, ++taken[name]);
       return timed;
@@ -126,7 +126,7 @@ TEST_CASE("a throttled block is dropped for all engines, run again, and counted"
 TEST_CASE("the ceiling's sample of a dropped block is dropped too, whatever its own card shows") {
   CardBench bench;
   bench.job.no_ceiling.clear();
-  bench.scripts[kCeilingName] = testing::ceiling_script();
+  bench.add_ceiling();
   bench.card = [](const std::string& engine, int sample) {
     const bool bad = engine == kCeilingName || (engine == "kernel" && sample == 4);
     return bad ? throttled("power cap") : at_clock(1980);
@@ -248,7 +248,9 @@ TEST_CASE("ids of dropped samples are scored too") {
 
 TEST_CASE("without readings nothing is dropped, and the report says why there is no energy") {
   CardBench bench;
-  bench.services.timed = time_here;
+  bench.services.timed = [&](Engine&, const std::function<void()>& call) {
+    return time_call(bench.services.now, call);
+  };
   const CaseReport none = bench.run();
   CHECK(engine_of(none, "kernel").samples.size() == 10);
   CHECK_FALSE(engine_of(none, "kernel").card.energy_j.value);

@@ -254,7 +254,7 @@ class Archive(unittest.TestCase):
         answer = self.project.call(["bash", "-ec", USE + REMOVE], self.project.environment(), "there")
         self.assertEqual(answer[0], 0, answer[2])
         self.assertRegex(answer[1], f"^mkbench --compare eager\nctest --test-dir {self.offline.parent}/build/release "
-                                    r"--output-on-failure --no-tests=error -j \d+ -LE slow$")
+                                    r"--output-on-failure --no-tests=error -j \d+ -LE slow -L light$")
         self.assertIn("installing the CUDA compiler", answer[2])
         # pip says this of an index that it cannot reach.
         self.assertNotIn("Retrying", answer[2])

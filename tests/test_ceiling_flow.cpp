@@ -1,8 +1,6 @@
 // The ceiling in the flow of a case: timed in the blocks of the others, never judged, and nobody pays
 // for its end.
-#include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "harness/flow/ceiling.h"
@@ -14,16 +12,12 @@ namespace mkbench {
 namespace {
 
 using testing::Bench;
-using testing::ceiling_script;
 using testing::engine_of;
 using testing::holds;
 
-Bench with_ceiling() {
-  Bench bench;
-  bench.job.no_ceiling.clear();
-  bench.scripts[kCeilingName] = ceiling_script();
-  return bench;
-}
+struct CeilingBench : Bench {
+  CeilingBench() { add_ceiling(); }
+};
 
 bool sent_parity_of(const Bench& bench, const std::string& name) {
   for (const CaseEvent& message : bench.messages) {
@@ -34,8 +28,7 @@ bool sent_parity_of(const Bench& bench, const std::string& name) {
 }
 
 TEST_CASE("the ceiling is timed in every block of the others, and is not judged") {
-  Bench bench;
-  bench.job.no_ceiling.clear();
+  CeilingBench bench;
   bench.job.depth = 0;
   bench.job.blocks = bench.job.max_blocks = 8;
   std::vector<EngineRequest> made;
@@ -44,7 +37,6 @@ TEST_CASE("the ceiling is timed in every block of the others, and is not judged"
     made.push_back(request);
     return make(request, weights);
   };
-  bench.scripts[kCeilingName] = ceiling_script();
   const CaseReport c = bench.run();
   CHECK(c.engines.size() == 2);
   for (const EngineReport& e : c.engines) {
@@ -65,10 +57,9 @@ TEST_CASE("the ceiling is timed in every block of the others, and is not judged"
     CHECK(s.block == static_cast<int>(b));
     ++places[static_cast<size_t>(s.order)];
     CHECK(s.valid);
-    CHECK(s.times.host_ms >= kCeilingMs);
-    CHECK(s.tokens % bench.job.n_gen == 0);
-    CHECK(s.tokens >= 2 * bench.job.n_gen);
-    CHECK(s.ms_per_token() == Approx(6.0 / bench.job.n_gen).epsilon(0.5));
+    // Passes of 6 ms until 20 are over.
+    CHECK(s.tokens == 4 * bench.job.n_gen);
+    CHECK(s.ms_per_token() == Approx(6.0 / bench.job.n_gen).epsilon(0.01));
   }
   CHECK(places == std::vector<int>{4, 0, 4});  // abba: last, first, first, last
   CHECK(bench.timed_calls == bench.ended_calls);
@@ -83,7 +74,7 @@ TEST_CASE("the ceiling is timed in every block of the others, and is not judged"
 }
 
 TEST_CASE("the ceiling searches in its first process, and the others take what it has found") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   bench.job.processes = 3;
   bench.job.blocks = bench.job.max_blocks = 6;
   std::vector<std::string> patterns;
@@ -113,8 +104,8 @@ TEST_CASE("the end of the ceiling costs nobody anything") {
   };
   const auto dies_at = [](int decode, ErrorKind kind) {
     return [=](Bench& bench) {
-      bench.scripts[kCeilingName].before = [=](int n) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(21));
+      bench.scripts[kCeilingName].before = [&bench, decode, kind](int n) {
+        bench.pass_ms(21);
         if (n == decode) throw Error(kind, "the ceiling's end");
       };
     };
@@ -137,7 +128,7 @@ TEST_CASE("the end of the ceiling costs nobody anything") {
   };
   for (const End& end : ends) {
     INFO(end.what);
-    Bench bench = with_ceiling();
+    CeilingBench bench;
     end.plan(bench);
     const CaseReport c = bench.run();
     CHECK_FALSE(c.ceiling.reason.empty());
@@ -155,7 +146,7 @@ TEST_CASE("the end of the ceiling costs nobody anything") {
 }
 
 TEST_CASE("the ceiling is not timed alone") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   for (const char* name : {"eager", "kernel"}) {
     // The first decode after the gate.
     bench.scripts[name].skip = [n = 0](int) mutable { return ++n > 3; };
@@ -165,7 +156,7 @@ TEST_CASE("the ceiling is not timed alone") {
 }
 
 TEST_CASE("a card too small for the ceiling's copy has none and says why") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
     return int64_t{request.name == kCeilingName ? 5000 : 1000};
   };
@@ -181,7 +172,7 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
     CHECK(e.samples.size() == 3);
     CHECK(holds(e.share.reason, "the ceiling's copy"));
   }
-  Bench enough = with_ceiling();
+  CeilingBench enough;
   enough.services.bytes = bench.services.bytes;
   enough.services.free_bytes = [] { return int64_t{7000}; };
   CHECK(enough.run().ceiling.samples.size() == 3);
@@ -197,7 +188,7 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
 TEST_CASE(
     "engines that fit only without the ceiling's copy are opened one at a time, for a share") {
   const auto bench_with = [](int64_t free) {
-    Bench bench = with_ceiling();
+    CeilingBench bench;
     bench.job.may_open_one = true;
     bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
       return int64_t{request.name == kCeilingName ? 5'000'000'000 : 1'000'000'000};
@@ -208,7 +199,7 @@ TEST_CASE(
   const auto chosen = [](Bench& bench) {
     return choose_residency(bench.job, bench.services, bench.services.config(""));
   };
-  Bench bench = bench_with(6'999'000'000);
+  CeilingBench bench = bench_with(6'999'000'000);
   CHECK(
       chosen(bench) ==
       "7000 MB are needed for all engines with the ceiling's copy and 6999 MB are free: one engine "
@@ -220,24 +211,24 @@ TEST_CASE(
   CHECK(c.ceiling.samples.size() == 3);
   for (const EngineReport& e : c.engines) CHECK(e.share.value.has_value());
 
-  Bench enough = bench_with(7'000'000'000);
+  CeilingBench enough = bench_with(7'000'000'000);
   CHECK(chosen(enough).empty());
-  Bench too_small = bench_with(4'999'000'000);  // the ceiling does not fit alone either
+  CeilingBench too_small = bench_with(4'999'000'000);  // the ceiling does not fit alone either
   CHECK(chosen(too_small).empty());
   CHECK_FALSE(too_small.job.one_at_a_time);
-  Bench no_ceiling = bench_with(6'999'000'000);
+  CeilingBench no_ceiling = bench_with(6'999'000'000);
   no_ceiling.job.no_ceiling = "no GPU";
   CHECK(chosen(no_ceiling).empty());
-  Bench asked_all = bench_with(6'999'000'000);
+  CeilingBench asked_all = bench_with(6'999'000'000);
   asked_all.job.may_open_one = false;
   CHECK(chosen(asked_all).empty());
-  Bench ablations = bench_with(6'999'000'000);
+  CeilingBench ablations = bench_with(6'999'000'000);
   ablations.job.ablations = true;
   CHECK(chosen(ablations).empty());
 }
 
 TEST_CASE("engines that do not fit at a time are opened one at a time, with or without a ceiling") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   bench.job.may_open_one = true;
   bench.job.engines.push_back({.name = "plain", .asked = "plain", .candidate = true});
   bench.job.engines.push_back({.name = "other", .asked = "other", .candidate = true});
@@ -252,7 +243,7 @@ TEST_CASE("engines that do not fit at a time are opened one at a time, with or w
 }
 
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   bench.job.one_at_a_time = true;
   int opened = 0;
   const auto make = bench.services.make_engine;
@@ -265,7 +256,7 @@ TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns
 }
 
 TEST_CASE("the ceiling is opened anew in each process, and its samples say in which") {
-  Bench bench = with_ceiling();
+  CeilingBench bench;
   bench.job.processes = 3;
   bench.job.blocks = bench.job.max_blocks = 7;
   int opened = 0;

@@ -1,7 +1,5 @@
 // Parts of the flow of a case, tested one by one: the truth of timed tokens, progress, names of references,
 // memory of the sweep.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -122,7 +120,7 @@ TEST_CASE("a new stage drops the count of the last one, and position 0 is report
     CHECK((messages[1].done == 1 && messages[1].total == 3));
     CHECK((messages[2].stage == "b" && !messages[2].done));
     CHECK_FALSE(messages[2].position.has_value());
-    usleep(700'000);  // the watch reads progress five times a second
+    watch.look();
     watch.end();
   }
   REQUIRE(messages.size() == 4);
@@ -177,7 +175,7 @@ TEST_CASE(
     Bench bench;
     int left = doubts;
     bench.services.timed = [&](Engine& engine, const std::function<void()>& call) {
-      TimedCall timed = time_here(engine, call);
+      TimedCall timed = time_call(bench.services.now, call);
       if (engine.capabilities().name == "kernel" && left-- > 0) timed.doubt = "clocks disagree: 9";
       return timed;
     };
@@ -219,7 +217,7 @@ TEST_CASE("times and starts of samples are those of the clock beside the engine"
   bench.services.timed = [&](Engine&, const std::function<void()>& call) {
     call();
     begin += 100;
-    return TimedCall{.begin_ms = begin, .ms = 16, .slack_ms = 3, .doubt = "", .card = {}};
+    return TimedCall{.begin_ms = begin, .ms = 16, .slack_ms = 3};
   };
   const CaseReport c = bench.run();
   const EngineReport& kernel = engine_of(c, "kernel");
@@ -235,9 +233,7 @@ TEST_CASE("blocks are added as long as an interval is too wide, and no longer") 
     bench.job.blocks = 8;
     bench.job.max_blocks = 12;
     bench.job.target_rel_ci = target;
-    // Samples take 2 ms, so that the noise of a busy machine stays small beside them.
-    for (const char* name : {"eager", "kernel"})
-      bench.scripts[name].before = [](int) { usleep(2000); };
+    bench.scripts["kernel"].before = [&](int decode) { bench.pass_ms(decode % 2 == 0 ? 2 : 2.1); };
     CHECK(engine_of(bench.run(), "kernel").samples.size() == static_cast<size_t>(samples));
   }
 }

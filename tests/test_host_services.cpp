@@ -1,8 +1,8 @@
 // Turns of engines in real processes, and the services that a case gets of them.
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
-#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
@@ -149,80 +149,37 @@ TEST_CASE("what is no proxy has no host whose turn it could be") {
   CHECK_THROWS_WITH(twins.hosts.end_turn(*direct, {}), ContainsText("no host holds"));
 }
 
-int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-// A host in this process that tells other times than its clock's.
-struct SkewedHost final : HostLink {
-  LocalHost host{twin_program()};
-  std::function<void(HostInterval&)> skew = [](HostInterval&) {};
-  int late_ms = 0;  // on the way back
-
-  FromHost call(const ToHost& call, const CallLimit& limit,
-                const std::function<void(const std::string&)>& on_stage) override {
-    FromHost answer = host.call(call, limit, on_stage);
-    if (auto* decoded = std::get_if<Decoded>(&answer)) {
-      if (late_ms > 0) usleep(static_cast<useconds_t>(1000 * late_ms));
-      skew(decoded->interval);
-    }
-    return answer;
-  }
-  Arena& arena() override { return host.arena(); }
-  ProgressTold progress() override { return host.progress(); }
-  ProcessFacts facts() override { return host.facts(); }
-  bool alive() const override { return true; }
-  void stop() override {}
-  void end(ErrorKind, const std::string&) override {}
-};
-
 TEST_CASE("the host's interval counts, and must lie inside the parent's") {
-  const auto link = std::make_shared<SkewedHost>();
-  Hosts hosts([&](HostKind, const std::string&) { return link; }, kTimeout);
-  CaseJob job;
-  job.engines = {};
-  const FlowServices services = make_services(job, hosts);
-  const auto engine = services.make_engine(request(), tiny());
-  const auto timed = [&] {
-    engine->reset();
-    engine->prefill(std::vector<int32_t>{1, 2, 3});
-    return services.timed(*engine, [&] { engine->decode(2, nullptr, nullptr); });
+  const TimedCall here{.begin_ms = 1000, .ms = 100};
+  const auto there = [](double begin_ms, double end_ms) {
+    return HostInterval{std::llround(1e6 * begin_ms), std::llround(1e6 * end_ms)};
   };
-  const int64_t begin = now_ns();
-  const TimedCall fine = timed();
-  CHECK(fine.begin_ms >= static_cast<double>(begin) / 1e6);
-  CHECK(fine.ms > 0);
-  CHECK(fine.slack_ms > 0);
-  CHECK(fine.ms == dynamic_cast<HostEngine&>(*engine).last_interval().ms());
-
-  // A way back of 60 ms is more than a crossing explains: the sample is repeated.
-  link->late_ms = 60;
-  const TimedCall late = timed();
-  CHECK(late.slack_ms >= 60);
-  CHECK_THAT(late.doubt, ContainsText("clocks disagree: "));
-  // Time that the host's own interval covers is no slack.
-  link->skew = [](HostInterval& there) { there.end = now_ns(); };
-  CHECK(timed().doubt.empty());
-  link->late_ms = 0;
-
-  const std::vector<std::function<void(HostInterval&)>> wrong = {
-      [](HostInterval& there) { there.begin -= 1'000'000'000; },
-      [](HostInterval& there) { there.end += 1'000'000'000; },
-      [](HostInterval& there) { std::swap(there.begin, there.end); },
-      [](HostInterval& there) { there = {}; },
-  };
-  for (const auto& skew : wrong) {
-    link->skew = skew;
+  const TimedCall fine = time_in_host(here, there(1001, 1099));
+  CHECK(fine.begin_ms == 1001);
+  CHECK(fine.ms == 98);
+  CHECK(fine.slack_ms == 2);
+  CHECK(fine.doubt.empty());
+  // A way of 60 ms is more than a crossing explains: the sample is repeated.
+  CHECK_THAT(time_in_host(here, there(1001, 1041)).doubt,
+             ContainsText("clocks disagree: 100.000 ms around the call, 40.000 ms in the host"));
+  for (const HostInterval& wrong :
+       {there(999, 1050), there(1050, 1101), there(1060, 1040), HostInterval{}}) {
     try {
-      timed();
+      time_in_host(here, wrong);
       FAIL("an interval outside was taken");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::kIntegrity);
       CHECK_THAT(error.what(), ContainsText("the host's clock"));
     }
   }
+
+  TwinHosts twins;
+  const FlowServices services = make_services(CaseJob{}, twins.hosts);
+  const auto engine = services.make_engine(request(), tiny());
+  engine->prefill(std::vector<int32_t>{1, 2, 3});
+  const TimedCall timed = services.timed(*engine, [&] { engine->decode(2, nullptr, nullptr); });
+  CHECK(timed.ms == dynamic_cast<HostEngine&>(*engine).last_interval().ms());
+  CHECK(timed.slack_ms > 0);
 }
 
 TEST_CASE("services tell which process held an engine, and what it takes") {

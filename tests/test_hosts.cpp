@@ -281,7 +281,7 @@ TEST_CASE("what ends a turn too late, or not at all, has left work behind") {
     if (std::holds_alternative<FinishCall>(call)) usleep(300'000);
     return std::nullopt;
   };
-  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, {}), ContainsText("it was busy 0."));
+  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, {}), ContainsText("it was busy "));
 }
 
 }  // namespace

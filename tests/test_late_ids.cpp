@@ -1,10 +1,8 @@
 // What a time must survive: late ids, state receipts and the time to the first token, against
 // engines that work outside the clock.
-#include <chrono>
 #include <map>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "harness/flow/late_ids.h"
@@ -14,16 +12,16 @@
 namespace mkbench::testing {
 namespace {
 
-// Runs a case whose candidate is a `Cheat`, which gets the script.
-template <typename Cheat>
-void plant(Bench& bench) {
+// Runs a case whose candidate is a `Cheat`, which gets the script and `more`.
+template <typename Cheat, typename... More>
+void plant(Bench& bench, More&... more) {
   const auto sound = bench.services.make_engine;
-  bench.services.make_engine = [&bench, sound](const EngineRequest& request,
-                                               const ModelWeights& weights) {
+  bench.services.make_engine = [&, sound](const EngineRequest& request,
+                                          const ModelWeights& weights) {
     if (request.name != "kernel") return sound(request, weights);
     Script script = bench.scripts[request.name];
     script.name = request.name;
-    return std::unique_ptr<Engine>(std::make_unique<Cheat>(script));
+    return std::unique_ptr<Engine>(std::make_unique<Cheat>(script, more...));
   };
 }
 
@@ -58,20 +56,22 @@ struct DecodesAhead final : ScriptedEngine {
   Ids ahead;
 };
 
-constexpr std::chrono::milliseconds kPrefillTime(15);
+constexpr double kPrefillMs = 15;
 
 // prefill() only notes the ids; the first decode does the work.
 struct DefersPrefill final : ScriptedEngine {
-  using ScriptedEngine::ScriptedEngine;
+  DefersPrefill(const Script& script, Bench& its_bench)
+      : ScriptedEngine(script), bench(its_bench) {}
   void prefill(std::span<const int32_t> ids) override {
     ScriptedEngine::prefill(ids);
     owed = true;
   }
   Ids decode(int n, const int32_t* forced, float* logits_out) override {
-    if (owed) std::this_thread::sleep_for(kPrefillTime);
+    if (owed) bench.pass_ms(kPrefillMs);
     owed = false;
     return ScriptedEngine::decode(n, forced, logits_out);
   }
+  Bench& bench;
   bool owed = false;
 };
 
@@ -178,13 +178,13 @@ TEST_CASE("a prefill that is put off stands in the time to the first token") {
   bench.job.ids.clear();
   bench.job.n_prompt = 4;
   bench.job.n_gen = 0;
-  plant<DefersPrefill>(bench);
+  plant<DefersPrefill>(bench, bench);
   const EngineReport e = engine_of(bench.run(), "kernel");
   INFO(reason_of(e));
   REQUIRE(e.ttft_ms.value.has_value());
-  CHECK(*e.ttft_ms.value >= static_cast<double>(kPrefillTime.count()));
-  CHECK(*e.prefill_ms.value < static_cast<double>(kPrefillTime.count()) / 2);
-  CHECK(e.ms_per_tok->min >= static_cast<double>(kPrefillTime.count()) / 4);
+  CHECK(*e.ttft_ms.value >= kPrefillMs);
+  CHECK(*e.prefill_ms.value < kPrefillMs / 2);
+  CHECK(e.ms_per_tok->min >= kPrefillMs / 4);
 }
 
 TEST_CASE("a run that leaves another state than one with logits fails its state receipt") {
@@ -273,9 +273,7 @@ TEST_CASE("an engine without late ids is timed, labelled, and never the faster o
   bench.job.processes = 4;
   bench.scripts["kernel"].late_id = false;
   for (const char* name : {"eager", "kernel"}) bench.scripts[name].device = "cuda:0 Some GPU";
-  bench.scripts["eager"].before = [](int) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  };
+  bench.scripts["eager"].before = [&](int) { bench.pass_ms(2); };
   const CaseReport c = bench.run();
   const EngineReport& e = engine_of(c, "kernel");
   INFO(reason_of(e));

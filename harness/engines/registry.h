@@ -25,11 +25,11 @@ enum Role : unsigned {
 struct EngineRow {
   std::string_view name;
   std::string_view help;      // one line
-  std::string_view settings;  // pinned library settings, one line; empty: none
+  std::string_view settings{};  // pinned library settings, one line; empty: none
   HostKind host;
   PrecisionClass precision;
-  unsigned roles;         // bits of Role
-  bool cuda, cpu;         // the devices that it can run on
+  unsigned roles;                  // bits of Role
+  bool cuda = false, cpu = false;  // the devices that it can run on
   bool compiles = false;  // its code is compiled when it is first opened, which may take minutes
 
   bool runs_on(bool on_cuda) const { return on_cuda ? cuda : cpu; }

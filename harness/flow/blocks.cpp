@@ -15,7 +15,6 @@
 #include "harness/flow/sample_check.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/warm_up.h"
-#include "harness/judge/budget.h"
 #include "harness/judge/parity.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
@@ -51,7 +50,7 @@ class BlockRunner {
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
         late_ids_(truth_->late_ids, services.random),
-        schedule_(job, engines_) {}
+        schedule_(job, engines_, services.now) {}
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
@@ -148,7 +147,7 @@ class BlockRunner {
       });
       return {call.ms, c.engine->last_times().sm_ghz};
     };
-    WarmUp result = warm_up(prefills ? 1 : tokens_, run, steady_seconds);
+    WarmUp result = warm_up(prefills ? 1 : tokens_, run, services_.now);
     result.process = schedule_.process();
     sink_.send(WarmedUp{c.name, result});
   }
@@ -162,11 +161,11 @@ class BlockRunner {
     };
     if ((job_.warmup_by_time || job_.warmup > 0) && !has_clocks()) return;
     std::vector<DecodeTimes>& times = one_token_[c.name];
-    const double begin = steady_seconds();
+    const double begin = services_.now();
     for (int i = 0; i < kOverheadRuns; ++i) {
       // An engine that takes seconds a token is not held up for 20 of them: the overhead is
       // microseconds.
-      if (i >= kLeastOverheadRuns && steady_seconds() - begin > kMostOverheadS) break;
+      if (i >= kLeastOverheadRuns && services_.now() - begin > kMostOverheadS) break;
       check_stop();
       const int32_t late = begin_run(c, {});
       services_.take_turn(*c.engine);

@@ -10,7 +10,6 @@
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/timed_truth.h"
-#include "harness/judge/budget.h"
 #include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
 #include "harness/judge/sweep.h"
@@ -31,10 +30,10 @@ constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 3;
 // with: 20 ms for 152,000 of them, an estimate.
 constexpr double kJudgedLogitS = 1.3e-7;
 
-double seconds_of(const std::function<void()>& work) {
-  const double begin = steady_seconds();
+double seconds_of(const Now& now, const std::function<void()>& work) {
+  const double begin = now();
   work();
-  return steady_seconds() - begin;
+  return now() - begin;
 }
 
 int steps_of(const std::vector<ReferencePrompt>& prompts) {
@@ -64,13 +63,13 @@ GreedyReference cut(const GreedyReference& reference, int steps) {
 
 // Median time of `work` over up to kMostTries runs, or of as many as fit into kEnoughS. The first run
 // compiles kernels: it counts only where another one would cost too much.
-double settled_seconds(const std::function<void()>& work) {
-  const double first = seconds_of(work);
+double settled_seconds(const Now& now, const std::function<void()>& work) {
+  const double first = seconds_of(now, work);
   if (first > kTooSlowS) return first;
   std::vector<double> tries;
   double spent = 0;
   while (tries.size() < kMostTries && (tries.empty() || spent < kEnoughS)) {
-    tries.push_back(seconds_of(work));
+    tries.push_back(seconds_of(now, work));
     spent += tries.back();
   }
   const auto middle = tries.begin() + static_cast<std::ptrdiff_t>(tries.size() / 2);
@@ -80,24 +79,25 @@ double settled_seconds(const std::function<void()>& work) {
 
 // Times decode() and prefill(), this one with fewer ids too: an engine that takes all rows in one pass
 // pays for the pass, another one for each row.
-void measure_steps(Engine& engine, const std::vector<int32_t>& ids, size_t fewer, StepPace& pace) {
+void measure_steps(const Now& now, Engine& engine, const std::vector<int32_t>& ids, size_t fewer,
+                   StepPace& pace) {
   const auto start_with = [&](size_t count) {
     engine.reset();
     engine.prefill(std::span(ids).first(count));
   };
   const auto start = [&] { start_with(ids.size()); };
-  const double prefill_s = settled_seconds(start);
+  const double prefill_s = settled_seconds(now, start);
   if (fewer < ids.size()) {
-    const double fewer_s = settled_seconds([&] { start_with(fewer); });
+    const double fewer_s = settled_seconds(now, [&] { start_with(fewer); });
     pace.row_s = std::max(0.0, prefill_s - fewer_s) / static_cast<double>(ids.size() - fewer);
     pace.prefill_s = std::max(0.0, prefill_s - pace.rows_s(std::ssize(ids) - 1));
   } else {
     pace.row_s = prefill_s / static_cast<double>(ids.size() - 1);
   }
   start();
-  pace.step_s = seconds_of([&] { engine.decode(1); });
+  pace.step_s = seconds_of(now, [&] { engine.decode(1); });
   if (pace.step_s > kSlowS) return;
-  const double all_s = settled_seconds([&] {
+  const double all_s = settled_seconds(now, [&] {
     start();
     engine.decode(kTimedSteps);
   });
@@ -105,8 +105,8 @@ void measure_steps(Engine& engine, const std::vector<int32_t>& ids, size_t fewer
 }
 
 // Times judge_parity() on the first steps of a reference.
-void measure_judging(Engine& engine, const std::string& name, const GreedyReference& reference,
-                     const ModelShape& shape, StepPace& pace) {
+void measure_judging(const Now& now, Engine& engine, const std::string& name,
+                     const GreedyReference& reference, const ModelShape& shape, StepPace& pace) {
   if (pace.step_s > kSlowS) return;
   ParityOptions options;
   options.precision = precision_of(name, engine.capabilities());
@@ -117,7 +117,7 @@ void measure_judging(Engine& engine, const std::string& name, const GreedyRefere
   options.is_baseline = engine_of_run(name) == kJudgeName;
   options.one_prompt = true;
   const auto judged = [&](int steps) {
-    return settled_seconds([&] { judge_parity(engine, cut(reference, steps), options); });
+    return settled_seconds(now, [&] { judge_parity(engine, cut(reference, steps), options); });
   };
   const double one = judged(1);
   const double step = std::max(0.0, judged(kJudgedSteps) - one) / (kJudgedSteps - 1);
@@ -126,10 +126,11 @@ void measure_judging(Engine& engine, const std::string& name, const GreedyRefere
 }
 
 // The truth scores a whole path in one pass.
-void measure_pass(Engine& engine, const std::vector<int32_t>& ids, int vocab, StepPace& pace) {
+void measure_pass(const Now& now, Engine& engine, const std::vector<int32_t>& ids, int vocab,
+                  StepPace& pace) {
   std::vector<float> logits(static_cast<size_t>(kMaxLogitSteps) * static_cast<size_t>(vocab));
   std::vector<int32_t> forced(kMaxLogitSteps, ids.front());
-  const double s = settled_seconds([&] {
+  const double s = settled_seconds(now, [&] {
     engine.reset();
     engine.prefill(ids);
     engine.decode(kMaxLogitSteps, forced.data(), logits.data());
@@ -215,10 +216,11 @@ double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& p
 
 void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool whole) {
   if (models_.contains(job.model)) return;
+  const Now& now = services.now;
   Model model;
   ModelWeights weights;
   model.load_s =
-      seconds_of([&] { weights = services.load(parity_model(job.model), first_depth(job)); });
+      seconds_of(now, [&] { weights = services.load(parity_model(job.model), first_depth(job)); });
   model.shape = weights.config.shape;
   model.max_positions = weights.config.max_positions;
   model.references = find_case_references(job, services, weights);
@@ -249,14 +251,15 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
     try {
       StepPace pace;
       std::unique_ptr<Engine> engine;
-      pace.open_s = seconds_of(
-          [&] { engine = services.make_engine({.name = name, .max_context = context}, weights); });
-      measure_steps(*engine, ids, prompts.at(1).size(), pace);
+      pace.open_s = seconds_of(now, [&] {
+        engine = services.make_engine({.name = name, .max_context = context}, weights);
+      });
+      measure_steps(now, *engine, ids, prompts.at(1).size(), pace);
       pace.logits_s = pace.step_s + kJudgedLogitS * model.shape.vocab;
       if (is_truth)
-        measure_pass(*engine, ids, model.shape.vocab, pace);
+        measure_pass(now, *engine, ids, model.shape.vocab, pace);
       else if (with_logits != nullptr && engine->capabilities().logits)
-        measure_judging(*engine, name, *with_logits, model.shape, pace);
+        measure_judging(now, *engine, name, *with_logits, model.shape, pace);
       model.paces[name] = pace;
     } catch (const Error&) {
       // The case meets the same error, and it becomes a verdict there.

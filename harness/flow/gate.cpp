@@ -323,7 +323,7 @@ void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
     services_.take_turn(*contestant.engine);
     ParityReport report;
-    TimeBudget budget(job_.time_budget_s);
+    TimeBudget budget(job_.time_budget_s, services_.now);
     Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
     judge_within(budget, trials, contestant, report);
     const JudgedText text = judged_text(references_.all, report.rows);

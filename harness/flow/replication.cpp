@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/judge/budget.h"
-
 namespace mkbench {
 namespace {
 
@@ -54,7 +52,7 @@ bool BlockSchedule::begin_process() {
 }
 
 bool BlockSchedule::begin_block() {
-  if (!begin_s_) begin_s_ = steady_seconds();
+  if (!begin_s_) begin_s_ = now_();
   ++block_of_process_;
   if (!wants_block()) return false;
   ++block_;
@@ -73,7 +71,7 @@ bool BlockSchedule::wants_block() {
     if (c->alive && !c->ceiling) least_s = std::min(least_s, sample_s(c->name));
   }
   blocks_of_first_ = block_of_process_;
-  return needs_block(job_, block_of_process_, least_s, steady_seconds() - *begin_s_) ||
+  return needs_block(job_, block_of_process_, least_s, now_() - *begin_s_) ||
          (processes == 1 && wants_more());
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/flow/contestant.h"
 #include "harness/flow/job.h"
+#include "harness/judge/budget.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/two_level.h"
 
@@ -32,9 +33,9 @@ int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
 // last one, up to job.max_blocks; where there is one process, blocks.
 class BlockSchedule {
  public:
-  // The engines outlive the schedule.
-  BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines)
-      : job_(job), engines_(engines) {}
+  // Job, engines and clock outlive the schedule.
+  BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines, const Now& now)
+      : job_(job), engines_(engines), now_(now) {}
   // Goes on to the next process, or block of the process; false where there are enough.
   bool begin_process();
   bool begin_block();
@@ -64,6 +65,7 @@ class BlockSchedule {
 
   const CaseJob& job_;
   const std::vector<Contestant*>& engines_;
+  const Now& now_;
   int process_ = -1, block_ = -1, block_of_process_ = -1;
   int blocks_of_first_ = 0;                   // blocks that the first process has
   std::optional<double> begin_s_;             // when the first block of the process began

@@ -12,6 +12,7 @@
 #include "harness/engines/registry.h"
 #include "harness/flow/job.h"
 #include "harness/flow/late_ids.h"
+#include "harness/judge/budget.h"
 #include "harness/judge/ratchet.h"
 #include "harness/measure/launch_trace.h"
 #include "harness/measure/range_label.h"
@@ -29,12 +30,11 @@ struct TimedCall {
   double ms = 0;
   double slack_ms = 0;  // time around the engine's call that was spent on the way to it and back
   // Set where the slack is more than crossing to another process explains; the sample is repeated.
-  std::string doubt;
-  std::optional<Telemetry> card;  // what the card did meanwhile, where it was watched
+  std::string doubt{};
+  std::optional<Telemetry> card{};  // what the card did meanwhile, where it was watched
 };
 
-// The clock of this process around the call.
-TimedCall time_here(Engine& engine, const std::function<void()>& call);
+TimedCall time_call(const Now& now, const std::function<void()>& call);
 
 // What a case makes an engine compute: cache lengths at which it decodes, and prefills, each counted
 // once.
@@ -43,6 +43,8 @@ struct CaseShapes {
 };
 
 struct FlowServices {
+  // By this clock a case decides: budgets, warm-ups, blocks by time, forecasts.
+  Now now = steady_seconds;
   std::function<ModelConfig(const std::string& model)> config;
   // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
   std::function<ModelWeights(const std::string& model, int depth)> load;
@@ -83,7 +85,7 @@ struct FlowServices {
   std::function<std::string(Engine&)> end_turn = [](Engine&) { return std::string(); };
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
   // engine. Throws Error(kIntegrity) where that clock contradicts the clock of this process.
-  std::function<TimedCall(Engine&, const std::function<void()>& call)> timed = time_here;
+  std::function<TimedCall(Engine&, const std::function<void()>& call)> timed;
   // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
   // engine must be closed afterwards. Throws Error where its process has died.
   std::function<LaunchTrace(Engine&, int n)> trace;

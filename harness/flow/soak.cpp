@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <memory>
 
@@ -17,8 +16,6 @@
 
 namespace mkbench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kKeepEveryS = 0.5;
 
@@ -153,6 +150,7 @@ class Soak {
         truth_(truth),
         report_(report),
         keep_(keep),
+        begun_s_(services.now()),
         before_s_(report.seconds),
         bounds_{.context = report.identity.context,
                 .least_rows = truth.least_rows,
@@ -184,9 +182,7 @@ class Soak {
   }
 
  private:
-  double seconds() const {
-    return before_s_ + std::chrono::duration<double>(Clock::now() - begun_).count();
-  }
+  double seconds() const { return before_s_ + services_.now() - begun_s_; }
 
   void open() {
     // plain's faults are in an instance of its own.
@@ -270,8 +266,7 @@ class Soak {
   const SoakTruth& truth_;
   SoakReport& report_;
   const std::function<void(const SoakReport&)>& keep_;
-  const Clock::time_point begun_ = Clock::now();
-  const double before_s_;
+  const double begun_s_, before_s_;
   double kept_s_ = 0;
   const SoakBounds bounds_;
   const std::vector<int> edges_;

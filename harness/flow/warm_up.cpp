@@ -36,7 +36,7 @@ bool agree(const Window& before, const Window& now, WarmUp& result) {
 
 }  // namespace
 
-WarmUp warm_up(int units, const RunUnits& run, const std::function<double()>& now_s) {
+WarmUp warm_up(int units, const RunUnits& run, const Now& now_s) {
   WarmUp result;
   const double begin_s = now_s();
   const int first = std::min(units, kFirstUnits);

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "harness/judge/budget.h"
 #include "harness/measure/warm_up.h"
 
 namespace mkbench {
@@ -19,6 +20,6 @@ using RunUnits = std::function<WarmRun(int units)>;
 // windows agree (measure/warm_up.h). Windows and limit are seconds of `now_s`, so that what lies
 // between the calls counts too; what is compared is the calls' time a unit. The first run has no
 // window: it tells the pace.
-WarmUp warm_up(int units, const RunUnits& run, const std::function<double()>& now_s);
+WarmUp warm_up(int units, const RunUnits& run, const Now& now_s);
 
 }  // namespace mkbench

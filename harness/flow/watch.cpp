@@ -4,10 +4,21 @@
 
 namespace mkbench {
 
-ProgressWatch::ProgressWatch(EventSink& sink) : sink_(sink), thread_([this] { poll(); }) {}
+ProgressWatch::ProgressWatch(EventSink& sink)
+    : sink_(sink), thread_([this] {
+        const auto over = [this] {
+          std::unique_lock lock(mutex_);
+          return stopped_.wait_for(lock, std::chrono::milliseconds(200), [this] { return stop_; });
+        };
+        while (!over()) look();
+      }) {}
 
 ProgressWatch::~ProgressWatch() {
-  stop_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
   thread_.join();
 }
 
@@ -42,20 +53,16 @@ void ProgressWatch::send_locked() {
   sink_.send(message);
 }
 
-void ProgressWatch::poll() {
-  while (!stop_) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    const std::lock_guard lock(mutex_);
-    if (engine_ == nullptr) continue;
-    const Progress now = engine_->progress();
-    const bool moved =
-        now.position != last_position_ || now.layer != last_layer_ || now.phase != last_phase_;
-    if (!moved) continue;
-    last_position_ = now.position;
-    last_layer_ = now.layer;
-    last_phase_ = now.phase;  // a copy: the engine may free what it returned a view of
-    send_locked();
-  }
+void ProgressWatch::look() {
+  const std::lock_guard lock(mutex_);
+  if (engine_ == nullptr) return;
+  const Progress now = engine_->progress();
+  if (now.position == last_position_ && now.layer == last_layer_ && now.phase == last_phase_)
+    return;
+  last_position_ = now.position;
+  last_layer_ = now.layer;
+  last_phase_ = now.phase;  // a copy: the engine may free what it returned a view of
+  send_locked();
 }
 
 }  // namespace mkbench

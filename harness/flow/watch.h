@@ -1,7 +1,7 @@
 // Tells where the running engine is, for the display of progress.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,10 +25,11 @@ class ProgressWatch {
   void end() { begin("", "", nullptr); }
   // Sets how far the stage has come, where that is known.
   void count(int done, int total);
+  // Sends where the engine is if it has moved; the watch's own thread calls this.
+  void look();
 
  private:
   void send_locked();
-  void poll();
 
   EventSink& sink_;
   std::mutex mutex_;
@@ -37,7 +38,8 @@ class ProgressWatch {
   int done_ = 0, total_ = 0;
   int last_position_ = -1, last_layer_ = -1;
   std::string last_phase_;
-  std::atomic<bool> stop_ = false;
+  bool stop_ = false;
+  std::condition_variable stopped_;
   std::thread thread_;
 };
 

@@ -13,9 +13,9 @@ void TimeBudget::outside(const std::function<void()>& work) {
   struct Resume {
     TimeBudget& budget;
     const double since;
-    ~Resume() { budget.begin_ += budget.clock_() - since; }
+    ~Resume() { budget.begin_ += budget.now_() - since; }
   };
-  const Resume resume{*this, clock_()};
+  const Resume resume{*this, now_()};
   work();
 }
 

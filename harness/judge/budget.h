@@ -15,16 +15,16 @@ struct BudgetEnded {};
 // Seconds of std::chrono::steady_clock.
 double steady_seconds();
 
+using Now = std::function<double()>;  // seconds; never goes back
+
 class TimeBudget {
  public:
-  using Clock = std::function<double()>;  // seconds; never goes back
-
-  explicit TimeBudget(double seconds, Clock clock = steady_seconds)
-      : seconds_(seconds), clock_(std::move(clock)), begin_(clock_()) {}
+  explicit TimeBudget(double seconds, Now now = steady_seconds)
+      : seconds_(seconds), now_(std::move(now)), begin_(now_()) {}
 
   double seconds() const { return seconds_; }
-  double now() const { return clock_(); }
-  double left() const { return seconds_ - (clock_() - begin_); }
+  double now() const { return now_(); }
+  double left() const { return seconds_ - (now_() - begin_); }
   void check() const {
     if (left() <= 0) throw BudgetEnded{};
   }
@@ -34,7 +34,7 @@ class TimeBudget {
 
  private:
   double seconds_;
-  Clock clock_;
+  Now now_;
   double begin_;
 };
 

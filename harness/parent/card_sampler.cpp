@@ -9,8 +9,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{1};  // with a driver that does not answer
-
 }  // namespace
 
 CardSampler::CardSampler(ReadCard read, double period_ms)
@@ -35,10 +33,10 @@ void CardSampler::begin() {
   changed_.notify_all();
 }
 
-std::optional<Telemetry> CardSampler::end() {
+std::optional<Telemetry> CardSampler::end(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   // A part that is shorter than the thread needs to wake up gets its one reading too.
-  changed_.wait_for(lock, kPatience,
+  changed_.wait_for(lock, patience,
                     [&] { return !reading_ && (!readings_.empty() || !watching_); });
   watching_ = false;
   return fold_readings(readings_);

@@ -1,6 +1,7 @@
 // Reads the card from a thread of its own while a timed part runs.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -23,9 +24,9 @@ class CardSampler {
 
   // The first reading is taken at once.
   void begin();
-  // Waits for a reading that is being taken, at most a second, and sums up all since begin().
-  // Nothing where none has succeeded.
-  std::optional<Telemetry> end();
+  // Waits for a reading that is being taken, `patience` at most with a driver that does not answer, and
+  // sums up all since begin(). Nothing where none has succeeded.
+  std::optional<Telemetry> end(std::chrono::milliseconds patience = std::chrono::seconds(1));
 
  private:
   void work();

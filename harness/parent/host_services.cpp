@@ -85,30 +85,10 @@ EngineFacts facts_of(const Engine& engine) {
   return facts;
 }
 
-// The interval that the host has measured must lie inside this process's own.
-TimedCall time_in_host(Engine& engine, const std::function<void()>& call) {
-  const TimedCall here = time_here(engine, call);
+TimedCall time_call_of(Engine& engine, const std::function<void()>& call) {
+  const TimedCall here = time_call(steady_seconds, call);
   const auto* proxy = dynamic_cast<HostEngine*>(&engine);
-  if (proxy == nullptr) return here;
-  const HostInterval& there = proxy->last_interval();
-  const double begin_ms = static_cast<double>(there.begin) / 1e6;
-  const double end_ms = static_cast<double>(there.end) / 1e6;
-  if (begin_ms < here.begin_ms || end_ms > here.begin_ms + here.ms || end_ms < begin_ms) {
-    throw Error(ErrorKind::kIntegrity,
-                fmt::format("the host's clock: its interval [{:.3f}, {:.3f}] ms is not inside that "
-                            "of its parent, [{:.3f}, {:.3f}] ms",
-                            begin_ms, end_ms, here.begin_ms, here.begin_ms + here.ms));
-  }
-  TimedCall timed{.begin_ms = begin_ms,
-                  .ms = there.ms(),
-                  .slack_ms = here.ms - there.ms(),
-                  .doubt = "",
-                  .card = {}};
-  if (timed.slack_ms > kSlackMs + kSlackShare * timed.ms) {
-    timed.doubt = fmt::format("clocks disagree: {:.3f} ms around the call, {:.3f} ms in the host",
-                              here.ms, timed.ms);
-  }
-  return timed;
+  return proxy != nullptr ? time_in_host(here, proxy->last_interval()) : here;
 }
 
 // Reads the card during the timed calls of a case.
@@ -123,9 +103,9 @@ class CardWatch {
   }
 
   TimedCall time(Engine& engine, const std::function<void()>& call) {
-    if (!on_ || !sampler_) return time_in_host(engine, call);
+    if (!on_ || !sampler_) return time_call_of(engine, call);
     sampler_->begin();
-    TimedCall timed = time_in_host(engine, call);
+    TimedCall timed = time_call_of(engine, call);
     timed.card = sampler_->end();
     return timed;
   }
@@ -145,6 +125,23 @@ class CardWatch {
 };
 
 }  // namespace
+
+TimedCall time_in_host(const TimedCall& here, const HostInterval& there) {
+  const double begin_ms = static_cast<double>(there.begin) / 1e6;
+  const double end_ms = static_cast<double>(there.end) / 1e6;
+  if (begin_ms < here.begin_ms || end_ms > here.begin_ms + here.ms || end_ms < begin_ms) {
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("the host's clock: its interval [{:.3f}, {:.3f}] ms is not inside that "
+                            "of its parent, [{:.3f}, {:.3f}] ms",
+                            begin_ms, end_ms, here.begin_ms, here.begin_ms + here.ms));
+  }
+  TimedCall timed{.begin_ms = begin_ms, .ms = there.ms(), .slack_ms = here.ms - there.ms()};
+  if (timed.slack_ms > kSlackMs + kSlackShare * timed.ms) {
+    timed.doubt = fmt::format("clocks disagree: {:.3f} ms around the call, {:.3f} ms in the host",
+                              here.ms, timed.ms);
+  }
+  return timed;
+}
 
 FlowServices make_services(const CaseJob& job, Hosts& hosts) {
   hosts.hold_one(job.one_at_a_time);

@@ -16,31 +16,19 @@ namespace {
 using Shared = std::shared_ptr<const Recording>;
 using Reports = std::vector<ParityReport>;
 
+using Run = decltype(GateFault::run);
+using Edit = std::function<void(const ReplayedStep&)>;
+
 Reports judge_one(const Shared& recording, const GreedyReference& reference, ReplayOptions options,
                   const Judge& judge) {
   const auto engine = make_replay(recording, std::move(options));
   return {judge(*engine, reference)};
 }
 
-Reports sound(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
-  return judge_one(recording, reference, {}, judge);
-}
-
-// Another id at a single step, for every step of a strict prompt in turn; the logits stay right.
-Reports random_token(const Shared& recording, const GreedyReference& reference,
-                     const Judge& judge) {
-  constexpr size_t kPrompt = 1;  // strict in the reference of `tiny`
-  Reports reports;
-  for (size_t step = 0; step < reference.prompts[kPrompt].steps.size(); ++step) {
-    const auto edit = [&](const ReplayedStep& at) {
-      if (at.prompt != kPrompt || at.step != step) return;
-      const auto vocab = static_cast<uint64_t>(recording->vocab);
-      const uint64_t other = 1 + splitmix64(step) % (vocab - 1);
-      *at.id = static_cast<int32_t>((static_cast<uint64_t>(*at.id) + other) % vocab);
-    };
-    reports.push_back(judge_one(recording, reference, {.edit = edit}, judge)[0]);
-  }
-  return reports;
+Run replayed(const ReplayOptions& options) {
+  return [options](const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+    return judge_one(recording, reference, options, judge);
+  };
 }
 
 // The step with the smallest margin in the whole reference.
@@ -63,81 +51,51 @@ Place least_decided(const GreedyReference& reference) {
   return place;
 }
 
-// Two equal logits, and the higher index of the two is emitted.
-Reports highest_among_equals(const Shared& recording, const GreedyReference& reference,
-                             const Judge& judge) {
-  const Place place = least_decided(reference);
-  const ReferenceStep& step = reference.prompts[place.prompt].steps[place.step];
-  const auto edit = [&](const ReplayedStep& at) {
-    if (!place.is(at)) return;
-    const int32_t first = step.top_ids[0], second = step.top_ids[1];
-    (*at.logits)[static_cast<size_t>(second)] = (*at.logits)[static_cast<size_t>(first)];
-    *at.id = std::max(first, second);
+Run at_first_step(const Edit& edit) {
+  return replayed({.edit = [edit](const ReplayedStep& at) {
+    if (Place().is(at)) edit(at);
+  }});
+}
+
+// The edit gets the ids of the truth's two largest logits, too.
+Run at_least_decided(
+    const std::function<void(const ReplayedStep&, int32_t first, int32_t second)>& edit) {
+  return [edit](const Shared& recording, const GreedyReference& reference, const Judge& judge) {
+    const Place place = least_decided(reference);
+    const auto& top = reference.prompts[place.prompt].steps[place.step].top_ids;
+    const auto at_place = [&](const ReplayedStep& at) {
+      if (place.is(at)) edit(at, top[0], top[1]);
+    };
+    return judge_one(recording, reference, {.edit = at_place}, judge);
   };
-  return judge_one(recording, reference, {.edit = edit}, judge);
 }
 
-// Emits the runner-up of the least decided step, whose logit is not the largest.
-Reports second_best(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
-  const Place place = least_decided(reference);
-  const int32_t second = reference.prompts[place.prompt].steps[place.step].top_ids[1];
-  const auto edit = [&](const ReplayedStep& at) {
-    if (place.is(at)) *at.id = second;
-  };
-  return judge_one(recording, reference, {.edit = edit}, judge);
-}
-
-Reports nan_logit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
-  const auto edit = [](const ReplayedStep& at) {
-    if (at.prompt == 0 && at.step == 0) at.logits->back() = std::nanf("");
-  };
-  return judge_one(recording, reference, {.edit = edit}, judge);
-}
-
-// An argmax that compares with NaN only, and so returns 0.
-Reports nan_gives_zero(const Shared& recording, const GreedyReference& reference,
-                       const Judge& judge) {
-  const auto edit = [](const ReplayedStep& at) {
-    if (at.prompt != 0 || at.step != 0) return;
-    std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
-    *at.id = 0;
-  };
-  return judge_one(recording, reference, {.edit = edit}, judge);
-}
-
-Reports stuck_counter(const Shared& recording, const GreedyReference& reference,
-                      const Judge& judge) {
-  return judge_one(recording, reference, {.stuck_counter = true}, judge);
-}
-
-Reports stale_output(const Shared& recording, const GreedyReference& reference,
+// Another id at a single step, for every step of a strict prompt in turn; the logits stay right.
+Reports random_token(const Shared& recording, const GreedyReference& reference,
                      const Judge& judge) {
-  return judge_one(recording, reference, {.stale_output = true}, judge);
+  constexpr size_t kPrompt = 1;  // strict in the reference of `tiny`
+  Reports reports;
+  for (size_t step = 0; step < reference.prompts[kPrompt].steps.size(); ++step) {
+    const auto edit = [&](const ReplayedStep& at) {
+      if (at.prompt != kPrompt || at.step != step) return;
+      const auto vocab = static_cast<uint64_t>(recording->vocab);
+      const uint64_t other = 1 + splitmix64(step) % (vocab - 1);
+      *at.id = static_cast<int32_t>((static_cast<uint64_t>(*at.id) + other) % vocab);
+    };
+    reports.push_back(judge_one(recording, reference, {.edit = edit}, judge)[0]);
+  }
+  return reports;
 }
 
-Reports short_output(const Shared& recording, const GreedyReference& reference,
-                     const Judge& judge) {
-  return judge_one(recording, reference, {.missing_ids = 1}, judge);
+void highest_among_equals(const ReplayedStep& at, int32_t first, int32_t second) {
+  (*at.logits)[static_cast<size_t>(second)] = (*at.logits)[static_cast<size_t>(first)];
+  *at.id = std::max(first, second);
 }
 
 // The last bit of one logit alternates from call to call.
-Reports bits_differ(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
-  const auto edit = [](const ReplayedStep& at) {
-    float& logit = at.logits->front();
-    if (at.decode % 2 == 0) logit = std::nextafter(logit, 2 * std::abs(logit) + 1);
-  };
-  return judge_one(recording, reference, {.edit = edit}, judge);
-}
-
-// Another id when no logits are asked for.
-Reports other_without_logits(const Shared& recording, const GreedyReference& reference,
-                             const Judge& judge) {
-  const Place place = least_decided(reference);
-  const int32_t second = reference.prompts[place.prompt].steps[place.step].top_ids[1];
-  const auto edit = [&](const ReplayedStep& at) {
-    if (place.is(at) && !at.with_logits) *at.id = second;
-  };
-  return judge_one(recording, reference, {.edit = edit}, judge);
+void bits_differ(const ReplayedStep& at) {
+  float& logit = at.logits->front();
+  if (at.decode % 2 == 0) logit = std::nextafter(logit, 2 * std::abs(logit) + 1);
 }
 
 // `reference` with equal errors of the baseline at every step, so that each ratio can be above its
@@ -239,17 +197,24 @@ Reports at_limit(const Shared& recording, const GreedyReference& reference, cons
 
 const std::vector<GateFault>& gate_faults() {
   static const std::vector<GateFault> table = {
-      {"sound", sound},
+      {"sound", replayed({})},
       {"random_token", random_token},
-      {"highest_among_equals", highest_among_equals},
-      {"second_best", second_best},
-      {"nan_logit", nan_logit},
-      {"nan_gives_zero", nan_gives_zero},
-      {"stuck_counter", stuck_counter},
-      {"stale_output", stale_output},
-      {"short_output", short_output},
-      {"bits_differ", bits_differ},
-      {"other_without_logits", other_without_logits},
+      {"highest_among_equals", at_least_decided(highest_among_equals)},
+      // Its logit is not the largest.
+      {"second_best", at_least_decided([](auto& at, auto, int32_t second) { *at.id = second; })},
+      {"nan_logit", at_first_step([](auto& at) { at.logits->back() = std::nanf(""); })},
+      // An argmax that compares with NaN only returns 0.
+      {"nan_gives_zero", at_first_step([](auto& at) {
+         std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
+         *at.id = 0;
+       })},
+      {"stuck_counter", replayed({.stuck_counter = true})},
+      {"stale_output", replayed({.stale_output = true})},
+      {"short_output", replayed({.missing_ids = 1})},
+      {"bits_differ", replayed({.edit = bits_differ})},
+      {"other_without_logits", at_least_decided([](auto& at, auto, int32_t second) {
+         if (!at.with_logits) *at.id = second;
+       })},
       {"r_rms_above", at_limit<Check::kRms, 1>},
       {"r_rms_below", at_limit<Check::kRms, -1>},
       {"r_step_above", at_limit<Check::kStep, 1>},

@@ -18,8 +18,9 @@ using Judge = std::function<ParityReport(Engine&, const GreedyReference&)>;
 struct GateFault {
   std::string_view name;
   // Replays `recording` with the fault at each of its places in turn; returns one report a place.
-  std::vector<ParityReport> (*run)(const std::shared_ptr<const Recording>& recording,
-                                   const GreedyReference& reference, const Judge& judge);
+  std::function<std::vector<ParityReport>(const std::shared_ptr<const Recording>& recording,
+                                          const GreedyReference& reference, const Judge& judge)>
+      run;
 };
 
 const std::vector<GateFault>& gate_faults();

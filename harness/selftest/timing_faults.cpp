@@ -73,6 +73,70 @@ std::string deferred_surprise(const TimingBand& band, const TimingOutcome& found
   return "";
 }
 
+std::vector<TimingFault> make_faults() {
+  using V = Verdict;
+  using Ends = std::vector<TimingEnd>;
+  const Ends kPasses = {{V::kPass, ""}};
+  // The ids came during a later and shorter call.
+  constexpr TimingEnd kLateWrite = {V::kIntegrity, "them was written"};
+  // Threads of its own can keep it from answering in time.
+  const Ends kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
+  const Ends kState = {{V::kIntegrity, "state receipt"}};
+  // After many a late id tiny goes on with the same text as after another one, and so does an engine
+  // with a small fault; its K and V differ all the same.
+  const Ends kTokenOrState = {{V::kFailToken, "late id"}, {V::kIntegrity, "state receipt"}};
+  const Ends kLeavesWork = {{V::kIntegrity, "left work on its device"}};
+  std::vector<TimingFault> table;
+  const auto add = [&](std::string_view id, std::string_view what, std::string_view library,
+                       const Ends& ends, TimingRun run = TimingRun::kDecode) -> TimingFault& {
+    return table.emplace_back(
+        TimingFault{.id = id, .what = what, .run = run, .engines = {{library, ends}}});
+  };
+  const auto compare = [](TimingFault& fault, TimingBand cpu, TimingBand cuda) {
+    fault.cpu_times = cpu, fault.cuda_times = cuda;
+  };
+  add("T1", "remembers ids by prompt and gives them back", "remembers_prompts", kTokenOrState);
+  // A cheat of this table takes less than 1 % of the honest time. On a CPU that other programs use,
+  // honest times of one case differ by a third.
+  compare(
+      add("T1", "remembers ids by prompt and last id: finds nothing", "remembers_inputs", kPasses),
+      {TimesCompared::kToSound, 0.6, 1.7}, {TimesCompared::kToSound, 0.9, 1.1});
+  add("T2", "decodes ahead inside prefill()", "decodes_ahead", kTokenOrState);
+  compare(add("T3", "prefill() keeps its ids, the first decode does the work", "defers_prefill",
+              kPasses, TimingRun::kPrefill),
+          {TimesCompared::kDeferred, 0.95, 1.05}, {TimesCompared::kDeferred, 0.95, 1.05});
+  add("T4", "leaves K and V with 3 bits of mantissa", "few_bits", kState);
+  add("T4", "leaves out a norm's weight", "no_norm", kTokenOrState);
+  add("T4", "leaves out half of the heads", "half_the_heads", kTokenOrState).cuda = false;
+  add("T5", "returns before its ids are written, the last one excepted", "last_id_first",
+      {{V::kIntegrity, "a receipt is -1"}, kLateWrite});
+  add("T5", "returns before its ids are written", "ids_later",
+      {{V::kFailToken, "receipts: found 0, wanted 31"}, kLateWrite});
+  add("T6", "stops early and repeats the last id", "pads", kTokenOrState);
+  TimingFault& spins =
+      add("T7", "spins while others are timed", "spins", kPassesLate, TimingRun::kLong);
+  spins.alone = true;
+  compare(spins, {TimesCompared::kSoundAlone, 0, 1.6}, {TimesCompared::kSoundAlone, 0, 1.1});
+  // The rows that it leaves out never win, and no state depends on them.
+  add("T8", "does not read 5 % of the LM head", "part_of_the_head", kPasses).audit = {
+      {V::kIntegrity, "tiles are not read"}};
+  compare(add("T9", "takes longer on every 7th block", "uneven", kPasses, TimingRun::kUneven),
+          {TimesCompared::kUneven}, {TimesCompared::kUneven});
+  compare(add("T10", "is a copy of the sound engine", "sound_copy", kPasses, TimingRun::kCopies),
+          {TimesCompared::kSame}, {TimesCompared::kSame});
+  add("T11", "crashes in turn with a sound neighbour", "crashes",
+      {{V::kRuntimeError, "signal 11"}});
+  add("T12", "is right, and slow in prefill", "slow_prefill", kPasses);
+  add("T13", "is wrong from position 25 on, then hangs", "wrong_then_hangs",
+      {{V::kFailToken, "no progress for"}}, TimingRun::kShortTimeout);
+  TimingFault& leaves = add("T14", "leaves work on the card after its call", "../left_thread",
+                            kLeavesWork, TimingRun::kLong);
+  leaves.engines.push_back({"../left_context", kLeavesWork});
+  leaves.cpu = false, leaves.alone = true;
+  leaves.cuda_times = {TimesCompared::kSoundAlone, 0, 1.1};
+  return table;
+}
+
 }  // namespace
 
 const std::vector<TimingRunInfo>& timing_runs() {
@@ -92,167 +156,7 @@ const std::vector<TimingRunInfo>& timing_runs() {
 }
 
 const std::vector<TimingFault>& timing_faults() {
-  using V = Verdict;
-  constexpr TimingRun kDecode = TimingRun::kDecode;
-  const std::vector<TimingEnd> kPasses = {{V::kPass, ""}};
-  // The ids came during a later and shorter call.
-  constexpr TimingEnd kLateWrite = {V::kIntegrity, "them was written"};
-  // Threads of its own can keep it from answering in time.
-  const std::vector<TimingEnd> kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
-  const std::vector<TimingEnd> kState = {{V::kIntegrity, "state receipt"}};
-  // After many a late id tiny goes on with the same text as after another one, and so does an engine
-  // with a small fault; its K and V differ all the same.
-  const std::vector<TimingEnd> kTokenOrState = {{V::kFailToken, "late id"},
-                                                {V::kIntegrity, "state receipt"}};
-  // A cheat of this table takes less than 1 % of the honest time. On a CPU that other programs use,
-  // honest times of one case differ by a third.
-  constexpr TimingBand kHonestCpu = {TimesCompared::kToSound, 0.6, 1.7};
-  constexpr TimingBand kHonestCuda = {TimesCompared::kToSound, 0.9, 1.1};
-  static const std::vector<TimingFault> table = {
-      {"T1",
-       "remembers ids by prompt and gives them back",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"remembers_prompts", kTokenOrState}}},
-      {"T1",
-       "remembers ids by prompt and last id: finds nothing",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"remembers_inputs", kPasses}},
-       kHonestCpu,
-       kHonestCuda},
-      {"T2",
-       "decodes ahead inside prefill()",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"decodes_ahead", kTokenOrState}}},
-      {"T3",
-       "prefill() keeps its ids, the first decode does the work",
-       true,
-       true,
-       TimingRun::kPrefill,
-       false,
-       {{"defers_prefill", kPasses}},
-       {TimesCompared::kDeferred, 0.95, 1.05},
-       {TimesCompared::kDeferred, 0.95, 1.05}},
-      {"T4",
-       "leaves K and V with 3 bits of mantissa",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"few_bits", kState}}},
-      {"T4",
-       "leaves out a norm's weight",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"no_norm", kTokenOrState}}},
-      {"T4",
-       "leaves out half of the heads",
-       true,
-       false,
-       kDecode,
-       false,
-       {{"half_the_heads", kTokenOrState}}},
-      {"T5",
-       "returns before its ids are written, the last one excepted",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"last_id_first", {{V::kIntegrity, "a receipt is -1"}, kLateWrite}}}},
-      {"T5",
-       "returns before its ids are written",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"ids_later", {{V::kFailToken, "receipts: found 0, wanted 31"}, kLateWrite}}}},
-      {"T6",
-       "stops early and repeats the last id",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"pads", kTokenOrState}}},
-      {"T7",
-       "spins while others are timed",
-       true,
-       true,
-       TimingRun::kLong,
-       true,
-       {{"spins", kPassesLate}},
-       {TimesCompared::kSoundAlone, 0, 1.6},
-       {TimesCompared::kSoundAlone, 0, 1.1}},
-      {"T8",
-       "does not read 5 % of the LM head",
-       true,
-       true,
-       kDecode,
-       false,
-       // The rows that it leaves out never win, and no state depends on them.
-       {{"part_of_the_head", kPasses}},
-       {},
-       {},
-       {{V::kIntegrity, "tiles are not read"}}},
-      {"T9",
-       "takes longer on every 7th block",
-       true,
-       true,
-       TimingRun::kUneven,
-       false,
-       {{"uneven", kPasses}},
-       {TimesCompared::kUneven},
-       {TimesCompared::kUneven}},
-      {"T10",
-       "is a copy of the sound engine",
-       true,
-       true,
-       TimingRun::kCopies,
-       false,
-       {{"sound_copy", kPasses}},
-       {TimesCompared::kSame},
-       {TimesCompared::kSame}},
-      {"T11",
-       "crashes in turn with a sound neighbour",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"crashes", {{V::kRuntimeError, "signal 11"}}}}},
-      {"T12",
-       "is right, and slow in prefill",
-       true,
-       true,
-       kDecode,
-       false,
-       {{"slow_prefill", kPasses}}},
-      {"T13",
-       "is wrong from position 25 on, then hangs",
-       true,
-       true,
-       TimingRun::kShortTimeout,
-       false,
-       {{"wrong_then_hangs", {{V::kFailToken, "no progress for"}}}}},
-      {"T14",
-       "leaves work on the card after its call",
-       false,
-       true,
-       TimingRun::kLong,
-       true,
-       {{"../left_thread", {{V::kIntegrity, "left work on its device"}}},
-        {"../left_context", {{V::kIntegrity, "left work on its device"}}}},
-       {},
-       {TimesCompared::kSoundAlone, 0, 1.1}},
-  };
+  static const std::vector<TimingFault> table = make_faults();
   return table;
 }
 

@@ -64,15 +64,14 @@ struct TimingBand {
 
 struct TimingFault {
   std::string_view id, what;
-  bool cpu, cuda;  // lanes
-  TimingRun run;
-  bool alone;  // in a case without other rows
+  TimingRun run = TimingRun::kDecode;
   std::vector<TimingEngine> engines;
+  bool cpu = true, cuda = true;  // lanes
+  bool alone = false;            // in a case without other rows
   TimingBand cpu_times{}, cuda_times{};
   // How `mkbench audit` must end for each library, and with PASS for the sound engine; empty: it is
   // not run.
   std::vector<TimingEnd> audit{};
-  std::string_view open{};  // what the verdict does not show yet, and why; empty: nothing
 };
 const std::vector<TimingFault>& timing_faults();
 

@@ -1,11 +1,9 @@
 // Runs one case with scripted engines in place of all real ones, in this process.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "harness/flow/case_flow.h"
@@ -48,21 +46,10 @@ inline GreedyReference scripted_reference() {
   return reference;
 }
 
-// Decodes for some milliseconds and answers nonsense, as a ceiling does.
-inline Script ceiling_script(double ms = 6) {
-  Script script;
-  script.one_launch = true;
-  script.late_id = script.rewinds = true;
-  script.snapshots = script.logits = false;
-  script.wrong = [](int, int) { return true; };
-  script.before = [ms](int) {
-    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
-  };
-  return script;
-}
-
-// One case with scripted engines in place of all real ones, and the events that the case sent.
+// One case with scripted engines in place of all real ones, and the events that the case sent. Its
+// clock stands still but for a microsecond a reading and for what scripts let pass.
 struct Bench {
+  double now_s = 0;
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
   CaseJob job;
@@ -86,6 +73,7 @@ struct Bench {
     job.n_gen = 8;
     job.blocks = job.max_blocks = 3;
     job.ids = {3};
+    services.now = [this] { return now_s += 1e-6; };
     services.config = [](const std::string&) {
       ModelConfig config;
       config.shape.vocab = kVocab;
@@ -131,11 +119,11 @@ struct Bench {
       timed_in_turn = 0;
       return std::string();
     };
-    services.timed = [this](Engine& engine, const std::function<void()>& call) {
+    services.timed = [this](Engine&, const std::function<void()>& call) {
       ++timed_calls;
       if (calls_in_turn != timed_in_turn) ++loose_calls;
       ++timed_in_turn;
-      return time_here(engine, call);
+      return time_call(services.now, call);
     };
     services.random = [this](uint64_t bound) {
       return bound == kReceiptShare ? receipt_draw : splitmix64(++draws) % bound;
@@ -144,6 +132,19 @@ struct Bench {
     services.stop = [this] {
       return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
     };
+  }
+
+  void pass_ms(double ms) { now_s += ms / 1e3; }
+
+  // Decodes for so long and answers nonsense, as a ceiling does.
+  void add_ceiling(double ms = 6) {
+    job.no_ceiling.clear();
+    Script& script = scripts[kCeilingName];
+    script.one_launch = true;
+    script.late_id = script.rewinds = true;
+    script.snapshots = script.logits = false;
+    script.wrong = [](int, int) { return true; };
+    script.before = [this, ms](int) { pass_ms(ms); };
   }
 
   // Runs the case and returns its aggregated report.

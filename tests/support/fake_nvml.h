@@ -15,7 +15,7 @@ struct FakeNvml {
   bool counts_energy = true;
   std::atomic<unsigned long long> millijoules = 1'000'000;
   std::atomic<unsigned long long> millijoules_a_reading = 0;
-  std::atomic<int> takes_ms = 0;  // a reading of the SM clock
+  std::atomic<bool> stands_still = false;  // in a reading of the SM clock
 };
 
 inline constexpr char kFakeCard[] = "00000000:17:00.0";

@@ -24,10 +24,10 @@ struct Script {
   std::function<bool(int decode, int position)> wrong;  // this step emits a wrong token
   std::function<bool(int decode)> skip;  // nothing runs: ids stay -1, the counter stands still
   std::function<bool(int decode)> extra_launch, no_launch;  // the ids are right all the same
-  std::function<void(int decode)> before;                   // may throw, sleep, raise a signal
+  std::function<void(int decode)> before;  // may throw, raise a signal, let time pass
   // Gets the name of each call that changes or runs the sequence.
   std::function<void(const char* call)> called;
-  std::function<void(size_t ids)> prefills;  // may sleep
+  std::function<void(size_t ids)> prefills;
   std::function<bool(int decode)> nan_logits;
   std::function<uint64_t(int prefill)> kv_checksum;  // over all rows; `prefill` counts prefills
   std::function<double(int decode)> event_ms;        // time of the decode; 0: no event clock
