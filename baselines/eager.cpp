@@ -27,11 +27,6 @@ namespace {
 
 using at::Tensor;
 
-constexpr int kPrefillChunkRows = 512;
-constexpr int kLeastBucket = 256;
-// A captured step of one bucket, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
-constexpr int64_t kGraphBytes = 100'000'000;
-
 const char* name_of(const EagerOptions& options) {
   return options.compiled ? "compiled" : options.graph ? "graph" : "eager";
 }
@@ -415,35 +410,6 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
 }
 
 }  // namespace
-
-std::vector<int> kv_buckets(int max_context) {
-  std::vector<int> buckets;
-  for (int rows = kLeastBucket; rows < max_context; rows *= 2) buckets.push_back(rows);
-  buckets.push_back(max_context);
-  return buckets;
-}
-
-int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
-  const ModelShape& s = config.shape;
-  const int64_t element = options.fp32 ? 4 : 2;
-  // On a CPU the weights lie in the loader's memory, but for matrices that are put in one piece.
-  int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
-  if (!options.cuda && options.static_steps())
-    bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
-  // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
-  if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
-  const int64_t context = options.max_context;
-  if (options.cuda) {
-    // What the last chunk of a prefill works on stays the process's: its scores, of which 8 bytes each
-    // are there at once, and K and V repeated for every head. A CPU's allocator gives it back.
-    bytes += 8 * s.heads * std::min<int64_t>(kPrefillChunkRows, context) * context;
-    bytes += 2 * s.heads * s.head_dim * context * element;
-    if (options.static_steps())
-      bytes += kGraphBytes * static_cast<int64_t>(kv_buckets(options.max_context).size());
-  }
-  const int64_t kv_elements = 2LL * s.layers * s.kv_width() * context;
-  return bytes + element * kv_elements;
-}
 
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options) {
   const ModelConfig& config = weights.config;

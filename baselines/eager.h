@@ -12,6 +12,9 @@
 
 namespace mkbench {
 
+// Rows of a prompt that are worked on together.
+constexpr int kPrefillChunkRows = 512;
+
 struct EagerOptions {
   bool cuda = false;
   int gpu = 0;

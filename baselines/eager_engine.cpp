@@ -1,4 +1,6 @@
-// The makers of eager, graph and compiled, for hosts.
+// The makers of eager, graph and compiled, for hosts, and the memory that they take.
+#include <algorithm>
+
 #include "baselines/eager.h"
 #include "references/engine_maker.h"
 
@@ -9,6 +11,9 @@ namespace {
 // than the op: on two busy cores the main job on tiny ran into its 300 s deadline with two threads
 // and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
+constexpr int kLeastBucket = 256;
+// A captured step of one bucket, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
+constexpr int64_t kGraphBytes = 100'000'000;
 constexpr std::string_view kGraph = "graph", kCompiled = "compiled";
 
 EagerOptions options_of(const ModelConfig& config, const EngineRequest& request) {
@@ -36,6 +41,35 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 }
 
 }  // namespace
+
+std::vector<int> kv_buckets(int max_context) {
+  std::vector<int> buckets;
+  for (int rows = kLeastBucket; rows < max_context; rows *= 2) buckets.push_back(rows);
+  buckets.push_back(max_context);
+  return buckets;
+}
+
+int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
+  const ModelShape& s = config.shape;
+  const int64_t element = options.fp32 ? 4 : 2;
+  // On a CPU the weights lie in the loader's memory, but for matrices that are put in one piece.
+  int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
+  if (!options.cuda && options.static_steps())
+    bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
+  // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
+  if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
+  const int64_t context = options.max_context;
+  if (options.cuda) {
+    // What the last chunk of a prefill works on stays the process's: its scores, of which 8 bytes each
+    // are there at once, and K and V repeated for every head. A CPU's allocator gives it back.
+    bytes += 8 * s.heads * std::min<int64_t>(kPrefillChunkRows, context) * context;
+    bytes += 2 * s.heads * s.head_dim * context * element;
+    if (options.static_steps())
+      bytes += kGraphBytes * static_cast<int64_t>(kv_buckets(options.max_context).size());
+  }
+  const int64_t kv_elements = 2LL * s.layers * s.kv_width() * context;
+  return bytes + element * kv_elements;
+}
 
 extern const EngineMaker eager_maker{
     .name = "eager", .make = make, .bytes = bytes, .settings = eager_settings};
