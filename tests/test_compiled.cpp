@@ -10,6 +10,4 @@ using namespace mkbench::testing;
 
 TEST_CASE("compiled equals the committed references") { check_all_tokens(kCompiledOnCpu); }
 
-TEST_CASE("compiled meets the engine contract") {
-  check_contract(kCompiledOnCpu);
-}
+TEST_CASE("compiled meets the engine contract") { check_contract(kCompiledOnCpu); }

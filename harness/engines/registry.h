@@ -24,7 +24,7 @@ enum Role : unsigned {
 
 struct EngineRow {
   std::string_view name;
-  std::string_view help;      // one line
+  std::string_view help;        // one line
   std::string_view settings{};  // pinned library settings, one line; empty: none
   HostKind host;
   PrecisionClass precision;
