@@ -68,7 +68,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::store_system(&p.status->progress_position, p.position + step);
     }
     read_clocks<S>(p, step);
-    if (!decode_step<S>(p, s, x, step)) return x.block_leave(s, p.position + step);
+    if (!decode_step<S>(p, s, x, step)) {
+      end_timeline(s);
+      return x.block_leave(s, p.position + step);
+    }
   }
   if (!x.block_wait(s, Phase::kEmbed, 0, p.position + p.steps))
     return x.block_leave(s, p.position + p.steps);
