@@ -19,21 +19,6 @@ int attribute(cudaDeviceAttr which, int gpu) {
 
 }  // namespace
 
-std::string layer_shape_differences(const ModelShape& found, const ModelShape& wanted) {
-  std::string text;
-  const auto compare = [&text](const char* field, int is, int should) {
-    if (is == should) return;
-    text += std::string(" ") + field + " found " + std::to_string(is) + " wanted " +
-            std::to_string(should) + ";";
-  };
-  compare("hidden_size", found.hidden, wanted.hidden);
-  compare("intermediate_size", found.intermediate, wanted.intermediate);
-  compare("num_attention_heads", found.heads, wanted.heads);
-  compare("num_key_value_heads", found.kv_heads, wanted.kv_heads);
-  compare("head_dim", found.head_dim, wanted.head_dim);
-  return text;
-}
-
 std::string layer_shape_text(const ModelShape& s) {
   return "hidden_size " + std::to_string(s.hidden) + ", intermediate_size " +
          std::to_string(s.intermediate) + ", num_attention_heads " + std::to_string(s.heads) +

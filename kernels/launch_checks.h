@@ -17,9 +17,6 @@ struct LaunchConfig {
 
 // In all functions `engine` is the name that the messages begin with, e.g. "plain megakernel".
 
-// Returns " field found x wanted y;" for each dimension of a layer that differs, or nothing.
-std::string layer_shape_differences(const ModelShape& found, const ModelShape& wanted);
-
 // The dimensions of a layer by the names of config.json, e.g. "hidden_size 1024, ..., head_dim 128".
 std::string layer_shape_text(const ModelShape& shape);
 

@@ -70,25 +70,4 @@ constexpr int64_t phase_bytes(Phase p, const ModelShape& s, int64_t context) {
   return 0;
 }
 
-// Floating-point operations of one execution of a phase; a multiply-add counts as two.
-constexpr int64_t phase_flops(Phase p, const ModelShape& s, int64_t context) {
-  const int64_t h = s.hidden;
-  switch (p) {
-    case Phase::kQkv:
-      return 2 * h * s.qkv_width();
-    case Phase::kAttention:
-      return 4LL * s.q_width() * (context + 1);
-    case Phase::kOProj:
-      return 2 * h * s.q_width();
-    case Phase::kGateUp:
-      return 4 * h * s.intermediate;
-    case Phase::kDown:
-      return 2 * h * s.intermediate;
-    case Phase::kLmHead:
-      return 2 * s.embedding_parameters();
-    default:
-      return 0;
-  }
-}
-
 }  // namespace mkbench

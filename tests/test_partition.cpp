@@ -97,20 +97,13 @@ TEST_CASE("phase table: order, names, and bytes that add up to a step's", "[phas
   }
   for (const ModelShape& shape : {kTiny, kQwen3_0_6B}) {
     for (const int64_t context : {0, 1, 512, 4096, 40960}) {
-      int64_t bytes = 0, flops = 0;
+      int64_t bytes = 0;
       for (const PhaseInfo& info : kPhases) {
         const int64_t times = info.per_layer ? shape.layers : 1;
         bytes += times * phase_bytes(info.phase, shape, context);
-        flops += times * phase_flops(info.phase, shape, context);
       }
       // Besides LM head, layers and KV rows a step reads one embedding row.
       REQUIRE(bytes == shape.bytes_per_step(static_cast<double>(context)) + 2 * shape.hidden);
-      // Two operations for each matrix element (norm weights are no matrices), and four for each
-      // query element and position.
-      const int64_t norms = shape.layers * (2LL * shape.hidden + 2LL * shape.head_dim);
-      const int64_t matrices =
-          shape.layers * shape.layer_parameters() - norms + shape.embedding_parameters();
-      REQUIRE(flops == 2 * matrices + 4LL * shape.layers * shape.q_width() * (context + 1));
     }
   }
 }

@@ -21,8 +21,6 @@ struct DeviceInfo {
   int64_t total_bytes = 0, free_bytes = 0;
   bool exclusive = false;  // one process at a time may use the card (compute mode)
   GpuState state;
-
-  bool has_bf16() const { return sm_major >= 8; }
 };
 
 // CUDA versions are the toolkit's integers: 13000 is 13.0.
