@@ -1,4 +1,4 @@
-// mkbench verify: every number of a report is edited in turn, and what recomputing does not find is a
+// mkbench verify: every kind of number in a report is edited, and what recomputing does not find is a
 // short list of inputs, each with its reason. The seal finds those too.
 #include <fmt/format.h>
 
@@ -301,30 +301,33 @@ TEST_CASE("which comparisons are of too few processes is recomputed from the row
   }));
 }
 
-TEST_CASE("every number, edited in turn, is found by recomputing or is a known input") {
+TEST_CASE("every kind of number, edited, is found by recomputing or is a known input") {
   const json written = to_json(sound_report());
   std::vector<json::json_pointer> numbers;
   numbers_of(written, json::json_pointer(), numbers);
-  std::map<std::string, int> unfound;
-  int missed = 0;
+  // The first places of each kind and the last: what is computed from numbers differs little by their place.
+  constexpr size_t kPlaces = 6;
+  std::map<std::string, std::vector<json::json_pointer>> places;
   for (const json::json_pointer& at : numbers) {
-    INFO(at.to_string());
-    bool found = true;
-    for (const json& edit : edits_of(written[at])) {
-      json changed = written;
-      changed[at] = edit;
-      found = found && finds(changed, false);
-      CHECK(finds(changed, true));
-    }
-    if (found) continue;
-    ++missed;
-    ++unfound[pattern_of(at)];
+    std::vector<json::json_pointer>& kind = places[pattern_of(at)];
+    if (kind.size() == kPlaces) kind.pop_back();
+    kind.push_back(at);
   }
-  fmt::print("{} of {} numbers are not found by recomputing ({:.1f} %)\n", missed, numbers.size(),
-             100.0 * missed / static_cast<double>(numbers.size()));
-  for (const auto& [path, count] : unfound) fmt::print("  {} ({})\n", path, count);
-  std::vector<std::string> found_list, known_list;
-  for (const auto& [path, count] : unfound) found_list.push_back(path);
-  for (const auto& [path, reason] : kInputs) known_list.push_back(path);
-  CHECK(found_list == known_list);
+  std::vector<std::string> unfound, known;
+  for (const auto& [pattern, ends] : places) {
+    bool found = true;
+    for (const json::json_pointer& at : ends) {
+      INFO(at.to_string());
+      for (const json& edit : edits_of(written[at])) {
+        json changed = written;
+        changed[at] = edit;
+        if (finds(changed, false)) continue;
+        found = false;
+        CHECK(finds(changed, true));
+      }
+    }
+    if (!found) unfound.push_back(pattern);
+  }
+  for (const auto& [pattern, reason] : kInputs) known.push_back(pattern);
+  CHECK(unfound == known);
 }
