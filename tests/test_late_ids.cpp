@@ -1,5 +1,6 @@
 // What a time must survive: late ids, state receipts and the time to the first token, against
 // engines that work outside the clock.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -54,6 +55,15 @@ struct DecodesAhead final : ScriptedEngine {
     return {ahead.begin(), ahead.begin() + n};
   }
   Ids ahead;
+};
+
+struct NotesLateIds final : ScriptedEngine {
+  NotesLateIds(const Script& script, Ids& its_given) : ScriptedEngine(script), given(its_given) {}
+  Ids decode_late(int32_t id, int n) override {
+    given.push_back(id);
+    return ScriptedEngine::decode_late(id, n);
+  }
+  Ids& given;
 };
 
 constexpr double kPrefillMs = 15;
@@ -171,6 +181,28 @@ TEST_CASE("ids come again only after all have come, and random numbers are below
   std::set<uint64_t> numbers;
   for (int i = 0; i < 200; ++i) numbers.insert(random_below(3));
   CHECK(numbers == std::set<uint64_t>{0, 1, 2});
+}
+
+TEST_CASE("warm-ups and blocks share no late id, however often either draws") {
+  Bench bench;
+  bench.job.warmup = 3 * kVocab;
+  Ids given;
+  plant<NotesLateIds>(bench, given);
+  const int32_t last = *engine_of(bench.run(), "kernel").samples.back().late_id;
+  REQUIRE(given.size() > 3 * kVocab);
+  CHECK(std::count(given.begin(), given.end(), last) == 1);
+  for (const Ids& pool : {Ids{5, 6}, Ids{5, 6, 7}, Ids{5, 6, 7, 8}}) {
+    LateIds blocks(pool, random_below);
+    LateIds others = blocks.split();
+    std::multiset<int32_t> drawn;
+    for (size_t i = 0; i < pool.size() / 2; ++i) drawn.insert(others.draw());
+    for (size_t i = pool.size() / 2; i < pool.size(); ++i) drawn.insert(blocks.draw());
+    CHECK(drawn == std::multiset<int32_t>(pool.begin(), pool.end()));
+    for (size_t i = 0; i < 9; ++i) CHECK(others.draw() != blocks.draw());
+  }
+  LateIds only({5}, random_below);
+  LateIds same = only.split();
+  CHECK((only.draw() == 5 && same.draw() == 5));
 }
 
 TEST_CASE("a prefill that is put off stands in the time to the first token") {

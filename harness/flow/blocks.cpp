@@ -50,6 +50,7 @@ class BlockRunner {
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
         late_ids_(truth_->late_ids, services.random),
+        untimed_ids_(late_ids_.split()),
         schedule_(job, engines_, services.now) {}
 
   std::vector<TimedRun> run() {
@@ -217,7 +218,7 @@ class BlockRunner {
   static bool takes_late_id(const Contestant& c) { return c.engine->capabilities().late_id; }
 
   int32_t draw(std::optional<int> block) {
-    if (!block) return late_ids_.draw();
+    if (!block) return untimed_ids_.draw();
     const auto [found, is_new] = block_ids_.try_emplace(*block, 0);
     if (is_new) found->second = late_ids_.draw();
     return found->second;
@@ -418,7 +419,8 @@ class BlockRunner {
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
-  LateIds late_ids_;
+  // Of the blocks, and of all other runs: a fast engine's warm-up can come to hundreds, more than a small pool has ids.
+  LateIds late_ids_, untimed_ids_;
   BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;

@@ -28,4 +28,13 @@ int32_t LateIds::draw() {
   return id;
 }
 
+LateIds LateIds::split() {
+  if (all_.size() < 2) return *this;
+  std::vector<int32_t> half;
+  left_ = all_;
+  while (half.size() < all_.size() / 2) half.push_back(draw());
+  all_ = left_;
+  return {std::move(half), random_};
+}
+
 }  // namespace mkbench

@@ -16,9 +16,12 @@ class LateIds {
   LateIds(std::vector<int32_t> pool, std::function<uint64_t(uint64_t bound)> random)
       : all_(std::move(pool)), random_(std::move(random)) {}
   int32_t draw();
+  // Gives up a half of the pool, drawn at random: an engine that remembers the ids of one half finds nothing in
+  // the other. Both have the whole pool where it has one id.
+  LateIds split();
 
  private:
-  const std::vector<int32_t> all_;
+  std::vector<int32_t> all_;
   std::vector<int32_t> left_;
   const std::function<uint64_t(uint64_t bound)> random_;
 };
