@@ -92,9 +92,6 @@ class Foretold(CliTest):
         self.assertRegex(last, r"took [\d.]+ s, [\d.]+ s predicted; at most [\d,]+ MB of memory, [\d,]+ MB predicted")
         told = self.report()["meta"]["outlook"]
         self.assertLess(abs(told["bytes_predicted"] / told["bytes_taken"] - 1), 0.1, told)
-        # Other programs on the machine change the time between the two more than anything here does.
-        self.assertLess(told["seconds_predicted"] / told["seconds_taken"], 3, told)
-        self.assertGreater(told["seconds_predicted"] / told["seconds_taken"], 0.33, told)
 
     def check_peak_of_a_cut(self, engines):
         """Looks at the processes from outside, during the calls of engines too."""
