@@ -11,6 +11,8 @@ of the baseline on `judgement` alone, and every line that holds a kernel to a re
 import json
 import pathlib
 
+import scripts_path  # noqa: F401
+import report_file
 from evidence_logs import BOTH, Lines, check_gpu_tests, check_log, check_sanitizer
 
 # Least share of the read bandwidth measured in the same run, full size, TOKENS tokens from each depth.
@@ -317,9 +319,9 @@ def load_reports(folder: pathlib.Path) -> dict:
     found = {}
     for run in REPORTS:
         try:
-            report = read(folder / f"{run}-report.json")
+            report = report_file.load(folder / f"{run}-report.json")
             found[run] = report if {"cases", "env", "verdict"} <= report.keys() else None
-        except (OSError, ValueError, AttributeError):
+        except report_file.BadReport:
             found[run] = None
     return found
 

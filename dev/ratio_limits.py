@@ -25,6 +25,7 @@ import scripts_path  # noqa: F401
 import checkpoint_format
 import decoder_variants as dv
 import qwen3_hf as hf
+import report_file
 from capture_reference import default_path, load
 from reference_steps import kl_over_top
 from text_tables import markdown
@@ -162,8 +163,7 @@ def measure(model, fresh, without_faults):
 
 def of_report(path):
     """Rows of the engines of a report whose ratios were judged."""
-    report = json.loads(path.read_text())
-    for case in report["cases"]:
+    for case in report_file.load(path)["cases"]:
         for engine in case["engines"]:
             parity = engine["parity"]
             values = {c["name"]: c["value"] for c in (parity or {}).get("checks", [])}

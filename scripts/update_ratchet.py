@@ -13,6 +13,8 @@ import json
 import pathlib
 import sys
 
+from report_file import INCOMPLETE, BadReport, load, refuse_incomplete
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "mkbench.ratchet"
 KEY = ("engine", "card", "model", "lagset", "reference_sha256")
@@ -26,8 +28,6 @@ class Refused(Exception):
 
 def measured(report):
     """{key: values of an entry} of a report's candidates; Refused where one of them has not passed."""
-    if not isinstance(report, dict) or report.get("schema", {}).get("id") != "mkbench.report":
-        raise Refused("not a report.json of mkbench")
     found = {}
     for case in report["cases"]:
         for engine in case["engines"]:
@@ -92,11 +92,15 @@ def main(argv):
         ratchet = json.loads(args.ratchet.read_text()) if args.ratchet.exists() else {"schema": SCHEMA, "entries": []}
         if ratchet.get("schema") != SCHEMA:
             raise Refused(f"{args.ratchet}: schema: wanted {SCHEMA}")
-        after, lines = updated(ratchet, measured(json.loads(args.report.read_text())), args.reason)
-    except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        print(f"update_ratchet: {args.report}: {problem if not isinstance(problem, KeyError) else f'{problem} is missing'}",
-              file=sys.stderr)
+        after, lines = updated(ratchet, measured(load(args.report)), args.reason)
+    except (BadReport, OSError) as problem:
+        print(f"update_ratchet: {problem}", file=sys.stderr)
         return 2
+    except Refused as problem:
+        print(f"update_ratchet: {args.report}: {problem}", file=sys.stderr)
+        return 2
+    except INCOMPLETE as problem:
+        return refuse_incomplete("update_ratchet", [args.report], problem)
     rows = ",\n".join("    " + json.dumps(e) for e in after["entries"])
     args.ratchet.write_text(f'{{\n  "schema": "{SCHEMA}",\n  "entries": [\n{rows}\n  ]\n}}\n')
     print("\n".join(lines) if lines else "nothing changes")
