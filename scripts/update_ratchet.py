@@ -26,14 +26,14 @@ class Refused(Exception):
     pass
 
 
-def measured(report):
+def measured(path):
     """{key: values of an entry} of a report's candidates; Refused where one of them has not passed."""
     found = {}
-    for case in report["cases"]:
+    for case in load(path)["cases"]:
         for engine in case["engines"]:
             if engine["role"] != "candidate":
                 continue
-            parity, who = engine["parity"], f"{engine['resolved_name']} in case '{case['name']}'"
+            parity, who = engine["parity"], f"{path}: {engine['resolved_name']} in case '{case['name']}'"
             if parity is None or engine["verdict"] != "PASS" or parity["verdict"] != "PASS":
                 raise Refused(f"{who}: verdict {engine['verdict']}, wanted PASS")
             if parity.get("precision") == "lossy":
@@ -54,7 +54,7 @@ def measured(report):
             if parity.get(BITS):
                 values[BITS] = parity[BITS]
     if not found:
-        raise Refused("no candidate was judged")
+        raise Refused(f"{path}: no candidate was judged")
     return found
 
 
@@ -92,12 +92,9 @@ def main(argv):
         ratchet = json.loads(args.ratchet.read_text()) if args.ratchet.exists() else {"schema": SCHEMA, "entries": []}
         if ratchet.get("schema") != SCHEMA:
             raise Refused(f"{args.ratchet}: schema: wanted {SCHEMA}")
-        after, lines = updated(ratchet, measured(load(args.report)), args.reason)
-    except (BadReport, OSError) as problem:
+        after, lines = updated(ratchet, measured(args.report), args.reason)
+    except (Refused, BadReport, OSError) as problem:
         print(f"update_ratchet: {problem}", file=sys.stderr)
-        return 2
-    except Refused as problem:
-        print(f"update_ratchet: {args.report}: {problem}", file=sys.stderr)
         return 2
     except INCOMPLETE as problem:
         return refuse_incomplete("update_ratchet", [args.report], problem)

@@ -10,7 +10,7 @@
 #include "references/weight_edit.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "baselines/compiled_package.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/scoped_variable.h"
+#include "tests/support/thrown.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;

@@ -7,8 +7,8 @@
 #include "references/config.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 namespace {

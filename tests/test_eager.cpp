@@ -8,8 +8,8 @@
 #include "references/base/error.h"
 #include "tests/eager_lanes.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/oracle_comparison.h"
+#include "tests/support/thrown.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;

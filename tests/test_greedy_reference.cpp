@@ -11,9 +11,9 @@
 #include "references/greedy_reference.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/small_reference.h"
+#include "tests/support/thrown.h"
 
 using namespace mkbench;
 using mkbench::testing::small_reference;

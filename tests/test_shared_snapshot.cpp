@@ -19,11 +19,11 @@
 #include "references/synthetic.h"
 #include "references/weight_edit.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/in_child.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scoped_variable.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include "references/snapshot.h"
 #include "references/user_folders.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/scoped_variable.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 namespace {

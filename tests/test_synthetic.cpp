@@ -9,8 +9,8 @@
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/thrown.h"
 
 using namespace mkbench;
 

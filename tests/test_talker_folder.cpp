@@ -7,8 +7,8 @@
 #include "references/runnable.h"
 #include "references/shared_snapshot.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "references/vector_steps.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 namespace {

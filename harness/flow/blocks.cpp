@@ -419,8 +419,8 @@ class BlockRunner {
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
-  // Of the blocks, and of all other runs: a fast engine's warm-up can come to hundreds, more than a small pool has ids.
-  LateIds late_ids_, untimed_ids_;
+  LateIds late_ids_;     // of the blocks
+  LateIds untimed_ids_;  // of warm-ups, which may be more runs than a small pool has ids
   BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;

@@ -34,6 +34,7 @@ struct TimedCall {
   std::optional<Telemetry> card{};  // what the card did meanwhile, where it was watched
 };
 
+// How long the call takes by the clock `now`.
 TimedCall time_call(const Now& now, const std::function<void()>& call);
 
 // What a case makes an engine compute: cache lengths at which it decodes, and prefills, each counted

@@ -17,7 +17,7 @@
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
-#include "tests/support/error_line.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench::testing {
 
