@@ -13,7 +13,7 @@
 namespace mkbench {
 
 // Rows of a prompt that are worked on together.
-constexpr int kPrefillChunkRows = 512;
+inline constexpr int kPrefillChunkRows = 512;
 
 struct EagerOptions {
   bool cuda = false;

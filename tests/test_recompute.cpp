@@ -314,9 +314,9 @@ TEST_CASE("every kind of number, edited, is found by recomputing or is a known i
     kind.push_back(at);
   }
   std::vector<std::string> unfound, known;
-  for (const auto& [pattern, ends] : places) {
+  for (const auto& [pattern, of_kind] : places) {
     bool found = true;
-    for (const json::json_pointer& at : ends) {
+    for (const json::json_pointer& at : of_kind) {
       INFO(at.to_string());
       for (const json& edit : edits_of(written[at])) {
         json changed = written;

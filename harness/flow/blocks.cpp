@@ -420,7 +420,7 @@ class BlockRunner {
   EventSink& sink_;
   const int tokens_;
   LateIds late_ids_;     // of the blocks
-  LateIds untimed_ids_;  // of warm-ups, which may be more runs than a small pool has ids
+  LateIds untimed_ids_;  // of all other runs; a warm-up may have more than a small pool has ids
   BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;
