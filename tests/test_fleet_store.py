@@ -3,12 +3,11 @@
 import contextlib
 import json
 import pathlib
-import re
 import shutil
 
 import fleet_support
 import page_blocks
-from fleet_support import ROOT, UUIDS, FleetTest, finish, main, report_of, rows
+from fleet_support import UUIDS, FleetTest, finish, main, report_of, rows
 
 import fleet_cells
 import fleet_store
@@ -92,13 +91,12 @@ class Merged(StoreTest):
         self.assertEqual({str(t) for t in duckdb.sql(f"SELECT * FROM '{self.made.path}/parquet/cells.parquet'").types},
                          {"VARCHAR", "BIGINT"})
 
-    def test_the_queries_of_the_readme(self):
+    def test_the_queries_of_the_page(self):
         import duckdb
 
         self.merge()
-        text = (ROOT / "README.md").read_text()
-        queries = re.findall(r"```sql\n(.*?)```", text[text.index("## Many cards"):], re.DOTALL)
-        queries = [query for part in queries for query in part.split(";") if query.strip()]
+        [block] = page_blocks.blocks("docs/fleet.md", "The store", "sql")
+        queries = [query for query in block.split(";") if query.strip()]
         self.assertEqual(len(queries), 3)
         for query in queries:
             result = duckdb.sql(query.replace("'fleet/", f"'{self.made.path}/"))
