@@ -4,10 +4,10 @@ The engine's file defines a class Decoder (references/decoder.py), of which torc
 or, for tests of the wire, it defines that itself:
 
   make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; the fields
-                                of `request` are those of `open` in wire.json
+                                of `request` are those of the call `open` (harness/wire/calls.h)
   finish(), flush_l2(gpu)       optional: waits for the device; prepares L2 for a timed part (harness/device/l2_flush.h)
 
-The engine has the calls of references/engine.h; their results have the fields of wire.json, or some of them. Optional
+The engine has the calls of references/engine.h; their results have the fields of its answers, or some of them. Optional
 are rewind, launch_count (without it `counted` is false), last_times, audit, hidden, kv_row, skip_to, settings and
 progress() -> (position, layer, phase), which another thread calls. ids, forced: int32 [n]; logits: float32 [n, vocab].
 
@@ -17,7 +17,6 @@ attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 
 import copy
 import ctypes
-import hashlib
 import importlib.util
 import json
 import mmap
@@ -61,7 +60,7 @@ class HostError(Exception):
 
 
 def fit(default, value, path: str):
-    """`value` in the form of the field that `default` shows. Raises where a dict has a field that wire.json lacks."""
+    """`value` in the form of the field that `default` shows. Raises where a dict has a field that no message has."""
     if isinstance(default, dict):
         unknown = value.keys() - default.keys()
         if unknown:
@@ -78,14 +77,12 @@ def fit(default, value, path: str):
 
 
 class Wire:
-    """The messages of wire.json, which harness/wire/calls.h defines."""
+    """The messages of harness/wire/calls.h, as the parent's first frame lists them."""
 
-    def __init__(self, path: pathlib.Path):
-        text = path.read_bytes()
-        fields = json.loads(text)
-        self.build = hashlib.sha256(text).hexdigest()[:16]
-        self.calls = {message["type"]: message for message in fields["to_host"]}
-        self.answers = {message["type"]: message for message in fields["from_host"]}
+    def __init__(self, greeting: dict):
+        self.build = greeting["build"]
+        self.calls = {message["type"]: message for message in greeting["fields"]["to_host"]}
+        self.answers = {message["type"]: message for message in greeting["fields"]["from_host"]}
 
     def answer(self, type_: str, **fields) -> dict:
         return fit(self.answers[type_], fields, type_) | {"type": type_}
@@ -122,6 +119,12 @@ def read_exactly(channel: socket.socket, size: int) -> bytes:
         more = channel.recv(size - len(data))
         data += more
     return data
+
+
+def read_frame(channel: socket.socket) -> dict | None:
+    """None where the parent has closed its end."""
+    head = read_exactly(channel, 4)
+    return json.loads(read_exactly(channel, *struct.unpack("<I", head))) if len(head) == 4 else None
 
 
 class Arena:
@@ -418,26 +421,21 @@ def main() -> int:
     except OSError:
         print("host.py: is started by mkbench, not by hand", file=sys.stderr)
         return 2
-    try:
-        wire = Wire(pathlib.Path(__file__).with_name("wire.json"))
-    except (OSError, ValueError) as error:
-        sys.exit(f"host.py: wire.json: {error}")
     os.dup2(STDERR_FD, sys.stderr.fileno())
     os.dup2(STDERR_FD, sys.stdout.fileno())  # the parent's stdout holds results alone
     os.close(STDERR_FD)
     sys.stdout.reconfigure(line_buffering=True)
     calls = socket.socket(fileno=CALL_FD)
+    wire = Wire(read_frame(calls))
     server = Server(wire, Arena(ARENA_FD), Ranges())
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
     send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))
-    head = read_exactly(calls, 4)
-    while len(head) == 4:
-        answer = server.answer(json.loads(read_exactly(calls, *struct.unpack("<I", head))))
+    while call := read_frame(calls):
+        answer = server.answer(call)
         try:
             send_frame(calls, answer)
         except ValueError as error:  # a number that JSON has no word for
             send_frame(calls, wire.failed(error))
-        head = read_exactly(calls, 4)
     os._exit(0)  # libraries may hang in their destructors
 
 

@@ -28,20 +28,14 @@ nlohmann::json examples() {
 
 }  // namespace
 
-std::string wire_fields() {
-  const nlohmann::json fields = {{"to_host", examples<ToHost>()},
-                                 {"from_host", examples<FromHost>()}};
-  return fields.dump(1) + "\n";
-}
-
-std::string wire_fields_hash() {
-  const std::string text = wire_fields();
-  return sha256_hex(text.data(), text.size()).substr(0, 16);
+nlohmann::json wire_fields() {
+  return {{"to_host", examples<ToHost>()}, {"from_host", examples<FromHost>()}};
 }
 
 std::string build_id() {
+  const std::string fields = wire_fields().dump();
   return fmt::format("{} {} {}", MKBENCH_VERSION, std::string_view(kGitSha).substr(0, 12),
-                     wire_fields_hash());
+                     sha256_hex(fields.data(), fields.size()).substr(0, 16));
 }
 
 }  // namespace mkbench
