@@ -21,11 +21,13 @@ MAY_INCLUDE = {
     "harness": {"harness", "references", "kernels", "baselines"},
     "tests": {"tests", "harness", "references", "kernels", "baselines"},
 }
-# Room of the harness -> what it may include besides itself and references: rooms, and kernels or baselines.
-# measure, report <- judge <- flow <- parent; wire <- parent, host. A host sees neither the parent nor who judges or
-# schedules; the flow of a case sees engines, not processes; the parent sees neither kernels nor baselines.
+# Room of the harness -> what it may include besides itself, settings and references: rooms, and kernels or baselines.
+# measure, report <- judge <- flow <- hosts, archive <- cli; wire <- those and host. A host sees neither the command
+# line nor who judges or schedules; the flow of a case sees engines, not processes; finished reports need no process;
+# what a person starts sees neither kernels nor baselines.
 # main.cpp, and all_main.cpp, which joins parent and hosts, are outside the rooms.
 ROOMS = {
+    "settings": set(),
     "engines": set(),
     "measure": set(),
     "report": {"measure"},
@@ -36,7 +38,9 @@ ROOMS = {
     "plugin": {"engines", "kernels"},
     "selftest": {"judge", "measure", "report"},
     "host": {"baselines", "device", "engines", "kernels", "wire"},
-    "parent": {"device", "engines", "flow", "judge", "measure", "report", "selftest", "wire"},
+    "hosts": {"device", "engines", "flow", "judge", "measure", "report", "wire"},
+    "archive": {"engines", "flow", "judge", "measure", "report", "wire"},
+    "cli": {"archive", "device", "engines", "flow", "hosts", "judge", "measure", "report", "selftest", "wire"},
     "micro": {"device", "kernels"},
 }
 # Headers that CMake writes into the build folder.
@@ -63,7 +67,7 @@ def check_room(path: str, target: str) -> str:
         return f"harness/{room} is not a room; the rooms are {', '.join(ROOMS)}"
     folders = target.split("/")
     wanted = folders[1] if folders[0] == "harness" and len(folders) > 2 else folders[0]
-    if wanted in {room, "references"} | ROOMS[room]:
+    if wanted in {room, "references", "settings"} | ROOMS[room]:
         return ""
     return f"harness/{room} must not include {wanted}"
 

@@ -1,11 +1,11 @@
 // mkbench-all: mkbench with every engine in its own process, for debuggers, profilers and sanitizers
 // (--in-process) and for quick tests.
+#include "harness/cli/command_main.h"
 #include "harness/host/card_work.h"
 #include "harness/host/cuda_program.h"
 #include "harness/host/local_host.h"
 #include "harness/host/makers.h"
 #include "harness/host/torch_program.h"
-#include "harness/parent/parent_main.h"
 
 int main(int argc, char** argv) {
   using namespace mkbench;
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
                             .card = card_facts,
                             .torch = torch_told,
                             .tune = tune_ring};
-  return parent_main(
+  return command_main(
       {argv, argv + argc},
       [&program](const std::string&) -> StartHost {
         return [&program](HostKind, const std::string&) -> std::shared_ptr<HostLink> {

@@ -1,7 +1,7 @@
 // mkbench: command line, judging, schedule and report. Engines run in hosts.
-#include "harness/parent/hosts.h"
-#include "harness/parent/parent_main.h"
+#include "harness/cli/command_main.h"
+#include "harness/hosts/hosts.h"
 
 int main(int argc, char** argv) {
-  return mkbench::parent_main({argv, argv + argc}, mkbench::start_processes, false);
+  return mkbench::command_main({argv, argv + argc}, mkbench::start_processes, false);
 }

@@ -33,7 +33,7 @@ COVERED = (
     ("harness/flow/trials.", ("judgement",)), ("harness/host/faulty_engine.", ("judgement",)),
     ("harness/flow/", KINDS), ("harness/host/", KINDS), ("harness/wire/", KINDS),
     # Proxies, processes and turns: a deadline is a verdict, and a crossing is time.
-    ("harness/parent/host_", KINDS), ("harness/parent/hosts.", KINDS),
+    ("harness/hosts/", KINDS),
 )
 CODE = (".c", ".h", ".cpp", ".cuh", ".cu")
 # Matches literals, which stay as they are (raw strings, strings, characters; not the separator of digits), and

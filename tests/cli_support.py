@@ -38,9 +38,9 @@ class CliTest(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
     def bench(self, *args, env_more=None, **kwargs):
-        """A short run on the CPU with its report in self.out; flags in `args` stand above these."""
+        """A short run on the CPU with its report in self.out, and printed whole; flags in `args` stand above these."""
         defaults = {"MKBENCH_DEVICE": "cpu", "MKBENCH_MODEL": "tiny", "MKBENCH_N_GEN": "8", "MKBENCH_BLOCKS": "2",
-                    "MKBENCH_PLOT": "off", "MKBENCH_OUT": str(self.out)}
+                    "MKBENCH_PLOT": "off", "MKBENCH_OUT": str(self.out), "MKBENCH_VERBOSE": "on"}
         return self.mkbench(*args, env=defaults | (env_more or {}), **kwargs)
 
     def report(self):

@@ -3,7 +3,7 @@
 mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp PUBLIC mkbench_base PRIVATE fmt::fmt)
 
 add_executable(fuzz_seeds fuzz/seeds.cpp)
-target_link_libraries(fuzz_seeds PRIVATE mkbench_options mkbench_input_cases mkbench_wire mkbench_parent)
+target_link_libraries(fuzz_seeds PRIVATE mkbench_options mkbench_input_cases mkbench_wire mkbench_cli)
 set(fuzz_seeds_dir ${CMAKE_CURRENT_BINARY_DIR}/fuzz-seeds)
 # The committed corpus, unpacked anew where an archive has changed.
 set(fuzz_corpus_dir ${CMAKE_CURRENT_BINARY_DIR}/fuzz-corpus)
@@ -54,4 +54,4 @@ mkbench_fuzz_target(safetensors mkbench_references JSON 8)
 mkbench_fuzz_target(config mkbench_references JSON 0)
 mkbench_fuzz_target(reference mkbench_references JSON 0)
 mkbench_fuzz_target(wire mkbench_wire JSON 4)
-mkbench_fuzz_target(report mkbench_parent JSON 0)
+mkbench_fuzz_target(report mkbench_cli JSON 0)

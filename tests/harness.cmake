@@ -1,25 +1,25 @@
 # The command line, the flow of a case, hosts and their parent.
-mkbench_test(test_options LABEL host LIBS mkbench_parent SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
-mkbench_test(test_plan LABEL host LIBS mkbench_parent)
-mkbench_test(test_recompute LABEL host LIBS mkbench_parent SOURCES test_recompute.cpp test_report_versions.cpp TIMEOUT 300)
-mkbench_test(test_versions LABEL host LIBS mkbench_parent SOURCES test_versions.cpp test_gate_calibration.cpp test_gate_series.cpp)
+mkbench_test(test_options LABEL host LIBS mkbench_cli SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
+mkbench_test(test_plan LABEL host LIBS mkbench_cli)
+mkbench_test(test_recompute LABEL host LIBS mkbench_cli SOURCES test_recompute.cpp test_report_versions.cpp TIMEOUT 300)
+mkbench_test(test_versions LABEL host LIBS mkbench_cli SOURCES test_versions.cpp test_gate_calibration.cpp test_gate_series.cpp)
 mkbench_test(test_registry LABEL host LIBS mkbench_host_cuda mkbench_host_torch)
 mkbench_test(test_calls LABEL host LIBS mkbench_wire)
 mkbench_test(test_channel LABEL host LIBS mkbench_wire)
-mkbench_test(test_case_flow LABEL host LIBS mkbench_parent SOURCES test_case_flow.cpp test_case_flow_runs.cpp
+mkbench_test(test_case_flow LABEL host LIBS mkbench_cli SOURCES test_case_flow.cpp test_case_flow_runs.cpp
              test_block_conditions.cpp test_ceiling_flow.cpp test_timed_steps.cpp test_forecast.cpp test_late_ids.cpp
              test_launches.cpp test_trials.cpp test_host_parts.cpp test_replication.cpp)
 mkbench_test(test_faulty_engine LABEL host LIBS mkbench_host)
-mkbench_test(test_host_process LABEL host LIBS mkbench_parent WAITS)
-mkbench_test(test_post_mortem LABEL host LIBS mkbench_parent mkbench_input_cases WAITS)
-mkbench_test(test_hosts LABEL host LIBS mkbench_parent SOURCES test_hosts.cpp test_host_calls.cpp)
-mkbench_test(test_machine LABEL host LIBS mkbench_parent mkbench_device)
+mkbench_test(test_host_process LABEL host LIBS mkbench_cli WAITS)
+mkbench_test(test_post_mortem LABEL host LIBS mkbench_cli mkbench_input_cases WAITS)
+mkbench_test(test_hosts LABEL host LIBS mkbench_cli SOURCES test_hosts.cpp test_host_calls.cpp)
+mkbench_test(test_machine LABEL host LIBS mkbench_cli mkbench_device)
 
 # Hosts of the host twin, in this process and as a program that needs neither CUDA nor libtorch.
 if(TARGET mkbench_host_twin)
   add_executable(twin_host twin_host.cpp)
   target_link_libraries(twin_host PRIVATE mkbench_host mkbench_host_twin)
-  mkbench_test(test_host_engine LABEL host LIBS mkbench_parent mkbench_host mkbench_host_twin
+  mkbench_test(test_host_engine LABEL host LIBS mkbench_cli mkbench_host mkbench_host_twin
                SOURCES test_host_engine.cpp test_host_services.cpp)
   mkbench_test(test_soak LABEL host LIBS mkbench_flow mkbench_host_twin THREADS 2)
   target_compile_definitions(test_host_engine PRIVATE MKBENCH_TWIN_HOST="$<TARGET_FILE:twin_host>")
@@ -38,7 +38,7 @@ mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TA
   "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
 
 # The real hosts.
-mkbench_test(test_host_programs LABEL host LIBS mkbench_parent mkbench_host_cuda)
+mkbench_test(test_host_programs LABEL host LIBS mkbench_cli mkbench_host_cuda)
 if(TARGET test_host_programs)
   target_compile_definitions(test_host_programs PRIVATE
     MKBENCH_HOST_CUDA="$<TARGET_FILE:mkbench-host-cuda>" MKBENCH_HOST_TORCH="$<TARGET_FILE:mkbench-host-torch>")

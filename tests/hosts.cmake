@@ -1,5 +1,5 @@
 # Processes that hold engines.
-mkbench_test(test_host_python LABEL host LIBS mkbench_parent mkbench_input_cases TIMEOUT 300 WAITS
+mkbench_test(test_host_python LABEL host LIBS mkbench_cli mkbench_input_cases TIMEOUT 300 WAITS
              SOURCES test_host_python.cpp test_torch_decoder.cpp)
 add_library(mkbench_fake_recorder MODULE fake_recorder.cpp)
 add_dependencies(test_host_python mkbench_fake_recorder)

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/hosts.h"
+#include "harness/hosts/hosts.h"
 #include "references/snapshot.h"
 #include "tests/support/micro_model.h"
 

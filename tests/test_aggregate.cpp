@@ -1,4 +1,5 @@
 // From samples to figures: those that are computed, and those that are withheld.
+#include "harness/judge/conclude.h"
 #include "harness/report/report.h"
 #include "references/base/json_fields.h"
 #include "tests/support/aggregated.h"

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/conclude.h"
 #include "harness/report/report.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/flow/block_conditions.h"
+#include "harness/judge/conclude.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 

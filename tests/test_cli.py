@@ -112,13 +112,13 @@ class Usage(CliTest):
     def test_results_that_nobody_can_read_are_no_success(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            result = subprocess.run(
-                [BINARY, "--device", "cpu", "--model", "tiny", "-n", "4", "--blocks", "1", "--no-plot",
-                 "--out", str(self.out)], cwd=self.folder, env=environment(), timeout=100,
-                stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("cannot write the results", result.stderr)
+        run = ["--device", "cpu", "--model", "tiny", "-n", "4", "--blocks", "1", "--no-plot", "--out", str(self.out)]
+        for words in (run, ["verify", str(self.out)], ["gate", str(self.out), str(self.out)], ["list", "engines"], ["help"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([BINARY, *words], cwd=self.folder, env=environment(), timeout=100,
+                                        stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("cannot write", result.stderr)
         self.assertEqual(self.report()["verdict"]["exit_code"], 0)  # the report files are complete
 
 

@@ -217,7 +217,7 @@ class NarrowContainer(HostsTest):
         if result.returncode == 77:
             self.skipTest("this user may not mount")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(result.stdout.strip().splitlines()[-1], f"report: {self.tmp}/report")  # ls printed nothing
+        self.assertEqual(result.stdout.strip().splitlines()[-1], f"report: {self.tmp}/report/report.md")  # ls printed nothing
         self.out = self.tmp / "report"
         self.assertEqual([c["verdict"] for c in self.report()["cases"]], ["PASS", "PASS"])
         self.assertEqual([p.name for p in self.tmp.iterdir()], ["report"])

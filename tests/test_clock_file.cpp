@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/parent/clock_file.h"
+#include "harness/archive/clock_file.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"

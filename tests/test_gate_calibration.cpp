@@ -2,8 +2,8 @@
 // REGRESSION nor PASS.
 #include <string>
 
-#include "harness/parent/builds.h"
-#include "harness/parent/versions.h"
+#include "harness/archive/builds.h"
+#include "harness/archive/versions.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "harness/parent/versions.h"
+#include "harness/archive/versions.h"
 #include "tests/support/catch2.h"
 #include "tests/support/recorded_processes.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/host_engine.h"
+#include "harness/hosts/host_engine.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"

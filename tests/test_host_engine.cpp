@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/host_engine.h"
+#include "harness/hosts/host_engine.h"
 #include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "harness/flow/interrupt.h"
-#include "harness/parent/host_process.h"
+#include "harness/hosts/host_process.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/in_child.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/parent/host_process.h"
-#include "harness/parent/hosts.h"
+#include "harness/hosts/host_process.h"
+#include "harness/hosts/hosts.h"
 #include "harness/wire/build_id.h"
 #include "tests/python_engine.h"
 #include "tests/support/catch2.h"
@@ -26,11 +26,6 @@ std::string text_of(const fs::path& file) {
 std::string decode_that(const std::string& does) {
   return "    def decode(self, n, forced, logits):\n        " + does +
          "\n        return super().decode(n, forced, logits)";
-}
-
-TEST_CASE("scripts/wire.json is what the messages are") {
-  // After a change of a message: mkbench_wire_fields > scripts/wire.json
-  CHECK(text_of(kRoot / "scripts/wire.json") == wire_fields());
 }
 
 TEST_CASE("an engine in Python answers every call") {
@@ -129,10 +124,9 @@ TEST_CASE("launches of a Python engine are what the recorder's library tells") {
 
   Hosts hosts(
       [](HostKind, const std::string& holds) -> std::shared_ptr<HostLink> {
-        return std::make_shared<HostProcess>(
-            HostCommand{.argv = {MKBENCH_PYTHON, kRoot / "scripts/host.py", MKBENCH_FAKE_RECORDER},
-                        .build = wire_fields_hash(),
-                        .holds = holds});
+        HostCommand command = host_command(HostKind::kPython, holds, MKBENCH_PYTHON);
+        command.argv.back() = MKBENCH_FAKE_RECORDER;
+        return std::make_shared<HostProcess>(command);
       },
       20);
   const std::unique_ptr<Engine> engine = hosts.open(python.request, python.weights);
@@ -277,26 +271,6 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
                                         "'config.json' "));
   CHECK_THAT(error.what(),
              ContainsText(fmt::format("'model.safetensors' {} ", fs::file_size(file))));
-}
-
-TEST_CASE("a host of another wire.json is refused") {
-  testing::TemporaryFolder folder;
-  for (const char* name : {"host.py", "needed_memory.py", "nvtx_ranges.py"})
-    fs::copy(kRoot / "scripts" / name, folder.path());
-  const HostCommand command{.argv = {MKBENCH_PYTHON, folder.path() / "host.py"},
-                            .build = wire_fields_hash(),
-                            .holds = "counting"};
-  const auto start = [&] {
-    HostProcess host(command);
-    return error_of([&] { host.call(PingCall{}, {5, 5}); });
-  };
-  const Error none = start();
-  CHECK(none.kind() == ErrorKind::kEnvUnfit);
-  CHECK_THAT(none.what(), ContainsText("cannot start: host.py: wire.json: "));
-  testing::write_file(folder.path() / "wire.json", wire_fields() + " ");
-  const Error other = start();
-  CHECK(other.kind() == ErrorKind::kEnvUnfit);
-  CHECK_THAT(other.what(), ContainsText("the host of counting: is of another build: found "));
 }
 
 TEST_CASE("the interpreter's lock does not make a Python engine hang before its limit") {

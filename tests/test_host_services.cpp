@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/host_services.h"
+#include "harness/hosts/host_services.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/process_state.h"

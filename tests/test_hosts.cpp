@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/hosts.h"
+#include "harness/hosts/hosts.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"

@@ -42,9 +42,9 @@ class IncludeArrows(unittest.TestCase):
     def test_planted_violations_are_found(self):
         for path, include, wanted in [
             ("references/a.h", '"kernels/phase.h"', "references must not include kernels"),
-            ("references/a.cpp", '"harness/parent/options.h"', "references must not include harness"),
+            ("references/a.cpp", '"harness/cli/command_line.h"', "references must not include harness"),
             ("kernels/plain/a.cuh", '"baselines/eager.h"', "kernels must not include baselines"),
-            ("kernels/plain/a.cu", '"harness/parent/options.h"', "kernels must not include harness"),
+            ("kernels/plain/a.cu", '"harness/cli/command_line.h"', "kernels must not include harness"),
             ("kernels/plain/a.cu", "<torch/torch.h>", "torch headers only"),
             ("kernels/a.h", "<ATen/ATen.h>", "torch headers only"),
             ("baselines/a.cpp", '"kernels/phase.h"', "baselines must not include kernels"),
@@ -55,16 +55,18 @@ class IncludeArrows(unittest.TestCase):
             ("kernels/plain/a.cu", '"megakernel.h"', "written from the root"),
             ("harness/report/a.cpp", '"../parity/judge.h"', "written from the root"),
             ("harness/a.cpp", "<references/base/bf16.h>", "included with quotes"),
-            ("harness/host/a.cpp", '"harness/parent/options.h"', "harness/host must not include parent"),
-            ("harness/parent/a.cpp", '"kernels/phase.h"', "harness/parent must not include kernels"),
-            ("harness/parent/commands/a.cpp", '"baselines/eager.h"', "harness/parent must not include baselines"),
+            ("harness/host/a.cpp", '"harness/cli/command_line.h"', "harness/host must not include cli"),
+            ("harness/cli/a.cpp", '"kernels/phase.h"', "harness/cli must not include kernels"),
+            ("harness/cli/commands/a.cpp", '"baselines/eager.h"', "harness/cli must not include baselines"),
             ("harness/report/a.cpp", '"harness/judge/parity.h"', "harness/report must not include judge"),
             ("harness/host/a.cpp", '"harness/flow/gate.h"', "harness/host must not include flow"),
             ("harness/host/a.cpp", '"harness/judge/parity.h"', "harness/host must not include judge"),
             ("harness/flow/a.cpp", '"harness/wire/calls.h"', "harness/flow must not include wire"),
-            ("harness/flow/a.cpp", '"harness/parent/hosts.h"', "harness/flow must not include parent"),
+            ("harness/flow/a.cpp", '"harness/hosts/hosts.h"', "harness/flow must not include hosts"),
             ("harness/wire/a.cpp", '"harness/host/server.h"', "harness/wire must not include host"),
             ("harness/selftest/a.cpp", '"kernels/phase.h"', "harness/selftest must not include kernels"),
+            ("harness/hosts/a.cpp", '"harness/cli/plan.h"', "harness/hosts must not include cli"),
+            ("harness/archive/a.cpp", '"harness/hosts/hosts.h"', "harness/archive must not include hosts"),
             ("harness/shed/a.cpp", '"references/engine.h"', "harness/shed is not a room"),
             ("references/base/a.cpp", '"references/engine.h"', "references/base must not include the rest"),
         ]:
@@ -90,7 +92,7 @@ class IncludeArrows(unittest.TestCase):
             ("kernels/plain/a.cu", '"references/engine.h"'),
             ("baselines/a.cpp", "<torch/torch.h>"),
             ("harness/a.cpp", '"baselines/eager.h"'),
-            ("tests/a.cpp", '"harness/parent/options.h"'),
+            ("tests/a.cpp", '"harness/cli/command_line.h"'),
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
@@ -225,8 +227,8 @@ class SourceHash(TemporaryTree):
             ("harness/flow/new.cpp", "new", "speed judgement"),
             ("harness/host/card_work.cpp", "flush", "speed"),
             ("harness/host/faulty_engine.cpp", "fault", "judgement"),
-            ("harness/parent/host_engine.cpp", "proxy", "speed judgement"),
-            ("harness/parent/hosts.cpp", "turns", "speed judgement"),
+            ("harness/hosts/host_engine.cpp", "proxy", "speed judgement"),
+            ("harness/hosts/hosts.cpp", "turns", "speed judgement"),
             ("CMakeLists.txt", "project2", "speed judgement"),
         ]:
             self.write(path, text)
@@ -271,7 +273,7 @@ class SourceHash(TemporaryTree):
         before = self.hash()
         self.write("README.md", "other words")
         self.write("harness/report/markdown.cpp", "table")
-        self.write("harness/parent/options.cpp", "flags")
+        self.write("harness/cli/options.cpp", "flags")
         self.write("scripts/host.py", "script")
         self.write("tests/a.cpp", "test")
         self.write("CMakeLists.txt.bak", "project")
@@ -416,7 +418,7 @@ class MutantTable(unittest.TestCase):
         self.assertEqual(mutants.findings_of(rows), [])
         real = [row for row in rows if not row.equivalent]
         self.assertGreaterEqual(len(real), 80)
-        for room in ("measure", "judge", "report", "references", "parent", "flow"):
+        for room in ("measure", "judge", "report", "references", "archive", "cli", "hosts", "flow"):
             self.assertGreaterEqual(sum(row.room == room for row in real), 10, room)
 
     def test_bad_rows_are_found(self):

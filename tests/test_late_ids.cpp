@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/flow/late_ids.h"
+#include "harness/report/readings.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 

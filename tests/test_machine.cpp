@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/machine.h"
+#include "harness/hosts/machine.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"

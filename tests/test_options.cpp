@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/option_values.h"
-#include "harness/parent/outlook.h"
-#include "harness/parent/progress.h"
+#include "harness/cli/commands/selftest_case.h"
+#include "harness/cli/outlook.h"
+#include "harness/cli/progress.h"
+#include "harness/settings/values.h"
 #include "tests/support/command_line.h"
 
 namespace mkbench {
@@ -15,8 +16,8 @@ namespace {
 using namespace testing;
 
 TEST_CASE("an empty command line is the main job with the documented defaults") {
-  const Options o = options_of({});
-  CHECK(o.command->name == "run");
+  const RunSettings o = settings_of({});
+  CHECK(o.command == "run");
   CHECK(o.compare == std::vector<std::string>{"eager"});
   CHECK(o.engines.empty());
   CHECK(o.models.empty());
@@ -47,60 +48,60 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
 }
 
 TEST_CASE("every flag reaches its option") {
-  const Options o = options_of({"run",
-                                "--compare",
-                                "eager",
-                                "--engine",
-                                "ring,plain,host-twin",
-                                "--model",
-                                "tiny,synthetic:deep",
-                                "--device",
-                                "cpu",
-                                "--gpu",
-                                "1",
-                                "-p",
-                                "16",
-                                "-n",
-                                "8,16",
-                                "-d",
-                                "0-4*2",
-                                "--blocks",
-                                "3",
-                                "--max-blocks",
-                                "5",
-                                "--target-rel-ci",
-                                "0.01",
-                                "--warmup",
-                                "0",
-                                "--order",
-                                "random",
-                                "--seed",
-                                "18446744073709551615",
-                                "--confidence",
-                                "0.9",
-                                "--parity",
-                                "prompt",
-                                "--parity-table",
-                                "--reference",
-                                "refs",
-                                "--require-reference",
-                                "-o",
-                                "csv",
-                                "--out",
-                                "folder",
-                                "--no-plot",
-                                "--nvtx",
-                                "off",
-                                "--timeout",
-                                "1.5",
-                                "--in-process",
-                                "--ablations",
-                                "--list-devices",
-                                "--dry-run",
-                                "-q",
-                                "-v",
-                                "--plant-fault",
-                                "rope_theta"});
+  const RunSettings o = settings_of({"run",
+                                     "--compare",
+                                     "eager",
+                                     "--engine",
+                                     "ring,plain,host-twin",
+                                     "--model",
+                                     "tiny,synthetic:deep",
+                                     "--device",
+                                     "cpu",
+                                     "--gpu",
+                                     "1",
+                                     "-p",
+                                     "16",
+                                     "-n",
+                                     "8,16",
+                                     "-d",
+                                     "0-4*2",
+                                     "--blocks",
+                                     "3",
+                                     "--max-blocks",
+                                     "5",
+                                     "--target-rel-ci",
+                                     "0.01",
+                                     "--warmup",
+                                     "0",
+                                     "--order",
+                                     "random",
+                                     "--seed",
+                                     "18446744073709551615",
+                                     "--confidence",
+                                     "0.9",
+                                     "--parity",
+                                     "prompt",
+                                     "--parity-table",
+                                     "--reference",
+                                     "refs",
+                                     "--require-reference",
+                                     "-o",
+                                     "csv",
+                                     "--out",
+                                     "folder",
+                                     "--no-plot",
+                                     "--nvtx",
+                                     "off",
+                                     "--timeout",
+                                     "1.5",
+                                     "--in-process",
+                                     "--ablations",
+                                     "--list-devices",
+                                     "--dry-run",
+                                     "-q",
+                                     "-v",
+                                     "--plant-fault",
+                                     "rope_theta"});
   CHECK(o.engines == std::vector<std::string>{"ring", "plain", "host-twin"});
   CHECK(o.models == std::vector<std::string>{"tiny", "synthetic:deep"});
   CHECK(o.device == DeviceChoice::kCpu);
@@ -116,7 +117,7 @@ TEST_CASE("every flag reaches its option") {
   CHECK(o.seed == 18446744073709551615ull);
   CHECK(o.confidence == 0.9);
   CHECK(o.parity_table);
-  CHECK(o.reference == "refs");
+  CHECK(o.reference_dir == "refs");
   CHECK(o.require_reference);
   CHECK(o.format == "csv");
   CHECK(o.out == "folder");
@@ -130,15 +131,15 @@ TEST_CASE("every flag reaches its option") {
   CHECK(o.quiet);
   CHECK(o.verbose);
   CHECK(o.fault == PlantedFault::kRopeTheta);
-  CHECK(options_of({"--junit", "a/b.xml"}).junit == "a/b.xml");
-  CHECK(options_of({"--ids", "1,2,3"}).ids == std::vector<int32_t>{1, 2, 3});
-  CHECK(options_of({"--model", "tiny", "--model", "tiny-untied"}).models.size() == 2);
+  CHECK(settings_of({"--junit", "a/b.xml"}).junit == "a/b.xml");
+  CHECK(settings_of({"--ids", "1,2,3"}).ids == std::vector<int32_t>{1, 2, 3});
+  CHECK(settings_of({"--model", "tiny", "--model", "tiny-untied"}).models.size() == 2);
 }
 
 TEST_CASE("--only names a prompt, a step, or the file of one") {
-  CHECK(options_of({"parity", "--only", "corpus-17"}).only_prompt == "corpus-17");
-  CHECK_FALSE(options_of({"parity", "--only", "corpus-17"}).only.has_value());
-  const Options step = options_of({"parity", "--only", "a:b:12"});
+  CHECK(settings_of({"parity", "--only", "corpus-17"}).only_prompt == "corpus-17");
+  CHECK_FALSE(settings_of({"parity", "--only", "corpus-17"}).only.has_value());
+  const RunSettings step = settings_of({"parity", "--only", "a:b:12"});
   CHECK(step.only_prompt.empty());
   REQUIRE(step.only.has_value());
   CHECK(step.only->prompt == "a:b");
@@ -151,10 +152,10 @@ TEST_CASE("plot's --out is the folder of the plots, not that of a report") {
     const auto none = [](const std::string&) { return std::nullopt; };
     return parse_command_line({command, "--help"}, none, {}).early_exit->text;
   };
-  CHECK(holds(help("plot"), "folder of the plots"));
+  CHECK(holds(help("plot"), "Folder for the plots"));
   CHECK_FALSE(holds(help("plot"), "mkbench-report-"));
   CHECK(holds(help("run"), "[mkbench-report-<time>]"));
-  CHECK(options_of({"plot", "r.json", "--out", "p"}).out == "p");
+  CHECK(value_of({"plot", "r.json", "--out", "p"}, "out") == "p");
 }
 
 TEST_CASE("the first variable of the locale that is set says whether UTF-8 is shown") {
@@ -183,11 +184,11 @@ TEST_CASE("a duration is told in the unit that fits it") {
 TEST_CASE("the environment stands between the command line and the defaults, for every flag") {
   const Variables variables = {
       {"MKBENCH_N_GEN", "64"}, {"MKBENCH_DEVICE", "cpu"}, {"MKBENCH_PLOT", "off"}};
-  const Options o = options_of({"-n", "7"}, variables);
+  const RunSettings o = settings_of({"-n", "7"}, variables);
   CHECK(o.n_gen == std::vector<int>{7});
   CHECK(o.device == DeviceChoice::kCpu);
   CHECK_FALSE(o.plot);
-  CHECK(options_of({}, {{"MKBENCH_N_GEN", ""}}).n_gen == std::vector<int>{128});
+  CHECK(settings_of({}, {{"MKBENCH_N_GEN", ""}}).n_gen == std::vector<int>{128});
   const nlohmann::json meta = options_to_json(o);
   CHECK(meta["n-gen"]["source"] == "command line");
   CHECK(meta["n-gen"]["value"] == "7");
@@ -196,39 +197,40 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   // A value that no flag takes shows that each variable is read.
   const std::set<std::string> free_text = {"model",     "python", "reference", "out",   "junit",
                                            "libraries", "only",   "resume",    "label", "kernel"};
-  for (const Flag& flag : flag_table()) {
-    if (free_text.count(std::string(flag.name)) != 0) continue;
-    INFO(flag.env());
-    std::vector<std::string> command;
-    if ((flag.group & kSelftestFlags) != 0) command = {"selftest"};
-    if ((flag.group & kDoctorFlags) != 0) command = {"doctor"};
-    if ((flag.group & kAuditFlags) != 0) command = {"audit"};
-    if ((flag.group & kHistoryFlags) != 0) command = {"history"};
-    if (flag.group == kSoakFlags) command = {"soak"};
-    if (flag.group == kInspectFlags) command = {"inspect", "tiny"};
-    if (flag.group == kProfileFlags) command = {"profile"};
-    if (flag.group == kFleetFlags) command = {"fleet", "plan.toml"};
-    CHECK(holds(refusal(command, {{flag.env(), "no such value,"}}), flag.env()));
+  const std::map<std::string_view, std::vector<std::string>> arguments = {
+      {"inspect", {"tiny"}},   {"fleet", {"plan.toml"}}, {"gate", {"a", "b"}},
+      {"compare", {"a", "b"}}, {"plot", {"r"}},          {"verify", {"r"}},
+      {"fetch", {"a/b"}},      {"evidence", {"e"}},      {"new-engine", {"e", "c"}}};
+  for (const CommandRow& row : command_rows()) {
+    for (const FlagWords& flag : row.flags) {
+      if (free_text.count(std::string(flag.name)) != 0) continue;
+      INFO(row.name << " " << flag.env());
+      std::vector<std::string> command = {std::string(row.name)};
+      if (const auto more = arguments.find(row.name); more != arguments.end())
+        command.insert(command.end(), more->second.begin(), more->second.end());
+      CHECK(holds(refusal(command, {{flag.env(), "no such value,"}}), flag.env()));
+    }
   }
 }
 
 TEST_CASE("engines that are files are taken by their path; one in Python is not in this process") {
-  const Options o = options_of({"--engine", "./mine.so,ring,./mine.py", "--python", "venv/python"});
+  const RunSettings o =
+      settings_of({"--engine", "./mine.so,ring,./mine.py", "--python", "venv/python"});
   CHECK(o.engines == std::vector<std::string>{"./mine.so", "ring", "./mine.py"});
   CHECK(o.python == "venv/python");
-  CHECK(options_of({"parity"}, {{"MKBENCH_PYTHON", "python3.14"}}).python == "python3.14");
-  CHECK(options_of({}).python.empty());
-  CHECK_THROWS_WITH(options_of({"--engine", "ring,./mine.py", "--in-process"}),
+  CHECK(settings_of({"parity"}, {{"MKBENCH_PYTHON", "python3.14"}}).python == "python3.14");
+  CHECK(settings_of({}).python.empty());
+  CHECK_THROWS_WITH(settings_of({"--engine", "ring,./mine.py", "--in-process"}),
                     ContainsText("--in-process: ./mine.py is an engine in Python"));
-  CHECK(options_of({"--engine", "./mine.so", "--in-process"}).in_process);
+  CHECK(settings_of({"--engine", "./mine.so", "--in-process"}).in_process);
 }
 
 TEST_CASE("an unknown MKBENCH_* variable causes a warning, other variables do not") {
   const ParsedCommandLine parsed =
       parse({}, {{"MKBENCH_N_GENN", "1"}, {"MKBENCH_DATA_DIR", "x"}, {"MKBENCH_SEED", "2"}});
-  REQUIRE(parsed.options.warnings.size() == 1);
-  CHECK(holds(parsed.options.warnings[0], "MKBENCH_N_GENN"));
-  CHECK(holds(parsed.options.warnings[0], "MKBENCH_N_GEN?"));
+  REQUIRE(parsed.warnings.size() == 1);
+  CHECK(holds(parsed.warnings[0], "MKBENCH_N_GENN"));
+  CHECK(holds(parsed.warnings[0], "MKBENCH_N_GEN?"));
 }
 
 TEST_CASE("lists of numbers and words are parsed") {
@@ -281,7 +283,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"-n", ""}, "--n-gen", "empty"},
       {{"--blocks", "0"}, "--blocks", "0"},
       {{"--blocks", "ten"}, "--blocks", "ten"},
-      {{"--blocks", "3", "--blocks", "4"}, "--blocks", ""},
+      {{"--blocks", "3", "--blocks", "4"}, "--blocks: found 2 times", "wanted once"},
       {{"--blocks", "8", "--max-blocks", "4"}, "--max-blocks", "--blocks"},
       {{"--max-blocks", "4"}, "--max-blocks", "--blocks 10"},
       {{"--blocks", "4", "--processes", "5"}, "--blocks 4", "--processes 5"},
@@ -331,46 +333,56 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
   }
 }
 
-TEST_CASE("help comes from the table and hides the flags for tests") {
+TEST_CASE("help shows the flags of its command, and hides the flags for tests") {
   const ParsedCommandLine parsed = parse({"--help"});
   REQUIRE(parsed.early_exit.has_value());
   CHECK(parsed.early_exit->exit_code == 0);
-  for (const Flag& flag : flag_table()) {
-    INFO(flag.name);
-    // A flag of another command may have the name of one of run's.
-    const bool of_run = std::any_of(flag_table().begin(), flag_table().end(), [&](const Flag& f) {
-      return f.name == flag.name && (f.group & command_rows().front().flags) != 0;
-    });
-    // The command list at the top may name flags that this command does not take.
-    const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;
-    const auto shown = [&](const std::string& before) {
-      const size_t at = text.find(before + name);
-      const size_t behind = at + before.size() + name.size();
-      return at != std::string::npos &&
-             text[behind] != '-';  // --require is not --require-reference
-    };
-    CHECK((shown("  ") || shown(",")) == (of_run && !flag.hidden));
+  std::set<std::string_view> of_run;
+  for (const FlagWords& flag : command_rows().front().flags) {
+    if (!flag.hidden) of_run.insert(flag.name);
+  }
+  for (const CommandRow& row : command_rows()) {
+    for (const FlagWords& flag : row.flags) {
+      INFO(flag.name);
+      // The command list at the top may name flags that this command does not take.
+      const std::string name = "--" + std::string(flag.name), &text = parsed.early_exit->text;
+      const auto shown = [&](const std::string& before) {
+        const std::string word = before + name;
+        size_t at = text.find(word);
+        while (at != std::string::npos && text[at + word.size()] == '-')  // --require-reference
+          at = text.find(word, at + 1);
+        return at != std::string::npos;
+      };
+      CHECK((shown("  ") || shown(",")) == (of_run.count(flag.name) != 0));
+    }
   }
 }
 
 TEST_CASE("version and commands") {
   CHECK(holds(parse({"--version"}).early_exit->text, "mkbench "));
-  CHECK(options_of({"doctor", "--device", "cpu"}).command->name == "doctor");
-  const Options plot = options_of({"plot", "a", "b", "--out", "c"});
-  CHECK(plot.command->name == "plot");
+  const auto command = [](const std::vector<std::string>& args) {
+    return parse(args).command->name;
+  };
+  CHECK(command({"doctor", "--device", "cpu"}) == "doctor");
+  const auto plot = settings_of<CommandSettings>({"plot", "a", "b", "--out", "c"});
+  CHECK(plot.command == "plot");
   CHECK(plot.arguments == std::vector<std::string>{"a", "b"});
-  CHECK(plot.out == "c");
-  CHECK(options_of({"list"}).command->name == "list");
-  CHECK(options_of({"tune", "--gpu", "1"}).command->name == "tune");
-  CHECK(options_of({"tune", "--gpu", "1"}).gpu == 1);
-  CHECK(options_of({"selftest", "--faults"}).command->name == "selftest");
-  CHECK(options_of({"selftest", "--faults"}).faults);
-  CHECK_FALSE(options_of({"selftest"}).faults);
-  CHECK(options_of({"selftest", "--timing"}).timing);
-  CHECK(options_of({"selftest", "--libraries", "x"}).libraries == "x");
-  CHECK(options_of({"parity"}).whole_parity);
-  CHECK_FALSE(options_of({}).whole_parity);
-  CHECK(options_of({"--compare", "none"}).compare == std::vector<std::string>{"none"});
+  CHECK(value_of({"plot", "a", "--out", "c"}, "out") == "c");
+  for (const auto& [words, text] : {std::pair{std::vector<std::string>{"help"}, "mkbench [run]"},
+                                    {{"help", "soak"}, "mkbench soak"}})
+    CHECK(holds(parse(words).early_exit->text, text));
+  CHECK(holds(refusal({"help", "soke"}), "did you mean 'soak'?"));
+  CHECK(command({"list"}) == "list");
+  CHECK(command({"tune", "--gpu", "1"}) == "tune");
+  CHECK(settings_of<CardSettings>({"tune", "--gpu", "1"}).gpu == 1);
+  CHECK(settings_of<CommandSettings>({"tune", "--in-process"}).in_process);
+  const auto selftest = settings_of<SelftestSettings>({"selftest", "--faults", "--libraries", "x"});
+  CHECK((selftest.command == "selftest" && selftest.faults && selftest.libraries == "x"));
+  CHECK_FALSE(settings_of<SelftestSettings>({"selftest"}).faults);
+  CHECK(settings_of<SelftestSettings>({"selftest", "--timing"}).timing);
+  CHECK(settings_of({"parity"}).whole_parity);
+  CHECK_FALSE(settings_of({}).whole_parity);
+  CHECK(settings_of({"--compare", "none"}).compare == std::vector<std::string>{"none"});
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/plan.h"
+#include "harness/cli/plan.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 
@@ -14,9 +14,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 RunPlan plan_of(const std::vector<std::string>& args, const MachineProbe& probe) {
-  const ParsedCommandLine parsed =
-      parse_command_line(args, [](const std::string&) { return std::nullopt; }, {});
-  return plan_run(parsed.options, probe);
+  const ParsedCommandLine parsed = parse_command_line(args);
+  return plan_run(parsed.as<PlanSettings>(), probe, parsed.settings->in_process);
 }
 
 // A card on which ring can run full-size models and not the tiny ones.

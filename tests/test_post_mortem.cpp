@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "harness/flow/interrupt.h"
-#include "harness/parent/post_mortem.h"
+#include "harness/hosts/post_mortem.h"
 #include "tests/support/in_child.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/scoped_variable.h"

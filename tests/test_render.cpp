@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "harness/judge/conclude.h"
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
 #include "tests/support/catch2.h"
@@ -15,6 +16,43 @@ TEST_CASE("Markdown and JUnit say how many timed tokens were wrong") {
   r.cases[1].engines[1].receipts_wrong = 3;
   CHECK_THAT(render_markdown(r), ContainsText("timed tokens: 957 of 960 match the closed form"));
   CHECK_THAT(render_junit(r), ContainsText("3 of 160 timed ids differ"));
+}
+
+TEST_CASE(
+    "the first screen: a row an engine, what failed and why, tokens, a caution, what to do next") {
+  const auto screen = [](const Report& r) { return render_summary(r, 12.4, "out/report.html"); };
+  const Report right = testing::example_report();
+  const std::string text = screen(right);
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 15);
+  CHECK_THAT(text,
+             ContainsText("on cuda:0 Example GPU") && ContainsText("| RIGHT |") &&
+                 ContainsText("timed tokens: 960 of 960 are right; tokens that the reference is "
+                              "sure of: 9 of 9 equal\n") &&
+                 ContainsText("**PASS** (exit code 0, 3 cases) in 12 s\n") &&
+                 ContainsText("report: out/report.html\n"));
+  Report r = right;
+  r.cases[1].engines[1].share.value = 0.9;
+  CHECK_THAT(screen(r), ContainsText("next: --compare eager,graph,compiled"));
+  r.cases[1].engines[1].share.value = 0.89;
+  CHECK_THAT(screen(r),
+             ContainsText("next: mkbench profile --timeline --engine megakernel --model " +
+                          r.cases[1].model + " -d " + std::to_string(r.cases[1].depth)));
+  r.meta["warnings"] = {"this machine is busy", "another"};
+  CHECK_THAT(screen(r), ContainsText("caution: this machine is busy\n"));
+  r.cases.resize(1);
+  r.cases[0].verdict = r.cases[0].engines[1].verdict = r.verdict = Verdict::kFailToken;
+  r.cases[0].reasons = {"megakernel: FAIL_TOKEN: again: mkbench parity"};
+  r.exit_code = 3;
+  CHECK_THAT(screen(r), ContainsText("| FAIL_TOKEN |") && ContainsText("again: mkbench parity") &&
+                            ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") &&
+                            !ContainsText("next:"));
+  CHECK_THAT(
+      screen(testing::example_cpu_report()),
+      ContainsText("caution: no GPU was used") && ContainsText("next: on a machine with a GPU"));
+  Report none = right;
+  none.cases.clear();
+  none.reasons = {"no card"};
+  CHECK_THAT(screen(none), ContainsText("- no card\n") && !ContainsText("| model"));
 }
 
 TEST_CASE("JUnit fails a strict prompt for anything but EXACT, another one for WRONG alone") {

@@ -1,4 +1,5 @@
 // What the ceiling says of an engine: its share, and times that the memory's pins forbid.
+#include "harness/judge/conclude.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "references/model_row.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/flow/soak.h"
+#include "harness/judge/conclude.h"
 #include "harness/measure/statistics.h"
 #include "kernels/host_twin/exchange.h"
 #include "kernels/host_twin/host_twin.h"

@@ -7,7 +7,7 @@
 
 #include "harness/device/fitness.h"
 #include "harness/device/telemetry.h"
-#include "harness/parent/card_sampler.h"
+#include "harness/hosts/card_sampler.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_nvml.h"
 

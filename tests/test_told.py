@@ -131,11 +131,6 @@ class Told(CliTest):
                 self.assertIn("it would end as", result.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_help_shows_the_defaults_of_the_command(self):
-        text = self.mkbench("plot", "--help").stdout
-        self.assertIn("folder of the plots", text)
-        self.assertNotIn("mkbench-report-", text)
-
     def test_the_reason_for_the_cpu_is_told_once_on_a_terminal(self):
         reason = self.mkbench("list", "devices").stdout.partition("no usable GPU: ")[2].strip()
         if not reason:

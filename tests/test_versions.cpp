@@ -3,8 +3,9 @@
 
 #include <functional>
 
-#include "harness/parent/builds.h"
-#include "harness/parent/versions.h"
+#include "harness/archive/builds.h"
+#include "harness/archive/versions.h"
+#include "harness/judge/conclude.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mkbench {
 
@@ -24,6 +25,8 @@ struct Requirement {
   double number = 0;   // of `wanted`, for every key but gpu
 };
 inline constexpr std::string_view kRequirementKeys[] = {"gpu", "vram", "ram", "cores", "disk"};
+// "gpu=5090,vram=32". Throws Error(kBadInput) naming the flag.
+std::vector<Requirement> parse_requirements(std::string_view flag, const std::string& text);
 
 // The machine around this process, or the container that it sees of it.
 struct HostMachine {

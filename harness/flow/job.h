@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/flow/case_settings.h"
 #include "harness/flow/events.h"
-#include "references/fault_kind.h"
 
 namespace mkbench {
 
@@ -34,49 +34,26 @@ struct JudgedCase {
   std::map<std::string, JudgedEngine> engines;
 };
 
-enum class NvtxMode { kOff, kBlock };
-
-// Whether the card is read while a timed part runs. kAlternate: in every other block, which shows
-// what the reading costs.
-enum class TelemetryMode { kOn, kOff, kAlternate };
-
-// One case: judge parity and, unless `whole_parity`, time the engines.
-struct CaseJob {
+// One case of a run with these settings: judge parity and, unless `whole_parity`, time the engines.
+struct CaseJob : CaseSettings {
   std::string model;           // one item of --model
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
-  bool ablations = false;           // diagnostics after the samples
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool may_open_one = false;        // where memory asks for it (choose_residency())
-  bool whole_parity = false;        // `mkbench parity`: every check, nothing timed
-  double time_budget_s = 240;       // for judging one engine; then INCOMPLETE
   // Why no ceiling is timed beside the engines; empty where one is.
   std::string no_ceiling = "no ceiling was asked for";
-  int depth = 0;             // KV rows before the first timed step
-  int n_gen = 0;             // timed tokens; in a prefill test, untimed tokens that check it
-  int n_prompt = 0;          // > 0: a prefill test with so many KV rows
-  std::vector<int32_t> ids;  // prompt; empty: the reference's, or ids drawn from the seed
+  int depth = 0;     // KV rows before the first timed step
+  int n_gen = 0;     // timed tokens; in a prefill test, untimed tokens that check it
+  int n_prompt = 0;  // > 0: a prefill test with so many KV rows
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
   // Every timed engine is opened anew so often. With one_at_a_time each turn has a process already.
   int processes = 1;
   bool blocks_by_time = false;  // blocks until each engine has samples of kSampleS (replication.h)
   int warmup = 1;               // untimed runs of each engine in each process
   bool warmup_by_time = false;  // instead: until two windows agree (measure/warm_up.h)
-  double target_rel_ci = 0;     // 0 = off
-  bool random_order = false;
-  uint64_t seed = 1;
-  uint64_t prompt_seed = 1;  // of the timed prompt
-  double confidence = 0.95;
-  std::string reference_dir;  // empty: the committed ones
-  bool require_reference = false;
   std::optional<JudgedCase> judged;  // where set, parity is not judged again
-  // Where set, this step alone is repeated. Without prompt_ids it is a step of the references.
-  std::optional<FailedStep> only;
-  std::string only_prompt{};  // where set, this prompt of the references alone is judged
-  PlantedFault fault = PlantedFault::kNone;
-  NvtxMode nvtx = NvtxMode::kBlock;
-  TelemetryMode telemetry = TelemetryMode::kOn;
   double spin_scale = 1;
   bool watched = false;  // by a profiler: calls take longer than their pace predicts
 

@@ -8,6 +8,7 @@
 
 #include "harness/flow/interrupt.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/conclude.h"
 #include "harness/judge/repeats.h"
 #include "harness/report/render.h"
 #include "references/base/error.h"

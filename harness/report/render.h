@@ -46,6 +46,17 @@ bool is_parity_case(const CaseReport& c);
 // Times, speed-up, share and verdict of each engine; of prefill tests their times; of parity cases
 // the counts of their checks. Engines of class lossy have a table of their own below the others'.
 std::string engine_table(const CaseGroup& group);
+// The first screen of a run that took so many seconds: machine, a row an engine, what failed, and what
+// to do next; `page`: the file that has all else.
+std::string render_summary(const Report& report, double seconds, const std::string& page,
+                           const RenderStyle& style = {});
+// Its table.
+std::string summary_table(const Report& report);
+// The verdict of a case that is no pass, with reasons and advice, a line each.
+std::string verdict_note(const CaseReport& c);
+// The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a run
+// without cases, and how often it was interrupted.
+std::string verdict_line(const Report& report, const std::string& took);
 // The table of ablations (--ablations); empty where no engine has any.
 std::string profile_table(const CaseGroup& group);
 // What the lines below a table say of its times: replication, every ratio with its verdict, drift,

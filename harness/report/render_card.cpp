@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/report/aggregate_card.h"
+#include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
 

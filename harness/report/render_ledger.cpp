@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "harness/report/comparisons.h"
+#include "harness/report/readings.h"
 #include "harness/report/render.h"
 
 namespace mkbench {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/report/known_errors.h"
+#include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
 
@@ -183,12 +184,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
       notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
   }
-  if (c.verdict != Verdict::kPass) {
-    std::string line = fmt::format("verdict: **{}**", verdict_name(c.verdict));
-    for (const std::string& reason : c.reasons) line += "\n  - " + one_line(reason, 600);
-    for (const std::string& advice : advice_lines(c.reasons)) line += "\n  - " + advice;
-    notes.push_back(line);
-  }
+  if (c.verdict != Verdict::kPass) notes.push_back(verdict_note(c));
   return notes;
 }
 
@@ -259,28 +255,39 @@ std::string header_text(const Report& report) {
 }
 
 std::string footer_text(const Report& report) {
-  int64_t skipped = 0;
-  for (const CaseReport& c : report.cases) {
-    skipped += std::count_if(c.engines.begin(), c.engines.end(),
-                             [](const EngineReport& e) { return e.verdict == Verdict::kSkipped; });
-  }
-  std::string text =
-      fmt::format("\n**{}** (exit code {}, {} case{}{})\n", verdict_name(report.verdict),
-                  report.exit_code, report.cases.size(), report.cases.size() == 1 ? "" : "s",
-                  skipped > 0 ? fmt::format(", {} skipped", skipped) : "");
-  if (report.cases.empty()) {  // reasons of cases are printed with the cases
-    for (const std::string& reason : report.reasons) {
-      text += fmt::format("- {}\n", one_line(reason, 600));
-    }
-    for (const std::string& advice : advice_lines(report.reasons)) text += "- " + advice + "\n";
-  }
-  text += resumed_lines(report);
+  std::string text = "\n" + verdict_line(report, "");
   const std::string output = json_text(report.meta, {"output"});
   if (!output.empty()) text += fmt::format("\nreport: {}\n", output);
   return text;
 }
 
 }  // namespace
+
+std::string verdict_note(const CaseReport& c) {
+  std::string note = fmt::format("verdict: **{}**", verdict_name(c.verdict));
+  for (const std::string& reason : c.reasons) note += "\n  - " + one_line(reason, 600);
+  for (const std::string& advice : advice_lines(c.reasons)) note += "\n  - " + advice;
+  return note;
+}
+
+std::string verdict_line(const Report& report, const std::string& took) {
+  int64_t skipped = 0;
+  for (const CaseReport& c : report.cases) {
+    skipped += std::count_if(c.engines.begin(), c.engines.end(),
+                             [](const EngineReport& e) { return e.verdict == Verdict::kSkipped; });
+  }
+  std::string text =
+      fmt::format("**{}** (exit code {}, {} case{}{}){}\n", verdict_name(report.verdict),
+                  report.exit_code, report.cases.size(), report.cases.size() == 1 ? "" : "s",
+                  skipped > 0 ? fmt::format(", {} skipped", skipped) : "", took);
+  if (report.cases.empty()) {  // reasons of cases are printed with the cases
+    for (const std::string& reason : report.reasons) {
+      text += fmt::format("- {}\n", one_line(reason, 600));
+    }
+    for (const std::string& advice : advice_lines(report.reasons)) text += "- " + advice + "\n";
+  }
+  return text + resumed_lines(report);
+}
 
 std::string render_markdown(const Report& report, const RenderStyle& style) {
   std::string text = header_text(report);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "harness/report/comparisons.h"
+#include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "references/base/one_line.h"
 
@@ -172,6 +172,46 @@ std::string engine_table(const CaseGroup& group) {
     }
   }
   return table.str() + lossy_table(group);
+}
+
+std::string summary_table(const Report& report) {
+  CaseGroup all;
+  for (const CaseReport& c : report.cases) all.push_back(&c);
+  const bool has_ceiling = !is_cpu_report(report);
+  std::vector<std::string> headings = {
+      "model",
+      "depth",
+      "engine",
+      "is",
+      "tok/s",
+      fmt::format("ms/tok [{:g} %]", 100 * confidence_of(*all.front())),
+      "against the baseline"};
+  if (has_ceiling) headings.emplace_back("share of the ceiling");
+  std::vector<bool> to_the_right(headings.size(), true);
+  to_the_right[0] = to_the_right[2] = to_the_right[3] = false;
+  MarkdownTable table(std::move(headings), std::move(to_the_right));
+  for (const CaseReport* c : all) {
+    const bool prefill = c->n_prompt > 0;
+    for (const EngineReport& e : c->engines) {
+      if (!has_row(e)) continue;
+      const bool right = e.verdict == Verdict::kPass || e.verdict == Verdict::kPassLive;
+      const std::string ms = prefill ? number_text(e.ttft_ms) + " to the first token"
+                             : e.ms_per_tok
+                                 ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci)
+                                 : "-";
+      std::vector<std::string> cells = {
+          one_line(c->model),
+          prefill ? fmt::format("pp{}", c->n_prompt) : with_commas(c->depth),
+          engine_label(e),
+          right ? "RIGHT" : std::string(verdict_name(e.verdict)),
+          number_text(e.tok_per_s),
+          ms,
+          speedup_text(*c, e)};
+      if (has_ceiling) cells.push_back(share_text(e));
+      table.add(std::move(cells));
+    }
+  }
+  return table.str();
 }
 
 void MarkdownTable::add(std::vector<std::string> cells) {

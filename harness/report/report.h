@@ -114,7 +114,7 @@ struct EngineReport : EngineFacts {
   std::optional<ClockOverhead> clock_overhead;
   std::vector<std::string> throttle_reasons;
   std::string card_reason;  // why the card was not read; empty where it was to be read
-  CardReport card;          // written by aggregate()
+  CardReport card;          // written by aggregate() (judge/conclude.h)
   // The ceiling's time over the engine's, by pairs of the same blocks. Written by aggregate().
   Number share;
   std::optional<Interval> share_ci;
@@ -387,23 +387,6 @@ Report read_report(const std::filesystem::path& file, nlohmann::json* as_written
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
 // reports/report.schema.json.
 nlohmann::json report_schema();
-
-// Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
-// shares of the ceiling, ratios of every two timed engines and their verdicts by `margin`. Withholds
-// all times of an engine unless times_allowed(verdict) and every sample is valid. Sharpens a passing
-// verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for an invalid sample or missing receipts,
-// IMPOSSIBLE under the least time that the memory's pins allow. May be called again when samples were
-// added.
-void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
-               const SpeedMargin& margin = {});
-
-// Whether every sample's last input id was drawn after the engine had prefilled.
-bool takes_late_ids(const EngineReport& e);
-
-// Verdict of a report from its cases' verdicts (a case's is the worst of its engines' and of its
-// own, if it has failed before it had engines). A report without cases keeps its verdict if that is
-// a failure, and is a RUNTIME_ERROR else.
-void conclude(Report& report);
 
 // How Markdown is printed.
 struct RenderStyle {

@@ -40,11 +40,6 @@ std::vector<std::string> notes_of(const SoakReport& r) {
   return notes;
 }
 
-// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
-int64_t launches_done(const SoakReport& r) {
-  return r.compared ? r.count(SoakCheck::kLaunches).looked : r.launches;
-}
-
 }  // namespace
 
 SoakReport::SoakReport() {
@@ -63,34 +58,14 @@ std::string rate_text(const SoakCount& count) {
                      std::min(1.0, 3 / static_cast<double>(count.looked)));
 }
 
+int64_t launches_done(const SoakReport& r) {
+  return r.compared ? r.count(SoakCheck::kLaunches).looked : r.launches;
+}
+
 bool has_enough(const SoakReport& r) {
   const bool launches = launches_done(r) >= r.asked_launches;
   const bool tokens = r.truth.empty() || r.count(SoakCheck::kTokens).looked >= r.asked_tokens;
   return launches && tokens;
-}
-
-void conclude(SoakReport& r, bool interrupted) {
-  std::vector<Verdict> verdicts;
-  for (const SoakFailure& failure : r.failures) verdicts.push_back(failure.verdict);
-  r.reason.clear();
-  if (interrupted) {
-    verdicts.push_back(Verdict::kInterrupted);
-    r.reason = "Ctrl-C ended it";
-  } else if (!verdicts.empty()) {
-    const auto gravest = std::find_if(
-        r.failures.begin(), r.failures.end(),
-        [&](const SoakFailure& failure) { return failure.verdict == worst(verdicts); });
-    r.reason = fmt::format("step {}: {}", gravest->step, gravest->reason);
-  } else if (!r.one_step && !has_enough(r)) {
-    verdicts.push_back(Verdict::kIncomplete);
-    r.reason =
-        fmt::format("{:g} minutes were over after {} of {}{} launches and {} of {} checked tokens",
-                    r.asked_minutes, with_commas(launches_done(r)), with_commas(r.asked_launches),
-                    r.compared ? " repeated" : "", with_commas(r.count(SoakCheck::kTokens).looked),
-                    with_commas(r.asked_tokens));
-  }
-  r.verdict = worst(verdicts);
-  r.exit_code = exit_code(r.verdict);
 }
 
 nlohmann::json soak_json(const SoakReport& report) {

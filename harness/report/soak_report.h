@@ -119,11 +119,10 @@ struct SoakReport {
 // without trials.
 std::string rate_text(const SoakCount& count);
 
+// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
+int64_t launches_done(const SoakReport& report);
 // Whether the numbers that were asked for are reached.
 bool has_enough(const SoakReport& report);
-
-// Fills in verdict, reason and exit code. `interrupted`: Ctrl-C has ended the soak.
-void conclude(SoakReport& report, bool interrupted);
 
 // soak.json, and back. soak_of_json() throws Error(kBadInput) naming `path`, the field, what was found and wanted.
 nlohmann::json soak_json(const SoakReport& report);

@@ -1,5 +1,5 @@
 // A report.json from elsewhere, as `mkbench verify` and `mkbench report` take it.
-#include "harness/parent/recompute.h"
+#include "harness/archive/recompute.h"
 #include "harness/report/render.h"
 #include "tests/fuzz/input.h"
 

@@ -1,6 +1,7 @@
 // Cases that are summed up, and what must hold where their times are withheld.
 #pragma once
 
+#include "harness/judge/conclude.h"
 #include "harness/report/report.h"
 #include "tests/support/catch2.h"
 

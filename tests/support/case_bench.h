@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/archive/collector.h"
 #include "harness/flow/case_flow.h"
 #include "harness/flow/state_receipt.h"
-#include "harness/parent/collector.h"
+#include "harness/judge/conclude.h"
 #include "harness/report/report.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"

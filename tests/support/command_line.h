@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parent/options.h"
+#include "harness/cli/run_settings.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 
@@ -26,10 +26,17 @@ inline ParsedCommandLine parse(const std::vector<std::string>& args,
   return parse_command_line(args, lookup, names);
 }
 
-inline Options options_of(const std::vector<std::string>& args, const Variables& variables = {}) {
+// The settings of a command line, or those of a base S of them.
+template <typename S = RunSettings>
+S settings_of(const std::vector<std::string>& args, const Variables& variables = {}) {
   const ParsedCommandLine parsed = parse(args, variables);
   REQUIRE_FALSE(parsed.early_exit.has_value());
-  return parsed.options;
+  return parsed.as<S>();
+}
+
+// The value of a flag as it was given, or its default.
+inline std::string value_of(const std::vector<std::string>& args, const std::string& flag) {
+  return options_to_json(settings_of<CommandSettings>(args))[flag]["value"];
 }
 
 // The message of the usage error that `args` must cause.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/conclude.h"
 #include "harness/report/report.h"
 
 namespace mkbench::testing {

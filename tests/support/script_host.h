@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "harness/parent/host_process.h"
+#include "harness/hosts/host_process.h"
 
 namespace mkbench::testing {
 

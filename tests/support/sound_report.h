@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "harness/archive/clock_file.h"
+#include "harness/archive/recompute.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
-#include "harness/parent/clock_file.h"
-#include "harness/parent/recompute.h"
+#include "harness/judge/conclude.h"
 #include "harness/report/render.h"
 #include "references/base/json_fields.h"
 #include "references/base/sha256.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/host/local_host.h"
-#include "harness/parent/host_process.h"
+#include "harness/hosts/host_process.h"
 #include "harness/wire/build_id.h"
 #include "references/snapshot.h"
 #include "tests/support/twin_program.h"

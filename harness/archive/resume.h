@@ -1,0 +1,67 @@
+// --resume: an interrupted run goes on. Its finished cases are taken over, the others are run.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/flow/job.h"
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// What the report of a run says of its build, its engines' files and its card, compared by name when
+// the run goes on.
+nlohmann::json describe_identity(const std::string& command,
+                                 const std::vector<std::string>& engines);
+
+class Resumption {
+ public:
+  // Reads the report of --resume; `out`: --out. Throws Error(kBadInput) for a folder without one, and
+  // where the command or the build is not the interrupted run's; Error(kIntegrity) where the report
+  // does not hold what its samples give.
+  Resumption(const std::string& folder, const std::string& out, const std::string& command);
+
+  // The run had ended by itself.
+  bool finished() const { return !before_.interrupted; }
+  const Report& before() const { return before_; }
+  // Throws Error(kBadInput) where the file of an engine is not the interrupted run's.
+  void check_files(const std::vector<std::string>& engines) const;
+  // Throws Error(kBadInput): `what` is not as in the interrupted run.
+  [[noreturn]] void refuse(const std::string& what, const std::string& found,
+                           const std::string& wanted) const;
+
+  // Throws Error(kBadInput) naming what of the machine, or of the weights that finished cases loaded,
+  // is not the interrupted run's. `load` gives the sha256 of a job's weights; weights that mkbench
+  // makes in memory follow from the build.
+  using LoadWeights = std::function<std::string(const CaseJob& job, int depth)>;
+  void check_same(const nlohmann::json& environment, const std::vector<CaseJob>& jobs,
+                  const LoadWeights& load) const;
+  // The finished report of a job's case; absent where the case is to be run.
+  std::optional<CaseReport> take_over(const CaseJob& job) const;
+
+  // The jobs whose cases are to be run.
+  std::vector<CaseJob> left_of(const std::vector<CaseJob>& jobs) const;
+
+  // The report's folder, or --out.
+  std::filesystem::path output_folder() const;
+  // What meta.resumed says of this resumption.
+  nlohmann::json describe(int taken_over) const;
+  // Keeps the interrupted report under its new name, beside the one that replaces it; with --out,
+  // copies what reasons name: tracebacks. Throws Error(kRuntime).
+  void keep_old(const std::filesystem::path& folder) const;
+
+ private:
+  void check_identity(const std::string& command) const;
+  void check_weights(const std::vector<CaseJob>& jobs, const LoadWeights& load) const;
+  bool in_place() const;
+
+  std::filesystem::path folder_;
+  Report before_;
+  std::string out_;
+  std::string kept_name_;  // of the old report.json: report.1.json
+};
+
+}  // namespace mkbench

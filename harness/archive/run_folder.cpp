@@ -1,0 +1,75 @@
+#include "harness/archive/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "references/base/error.h"
+
+namespace mkbench {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Returns the file's name.
+std::string write_traceback(const fs::path& folder, const std::string& engine,
+                            const std::string& traceback) {
+  const std::string stem = "traceback-" + fs::path(engine).stem().string();
+  std::string name = stem + ".txt";
+  for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
+  write_text(folder / name, traceback);
+  return name;
+}
+
+}  // namespace
+
+std::string utc_now(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof(text), format, &parts);
+  return text;
+}
+
+fs::path make_output_folder(const std::string& asked, const std::string& asked_by) {
+  std::error_code error;
+  fs::path folder = asked;
+  if (asked.empty()) {
+    const std::string name = "mkbench-report-" + utc_now("%Y%m%d-%H%M%S");
+    folder = name;
+    for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", name, i);
+  } else if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder, error))) {
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format(
+            "{} {}: is there already and not an empty folder; reports are never overwritten",
+            asked_by, asked));
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("{} {}: {}", asked_by, folder.string(), error.message()));
+  }
+  return folder;
+}
+
+void write_tracebacks(const fs::path& folder, const std::map<std::string, Failed>& tracebacks,
+                      CaseReport& report) {
+  for (EngineReport& e : report.engines) {
+    const auto told = tracebacks.find(e.flow_name);
+    if (told == tracebacks.end()) continue;
+    for (std::string& reason : e.reasons) {
+      if (reason.find(told->second.message) == std::string::npos) continue;
+      try {
+        reason += "; " + write_traceback(folder, e.flow_name, told->second.traceback);
+      } catch (const Error& error) {
+        reason += fmt::format("; no traceback: {}", error.what());
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace mkbench

@@ -1,0 +1,28 @@
+// Where a run writes its report.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+#include "harness/wire/calls.h"
+
+namespace mkbench {
+
+// The time now in UTC, by strftime()'s format.
+std::string utc_now(const char* format);
+
+// Makes the report's folder before anything is measured, so that a run of minutes does not end
+// without a place for its results.
+// Throws Error(kBadInput) for a folder that holds something; the message begins with `asked_by`.
+std::filesystem::path make_output_folder(const std::string& asked,
+                                         const std::string& asked_by = "--out");
+
+// Writes the tracebacks that reasons of the case's engines came with, each to a new file of the
+// report's folder (traceback-decoder.txt for decoder.py), and adds the file's name to the reason.
+void write_tracebacks(const std::filesystem::path& folder,
+                      const std::map<std::string, Failed>& tracebacks, CaseReport& report);
+
+}  // namespace mkbench

@@ -1,0 +1,96 @@
+#include "harness/cli/command_main.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "harness/cli/command_line.h"
+#include "harness/flow/interrupt.h"
+#include "harness/hosts/host_process.h"
+#include "harness/report/known_errors.h"
+#include "harness/report/verdict.h"
+#include "references/base/data_root.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+namespace {
+
+// Goes on as mkbench-all, which lies beside this program.
+[[noreturn]] void become_all(const std::vector<std::string>& argv) {
+  const auto program = program_folder() / "mkbench-all";
+  std::vector<char*> arguments;
+  for (const std::string& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  throw Error(ErrorKind::kEnvUnfit,
+              fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
+}
+
+// Ends what this run has started; a shell may have given this process children of its own before.
+struct LeftProcesses {
+  const std::vector<pid_t> before = child_processes();
+  ~LeftProcesses() { end_left_processes(before); }
+};
+
+// Whoever closed a standard stream must not find a socket in its place.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return;
+  }
+}
+
+// What was printed has been written, or the exit code says that it was not.
+int after_output(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  if (status != 0) return status;  // a run says it by itself
+  fmt::print(stderr, "mkbench: error: cannot write to standard output: {}\n", std::strerror(errno));
+  return exit_code(Verdict::kRuntimeError);
+}
+
+int run_command_line(const std::vector<std::string>& argv, const StartHosts& start_hosts,
+                     bool in_process) {
+  const std::vector<std::string> args(argv.begin() + 1, argv.end());
+  const ParsedCommandLine parsed =
+      parse_command_line(args, process_environment(), process_environment_names());
+  if (parsed.early_exit) {
+    fmt::print("{}", parsed.early_exit->text);
+    return after_output(parsed.early_exit->exit_code);
+  }
+  const CommandSettings& settings = *parsed.settings;
+  for (const std::string& warning : parsed.warnings)
+    fmt::print(stderr, "mkbench: warning: {}\n", warning);
+  if (settings.in_process && !in_process) become_all(argv);
+  open_standard_streams();
+  install_interrupt_handlers();
+  // What a host started and left behind becomes a child of this process, not of init.
+  const LeftProcesses ended_last;
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return after_output(
+      parsed.command->run(settings, {argv, start_hosts(settings.python), in_process}));
+}
+
+}  // namespace
+
+int command_main(const std::vector<std::string>& argv, const StartHosts& start_hosts,
+                 bool in_process) {
+  try {
+    return run_command_line(argv, start_hosts, in_process);
+  } catch (const Interrupted&) {
+    return exit_code(Verdict::kInterrupted);
+  } catch (const Error& error) {
+    fmt::print(stderr, "mkbench: error: {}\n", error.what());
+    for (const std::string& advice : advice_lines({error.what()}))
+      fmt::print(stderr, "mkbench: {}\n", advice);
+    return exit_code(verdict_of(error.kind()));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "mkbench: error: {}\n", error.what());
+    return exit_code(Verdict::kRuntimeError);
+  }
+}
+
+}  // namespace mkbench

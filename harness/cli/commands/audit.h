@@ -1,0 +1,33 @@
+// `mkbench audit`, for the selftest that runs it.
+#pragma once
+
+#include <vector>
+
+#include "harness/cli/plan_settings.h"
+#include "harness/flow/audit.h"
+#include "harness/hosts/machine.h"
+
+namespace mkbench {
+
+struct AuditSettings : CommandSettings, PlanSettings {
+  int tiles = 0;                     // tiles of weights to change, of each part
+  bool tiles_only = false;           // no counters
+  bool decode_once = false;          // what a profiler counts
+  std::vector<std::string> tensors;  // parts of names; empty: all tensors
+  std::string format;
+  std::string out;  // empty: none
+};
+
+struct AuditedCase {
+  CaseJob job;
+  std::vector<EngineAudit> engines;
+};
+
+// Audits the candidates of the cases, one after another. l2_bytes: of the card; 0 on a CPU. `tell`
+// gets each result; it may be empty. Throws what the weights throw, and Interrupted.
+std::vector<AuditedCase> audit_cases(
+    const std::vector<CaseJob>& jobs, const AuditSettings& settings, const Invocation& invocation,
+    int64_t l2_bytes, Hosts& hosts,
+    const std::function<void(const CaseJob&, const EngineAudit&)>& tell);
+
+}  // namespace mkbench

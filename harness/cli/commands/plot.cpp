@@ -1,0 +1,97 @@
+#include "harness/cli/commands/plot.h"
+
+#include <fmt/format.h>
+
+#include "harness/archive/recompute.h"
+#include "harness/cli/command_line.h"
+#include "harness/cli/python_script.h"
+#include "harness/report/verdict.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// What a script makes of report files.
+struct Picture {
+  const char* what;
+  const char* script;
+  const char* its;  // how the warning calls the script
+};
+constexpr Picture kPlots{"plots", "plot_report.py", "plotting"};
+constexpr Picture kPage{kPageName, "report_page.py", "page's"};
+
+// Returns the exit status of the script, -1 where it could not be started. `why_none` tells of every
+// status but 0.
+int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs::path& out,
+         std::string& why_none) {
+  PythonScript script{.name = picture.script, .arguments = {}};
+  for (const fs::path& report : reports) script.arguments.push_back(report.string());
+  script.arguments.insert(script.arguments.end(), {"--out", out.string()});
+  std::string problem;
+  const int status = run_script(script, problem);
+  if (problem.empty()) problem = fmt::format("the {} script ended with {}", picture.its, status);
+  why_none = fmt::format("no {}: {}", picture.what, problem);
+  return status;
+}
+
+}  // namespace
+
+std::vector<std::string> picture_report(const fs::path& folder, bool plots) {
+  std::vector<std::string> warnings;
+  const std::vector<fs::path> reports = {folder / "report.json"};
+  std::string why_none;
+  if (plots && draw(kPlots, reports, folder / "plots", why_none) != 0) warnings.push_back(why_none);
+  if (draw(kPage, reports, folder / kPageName, why_none) != 0) warnings.push_back(why_none);
+  return warnings;
+}
+
+namespace {
+
+struct PlotSettings : CommandSettings {
+  std::string out;
+};
+
+void require_plot_arguments(PlotSettings& settings) {
+  if (settings.arguments.empty())
+    bad_usage("mkbench plot: name at least one report.json or report folder");
+}
+
+int plot_command(const PlotSettings& settings, const Invocation&) {
+  std::vector<fs::path> reports;
+  for (const std::string& argument : settings.arguments) {
+    const fs::path path = report_file(argument);
+    if (!fs::is_regular_file(path)) {
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("mkbench plot: {}: no such report", path.string()));
+    }
+    reports.push_back(path);
+  }
+  const fs::path out =
+      settings.out.empty() ? reports.front().parent_path() / "plots" : fs::path(settings.out);
+  std::string why_none;
+  const int status = draw(kPlots, reports, out, why_none);
+  if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + why_none);
+  if (status == 0) {
+    if (draw(kPage, reports, out / kPageName, why_none) != 0)
+      fmt::print(stderr, "mkbench: warning: {}\n", why_none);
+    fmt::print("{}\n", out.string());
+  }
+  constexpr int kBadReport = 2, kNothingToPlot = 3;  // exit codes of the script
+  if (status == kBadReport || status == kNothingToPlot) return exit_code(Verdict::kBadInput);
+  return status == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+CommandRow plot_row() {
+  return command_row<PlotSettings>(
+      "plot", "draw plots of reports", "REPORT...",
+      {flag("out DIR", "Folder for the plots [plots, beside the first report].",
+            &PlotSettings::out)},
+      require_plot_arguments, plot_command);
+}
+
+}  // namespace mkbench

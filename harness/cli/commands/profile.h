@@ -1,0 +1,35 @@
+// What both kinds of `mkbench profile` share: Nsight around an engine (profile.cpp), and the kernel's own timeline
+// (timeline.cpp).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "harness/cli/plan_settings.h"
+#include "harness/device/nsight.h"
+#include "harness/hosts/machine.h"
+
+namespace mkbench {
+
+struct ProfileSettings : CommandSettings, PlanSettings {
+  std::optional<ProfileTool> tool;
+  std::string kernel;          // of which ncu replays a launch; empty: of any
+  int launch = 0;              // which launch ncu replays
+  bool print_command = false;  // print the tool's command, and run nothing
+  bool token_ranges = false;   // an NVTX range for each token
+  bool timeline = false;       // what blocks do inside the kernel, without a tool
+  std::string out;             // empty: mkbench-report-<time>
+};
+
+// What the machine has. Printing a command for another machine's GPU needs no GPU here.
+MachineProbe probe_for_profile(const ProfileSettings& settings, const Invocation& invocation);
+
+// The path of an engine's files in `folder`, without their endings: none with `ending` is there yet.
+std::string profile_stem(const CaseJob& job, const CaseEngine& engine,
+                         const std::filesystem::path& folder, const std::string& ending);
+
+// `mkbench profile --timeline`.
+int timeline_command(const ProfileSettings& settings, const Invocation& invocation);
+void require_timeline_arguments(ProfileSettings& settings);
+
+}  // namespace mkbench

@@ -1,0 +1,43 @@
+#include "harness/cli/commands/results.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "harness/cli/progress.h"
+#include "harness/report/render.h"
+
+namespace mkbench {
+namespace {
+
+bool asks_for_tables(const RunSettings& settings) {
+  return settings.parity_table || settings.only || !settings.only_prompt.empty();
+}
+
+}  // namespace
+
+bool prints_whole(const RunSettings& settings) {
+  return settings.format != "md" || settings.verbose || settings.whole_parity ||
+         asks_for_tables(settings);
+}
+
+std::string print_results(const Report& report, const RunSettings& settings, bool whole,
+                          double seconds, const std::string& page) {
+  const RenderStyle style{
+      .utf8 = locale_is_utf8(process_environment()),
+      .whole_tables = asks_for_tables(settings),
+      .tells_fallback = !(isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0)};
+  try {
+    fmt::print("{}", whole ? render(report, settings.format, style)
+                           : render_summary(report, seconds, page, style));
+  } catch (const std::system_error& error) {
+    return error.code().message();
+  }
+  return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? std::strerror(errno) : "";
+}
+
+}  // namespace mkbench

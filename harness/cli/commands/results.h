@@ -1,0 +1,19 @@
+// What a run prints when it ends.
+#pragma once
+
+#include <string>
+
+#include "harness/cli/run_settings.h"
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+// Whether the settings ask for the whole report on standard output; else it gets one screen.
+bool prints_whole(const RunSettings& settings);
+
+// Returns why the results of a run that took so many seconds could not be printed, or an empty string.
+// `page`: the file that has what one screen leaves out.
+std::string print_results(const Report& report, const RunSettings& settings, bool whole,
+                          double seconds, const std::string& page);
+
+}  // namespace mkbench

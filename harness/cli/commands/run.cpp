@@ -1,0 +1,436 @@
+#include "harness/cli/commands/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "harness/archive/baselines.h"
+#include "harness/archive/clock_file.h"
+#include "harness/archive/collector.h"
+#include "harness/archive/recompute.h"
+#include "harness/archive/resume.h"
+#include "harness/archive/run_folder.h"
+#include "harness/cli/commands/history.h"
+#include "harness/cli/commands/list.h"
+#include "harness/cli/commands/plot.h"
+#include "harness/cli/commands/results.h"
+#include "harness/cli/outlook.h"
+#include "harness/cli/plan.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/texts.h"
+#include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
+#include "harness/flow/replication.h"
+#include "harness/hosts/fresh_repeats.h"
+#include "harness/hosts/host_services.h"
+#include "harness/hosts/machine.h"
+#include "harness/hosts/post_mortem.h"
+#include "harness/judge/budget.h"
+#include "harness/judge/conclude.h"
+#include "harness/report/junit.h"
+#include "harness/report/known_errors.h"
+#include "harness/report/render.h"
+#include "harness/report/report.h"
+#include "references/base/error.h"
+#include "references/snapshot_folder.h"
+
+namespace mkbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kPlotS = 3;  // for plots and page, each in a Python that is started for it
+
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+class Run {
+ public:
+  // `resumption`: null for a new run.
+  Run(const RunSettings& settings, const Invocation& invocation, const Resumption* resumption)
+      : settings_(settings),
+        resumption_(resumption),
+        argv_(invocation.argv),
+        start_host_(invocation.start_host),
+        in_process_(invocation.in_process),
+        hosts_(invocation.start_host, settings.timeout_s, on_hang_),
+        outlook_(hosts_, begin_, settings.timeout_s),
+        baselines_(settings, settings.builds, settings.format == "md"),
+        progress_(settings.quiet, settings.verbose) {}
+
+  int execute() {
+    remove_stale_snapshots();
+    probe();
+    if (interrupted()) return stop_early();
+    const RunPlan plan = make_plan();
+    if (early_exit_ >= 0) return early_exit_;
+    for (const std::string& warning : plan.warnings) warn(warning);
+    for (const std::string& note : plan.notes) say(note);
+    if (!plan.banner.empty()) say("*** " + plan.banner + " ***");
+    if (settings_.dry_run) return dry_run(plan);
+    check_paths(settings_.junit, settings_.reference_dir);
+    report_.environment["device"] = plan.device_text;
+    if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
+    if (resumption_ != nullptr) {
+      resumption_->check_same(report_.environment, plan.jobs,
+                              [this](const CaseJob& job, int depth) {
+                                return make_services(job, hosts_).load(job.model, depth).sha256;
+                              });
+    }
+    if (plan.cuda && probe_.pin_gb_per_s > 0)
+      report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
+    if (!settings_.whole_parity) read_clock(plan);
+    baselines_.check_plan(report_, options_to_json(settings_), plan.jobs);
+    start_report();
+    predict(plan);
+    int number = 0;
+    for (const CaseJob& job : plan.jobs) {
+      if (take_over(job)) {
+        ++number;
+      } else if (interrupted()) {
+        add_case_not_reached(job);
+      } else {
+        run_one_case(job, plan, ++number);
+      }
+    }
+    return finish();
+  }
+
+ private:
+  void say(const std::string& text) {
+    progress_.clear();
+    fmt::print(stderr, "mkbench: {}\n", text);
+  }
+  void warn(const std::string& text) {
+    say("warning: " + text);
+    warnings_.push_back(text);
+  }
+  bool interrupted() const { return report_.interrupted || interrupt_count() > 0; }
+
+  void start_report() {
+    folder_ =
+        resumption_ != nullptr ? resumption_->output_folder() : make_output_folder(settings_.out);
+    report_.meta = describe_run(settings_, settings_, argv_, folder_.string());
+  }
+
+  // Whether the case was finished before, and stands in the report.
+  bool take_over(const CaseJob& job) {
+    if (resumption_ == nullptr) return false;
+    std::optional<CaseReport> taken = resumption_->take_over(job);
+    if (!taken) return false;
+    if (std::optional<JudgedCase> memo = parity_memo(*taken)) judged_[job.model] = std::move(*memo);
+    report_.cases.push_back(std::move(*taken));
+    ++taken_over_;
+    return true;
+  }
+
+  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs,
+  // and on a machine that may have one it is not known which cases the run would have had.
+  int stop_early() {
+    if (settings_.dry_run) return exit_code(Verdict::kInterrupted);
+    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
+    std::vector<CaseJob> jobs;
+    if (settings_.device == DeviceChoice::kCpu)
+      jobs = plan_run(settings_, probe_, settings_.in_process).jobs;
+    start_report();
+    if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
+    for (const CaseJob& job : jobs) add_case_not_reached(job);
+    return finish();
+  }
+
+  void probe() {
+    try {
+      const CardCall call{.gpu = settings_.gpu, .models = models_of(settings_, true)};
+      probe_ = probe_of(examine_machine(hosts_, call), settings_.gpu);
+      report_.environment = probe_.environment;
+    } catch (const Interrupted&) {
+      // The caller asks whether there was an interrupt.
+    }
+  }
+
+  // A plan that is refused ends the run; with --out given the run leaves a report too.
+  RunPlan make_plan() {
+    try {
+      return plan_run(settings_, probe_, settings_.in_process);
+    } catch (const Error& error) {
+      if (settings_.out.empty() || error.kind() != ErrorKind::kUnsupportedDevice) throw;
+      folder_ = make_output_folder(settings_.out);
+      report_.meta = describe_run(settings_, settings_, argv_, folder_.string());
+      report_.environment["device"] = "none";
+      report_.verdict = verdict_of(error.kind());
+      report_.reasons.push_back(error.what());
+      conclude(report_);
+      const std::string unwritten = try_to_write_files();
+      say(std::string("error: ") + error.what() + (unwritten.empty() ? "" : "; " + unwritten));
+      early_exit_ = report_.exit_code;
+      return {};
+    }
+  }
+
+  int dry_run(const RunPlan& plan) {
+    fmt::print("device {}\n", plan.device_text);
+    outlook_.predict(plan.jobs, !settings_.only, true);
+    std::vector<Verdict> ends;
+    for (const CaseOutlook& one : outlook_.cases()) {
+      const Forecast& cast = one.forecast;
+      fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
+                 megabytes(one.memory.taken()), megabytes(one.memory.free));
+      if (cast.seconds() > 0) {
+        fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
+                   duration_text(cast.judging_s), duration_text(cast.timing_s),
+                   duration_text(cast.scoring_s));
+      }
+      for (const std::string& name : cast.unknown) fmt::print("; {}: pace not known", name);
+      fmt::print("\n");
+      if (!one.residency.empty()) say(one.name + ": " + one.residency);
+      if (!one.fits()) {
+        say(fmt::format("{}: {}", one.name, one.refusal));
+        ends.push_back(Verdict::kEnvUnfit);
+      }
+      for (const auto& [verdict, why] : cast.refusals) {
+        say(fmt::format("{}: {}: it would end as {}", one.name, why, verdict_name(verdict)));
+        ends.push_back(verdict);
+      }
+    }
+    if (plots_come()) outlook_.add(kPlotS);
+    fmt::print(
+        "{} case(s): {}; from a few steps of each engine, measured now, times the steps that the "
+        "run takes\n",
+        plan.jobs.size(), outlook_.text());
+    return ends.empty() ? 0 : exit_code(worst(ends));
+  }
+
+  // Says what the run is going to take. What fails here is a verdict of its case later on.
+  void predict(const RunPlan& plan) {
+    if (settings_.quiet || settings_.only || !settings_.only_prompt.empty()) return;
+    try {
+      progress_.show({.stage = "measuring the pace", .engine = ""});
+      const bool measure = settings_.fault == PlantedFault::kNone && !in_process_;
+      const std::vector<CaseJob> left =
+          resumption_ != nullptr ? resumption_->left_of(plan.jobs) : plan.jobs;
+      outlook_.predict(left, measure, false);
+    } catch (const Error&) {
+      return;
+    } catch (const Interrupted&) {
+      return;
+    }
+    if (plots_come()) outlook_.add(kPlotS);
+    say(fmt::format("{} case{}: {}", plan.jobs.size(), plan.jobs.size() == 1 ? "" : "s",
+                    outlook_.text()));
+  }
+
+  bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
+
+  // The calibration of this machine's clock, whose margin all cases of the report have: a resumed
+  // run keeps that of the interrupted one.
+  void read_clock(const RunPlan& plan) {
+    const nlohmann::json before =
+        resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
+    if (before.is_object() && before.contains("clock")) {
+      report_.calibration["clock"] = before["clock"];
+      return;
+    }
+    const FoundClock clock = find_clock(clock_machine(report_.environment, plan.cuda));
+    if (clock.damaged) warn(clock.reason);
+    const int processes = plan.jobs.empty() ? 1 : process_count(plan.jobs.front());
+    report_.calibration["clock"] = clock_report(clock, processes);
+  }
+
+  void sum_up(CaseReport& c) const {
+    aggregate(c, settings_.confidence, settings_.seed, settings_.random_order,
+              recorded_margin(report_.calibration));
+  }
+
+  void run_one_case(CaseJob job, const RunPlan& plan, int number) {
+    if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
+    choose_residency(job);
+    CaseCollector collector(job);
+    progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
+    EventSink sink([&](const CaseEvent& event) {
+      collector.take(event);
+      if (const auto* now = std::get_if<StageProgress>(&event)) progress_.show(*now);
+      if (const auto* judged = std::get_if<ParityJudged>(&event)) tell_place(*judged);
+      const auto* memory = std::get_if<MemoryStated>(&event);
+      if (memory != nullptr && !settings_.quiet && settings_.verbose) {
+        say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
+                        megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
+                        job.device));
+      }
+      const bool stands = std::holds_alternative<EngineMade>(event) ||
+                          std::holds_alternative<VerdictGiven>(event) ||
+                          std::holds_alternative<ParityJudged>(event) ||
+                          std::holds_alternative<SampleScored>(event);
+      if (stands && !outlook_.cases().empty()) outlook_.look(job);
+    });
+    run_case(job, make_services(job, hosts_), sink);
+    collector.finish(interrupt_count() > 0);
+    report_.interrupted = report_.interrupted || collector.interrupted();
+    repeat_apart(job, collector.report());
+    write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
+    progress_.clear();
+    set_memory(report_, collector.shape(), collector.report());
+    sum_up(collector.report());
+    collector.report().interrupted = interrupted();
+    if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
+      judged_[job.model] = std::move(*memo);
+    report_.cases.push_back(std::move(collector.report()));
+  }
+
+  void choose_residency(CaseJob& job) {
+    try {
+      const FlowServices services = make_services(job, hosts_);
+      const std::string why = mkbench::choose_residency(job, services, services.config(job.model));
+      if (!why.empty()) say(case_name(job) + ": " + why);
+    } catch (const std::exception&) {
+      // The case meets the same error and reports it.
+    } catch (const Interrupted&) {
+      // The case sees the interrupt too.
+    }
+  }
+
+  // A case that Ctrl-C came before is in the report too, as SKIPPED.
+  void add_case_not_reached(const CaseJob& job) {
+    CaseCollector collector(job);
+    collector.finish(true);
+    collector.report().interrupted = true;
+    sum_up(collector.report());
+    report_.cases.push_back(std::move(collector.report()));
+  }
+
+  // Prints where a failure begins as soon as it is found, while the rest still runs.
+  void tell_place(const ParityJudged& judged) {
+    if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
+  }
+
+  // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.
+  void repeat_apart(const CaseJob& job, CaseReport& report) {
+    if (std::none_of(report.engines.begin(), report.engines.end(), waits_for_repeats) ||
+        interrupted()) {
+      return;
+    }
+    if (in_process_) {
+      warn("--in-process: no fresh processes repeat the prompts of " + case_name(job));
+      return;
+    }
+    if (job.one_at_a_time) hosts_.end_idle("");
+    repeat_in_fresh_processes(
+        job, [this] { return std::make_unique<Hosts>(start_host_, settings_.timeout_s, on_hang_); },
+        [this] { return interrupted(); }, report);
+  }
+
+  int finish() {
+    report_.interrupted = interrupted();
+    report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
+    for (const std::string& warning : add_token_texts(report_)) warn(warning);
+    report_.meta["warnings"] = warnings_;
+    report_.meta["outlook"] = outlook_.json();
+    if (resumption_ != nullptr) report_.meta["resumed"] = resumption_->describe(taken_over_);
+    conclude(report_);
+    name_failed_steps(report_, folder_);
+    // Results come before the files, and whole where those cannot be written, so that a full disk
+    // does not cost them.
+    const bool whole = prints_whole(settings_);
+    const double seconds = steady_seconds() - begin_;
+    const fs::path page = folder_ / (plots_come() ? kPageName : "report.md");
+    std::string unread = print_results(report_, settings_, whole, seconds, page);
+    const std::string unwritten = try_to_write_files();
+    if (!unwritten.empty() && !whole && unread.empty())
+      unread = print_results(report_, settings_, true, seconds, page);
+    if (unwritten.empty()) picture();
+    if (!settings_.quiet && !outlook_.cases().empty()) say(outlook_.result());
+    if (report_.exit_code != 0) {
+      for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
+      say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
+                      report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
+    }
+    if (!unread.empty()) {
+      say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
+                      unwritten.empty() ? "the report is in " + folder_.string()
+                                        : "the report is not written either: " + unwritten));
+    } else if (!unwritten.empty()) {
+      say(
+          fmt::format("error: {}; the files in {} are not complete, the results are on standard "
+                      "output",
+                      unwritten, folder_.string()));
+    }
+    const bool lost = !unread.empty() || !unwritten.empty();
+    if (lost) return report_.exit_code != 0 ? report_.exit_code : exit_code(Verdict::kRuntimeError);
+    const auto tell = [this](const std::string& text) { say(text); };
+    const int status = baselines_.conclude(report_, folder_, report_.exit_code, tell);
+    if (!settings_.history || report_.interrupted) return status;
+    return end_in_history(report_, folder_ / "report.json", status, tell);
+  }
+
+  void picture() {
+    std::error_code ignored;
+    fs::remove(folder_ / kPageName, ignored);  // the page of an interrupted run that was resumed
+    if (!plots_come()) return;
+    const auto timed = [](const EngineReport& e) { return e.ms_per_tok.has_value(); };
+    const bool plots =
+        !report_.interrupted &&
+        std::any_of(report_.cases.begin(), report_.cases.end(), [&](const CaseReport& c) {
+          return std::any_of(c.engines.begin(), c.engines.end(), timed);
+        });
+    for (const std::string& warning : picture_report(folder_, plots)) say("warning: " + warning);
+  }
+
+  // Returns why a file could not be written, or an empty string.
+  std::string try_to_write_files() const {
+    try {
+      if (resumption_ != nullptr) resumption_->keep_old(folder_);
+      write_failed_steps(report_, folder_);
+      write_report(report_, folder_);
+      if (!settings_.junit.empty()) write_text(settings_.junit, render_junit(report_));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const RunSettings& settings_;
+  const Resumption* resumption_;
+  int taken_over_ = 0;
+  const std::vector<std::string>& argv_;
+  const StartHost start_host_;
+  const bool in_process_;
+  const OnHang on_hang_ = keep_hangs(folder_, [this](const std::string& text) { say(text); });
+  Hosts hosts_;
+  const double begin_ = steady_seconds();
+  Outlook outlook_;
+  const RunBaselines baselines_;
+  ProgressDisplay progress_;
+  MachineProbe probe_;
+  int early_exit_ = -1;
+  std::map<std::string, JudgedCase> judged_;  // parity findings of earlier cases, by model
+  fs::path folder_;
+  std::vector<std::string> warnings_;
+  Report report_;
+};
+
+}  // namespace
+
+int run_command(const RunSettings& settings, const Invocation& invocation) {
+  if (settings.list_devices) return list_devices(settings, invocation);
+  if (settings.resume.empty()) return Run(settings, invocation, nullptr).execute();
+  const Resumption resumption(settings.resume, settings.out, settings.command);
+  if (resumption.finished()) {
+    fmt::print("{}: the run is finished ({}), nothing is left to do\n", settings.resume,
+               verdict_name(resumption.before().verdict));
+    return 0;
+  }
+  return Run(resumed_settings(settings, resumption), invocation, &resumption).execute();
+}
+
+CommandRow run_row() {
+  return command_row<RunSettings>("run", "judge, measure and compare (the default)", "",
+                                  run_command_flags(), check_run_settings, run_command);
+}
+
+CommandRow parity_row() {
+  return command_row<RunSettings>("parity", "every check of parity, and no clock", "",
+                                  parity_command_flags(), require_parity_arguments, run_command);
+}
+
+}  // namespace mkbench

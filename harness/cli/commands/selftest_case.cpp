@@ -1,0 +1,86 @@
+#include "harness/cli/commands/selftest_case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "harness/archive/collector.h"
+#include "harness/cli/plan.h"
+#include "harness/cli/run_settings.h"
+#include "harness/flow/case_flow.h"
+#include "harness/flow/interrupt.h"
+#include "harness/hosts/host_services.h"
+#include "harness/judge/conclude.h"
+#include "references/base/data_root.h"
+#include "references/base/error.h"
+
+namespace mkbench {
+
+namespace fs = std::filesystem;
+
+std::string SelftestCases::path_of(std::string_view folder, std::string_view library) const {
+  const char* device = cuda_ ? "cuda" : "cpu";
+  const fs::path plugins = settings_.libraries.empty()
+                               ? program_folder().parent_path() / "tests" / "plugins"
+                               : fs::path(settings_.libraries);
+  const fs::path path =
+      plugins / fmt::format("{}-{}", folder, device) / fmt::format("{}.so", library);
+  if (!fs::is_regular_file(path)) {
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("selftest --timing: no library {}: build the target {}_{}{}, or name the "
+                    "folder of tests/plugins with --libraries",
+                    path.lexically_normal().string(), folder, device,
+                    is_installed() ? " in a clone" : ""));
+  }
+  return path.lexically_normal().string();
+}
+
+SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engines, int processes,
+                                           const std::vector<std::string>& arguments) const {
+  std::vector<std::string> args = {"run",
+                                   "--model",
+                                   "tiny",
+                                   "--compare",
+                                   "none",
+                                   "--processes",
+                                   std::to_string(processes),
+                                   "--device",
+                                   cuda_ ? "cuda" : "cpu",
+                                   "--gpu",
+                                   std::to_string(settings_.gpu),
+                                   "--engine",
+                                   fmt::format("{}", fmt::join(engines, ","))};
+  args.insert(args.end(), arguments.begin(), arguments.end());
+  const ParsedCommandLine parsed = parse_command_line(args);
+  const auto& run = parsed.as<RunSettings>();
+  return {plan_run(run, probe_, run.in_process).jobs.front(), run.timeout_s};
+}
+
+CaseReport SelftestCases::run(const Planned& planned, const SpeedMargin& margin) const {
+  const CaseJob& job = planned.job;
+  CaseCollector collector(job);
+  EventSink sink([&](const CaseEvent& event) { collector.take(event); });
+  Hosts hosts(invocation_.start_host, planned.timeout_s);
+  run_case(job, make_services(job, hosts), sink);
+  collector.finish(interrupt_count() > 0);
+  if (collector.interrupted() || interrupt_count() > 0) throw Interrupted{};
+  CaseReport& report = collector.report();
+  aggregate(report, job.confidence, job.seed, job.random_order, margin);
+  for (const std::string& reason : report.reasons)
+    fmt::print(stderr, "mkbench: {}: {}\n", report.name, reason);
+  return std::move(report);
+}
+
+const EngineReport& engine_of(const CaseReport& report, const std::string& flow_name) {
+  const auto found = std::find_if(report.engines.begin(), report.engines.end(),
+                                  [&](const EngineReport& e) { return e.flow_name == flow_name; });
+  if (found != report.engines.end()) return *found;
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("selftest: the report of {} has no engine {}", report.name, flow_name));
+}
+
+}  // namespace mkbench

@@ -1,0 +1,62 @@
+// A case of `mkbench selftest --timing`: libraries of tests/plugins on the tiny model, planned and
+// run as `mkbench run` does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cli/plan_settings.h"
+#include "harness/flow/job.h"
+#include "harness/hosts/machine.h"
+#include "harness/report/report.h"
+
+namespace mkbench {
+
+struct SelftestSettings : CommandSettings, CardSettings {
+  bool faults = false;              // plant the faults of the table
+  bool timing = false;              // run the libraries of the faults of timing
+  bool calibrate = false;           // --timing: the whole form, stored for this machine
+  std::string libraries;            // their folder; empty: tests/plugins of this build
+  std::vector<std::string> rows;    // faults to plant; empty: all
+  std::vector<std::string> models;  // --faults: shapes; empty: the whole table
+};
+
+class SelftestCases {
+ public:
+  SelftestCases(const SelftestSettings& settings, const Invocation& invocation,
+                const MachineProbe& probe, bool cuda)
+      : settings_(settings), invocation_(invocation), probe_(probe), cuda_(cuda) {}
+
+  bool cuda() const { return cuda_; }
+  const SelftestSettings& settings() const { return settings_; }
+  const Invocation& invocation() const { return invocation_; }
+  const MachineProbe& probe() const { return probe_; }
+
+  // A library of the folder <folder>-cpu or <folder>-cuda. Throws Error(kBadInput) where it is not
+  // there, naming the target that builds it.
+  std::string path_of(std::string_view folder, std::string_view library) const;
+
+  struct Planned {
+    CaseJob job;
+    double timeout_s = 0;
+  };
+  // The case of these engines, each opened so often; `arguments`: more options of `mkbench run`.
+  Planned plan(const std::vector<std::string>& engines, int processes,
+               const std::vector<std::string>& arguments) const;
+
+  // Runs a case to its aggregates. Reasons of the case itself go to stderr. Throws Interrupted.
+  CaseReport run(const Planned& planned, const SpeedMargin& margin = {}) const;
+
+ private:
+  const SelftestSettings& settings_;
+  const Invocation& invocation_;
+  const MachineProbe& probe_;
+  const bool cuda_;
+};
+
+// The engine of a case by the name that the plan gave it. Throws Error(kRuntime) where there is none.
+const EngineReport& engine_of(const CaseReport& report, const std::string& flow_name);
+
+}  // namespace mkbench

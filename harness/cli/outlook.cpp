@@ -1,0 +1,130 @@
+#include "harness/cli/outlook.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/hosts/host_services.h"
+#include "harness/judge/budget.h"
+#include "harness/report/render.h"
+#include "references/base/error.h"
+#include "references/model_row.h"
+
+namespace mkbench {
+namespace {
+
+std::string megabytes(int64_t bytes) { return with_commas((bytes + 500'000) / 1'000'000) + " MB"; }
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 300) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
+  std::set<std::string> stated;
+  for (CaseJob& planned : jobs) {
+    CaseJob job = planned;
+    const FlowServices services = make_services(job, hosts_);
+    if (job.cuda() && card_free_ == 0) card_free_ = services.free_bytes();
+    CaseOutlook one;
+    one.name = case_name(job);
+    const ModelRow* row = find_model(job.model);
+    if (!stated.insert(job.model).second && may_take_over(row, !has_committed_truth(row)))
+      job.judged.emplace();
+    const ModelConfig config = services.config(job.model);
+    one.residency = choose_residency(job, services, config);
+    planned.one_at_a_time = job.one_at_a_time;
+    one.memory = case_memory(job, services, config);
+    if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
+    cases_.push_back(one);
+  }
+  // The weights that are loaded last are those that the first case takes.
+  for (size_t i = jobs.size(); measure && i-- > 0;) {
+    bool fits = true;
+    for (size_t k = 0; k < jobs.size(); ++k)
+      fits = fits && (jobs[k].model != jobs[i].model || cases_[k].fits());
+    if (!fits) continue;
+    forecaster_.measure(jobs[i], make_services(jobs[i], hosts_), whole);
+  }
+  std::set<std::string> judged;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    CaseJob job = jobs[i];
+    if (!judged.insert(job.model).second && forecaster_.takes_over(job.model)) job.judged.emplace();
+    cases_[i].forecast = forecaster_.forecast(job);
+  }
+  predicted_at_ = steady_seconds() - begin_;
+}
+
+bool Outlook::timed() const {
+  return std::any_of(cases_.begin(), cases_.end(),
+                     [](const CaseOutlook& one) { return one.forecast.seconds() > 0; });
+}
+
+double Outlook::seconds() const {
+  double seconds = predicted_at_ + besides_s_;
+  for (const CaseOutlook& one : cases_) seconds += one.forecast.seconds();
+  return seconds;
+}
+
+int64_t Outlook::needed() const {
+  int64_t most = 0;
+  for (const CaseOutlook& one : cases_) most = std::max(most, one.memory.taken());
+  return most;
+}
+
+std::string Outlook::text() const {
+  std::set<std::string> unknown;
+  int64_t free = 0;
+  for (const CaseOutlook& one : cases_) {
+    unknown.insert(one.forecast.unknown.begin(), one.forecast.unknown.end());
+    free = one.memory.free;
+  }
+  std::string text = timed() ? fmt::format("about {}, ", duration_text(seconds())) : "";
+  text += fmt::format("{} of memory ({} are free)", megabytes(needed()), megabytes(free));
+  if (timed() && !unknown.empty())
+    text += fmt::format("; the time of {} comes on top, its pace is not known yet",
+                        fmt::join(unknown, ", "));
+  return text;
+}
+
+void Outlook::look(const CaseJob& job) {
+  if (!job.cuda()) {
+    most_ = std::max(most_, hosts_.resident_bytes());
+  } else if (card_free_ > 0) {
+    try {
+      const int64_t free = make_services(job, hosts_).free_bytes() - hosts_.held_context_bytes();
+      most_ = std::max(most_, card_free_ - free);
+    } catch (const Error&) {
+      // A host that does not answer is found by the call that needs it.
+    }
+  }
+}
+
+std::string Outlook::result() const {
+  const double took = steady_seconds() - begin_;
+  std::string text = "took " + duration_text(took);
+  if (timed()) text += fmt::format(", {} predicted", duration_text(seconds()));
+  if (most_ > 0 && needed() > 0) {
+    text +=
+        fmt::format("; at most {} of memory, {} predicted", megabytes(most_), megabytes(needed()));
+  }
+  return text;
+}
+
+nlohmann::json Outlook::json() const {
+  if (cases_.empty()) return nullptr;
+  nlohmann::json numbers = {{"bytes_predicted", needed()},
+                            {"bytes_taken", most_},
+                            {"seconds_taken", steady_seconds() - begin_},
+                            {"seconds_predicted", nullptr}};
+  if (timed()) numbers["seconds_predicted"] = seconds();
+  return numbers;
+}
+
+}  // namespace mkbench

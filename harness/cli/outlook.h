@@ -1,0 +1,65 @@
+// What a run is going to take of time and memory, said before it begins, and what it took.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/flow/case_flow.h"
+#include "harness/flow/forecast.h"
+#include "harness/hosts/hosts.h"
+
+namespace mkbench {
+
+struct CaseOutlook {
+  std::string name;
+  CaseMemory memory;
+  Forecast forecast;
+
+  std::string residency;  // what choose_residency() said
+  std::string refusal;    // why it does not fit into memory, and what would; else empty
+
+  bool fits() const { return memory.fits(); }
+};
+
+class Outlook {
+ public:
+  // `begin`: steady_seconds() at the start of the run.
+  Outlook(Hosts& hosts, double begin, double timeout_s)
+      : hosts_(hosts), begin_(begin), forecaster_(timeout_s) {}
+
+  // Predicts the memory of every case and, with `measure`, the time too, by a few steps of each
+  // engine; a model of which a case does not fit into memory is not loaded. With `whole` also
+  // of engines in files, and of short runs. Throws what the cases will throw, and Interrupted.
+  void predict(std::vector<CaseJob> jobs, bool measure, bool whole);
+  const std::vector<CaseOutlook>& cases() const { return cases_; }
+  // Seconds that are spent besides the cases, such as drawing plots.
+  void add(double seconds) { besides_s_ += seconds; }
+
+  // "about 85 s, 1,180 MB of memory (22,144 MB are free)".
+  std::string text() const;
+  // Notes how much memory is taken now.
+  void look(const CaseJob& job);
+  // "took 88 s, 85 s were predicted; at most 1,176 MB of memory, 1,180 MB were predicted".
+  std::string result() const;
+  // Both as numbers, for the report's meta; null where nothing was predicted.
+  nlohmann::json json() const;
+
+ private:
+  double seconds() const;  // from the start of the run
+  int64_t needed() const;
+  bool timed() const;  // the time of some engine is known
+
+  Hosts& hosts_;
+  const double begin_;
+  Forecaster forecaster_;
+  std::vector<CaseOutlook> cases_;
+  double predicted_at_ = 0, besides_s_ = 0;  // since begin_
+  int64_t most_ = 0;                         // bytes taken at a time
+  int64_t card_free_ = 0;                    // at the prediction
+};
+
+// "0.8 s", "85 s", "12 min", "3.4 h".
+std::string duration_text(double seconds);
+
+}  // namespace mkbench

@@ -1,0 +1,234 @@
+#include "harness/cli/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "harness/archive/builds.h"
+#include "harness/engines/plugin_file.h"
+#include "harness/engines/registry.h"
+#include "harness/flow/replication.h"
+#include "harness/measure/sample.h"
+#include "references/base/error.h"
+#include "references/config.h"
+#include "references/model_row.h"
+#include "references/snapshot.h"
+
+namespace mkbench {
+namespace {
+
+void choose_device(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan) {
+  plan.device_text = "cpu";
+  if (settings.device == DeviceChoice::kCpu) return;
+  plan.cuda = probe.usable;
+  if (plan.cuda) {
+    plan.device_text = probe.device;
+    return;
+  }
+  std::string why = probe.reason, what_to_do = probe.what_to_do;
+  while (!why.empty() && why.back() == '.') why.pop_back();
+  if (settings.device == DeviceChoice::kCuda) {
+    if (what_to_do.find("--device cpu") == std::string::npos) {
+      what_to_do +=
+          (what_to_do.empty() ? "" : "; ") + std::string("to run on the CPU: --device cpu");
+    }
+    throw Error(ErrorKind::kUnsupportedDevice,
+                fmt::format("--device cuda: no usable GPU: {}; {}", why, what_to_do));
+  }
+  plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
+}
+
+// One line, before any time is spent, where times taken now decide nothing.
+void warn_of_conditions(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan) {
+  if (settings.whole_parity) return;
+  std::vector<std::string> why = probe.host_unfit;
+  if (plan.cuda) why.insert(why.end(), probe.card_unfit.begin(), probe.card_unfit.end());
+  if (why.empty()) return;
+  plan.warnings.push_back(
+      fmt::format("this machine is not fit for a verdict on times: {}", fmt::join(why, "; ")));
+}
+
+// Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
+std::string ring_obstacle_of(const MachineProbe& probe, const std::string& model) {
+  if (!probe.usable) return "there is no usable GPU";
+  const auto found = probe.ring_obstacles.find(model);
+  return found != probe.ring_obstacles.end() ? found->second : "it was not asked for this model";
+}
+
+// Adds the judge, then the yardsticks: parity needs the judge even under --compare none. `mkbench
+// parity` takes no --compare, and so has no yardstick.
+void choose_yardsticks(const PlanSettings& settings, CaseJob& job) {
+  job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
+  for (const std::string& name : settings.compare) {
+    if (name == kNoBaseline) continue;
+    const auto known = std::find_if(job.engines.begin(), job.engines.end(),
+                                    [&](const CaseEngine& e) { return e.name == name; });
+    if (known != job.engines.end()) {
+      known->yardstick = true;
+    } else {
+      job.engines.push_back({.name = name, .asked = name, .yardstick = true});
+    }
+  }
+}
+
+// The two files of every engine that `mkbench compare` times.
+std::vector<std::string> engines_of_builds(const PlanSettings& settings,
+                                           const std::vector<std::string>& engines, bool ring) {
+  if (is_file_engine(settings.builds[0])) return settings.builds;
+  std::vector<std::string> files;
+  for (const std::string& name : engines) {
+    for (const std::string& build : settings.builds)
+      files.push_back(exported_engine(build, resolve_engine(name, ring)));
+  }
+  return files;
+}
+
+// Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
+// model, else plain.
+void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan,
+                       CaseJob& job) {
+  std::vector<std::string> engines = settings.engines;
+  if (engines.empty()) engines = {default_engine(plan.cuda)};
+  const std::string obstacle = ring_obstacle_of(probe, job.model);
+  if (!settings.builds.empty())
+    engines = engines_of_builds(settings, engines, plan.cuda && obstacle.empty());
+  for (const std::string& name : engines) {
+    if (is_file_engine(name)) check_plugin_file(name);
+    const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
+    if (plan.cuda && name == kMegakernel && !obstacle.empty()) {
+      plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
+    }
+    const bool again =
+        std::any_of(job.engines.begin(), job.engines.end(),
+                    [&](const CaseEngine& e) { return e.candidate && e.name == resolved; });
+    if (again) {
+      plan.warnings.push_back(
+          fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model));
+      continue;
+    }
+    job.engines.push_back({.name = resolved, .asked = name, .candidate = true});
+  }
+}
+
+// Refuses a case that is longer than the model's config allows, before anything is measured.
+void check_positions(const CaseJob& job, const ModelSpec& spec) {
+  if (is_analytic(spec.row)) return;  // the host checks these once it has made the weights
+  const ModelConfig config = read_config(spec.folder / "config.json");
+  const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
+  const int64_t needed = first_depth(job) + tokens;
+  if (needed <= config.max_positions) return;
+  throw Error(
+      ErrorKind::kBadInput,
+      fmt::format("case '{}': needs {} positions ({} KV rows and {} tokens), but model {} has "
+                  "max_position_embeddings {}",
+                  case_name(job), needed, first_depth(job), tokens, job.model,
+                  config.max_positions));
+}
+
+// Why the ceiling cannot be timed in a case; empty where it can.
+std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_process) {
+  if (!job.cuda()) return "no GPU";
+  if (job.whole_parity || job.only) return "nothing is timed";
+  if (job.n_prompt > 0) return "a prefill test does not read the weights once a token";
+  if (in_process) return "--in-process: times are not those of a run";
+  const double bytes =
+      static_cast<double>(model_config(job.model).shape.bytes_per_step(first_depth(job)));
+  const double l2 = static_cast<double>(probe.l2_bytes);
+  if (bytes >= kL2Multiple * l2) return "";
+  return fmt::format("weights and KV ({:.1f} MB) are under {:g} x L2 ({:.1f} MB)", bytes / 1e6,
+                     kL2Multiple, l2 / 1e6);
+}
+
+void add_case(const MachineProbe& probe, const ModelSpec& spec, bool in_process, CaseJob& job,
+              RunPlan& plan) {
+  check_positions(job, spec);
+  job.no_ceiling = no_ceiling(probe, job, in_process);
+  plan.jobs.push_back(job);
+}
+
+double spin_scale(bool in_process) {
+  const char* text = std::getenv("MKBENCH_SPIN_SCALE");
+  if (!in_process || text == nullptr) return 1;
+  char* end = nullptr;
+  const double scale = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(scale >= 1 && scale <= 1e9)) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("MKBENCH_SPIN_SCALE: '{}' is not a number in [1, 1e9]", text));
+  }
+  return scale;
+}
+
+}  // namespace
+
+std::vector<std::string> models_of(const PlanSettings& settings, bool cuda) {
+  if (!settings.models.empty()) return settings.models;
+  const ModelSource source = cuda ? ModelSource::kAnalytic : ModelSource::kCommitted;
+  std::vector<std::string> names;
+  for (const ModelRow& row : model_rows()) {
+    if (row.source == source && row.lagset.empty() && has_committed_truth(&row))
+      names.emplace_back(row.name);
+  }
+  return names;
+}
+
+RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe, bool in_process) {
+  RunPlan plan;
+  choose_device(settings, probe, plan);
+  warn_of_conditions(settings, probe, plan);
+  const bool replicates = plan.cuda && !in_process;
+  CaseJob job;
+  static_cast<CaseSettings&>(job) = settings;
+  // Parity alone has no timed prompt; its sweep starts alike in every run.
+  if (job.whole_parity) job.prompt_seed = job.seed;
+  job.device = plan.cuda ? "cuda" : "cpu";
+  job.gpu = settings.gpu;
+  job.processes = settings.processes.value_or(replicates ? kGpuProcesses : 1);
+  job.blocks_by_time = replicates && !settings.blocks;
+  job.blocks = settings.blocks.value_or(std::max(kDefaultBlocks, job.processes));
+  job.max_blocks = job.target_rel_ci > 0 ? settings.max_blocks : job.blocks;
+  job.warmup_by_time = job.blocks_by_time && !settings.warmup;
+  job.warmup = settings.warmup.value_or(kDefaultWarmup);
+  job.spin_scale = spin_scale(in_process);
+  job.one_at_a_time = settings.resident == Resident::kOne;
+  job.may_open_one = settings.resident == Resident::kAuto;
+  if (plan.cuda && probe.exclusive && settings.resident == Resident::kAuto) {
+    job.one_at_a_time = true;
+    plan.notes.push_back(
+        fmt::format("GPU {} is in compute mode EXCLUSIVE_PROCESS: one engine is "
+                    "open at a time (--resident one)",
+                    settings.gpu));
+  }
+
+  const std::vector<std::string> models = models_of(settings, plan.cuda);
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string& model = models[i];
+    if (std::find(models.begin(), models.begin() + static_cast<std::ptrdiff_t>(i), model) !=
+        models.begin() + static_cast<std::ptrdiff_t>(i)) {
+      plan.warnings.push_back(fmt::format("--model: {} is given twice and runs once", model));
+      continue;
+    }
+    const ModelSpec spec = resolve_model(model);
+    job.model = model;
+    choose_yardsticks(settings, job);
+    choose_candidates(settings, probe, plan, job);
+    job.no_ceiling = no_ceiling(probe, job, in_process);
+    if (job.whole_parity) plan.jobs.push_back(job);
+    for (const int n_prompt : settings.n_prompt) {
+      job.n_prompt = n_prompt;
+      job.depth = job.n_gen = 0;
+      if (n_prompt > 0) add_case(probe, spec, in_process, job, plan);
+    }
+    job.n_prompt = 0;
+    for (const int depth : settings.n_depth) {
+      for (const int n_gen : settings.n_gen) {
+        job.depth = depth;
+        job.n_gen = n_gen;
+        add_case(probe, spec, in_process, job, plan);
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace mkbench

@@ -1,0 +1,130 @@
+// The settings from which plan.h makes cases, each with the flag that sets it: models, engines and axes,
+// the card, and processes and blocks as far as they depend on the device.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cli/command_line.h"
+#include "harness/engines/registry.h"
+#include "harness/flow/case_settings.h"
+
+namespace mkbench {
+
+enum class DeviceChoice { kAuto, kCuda, kCpu };
+
+// Which card, and for how long.
+struct CardSettings {
+  DeviceChoice device = DeviceChoice::kAuto;
+  int gpu = 0;
+  double timeout_s = 0;  // of one call of an engine
+};
+
+// --resident: whether all engines of a case are open at a time, or one.
+enum class Resident { kAuto, kAll, kOne };
+
+// Paired blocks where they are not by time, and warm-up runs.
+inline constexpr int kDefaultBlocks = 10, kDefaultWarmup = 1;
+
+struct PlanSettings : CardSettings, CaseSettings {
+  std::vector<std::string> compare;
+  std::vector<std::string> engines;  // empty: the device's default
+  std::vector<std::string> builds;   // compare: BASE and HEAD, build folders or engines' files
+  std::vector<std::string> models;   // empty: the device's default
+  std::vector<int> n_prompt, n_gen, n_depth;
+  std::optional<int> processes, blocks;  // absent: the device's default
+  int max_blocks = 0;
+  std::optional<int> warmup;  // absent: by time where blocks are, else kDefaultWarmup
+  Resident resident = Resident::kAuto;
+};
+
+// Engines of these roles (EngineRole), and files. Throws Error(kBadInput).
+std::vector<std::string> parse_engines(const std::string& text, unsigned roles);
+inline auto engines_of(unsigned roles) {
+  return [=](std::string_view, const std::string& text) { return parse_engines(text, roles); };
+}
+std::vector<std::string> parse_baselines(std::string_view flag, const std::string& text);
+
+// Checks that concern several flags, for every command that plans cases, and the seed of its timed prompts:
+// random where --seed is not given. Throws Error(kBadInput).
+void check_plan_settings(const CommandSettings& command, PlanSettings& settings);
+
+inline std::vector<Flag<CardSettings>> device_flags() {
+  return {flag("device auto|cuda|cpu=auto",
+               "auto = cuda if there is a usable GPU, else cpu. cuda never falls back.",
+               &CardSettings::device,
+               one_of<DeviceChoice>({{"auto", DeviceChoice::kAuto},
+                                     {"cuda", DeviceChoice::kCuda},
+                                     {"cpu", DeviceChoice::kCpu}}))};
+}
+
+inline std::vector<Flag<CardSettings>> card_flags() {
+  return {
+      flag("gpu N=0", "Index of the GPU.", &CardSettings::gpu, at_least(0)),
+      flag("timeout S=300", "Limit for one call of an engine, in seconds. Then HANG or TIMEOUT.",
+           &CardSettings::timeout_s, parse_seconds)};
+}
+
+inline std::vector<Flag<CommandSettings>> in_process_flags() {
+  return {
+      flag("in-process",
+           "Run all engines in one process, without limits: for debuggers, ncu, compute-sanitizer.",
+           &CommandSettings::in_process)};
+}
+
+inline Flag<PlanSettings> depth_flag() {
+  return flag("n-depth,d L=0", "KV rows before the first timed step.", &PlanSettings::n_depth,
+              list_from(0));
+}
+
+// What is judged: of run, compare and parity.
+inline std::vector<Flag<PlanSettings>> choice_flags() {
+  using P = PlanSettings;
+  return {
+      flag("engine LIST",
+           "Engines to judge and time: names (mkbench list engines), or paths of a library .so "
+           "(references/engine_abi.h) or a file .py (references/decoder.py) [megakernel; host-twin "
+           "on cpu].",
+           &P::engines, engines_of(kCandidate)),
+      flag("model LIST",
+           "Models, a case each: names (mkbench list models), snapshot folders, or hub ids in the "
+           "local cache [synthetic; tiny,tiny-untied on cpu].",
+           &P::models, parse_word_list),
+      flag("resident all|one",
+           "Engines held open at a time [all, where the card and its memory permit it].",
+           &P::resident, one_of<Resident>({{"all", Resident::kAll}, {"one", Resident::kOne}})),
+  };
+}
+
+// What is timed: of run and compare.
+inline std::vector<Flag<PlanSettings>> axis_flags() {
+  using P = PlanSettings;
+  return {
+      flag("compare LIST=eager",
+           "Baselines (mkbench list engines). none = compare with nothing; eager then judges "
+           "parity alone.",
+           &P::compare, parse_baselines),
+      flag("n-prompt,p L=0", "Also time a prefill of this many ids (ppN); 0 = none.", &P::n_prompt,
+           list_from(0)),
+      flag("n-gen,n L=128", "Timed tokens (tgN).", &P::n_gen, list_from(1)),
+      depth_flag(),
+      flag("processes P",
+           "Fresh processes in which each timed engine is opened; the blocks are spread over them "
+           "[5; 1 on cpu and with --in-process; one a turn with --resident one].",
+           &P::processes, at_least(1)),
+      flag("blocks N",
+           "Paired blocks over all processes [3 s of samples of each engine on a GPU; 10 on cpu "
+           "and with --in-process].",
+           &P::blocks, at_least(1)),
+      flag("max-blocks N=30", "Largest number of blocks that --target-rel-ci may take.",
+           &P::max_blocks, at_least(1)),
+      flag("warmup N",
+           "Untimed runs of each engine before its blocks [until time and clock have settled, if "
+           "the blocks are by time; else 1].",
+           &P::warmup, at_least(0)),
+  };
+}
+
+}  // namespace mkbench

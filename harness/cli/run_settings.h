@@ -1,0 +1,114 @@
+// The settings of `mkbench run`, `parity` and `compare`, and what a report says of them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/archive/baselines.h"
+#include "harness/archive/resume.h"
+#include "harness/cli/plan_settings.h"
+
+namespace mkbench {
+
+struct RunSettings : CommandSettings, PlanSettings, BaselineSettings {
+  bool history = false;  // add the finished report to the history
+  bool plot = true;
+  bool list_devices = false;
+  bool parity_table = false;
+  std::string format;
+  std::string out;     // empty: mkbench-report-<time>
+  std::string resume;  // folder of an interrupted run; empty: a new run
+  std::string junit;   // file; empty: only junit.xml of the report's folder
+  bool dry_run = false;
+};
+
+inline std::vector<Flag<GateLimits>> gate_limit_flags() {
+  return {flag("max-regress X",
+               "gate: largest accepted slow-down of HEAD, as a share of BASE's time [the margin of "
+               "the clock's calibration, 0.01 without one].",
+               &GateLimits::max_regress,
+               [](std::string_view name, const std::string& text) {
+                 return parse_number<double>(name, text, 0, 10, "a share of at least 0");
+               }),
+          flag("fail-on regression|inconclusive=regression",
+               "gate: inconclusive = exit code 5 also where the data cannot tell whether HEAD is "
+               "slower.",
+               &GateLimits::fails_inconclusive,
+               one_of<bool>({{"regression", false}, {"inconclusive", true}}))};
+}
+
+// What is judged, and how it is reported: of run, compare and parity.
+inline std::vector<Flag<RunSettings>> report_flags() {
+  using R = RunSettings;
+  return {
+      python_flag(),
+      flag("parity-table", "Print the whole parity table also when parity passes.",
+           &R::parity_table),
+      flag("output,o md|json|jsonl|csv|sql=md",
+           "Format of stdout. The report's files are always written.", &R::format,
+           one_word_of({"md", "json", "jsonl", "csv", "sql"})),
+      flag("out DIR", "New folder for the report's files [mkbench-report-<time>].", &R::out),
+      flag("resume DIR",
+           "Continue the interrupted run in this folder with its options. Finished cases are kept.",
+           &R::resume),
+      flag("junit FILE", "Also write the result to this file as JUnit XML.", &R::junit),
+      flag("dry-run", "Print the cases, the memory they need and the estimated time. Runs nothing.",
+           &R::dry_run),
+  };
+}
+
+// Of run and compare.
+inline std::vector<Flag<RunSettings>> result_flags() {
+  using R = RunSettings;
+  return {
+      {{"parity prompt=prompt", "Parity cannot be switched off."},
+       [](R&, const std::string& text) { one_word_of({"prompt"})("parity", text); }},
+      flag("plot=on", "Draw plots and write report.html. Needs a Python with vl-convert.",
+           &R::plot),
+      flag("list-devices", "Print the devices and exit.", &R::list_devices),
+      flag("baseline NAME",
+           "Compare this run with the report kept under NAME, as mkbench gate does.", &R::baseline,
+           parse_name),
+      flag("save-baseline NAME",
+           "Keep the report under NAME if the run passes (~/.local/share/mkbench/baselines).",
+           &R::save_baseline, parse_name),
+      flag("history",
+           "Add the finished report to the history (~/.local/share/mkbench/history.sqlite).",
+           &R::history),
+  };
+}
+
+// Of all three commands, besides choice_flags().
+inline std::vector<Flag<RunSettings>> shared_flags() {
+  return flags_of<RunSettings>(device_flags(), card_flags(), in_process_flags(), judge_flags(),
+                               report_flags());
+}
+
+inline std::vector<Flag<RunSettings>> parity_command_flags() {
+  return flags_of<RunSettings>(choice_flags(), only_flags(), shared_flags());
+}
+
+inline std::vector<Flag<RunSettings>> run_command_flags() {
+  return flags_of<RunSettings>(choice_flags(), axis_flags(), timing_flags(), shared_flags(),
+                               result_flags(), gate_limit_flags());
+}
+
+// Checks that concern several flags. Throws Error(kBadInput).
+void check_run_settings(RunSettings& settings);
+// The same for `mkbench parity`, and what it implies.
+void require_parity_arguments(RunSettings& settings);
+
+// Of a run that goes on: the given settings, with the recorded values of those that were not given.
+// Throws Error(kBadInput) where a given one is not the interrupted run's.
+RunSettings resumed_settings(const RunSettings& given, const Resumption& resumption);
+
+// The `meta` of a report: argv, build, options, time of the start. `output`: the report's folder.
+nlohmann::json describe_run(const CommandSettings& command, const PlanSettings& settings,
+                            const std::vector<std::string>& argv, const std::string& output);
+
+// Checks the paths that a command reads or writes, so that a typo fails before minutes of work. Throws
+// Error(kBadInput).
+void check_paths(const std::string& junit, const std::string& reference);
+
+}  // namespace mkbench

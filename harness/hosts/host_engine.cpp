@@ -1,0 +1,202 @@
+#include "harness/hosts/host_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "harness/engines/plugin_file.h"
+#include "harness/engines/registry.h"
+#include "references/shared_snapshot.h"
+
+namespace mkbench {
+namespace {
+
+// To open an engine, and one that may compile its code first.
+constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
+// Limit of a call that neither prefills nor decodes.
+constexpr double kSmallCallS = 60;
+// A call may take ten times what its pace predicts, and at least 20 s.
+constexpr double kPaceFactor = 10, kLeastLimitS = 20;
+
+WeightsPlace place_of(const ModelWeights& weights) {
+  return {weights.folder.string(), weights.name, weights.lagset, weights.sha256,
+          snapshot_stamp(weights.folder)};
+}
+
+double open_limit_s(const std::string& engine) {
+  const EngineRow* row = find_engine(engine);
+  const bool compiles = row != nullptr ? row->compiles : is_python_engine(engine);
+  return compiles ? kCompilingOpenLimitS : kOpenLimitS;
+}
+
+}  // namespace
+
+CallLimit HostEngine::Pace::limit(int units, double timeout_s) const {
+  if (seconds < 0) return {timeout_s, timeout_s};
+  const double predicted = kPaceFactor * seconds * units;
+  return {std::min(timeout_s, std::max(kLeastLimitS, predicted)), timeout_s};
+}
+
+void HostEngine::Pace::learn(const HostInterval& interval, int units) {
+  if (units > 0) seconds = std::max(seconds, interval.ms() / 1e3 / units);
+}
+
+HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
+                       const ModelWeights& weights, double timeout_s)
+    : link_(std::move(link)),
+      name_(request.name),
+      vocab_(weights.config.shape.vocab),
+      timeout_s_(timeout_s) {
+  const ModelWeights shared = share_weights(weights);
+  const auto begin = std::chrono::steady_clock::now();
+  const double limit = open_limit_s(request.name);
+  opened_ =
+      ask<Opened>(*link_, OpenCall{request, place_of(shared)}, {limit, std::max(limit, timeout_s)});
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+  open_ms_ = ms.count();
+  state_ = opened_.state;
+}
+
+HostEngine::~HostEngine() {
+  if (!link_->alive()) return;
+  try {
+    ask<Answered>(*link_, PlainCall{opened_.engine, Verb::kClose}, {kLeastLimitS, kLeastLimitS});
+  } catch (...) {
+    // The link is dead now, and whoever asks it next is told why.
+  }
+}
+
+template <typename Answer>
+Answer HostEngine::ask_host(const ToHost& call, const CallLimit& limit) {
+  Answer answer = ask<Answer>(*link_, call, limit);
+  if constexpr (requires { answer.state; }) state_ = answer.state;
+  return answer;
+}
+
+void HostEngine::plain(Verb verb) {
+  ask_host<Answered>(PlainCall{opened_.engine, verb}, {kSmallCallS, timeout_s_});
+}
+
+void HostEngine::prefill(std::span<const int32_t> ids) {
+  std::memcpy(link_->arena().at_least(ids.size_bytes()), ids.data(), ids.size_bytes());
+  const int count = static_cast<int>(ids.size());
+  const auto done = ask_host<Prefilled>(PrefillCall{opened_.engine, count},
+                                        prefill_pace_.limit(count, timeout_s_));
+  interval_ = done.interval;
+  prefill_pace_.learn(interval_, count);
+}
+
+std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* logits_out) {
+  return decode({opened_.engine, n, forced != nullptr, logits_out != nullptr}, forced, logits_out);
+}
+
+std::vector<int32_t> HostEngine::decode_late(int32_t id, int n) {
+  return decode({.engine = opened_.engine, .n = n, .late = id}, nullptr, nullptr);
+}
+
+std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, float* logits_out) {
+  const int steps = std::max(call.n, 0);  // the host refuses the others
+  call.label = std::exchange(next_label_, std::nullopt);
+  const DecodeArena layout(steps, logits_out != nullptr, vocab_);
+  char* const memory = link_->arena().at_least(layout.bytes);
+  const size_t bytes = static_cast<size_t>(steps) * sizeof(int32_t);
+  const size_t logit_bytes =
+      static_cast<size_t>(steps) * static_cast<size_t>(vocab_) * sizeof(float);
+  if (forced != nullptr) std::memcpy(memory, forced, bytes);
+  // An engine that does not write its logits leaves what the caller filled in.
+  if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
+  const auto done = ask_host<Decoded>(call, decode_pace_.limit(steps, timeout_s_));
+  interval_ = done.interval;
+  times_ = done.times;
+  decode_pace_.learn(interval_, steps);
+  if (logits_out != nullptr) std::memcpy(logits_out, memory + layout.logits, logit_bytes);
+  // Ids beyond n were not sent: they show as -1.
+  std::vector<int32_t> ids(static_cast<size_t>(std::max(done.ids, 0)), -1);
+  std::memcpy(ids.data(), memory + layout.ids, std::min(bytes, ids.size() * sizeof(int32_t)));
+  return ids;
+}
+
+void HostEngine::label_next(const RangeLabel& label, bool under_profiler) {
+  next_label_ = label;
+  if (under_profiler) decode_pace_ = {};
+}
+
+void HostEngine::set_pending(int32_t id) {
+  ask_host<Answered>(SetPendingCall{opened_.engine, id}, {kSmallCallS, timeout_s_});
+}
+
+void HostEngine::rewind(int position) {
+  ask_host<Answered>(RewindCall{opened_.engine, position}, {kSmallCallS, timeout_s_});
+}
+
+LaunchTrace HostEngine::trace(int n) {
+  // To start the recorder takes seconds.
+  CallLimit limit = decode_pace_.limit(n, timeout_s_);
+  limit.expected_s = timeout_s_;
+  return ask_host<Traced>(TraceCall{opened_.engine, n}, limit).trace;
+}
+
+Snapshot HostEngine::save() {
+  return ask_host<Saved>(SaveCall{opened_.engine}, {kSmallCallS, timeout_s_}).snapshot;
+}
+
+void HostEngine::restore(const Snapshot& snapshot) {
+  ask_host<Answered>(RestoreCall{opened_.engine, snapshot}, {kSmallCallS, timeout_s_});
+}
+
+Progress HostEngine::progress() const {
+  ProgressTold told = link_->progress();
+  phase_ = std::move(told.phase);
+  return {told.position, told.layer, phase_};
+}
+
+bool HostEngine::skip_to(int position) {
+  return ask_host<Able>(SkipToCall{opened_.engine, position}, {kSmallCallS, timeout_s_}).able;
+}
+
+std::optional<std::string> HostEngine::stress(const Stress& stress) {
+  Able told = ask_host<Able>(StressCall{opened_.engine, stress}, {kSmallCallS, timeout_s_});
+  return told.able ? std::optional(std::move(told.why)) : std::nullopt;
+}
+
+bool HostEngine::set_timeline(bool on) {
+  return ask_host<Able>(SetTimelineCall{opened_.engine, on}, {kSmallCallS, timeout_s_}).able;
+}
+
+Timeline HostEngine::timeline() {
+  // 512 MB of addresses; memory is taken for the spans alone that the host writes.
+  constexpr int64_t kRoom = int64_t{1} << 24;
+  constexpr size_t kBytes = static_cast<size_t>(kRoom) * sizeof(TimelineSpan);
+  link_->arena().at_least(kBytes);
+  TimelineTold told =
+      ask_host<TimelineTold>(TimelineCall{opened_.engine, kRoom}, {kSmallCallS, timeout_s_});
+  if (told.spans < 0 || told.spans > kRoom) {
+    throw Error(ErrorKind::kRuntime, name_ + ": timeline: found " + std::to_string(told.spans) +
+                                         " spans, wanted 0 to " + std::to_string(kRoom));
+  }
+  Timeline timeline = std::move(told.timeline);
+  const auto* sent = reinterpret_cast<const TimelineSpan*>(link_->arena().at_least(kBytes));
+  timeline.spans.assign(sent, sent + told.spans);
+  return timeline;
+}
+
+std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
+  // Room for the longest row of any model that is known.
+  constexpr size_t kMostFloats = size_t{1} << 18;
+  link_->arena().at_least(kMostFloats * sizeof(float));
+  const auto answer =
+      ask_host<Floats>(StateCall{opened_.engine, layer, position}, {kSmallCallS, timeout_s_});
+  if (!answer.floats) return std::nullopt;
+  const size_t count = std::min(kMostFloats, static_cast<size_t>(std::max(*answer.floats, 0)));
+  std::vector<float> row(count);
+  // A server in this process may have moved the arena meanwhile.
+  std::memcpy(row.data(), link_->arena().at_least(count * sizeof(float)), count * sizeof(float));
+  return row;
+}
+
+std::string HostEngine::ablate(Ablation ablation) {
+  return ask_host<Able>(AblateCall{opened_.engine, ablation}, {kSmallCallS, timeout_s_}).why;
+}
+
+}  // namespace mkbench

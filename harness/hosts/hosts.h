@@ -1,0 +1,127 @@
+// The hosts of a run: which process holds which engine, and whose turn it is.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "harness/engines/registry.h"
+#include "harness/flow/services.h"
+#include "harness/hosts/host_engine.h"
+#include "harness/hosts/host_process.h"
+#include "harness/wire/host_link.h"
+
+namespace mkbench {
+
+// Starts a host of a kind; `holds` is what messages call it.
+using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
+
+// The kind of the host that holds an engine.
+HostKind host_kind(const std::string& engine);
+// The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
+HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python);
+
+// Starts the programs that lie beside this one, and engines in Python with `python`: a path, a name
+// on PATH, or empty for the interpreter that the build was configured with.
+StartHost start_processes(const std::string& python = {});
+
+// Each engine has a host of its own, which lives from its first use to the end of the run; a second
+// engine of one name is held by the same host. The judge's two other runs share a host, which is
+// closed while anything is timed.
+class Hosts {
+ public:
+  // `on_hang` is told of every call that stood still.
+  Hosts(
+      StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
+      : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
+
+  // Starts the host of an engine without waiting for it.
+  void expect(const std::string& engine);
+  // Loads a model and shares its weights with the hosts; the last ones are kept, and taken again
+  // where their files have not changed. Throws what load_model() throws.
+  ModelWeights load(const std::string& model, int depth);
+  // Opens an engine. Throws what HostLink::call() throws.
+  std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
+  int64_t bytes(const EngineRequest& request, const ModelConfig& config);
+  // Hosts that are asked about the machine: one that holds no engine, and that of the judge.
+  HostLink& about_card();
+  HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
+
+  // From now on at most one process holds engines: a host that holds none is ended before another
+  // one opens an engine, and the judge and its two other runs share a host.
+  void hold_one(bool one) { one_ = one; }
+  // Ends the hosts that hold no engine, except that of `but`.
+  void end_idle(const std::string& but);
+  // Ends the host of an engine that is closed, and with it all that it may have left on the card.
+  void end_process(const std::string& engine);
+  // Bytes of memory that the process of an engine held when it was first asked for, which is before
+  // it opened one; and what this process and all hosts hold now. Pages that they share count once.
+  int64_t idle_bytes(const std::string& engine);
+  int64_t resident_bytes();
+  // What the context and the flush buffer of an engine's process take of the card, found out by a
+  // first flush there; 0 where one process at a time may use the card. A process of Python has none
+  // before its engine's file is loaded, which may take minutes: the largest one of the others is said.
+  int64_t context_bytes(const std::string& engine, const FlushCall& flush,
+                        const std::function<int64_t()>& free_bytes);
+  // Sum of what context_bytes() has found for the processes that still live.
+  int64_t held_context_bytes() const;
+  // The last failure of each engine that came with a traceback, by the engine's name.
+  const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
+  // Ends the host of the judge's two other runs.
+  void end_judges_runs();
+  // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
+  // host, which also brings its context onto the card.
+  void take_turn(Engine& engine, const FlushCall& flush);
+  // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
+  // tries the card, because work in another context of the engine's process is not waited for.
+  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended. Returns
+  // what was found where a second look found the card quiet: what was timed in the turn does not
+  // count then. When this happens in several turns in a row, the engine has left work behind.
+  std::string end_turn(Engine& engine, const FlushCall& flush);
+  // Says what reaches the card while the engine decodes n tokens. The recorder stays in the engine's
+  // process, so no other engine gets this process. Throws Error where the process has died.
+  LaunchTrace trace(Engine& engine, int n);
+
+ private:
+  std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);
+  HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
+
+  // Milliseconds of a flush of L2 by the host that holds no engine: 0.2 on a quiet H100, several
+  // where another process has work on the card.
+  double try_card(const FlushCall& flush);
+  std::string card_work(const FlushCall& flush, int tries, int most_slow);
+  // What shows that work is on the card; empty where nothing does. stays: it is there at a second
+  // look, or was there each of the last times.
+  struct CardLook {
+    std::string found;
+    bool stays = false;
+  };
+  // doubts: looks in a row, up to this one, that have found something.
+  CardLook look_for_work(int& doubts, const FlushCall& flush);
+  void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
+  void need_quiet_card(const FlushCall& flush);
+  std::string end_for_work(const std::string& holds, const std::string& name,
+                           const std::string& found);
+
+  std::string holder_of(const std::string& engine) const;
+  int64_t largest_context() const;
+
+  const StartHost start_;
+  const double timeout_s_;
+  const OnHang on_hang_;
+  std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+  std::map<std::string, Failed> tracebacks_;
+  std::map<std::string, int64_t> idle_bytes_;     // by what a host holds
+  std::map<std::string, int64_t> context_bytes_;  // by what a host holds
+  bool one_ = false;
+  // By what a host holds, looks in a row that found the card busy: after its turns, and between its
+  // turn and the next one.
+  std::map<std::string, int> doubts_after_, doubts_between_;
+  std::string last_turn_;  // what the host holds whose turn was last
+  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
+  ModelWeights weights_;
+  double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
+};
+
+}  // namespace mkbench

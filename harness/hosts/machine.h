@@ -1,0 +1,44 @@
+// What this machine has, put together from what hosts have found out.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/hosts/hosts.h"
+
+namespace mkbench {
+
+// Answers of two hosts; where one is missing, the text says why.
+struct MachineFacts {
+  std::optional<CardFacts> card;
+  std::string card_problem;
+  std::optional<TorchTold> torch;
+  std::string torch_problem;
+};
+
+// Asks the hosts. A host that cannot start is a problem, not an error; Interrupted passes through.
+MachineFacts examine_machine(Hosts& hosts, const CardCall& call);
+
+// The machine as a plan needs it.
+struct MachineProbe {
+  bool usable = false;             // the GPU that was asked for, by the kernels and by libtorch
+  std::string reason, what_to_do;  // set where the GPU is not usable
+  std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
+  int64_t l2_bytes = 0;
+  double pin_gb_per_s = 0;  // see DeviceInfo
+  bool exclusive = false;   // one process at a time may use the GPU
+  // Why times are not to be trusted now: of the machine, and of the card.
+  std::vector<std::string> host_unfit, card_unfit;
+  std::vector<DeviceInfo> devices;
+  // By model of the call, why the ring megakernel cannot run it; an empty text where ring can.
+  // Filled in only where the GPU is usable.
+  std::map<std::string, std::string> ring_obstacles;
+  nlohmann::json environment = nlohmann::json::object();  // environment of the report
+};
+
+MachineProbe probe_of(const MachineFacts& facts, int gpu);
+
+}  // namespace mkbench

@@ -1,0 +1,69 @@
+#include "harness/judge/share.h"
+
+#include <fmt/format.h>
+
+#include "harness/judge/comparisons.h"
+#include "harness/report/readings.h"
+
+namespace mkbench {
+namespace {
+
+// Two-sided, so that 99.9 % of the values lie under the upper end.
+constexpr double kUpperLimit = 0.998;
+// No sample can lie under the bound. Where all of so many do, chance does not explain it (2^-10), and
+// the limit of few processes, which is wide, is not asked.
+constexpr int kManySamples = 10;
+
+}  // namespace
+
+void fill_ceiling(CaseReport& c, double confidence) {
+  CeilingReport& ceiling = c.ceiling;
+  ceiling.ms_per_tok.reset();
+  if (ceiling.samples.empty()) {
+    if (ceiling.reason.empty()) ceiling.reason = "no samples of the ceiling were taken";
+    ceiling.gb_per_s = {std::nullopt, ceiling.reason};
+    return;
+  }
+  ceiling.ms_per_tok = summarize_processes(times_by_process(ceiling.samples), confidence);
+  ceiling.gb_per_s = {c.memory.bytes_per_token / (1e6 * ceiling.ms_per_tok->mean), {}};
+}
+
+void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed) {
+  e.share_ci.reset();
+  e.share_note.clear();
+  if (!ceiling.ms_per_tok) {
+    e.share = {std::nullopt, ceiling.reason};
+    return;
+  }
+  if (is_lossy(e)) {
+    e.share = {std::nullopt,
+               e.name + " is quantised (class lossy), and may read fewer bytes than the ceiling"};
+    return;
+  }
+  const PairedSpeedup share =
+      paired_speedup(paired_blocks(ceiling.samples, e.samples), confidence, seed);
+  if (share.blocks == 0) {
+    e.share = {std::nullopt, "no block holds both the ceiling and the engine"};
+    return;
+  }
+  e.share = {share.speedup, {}};
+  e.share_ci = share.ci;
+  if (share.ci && share.ci->low > 1) e.share_note = kCeilingNotFound;
+}
+
+std::string impossible_reason(const EngineReport& e, const MemoryBound& bound) {
+  if (e.samples.empty() || is_lossy(e) || !(bound.least_ms > 0)) return {};
+  const Summary times = summarize_processes(times_by_process(e.samples), kUpperLimit);
+  const bool slowest = !times.ci || (times.count >= kManySamples && times.max < times.ci->high);
+  const double upper = slowest ? times.max : times.ci->high;
+  if (upper >= bound.least_ms) return {};
+  const std::string what = slowest ? fmt::format("the slowest of {} samples", times.count)
+                                   : fmt::format("upper 99.9 % limit of {} samples", times.count);
+  return fmt::format(
+      "faster than the memory's pins: {:.4f} ms/token ({}) is under the {:.4f} ms in which "
+      "{:.1f} MB a token, less {:.1f} MB that L2 can keep, cross at {:.0f} GB/s",
+      upper, what, bound.least_ms, bound.bytes_per_token / 1e6, bound.cached_bytes / 1e6,
+      bound.pin_gb_per_s);
+}
+
+}  // namespace mkbench

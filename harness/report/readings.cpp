@@ -1,0 +1,36 @@
+#include "harness/report/readings.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace mkbench {
+
+bool is_lossy(const EngineReport& e) {
+  return e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy);
+}
+
+bool takes_late_ids(const EngineReport& e) {
+  return std::all_of(e.samples.begin(), e.samples.end(),
+                     [](const Sample& s) { return s.late_id.has_value(); });
+}
+
+const ComparisonReport* headline_ratio(const CaseReport& c, const EngineReport& e) {
+  if (e.role == "baseline") return nullptr;
+  std::optional<double> fastest;
+  const ComparisonReport* headline = nullptr;
+  for (const ComparisonReport& ratio : c.comparisons) {
+    const auto baseline =
+        std::find_if(c.engines.begin(), c.engines.end(),
+                     [&](const EngineReport& b) { return b.name == ratio.baseline; });
+    if (ratio.candidate != e.name || baseline == c.engines.end() || baseline->role != "baseline")
+      continue;
+    const auto& time = baseline->ms_per_tok;
+    if (headline == nullptr || (time && time->mean < fastest.value_or(time->mean + 1))) {
+      headline = &ratio;
+      if (time) fastest = time->mean;
+    }
+  }
+  return headline;
+}
+
+}  // namespace mkbench

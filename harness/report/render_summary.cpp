@@ -1,0 +1,108 @@
+// The first screen of a run: which engines are right, how fast they are, and what to do next. All else is in
+// report.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/report/known_errors.h"
+#include "harness/report/readings.h"
+#include "harness/report/render.h"
+#include "references/base/one_line.h"
+
+namespace mkbench {
+namespace {
+
+constexpr double kNearCeiling = 0.9;  // below it, where the time goes is worth a look
+
+// "timed tokens: 256 of 256 are right; tokens that the reference is sure of: 736 of 736 equal"
+std::string tokens_line(const Report& report) {
+  int64_t checked = 0, wrong = 0, steps = 0, matched = 0;
+  for (const CaseReport& c : report.cases) {
+    for (const EngineReport& e : c.engines) {
+      checked += e.receipts_checked;
+      wrong += e.receipts_wrong;
+      if (e.role != "candidate" || !e.parity || !e.parity->judged_in.empty()) continue;
+      steps += e.parity->strict_steps;
+      matched += e.parity->strict_matched;
+    }
+  }
+  std::string text;
+  if (checked > 0)
+    text = fmt::format("timed tokens: {} of {} are right", with_commas(checked - wrong),
+                       with_commas(checked));
+  if (steps > 0)
+    text += fmt::format("{}tokens that the reference is sure of: {} of {} equal",
+                        text.empty() ? "" : "; ", with_commas(matched), with_commas(steps));
+  return text;
+}
+
+// The one thing that a reader of the times must know; empty where there is none.
+std::string caution_line(const Report& report, const RenderStyle& style) {
+  if (is_cpu_report(report)) {
+    const std::string banner = json_text(report.environment, {"banner"});
+    return fmt::format(
+        "caution: {}: the host twin runs the kernel's schedule on CPU threads, and its times say "
+        "nothing about a GPU",
+        banner.empty() || !style.tells_fallback ? "no GPU was used" : one_line(banner));
+  }
+  if (report.meta.contains("warnings") && report.meta["warnings"].is_array()) {
+    for (const auto& warning : report.meta["warnings"]) {
+      if (warning.is_string()) return "caution: " + one_line(warning.get<std::string>(), 300);
+    }
+  }
+  for (const CaseReport& c : report.cases) {
+    for (const ComparisonReport& ratio : c.comparisons) {
+      if (!ratio.verdict_reason.empty())
+        return fmt::format("caution: {} over {}: {}: {}", ratio.candidate, ratio.baseline,
+                           ratio.verdict, one_line(ratio.verdict_reason, 200));
+    }
+  }
+  return {};
+}
+
+// What to try after a run that passed.
+std::string next_line(const Report& report) {
+  if (is_cpu_report(report))
+    return "next: on a machine with a GPU, scripts/remote.sh user@host --compare eager; mkbench "
+           "doctor says what is missing here";
+  const EngineReport* slow = nullptr;
+  const CaseReport* in = nullptr;
+  for (const CaseReport& c : report.cases) {
+    for (const EngineReport& e : c.engines) {
+      const bool lower = e.share.value && *e.share.value < kNearCeiling &&
+                         (slow == nullptr || *e.share.value < *slow->share.value);
+      if (e.role != "candidate" || !lower) continue;
+      slow = &e;
+      in = &c;
+    }
+  }
+  if (slow == nullptr)
+    return "next: --compare eager,graph,compiled times baselines that leave no gaps";
+  return fmt::format(
+      "next: mkbench profile --timeline --engine {} --model {} -d {}: where its time goes",
+      slow->name, in->model, in->depth);
+}
+
+}  // namespace
+
+std::string render_summary(const Report& report, double seconds, const std::string& page,
+                           const RenderStyle& style) {
+  const auto& env = report.environment;
+  std::string text = fmt::format("mkbench {} on {}\n\n", json_text(report.meta, {"version"}),
+                                 is_cpu_report(report) ? json_text(env, {"cpu", "name"}, "a CPU")
+                                                       : json_text(env, {"device"}));
+  if (!report.cases.empty()) text += summary_table(report) + "\n";
+  for (const CaseReport& c : report.cases) {
+    if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
+    text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
+  }
+  const bool passed = report.exit_code == 0;
+  for (const std::string& line : {tokens_line(report), caution_line(report, style),
+                                  passed ? next_line(report) : std::string()}) {
+    if (!line.empty()) text += line + "\n";
+  }
+  return text + verdict_line(report, fmt::format(" in {:.0f} s", seconds)) +
+         fmt::format("report: {}\n", page);
+}
+
+}  // namespace mkbench
