@@ -46,6 +46,16 @@ std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
   return device != nullptr ? std::optional(*device) : std::nullopt;
 }
 
+// Whether libtorch's bf16 kernels for this CPU are oneDNN's, compiled for each shape: from AVX-512 on.
+// An EPYC without it kept nothing for a length.
+bool compiles_for_shapes() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") != 0;
+#else
+  return true;
+#endif
+}
+
 // Code and scratch that libtorch's bf16 kernels for CPUs (oneDNN) keep for every shape that they have
 // met: the process of eager on tiny grew by 78, 107, 181 and 326 MB over 48, 64, 128 and 207 cache
 // lengths, and by 51 MB over 16 lengths behind a prefill of 599 rows (EPYC, libtorch 2.11). The
@@ -59,7 +69,7 @@ int64_t compiled_bytes(const std::string& name, const CaseShapes& shapes) {
   if (name == "compiled") return kOfPackage;
   const bool python = host_kind(name) == HostKind::kPython;
   if (engine_of_run(name) != kJudgeName && !python) return 0;
-  if (name == kTruthName || python) return kFirst;
+  if (name == kTruthName || python || !compiles_for_shapes()) return kFirst;
   return kFirst + kOfLength * std::min(shapes.lengths, kMostLengths) + kOfPrefill * shapes.prefills;
 }
 
