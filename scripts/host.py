@@ -426,7 +426,10 @@ def main() -> int:
     os.close(STDERR_FD)
     sys.stdout.reconfigure(line_buffering=True)
     calls = socket.socket(fileno=CALL_FD)
-    wire = Wire(read_frame(calls))
+    greeting = read_frame(calls)
+    if greeting is None:
+        return 0
+    wire = Wire(greeting)
     server = Server(wire, Arena(ARENA_FD), Ranges())
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
     send_frame(calls, wire.answer("hello", build=wire.build, program="host.py"))

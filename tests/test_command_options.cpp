@@ -56,6 +56,7 @@ TEST_CASE("doctor's flags") {
   CHECK((value_of({"doctor"}, "output") == "md" && value_of({"doctor"}, "strict").empty()));
   CHECK(
       (value_of(given, "output") == "json" && value_of(given, "require") == "gpu=5090,cores=7.5"));
+  CHECK(value_of(given, "strict") == "true");
   CHECK(settings_of<CommandSettings>(given).python == "none");
   const std::vector<Requirement> all =
       parse_requirements("require", "gpu=RTX 5090,vram=32,cores=7.5");

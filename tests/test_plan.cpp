@@ -15,7 +15,7 @@ using Names = std::vector<std::string>;
 
 RunPlan plan_of(const std::vector<std::string>& args, const MachineProbe& probe) {
   const ParsedCommandLine parsed = parse_command_line(args);
-  return plan_run(parsed.as<PlanSettings>(), probe, parsed.settings->in_process);
+  return plan_run(parsed.as<PlanSettings>(), probe);
 }
 
 // A card on which ring can run full-size models and not the tiny ones.

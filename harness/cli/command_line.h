@@ -53,10 +53,10 @@ Flag<S> format_flag(std::string S::*field) {
   return flag("output,o md|json=md", "Format of stdout.", field, one_word_of({"md", "json"}));
 }
 
-// Whether the flag was given, on the command line or by the environment.
+// True if the command line or the environment gives the flag.
 bool was_given(const CommandSettings& settings, std::string_view flag);
-// Whether it was given on the command line. A variable of the environment stands for all calls, and is
-// ignored by those that it does not fit.
+// True if the command line gives the flag. A variable is set for all calls, so a command does not refuse
+// one that does not fit.
 bool was_typed(const CommandSettings& settings, std::string_view flag);
 
 // {"n-gen": {"value": "128", "source": "default"}, ...}
@@ -134,7 +134,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
                                      const EnvironmentLookup& lookup,
                                      const std::vector<std::string>& environment_names);
-// The same where no variable counts.
+// Parses `args` without any environment variable.
 ParsedCommandLine parse_command_line(const std::vector<std::string>& args);
 
 // getenv() and the names of this process's MKBENCH_* variables.

@@ -172,11 +172,11 @@ std::vector<std::string> models_of(const PlanSettings& settings, bool cuda) {
   return names;
 }
 
-RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe, bool in_process) {
+RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
   RunPlan plan;
   choose_device(settings, probe, plan);
   warn_of_conditions(settings, probe, plan);
-  const bool replicates = plan.cuda && !in_process;
+  const bool in_process = settings.in_process, replicates = plan.cuda && !in_process;
   CaseJob job;
   static_cast<CaseSettings&>(job) = settings;
   // Parity alone has no timed prompt; its sweep starts alike in every run.
@@ -229,6 +229,12 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe, bool i
     }
   }
   return plan;
+}
+
+void tell_plan(const RunPlan& plan) {
+  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
+  for (const std::string& text : plan.notes) fmt::print(stderr, "mkbench: {}\n", text);
+  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
 }
 
 }  // namespace mkbench

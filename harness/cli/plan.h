@@ -23,9 +23,12 @@ struct RunPlan {
 // The models of a run: those that --model names, else the default of the device (GPU or CPU).
 std::vector<std::string> models_of(const PlanSettings& settings, bool cuda);
 
-// Plans a run for the machine that `probe` describes; `in_process`: --in-process. Throws Error(kUnsupportedDevice) naming
+// Plans a run for the machine that `probe` describes. Throws Error(kUnsupportedDevice) naming
 // --device cpu where cuda was asked for and is missing, Error(kBadInput) for models that do not
 // exist and for contexts longer than a model's config allows.
-RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe, bool in_process);
+RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe);
+
+// Prints warnings, notes and banner to stderr.
+void tell_plan(const RunPlan& plan);
 
 }  // namespace mkbench

@@ -51,32 +51,32 @@ std::vector<std::string> parse_baselines(std::string_view flag, const std::strin
   return words;
 }
 
-void check_plan_settings(const CommandSettings& command, PlanSettings& settings) {
+void check_plan_settings(PlanSettings& settings) {
   const int processes = settings.processes.value_or(1);
-  if (command.in_process && processes > 1)
+  if (settings.in_process && processes > 1)
     bad_usage(fmt::format("--in-process is one process, --processes is {}", processes));
   const int blocks = settings.blocks.value_or(std::max(kDefaultBlocks, processes));
   if (processes > blocks)
     bad_usage(fmt::format("--blocks {} is below --processes {}", blocks, processes));
   if (settings.max_blocks < blocks) {
-    if (was_given(command, "max-blocks"))
+    if (was_given(settings, "max-blocks"))
       bad_usage(fmt::format("--max-blocks {} is below --blocks {}", settings.max_blocks, blocks));
     settings.max_blocks = blocks;
   }
   const auto python =
       std::find_if(settings.engines.begin(), settings.engines.end(), is_python_engine);
-  if (command.in_process && python != settings.engines.end()) {
+  if (settings.in_process && python != settings.engines.end()) {
     bad_usage(fmt::format("--in-process: {} is an engine in Python and has a process of its own",
                           *python));
   }
-  if (!settings.ids.empty() && was_given(command, "n-depth")) {
+  if (!settings.ids.empty() && was_given(settings, "n-depth")) {
     bad_usage("--ids and --n-depth exclude each other: the depth is the number of ids less one");
   }
-  if (!settings.ids.empty() && was_given(command, "n-prompt"))
+  if (!settings.ids.empty() && was_given(settings, "n-prompt"))
     bad_usage("--ids and --n-prompt exclude each other");
   // 53 bits pass through every reader of JSON.
   settings.prompt_seed =
-      was_given(command, "seed") ? settings.seed : random_below(uint64_t{1} << 53);
+      was_given(settings, "seed") ? settings.seed : random_below(uint64_t{1} << 53);
 }
 
 }  // namespace mkbench

@@ -15,8 +15,8 @@ namespace mkbench {
 
 enum class DeviceChoice { kAuto, kCuda, kCpu };
 
-// Which card, and for how long.
-struct CardSettings {
+// Settings of every command that uses a device.
+struct CardSettings : CommandSettings {
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;
   double timeout_s = 0;  // of one call of an engine
@@ -40,16 +40,16 @@ struct PlanSettings : CardSettings, CaseSettings {
   Resident resident = Resident::kAuto;
 };
 
-// Engines of these roles (EngineRole), and files. Throws Error(kBadInput).
+// Names of engines with one of `roles` (bits of EngineRole), and paths of engines. Throws Error(kBadInput).
 std::vector<std::string> parse_engines(const std::string& text, unsigned roles);
 inline auto engines_of(unsigned roles) {
   return [=](std::string_view, const std::string& text) { return parse_engines(text, roles); };
 }
 std::vector<std::string> parse_baselines(std::string_view flag, const std::string& text);
 
-// Checks that concern several flags, for every command that plans cases, and the seed of its timed prompts:
-// random where --seed is not given. Throws Error(kBadInput).
-void check_plan_settings(const CommandSettings& command, PlanSettings& settings);
+// Checks flags against each other, and draws the seed of the timed prompts unless --seed is given. Every
+// command that plans cases calls it. Throws Error(kBadInput).
+void check_plan_settings(PlanSettings& settings);
 
 inline std::vector<Flag<CardSettings>> device_flags() {
   return {flag("device auto|cuda|cpu=auto",
@@ -74,12 +74,18 @@ inline std::vector<Flag<CommandSettings>> in_process_flags() {
            &CommandSettings::in_process)};
 }
 
+// For profile and audit.
+inline Flag<PlanSettings> models_flag() {
+  return flag("model LIST", "Models, as run takes them [synthetic; tiny,tiny-untied on cpu].",
+              &PlanSettings::models, parse_word_list);
+}
+
 inline Flag<PlanSettings> depth_flag() {
   return flag("n-depth,d L=0", "KV rows before the first timed step.", &PlanSettings::n_depth,
               list_from(0));
 }
 
-// What is judged: of run, compare and parity.
+// Flags of run, compare and parity: what is judged.
 inline std::vector<Flag<PlanSettings>> choice_flags() {
   using P = PlanSettings;
   return {
@@ -98,7 +104,7 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
   };
 }
 
-// What is timed: of run and compare.
+// Flags of run and compare: what is timed.
 inline std::vector<Flag<PlanSettings>> axis_flags() {
   using P = PlanSettings;
   return {

@@ -41,7 +41,7 @@ void check_run_settings(RunSettings& settings) {
       if (was_typed(settings, flag)) bad_usage(fmt::format("--{} goes with --baseline", flag));
     }
   }
-  check_plan_settings(settings, settings);
+  check_plan_settings(settings);
   if (!settings.resume.empty()) {
     if (settings.dry_run) bad_usage("--resume and --dry-run exclude each other");
     if (was_given(settings, "only")) bad_usage("--resume and --only exclude each other");
@@ -57,7 +57,6 @@ void require_parity_arguments(RunSettings& settings) {
   check_run_settings(settings);
 }
 
-// A setting that is given must have the recorded value; one that is not given gets it.
 RunSettings resumed_settings(const RunSettings& given, const Resumption& resumption) {
   RunSettings settings = given;
   const json& meta = resumption.before().meta;
@@ -98,12 +97,12 @@ RunSettings resumed_settings(const RunSettings& given, const Resumption& resumpt
   return settings;
 }
 
-nlohmann::json describe_run(const CommandSettings& command, const PlanSettings& settings,
-                            const std::vector<std::string>& argv, const std::string& output) {
+nlohmann::json describe_run(const PlanSettings& settings, const std::vector<std::string>& argv,
+                            const std::string& output) {
   const BuildInfo build = build_info();
   std::vector<std::string> shown = argv;  // the report does not show where the program lies
   if (!shown.empty()) shown[0] = fs::path(shown[0]).filename().string();
-  nlohmann::json meta = describe_identity(command.command, settings.engines);
+  nlohmann::json meta = describe_identity(settings.command, settings.engines);
   meta.update({{"argv", shown},
                {"started", utc_now("%Y-%m-%dT%H:%M:%SZ")},
                {"version", build.version},
@@ -115,7 +114,7 @@ nlohmann::json describe_run(const CommandSettings& command, const PlanSettings& 
                {"seed", settings.seed},
                {"prompt_seed", settings.prompt_seed},
                {"output", output},
-               {"options", options_to_json(command)}});
+               {"options", options_to_json(settings)}});
   return meta;
 }
 

@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-struct RunSettings : CommandSettings, PlanSettings, BaselineSettings {
+struct RunSettings : PlanSettings, BaselineSettings {
   bool history = false;  // add the finished report to the history
   bool plot = true;
   bool list_devices = false;
@@ -22,6 +22,16 @@ struct RunSettings : CommandSettings, PlanSettings, BaselineSettings {
   std::string junit;   // file; empty: only junit.xml of the report's folder
   bool dry_run = false;
 };
+
+template <typename S>
+Flag<S> report_folder_flag(std::string S::*field) {
+  return flag("out DIR", "New folder for the report's files [mkbench-report-<time>].", field);
+}
+
+template <typename S>
+Flag<S> junit_flag(std::string S::*field) {
+  return flag("junit FILE", "Also write the result to this file as JUnit XML.", field);
+}
 
 inline std::vector<Flag<GateLimits>> gate_limit_flags() {
   return {flag("max-regress X",
@@ -38,7 +48,7 @@ inline std::vector<Flag<GateLimits>> gate_limit_flags() {
                one_of<bool>({{"regression", false}, {"inconclusive", true}}))};
 }
 
-// What is judged, and how it is reported: of run, compare and parity.
+// Flags of run, compare and parity: what is printed and written.
 inline std::vector<Flag<RunSettings>> report_flags() {
   using R = RunSettings;
   return {
@@ -48,17 +58,17 @@ inline std::vector<Flag<RunSettings>> report_flags() {
       flag("output,o md|json|jsonl|csv|sql=md",
            "Format of stdout. The report's files are always written.", &R::format,
            one_word_of({"md", "json", "jsonl", "csv", "sql"})),
-      flag("out DIR", "New folder for the report's files [mkbench-report-<time>].", &R::out),
+      report_folder_flag(&R::out),
       flag("resume DIR",
            "Continue the interrupted run in this folder with its options. Finished cases are kept.",
            &R::resume),
-      flag("junit FILE", "Also write the result to this file as JUnit XML.", &R::junit),
+      junit_flag(&R::junit),
       flag("dry-run", "Print the cases, the memory they need and the estimated time. Runs nothing.",
            &R::dry_run),
   };
 }
 
-// Of run and compare.
+// Flags that run and compare have and parity has not.
 inline std::vector<Flag<RunSettings>> result_flags() {
   using R = RunSettings;
   return {
@@ -79,7 +89,7 @@ inline std::vector<Flag<RunSettings>> result_flags() {
   };
 }
 
-// Of all three commands, besides choice_flags().
+// Flags that run, compare and parity have after their own.
 inline std::vector<Flag<RunSettings>> shared_flags() {
   return flags_of<RunSettings>(device_flags(), card_flags(), in_process_flags(), judge_flags(),
                                report_flags());
@@ -94,18 +104,18 @@ inline std::vector<Flag<RunSettings>> run_command_flags() {
                                result_flags(), gate_limit_flags());
 }
 
-// Checks that concern several flags. Throws Error(kBadInput).
+// Checks flags against each other. Throws Error(kBadInput).
 void check_run_settings(RunSettings& settings);
-// The same for `mkbench parity`, and what it implies.
+// Sets what `mkbench parity` implies, then calls check_run_settings().
 void require_parity_arguments(RunSettings& settings);
 
-// Of a run that goes on: the given settings, with the recorded values of those that were not given.
-// Throws Error(kBadInput) where a given one is not the interrupted run's.
+// The settings with which an interrupted run continues: an option that is not given gets its recorded
+// value. Throws Error(kBadInput) if a given option differs from its recorded value.
 RunSettings resumed_settings(const RunSettings& given, const Resumption& resumption);
 
 // The `meta` of a report: argv, build, options, time of the start. `output`: the report's folder.
-nlohmann::json describe_run(const CommandSettings& command, const PlanSettings& settings,
-                            const std::vector<std::string>& argv, const std::string& output);
+nlohmann::json describe_run(const PlanSettings& settings, const std::vector<std::string>& argv,
+                            const std::string& output);
 
 // Checks the paths that a command reads or writes, so that a typo fails before minutes of work. Throws
 // Error(kBadInput).

@@ -41,7 +41,7 @@ struct CaseSettings {
   bool ablations = false;  // diagnostics after the samples
 };
 
-// Readers of those flags (settings/values.h). All throw Error(kBadInput).
+// Turn the text of a flag into its value. Throw Error(kBadInput).
 std::vector<int32_t> parse_ids(std::string_view flag, const std::string& text);
 double parse_confidence(std::string_view flag, const std::string& text);
 PlantedFault parse_fault(std::string_view flag, const std::string& text);
@@ -69,7 +69,7 @@ inline std::vector<Flag<CaseSettings>> judge_flags() {
   };
 }
 
-// Of `mkbench parity` alone.
+// Flags that `mkbench parity` alone has.
 inline std::vector<Flag<CaseSettings>> only_flags() {
   return {{{"only STEP",
             "Judge one prompt (PROMPT), or repeat one step: PROMPT:POSITION as in the parity "

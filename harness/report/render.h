@@ -50,7 +50,7 @@ std::string engine_table(const CaseGroup& group);
 // to do next; `page`: the file that has all else.
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style = {});
-// Its table.
+// The table of that screen.
 std::string summary_table(const Report& report);
 // The verdict of a case that is no pass, with reasons and advice, a line each.
 std::string verdict_note(const CaseReport& c);

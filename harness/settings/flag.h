@@ -2,7 +2,6 @@
 // stand beside the struct that they fill.
 #pragma once
 
-#include <algorithm>
 #include <cctype>
 #include <functional>
 #include <string>
@@ -21,12 +20,11 @@ struct FlagWords {
   std::string_view value;         // what --help calls its value; empty for a switch
   std::string_view default_text;  // parsed like a given value; empty = none
   std::string_view help;
-  bool hidden;  // for tests: works, but --help does not show it
+  bool hidden = false;  // works, but --help does not show it: for tests
 
   // `spec`: the name with its letter, value and default, as "n-gen,n L=128", "resume DIR" or "plot=on". It
   // and `sentence`, the help, are literals.
-  FlagWords(std::string_view spec, std::string_view sentence, bool for_tests = false)
-      : help(sentence), hidden(for_tests) {
+  FlagWords(std::string_view spec, std::string_view sentence) : help(sentence) {
     const std::string_view left = spec.substr(0, spec.find('='));
     if (left.size() < spec.size()) default_text = spec.substr(left.size() + 1);
     const std::string_view word = left.substr(0, left.find(' '));

@@ -6,7 +6,8 @@
 
 namespace mkbench {
 
-// "0.1.0 1a2b3c4d5e6f 5d6e7f8090a1b2c3": version, commit, and of the sha256 of wire_fields().
+// "0.1.0 1a2b3c4d5e6f 5d6e7f8090a1b2c3": version, commit, and the first 16 digits
+// of the sha256 of wire_fields().
 std::string build_id();
 
 // All calls and answers with their fields and default values: what scripts/host.py, the host that is

@@ -103,7 +103,7 @@ nlohmann::json json_of(const std::vector<AuditedCase>& cases, const AuditSetting
                     {"n_depth", one.job.depth},
                     {"engines", engines}});
   }
-  return {{"meta", describe_run(settings, settings, invocation.argv, settings.out)},
+  return {{"meta", describe_run(settings, invocation.argv, settings.out)},
           {"cases", list},
           {"exit_code", status}};
 }
@@ -143,12 +143,6 @@ int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
     }
   }
   return 0;
-}
-
-void tell_plan(const RunPlan& plan) {
-  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
-  for (const std::string& text : plan.notes) fmt::print(stderr, "mkbench: {}\n", text);
-  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
 }
 
 AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool in_process,
@@ -202,8 +196,7 @@ std::vector<Flag<AuditSettings>> audit_flags() {
       flag("engine LIST", "Engines to audit, or paths (.so, .py) [megakernel; host-twin on cpu].",
            &PlanSettings::engines, engines_of(kCandidate)),
       python_flag(),
-      flag("model LIST", "Models, as run takes them [synthetic; tiny,tiny-untied on cpu].",
-           &PlanSettings::models, parse_word_list),
+      models_flag(),
       flag("n-gen,n N=32", "Tokens of the audited decode.", &PlanSettings::n_gen, one_from(1)),
       flag("n-depth,d N=0",
            "KV rows before its first token. Tiles are tried in a decode that starts at 0 and is "
@@ -227,7 +220,7 @@ std::vector<Flag<AuditSettings>> audit_flags() {
   };
 }
 
-void require_audit_arguments(AuditSettings& settings) { check_plan_settings(settings, settings); }
+void require_audit_arguments(AuditSettings& settings) { check_plan_settings(settings); }
 
 int audit_command(const AuditSettings& settings, const Invocation& invocation) {
   remove_stale_snapshots();
@@ -237,7 +230,7 @@ int audit_command(const AuditSettings& settings, const Invocation& invocation) {
     const CardCall call{.gpu = settings.gpu, .models = models_of(settings, true)};
     probe = probe_of(examine_machine(hosts, call), settings.gpu);
   }
-  const RunPlan plan = plan_run(settings, probe, settings.in_process);
+  const RunPlan plan = plan_run(settings, probe);
   tell_plan(plan);
   if (settings.decode_once) return decode_once(plan.jobs, hosts);
   fs::path folder;

@@ -9,7 +9,7 @@
 
 namespace mkbench {
 
-struct AuditSettings : CommandSettings, PlanSettings {
+struct AuditSettings : PlanSettings {
   int tiles = 0;                     // tiles of weights to change, of each part
   bool tiles_only = false;           // no counters
   bool decode_once = false;          // what a profiler counts

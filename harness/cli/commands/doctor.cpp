@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-struct DoctorSettings : CommandSettings, CardSettings {
+struct DoctorSettings : CardSettings {
   bool strict = false;                // any problem is exit code 6
   std::vector<Requirement> required;  // what an offer must have
   std::string format;

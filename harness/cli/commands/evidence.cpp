@@ -14,9 +14,7 @@ namespace mkbench {
 
 namespace {
 
-struct EvidenceSettings : CommandSettings, CardSettings {};
-
-void require_evidence_arguments(EvidenceSettings& settings) {
+void require_evidence_arguments(CardSettings& settings) {
   if (settings.arguments.size() != 1)
     bad_usage("mkbench evidence: name the folder to write, as in 'mkbench evidence evidence'");
   if (is_installed()) {
@@ -28,7 +26,7 @@ void require_evidence_arguments(EvidenceSettings& settings) {
   }
 }
 
-int evidence_command(const EvidenceSettings& settings, const Invocation&) {
+int evidence_command(const CardSettings& settings, const Invocation&) {
   const std::filesystem::path folder = make_output_folder(settings.arguments[0], "evidence");
   PythonScript script{.name = "torch_evidence.py",
                       .arguments = {"all", folder.string(), "--gpu", std::to_string(settings.gpu),
@@ -41,9 +39,9 @@ int evidence_command(const EvidenceSettings& settings, const Invocation&) {
 }  // namespace
 
 CommandRow evidence_row() {
-  return command_row<EvidenceSettings>(
+  return command_row<CardSettings>(
       "evidence", "show that this machine trains on its GPU, or why it does not", "DIR",
-      flags_of<EvidenceSettings>(card_flags()), require_evidence_arguments, evidence_command);
+      card_flags(), require_evidence_arguments, evidence_command);
 }
 
 }  // namespace mkbench

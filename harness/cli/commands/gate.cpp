@@ -18,9 +18,7 @@ struct GateSettings : CommandSettings, GateLimits {
 };
 
 std::vector<Flag<GateSettings>> gate_flags() {
-  return {
-      format_flag(&GateSettings::format),
-      flag("junit FILE", "Also write the result to this file as JUnit XML.", &GateSettings::junit)};
+  return {format_flag(&GateSettings::format), junit_flag(&GateSettings::junit)};
 }
 
 void require_gate_arguments(GateSettings& settings) {

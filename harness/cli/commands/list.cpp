@@ -92,9 +92,7 @@ int list_devices(const CardSettings& settings, const Invocation& invocation) {
 
 namespace {
 
-struct ListSettings : CommandSettings, CardSettings {};
-
-void require_list_arguments(ListSettings& settings) {
+void require_list_arguments(CardSettings& settings) {
   for (const std::string& word : settings.arguments) {
     if (word != "engines" && word != "models" && word != "devices" && word != "errors" &&
         word != "root")
@@ -103,7 +101,7 @@ void require_list_arguments(ListSettings& settings) {
   }
 }
 
-int list_command(const ListSettings& settings, const Invocation& invocation) {
+int list_command(const CardSettings& settings, const Invocation& invocation) {
   const auto wants = [&](const char* word) {
     const auto& words = settings.arguments;
     return words.empty() || std::find(words.begin(), words.end(), word) != words.end();
@@ -120,7 +118,7 @@ int list_command(const ListSettings& settings, const Invocation& invocation) {
 }  // namespace
 
 CommandRow list_row() {
-  return command_row<ListSettings>(
+  return command_row<CardSettings>(
       "list", "engines, models, devices; known errors; where mkbench lies",
       "[engines|models|devices|errors|root]", {}, require_list_arguments, list_command);
 }

@@ -260,8 +260,7 @@ std::vector<Flag<ProfileSettings>> profile_flags() {
            "host-twin on cpu].",
            &PlanSettings::engines, engines_of(kCandidate | kYardstick)),
       python_flag(),
-      flag("model LIST", "Models, as run takes them [synthetic; tiny,tiny-untied on cpu].",
-           &PlanSettings::models, parse_word_list),
+      models_flag(),
       depth_flag(),
       flag("n-gen,n L=16", "Tokens of a block.", &PlanSettings::n_gen, list_from(1)),
       ids_flag(),
@@ -285,13 +284,13 @@ std::vector<Flag<ProfileSettings>> profile_flags() {
            "engines that launch for each token.",
            &P::token_ranges, one_of<bool>({{"block", false}, {"token", true}})),
       flag("print", "Print the tool's command. Runs nothing.", &P::print_command),
-      flag("out DIR", "New folder for the report's files [mkbench-report-<time>].", &P::out),
+      report_folder_flag(&P::out),
   };
 }
 
 void require_profile_arguments(ProfileSettings& settings) {
   need_ncu_for_launches(settings);
-  check_plan_settings(settings, settings);
+  check_plan_settings(settings);
   if (settings.timeline) return require_timeline_arguments(settings);
   settings.blocks = settings.blocks.value_or(1);
   if (!settings.tool) bad_usage("profile: wanted --tool nsys, --tool ncu or --timeline");
@@ -311,13 +310,11 @@ int profile_command(const ProfileSettings& settings, const Invocation& invocatio
   if (!settings.print_command) need_tool(*settings.tool, program);
   if (program.empty()) program = tool_name(*settings.tool);
   const MachineProbe probe = probe_for_profile(settings, invocation);
-  const RunPlan plan = plan_run(settings, probe, settings.in_process);
-  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
-  for (const std::string& note : plan.notes) fmt::print(stderr, "mkbench: {}\n", note);
-  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
+  const RunPlan plan = plan_run(settings, probe);
+  tell_plan(plan);
   if (settings.print_command) return print_commands(settings, plan, program);
   const fs::path folder = fs::absolute(make_output_folder(settings.out));
-  nlohmann::json all = {{"meta", describe_run(settings, settings, invocation.argv, settings.out)},
+  nlohmann::json all = {{"meta", describe_run(settings, invocation.argv, settings.out)},
                         {"tool", tool_name(*settings.tool)},
                         {"profiles", nlohmann::json::array()}};
   int status = 0;

@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-struct ProfileSettings : CommandSettings, PlanSettings {
+struct ProfileSettings : PlanSettings {
   std::optional<ProfileTool> tool;
   std::string kernel;          // of which ncu replays a launch; empty: of any
   int launch = 0;              // which launch ncu replays

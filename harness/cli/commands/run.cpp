@@ -112,7 +112,7 @@ class Run {
   void start_report() {
     folder_ =
         resumption_ != nullptr ? resumption_->output_folder() : make_output_folder(settings_.out);
-    report_.meta = describe_run(settings_, settings_, argv_, folder_.string());
+    report_.meta = describe_run(settings_, argv_, folder_.string());
   }
 
   // Whether the case was finished before, and stands in the report.
@@ -132,8 +132,7 @@ class Run {
     if (settings_.dry_run) return exit_code(Verdict::kInterrupted);
     if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
     std::vector<CaseJob> jobs;
-    if (settings_.device == DeviceChoice::kCpu)
-      jobs = plan_run(settings_, probe_, settings_.in_process).jobs;
+    if (settings_.device == DeviceChoice::kCpu) jobs = plan_run(settings_, probe_).jobs;
     start_report();
     if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
     for (const CaseJob& job : jobs) add_case_not_reached(job);
@@ -153,11 +152,11 @@ class Run {
   // A plan that is refused ends the run; with --out given the run leaves a report too.
   RunPlan make_plan() {
     try {
-      return plan_run(settings_, probe_, settings_.in_process);
+      return plan_run(settings_, probe_);
     } catch (const Error& error) {
       if (settings_.out.empty() || error.kind() != ErrorKind::kUnsupportedDevice) throw;
       folder_ = make_output_folder(settings_.out);
-      report_.meta = describe_run(settings_, settings_, argv_, folder_.string());
+      report_.meta = describe_run(settings_, argv_, folder_.string());
       report_.environment["device"] = "none";
       report_.verdict = verdict_of(error.kind());
       report_.reasons.push_back(error.what());

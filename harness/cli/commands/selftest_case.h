@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-struct SelftestSettings : CommandSettings, CardSettings {
+struct SelftestSettings : CardSettings {
   bool faults = false;              // plant the faults of the table
   bool timing = false;              // run the libraries of the faults of timing
   bool calibrate = false;           // --timing: the whole form, stored for this machine

@@ -151,7 +151,7 @@ class TimingLanes {
     AuditSettings audit = parse_command_line(args).as<AuditSettings>();
     audit.quiet = cases_.settings().quiet;
     Hosts hosts(cases_.invocation().start_host, audit.timeout_s);
-    const std::vector<CaseJob> jobs = plan_run(audit, cases_.probe(), audit.in_process).jobs;
+    const std::vector<CaseJob> jobs = plan_run(audit, cases_.probe()).jobs;
     const AuditedCase audited =
         audit_cases(jobs, audit, cases_.invocation(), cases_.probe().l2_bytes, hosts, {}).front();
     for (size_t i = 0; i < libraries.size(); ++i) {

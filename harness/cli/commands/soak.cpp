@@ -46,7 +46,7 @@ SoakReport read_state(const fs::path& folder) {
   return soak_of_json(read_json_strict(path, kLimits), path.string());
 }
 
-struct SoakSettings : CommandSettings, PlanSettings {
+struct SoakSettings : PlanSettings {
   // Absent: the device's default.
   std::optional<int64_t> launches, tokens;
   std::optional<int> context;  // positions of the KV cache
@@ -149,7 +149,7 @@ class SoakRun {
     }
     const bool cuda = settings_.device != DeviceChoice::kCpu && probe.usable;
     settings_.models = asked_models(cuda);
-    const RunPlan planned = plan_run(settings_, probe, settings_.in_process);
+    const RunPlan planned = plan_run(settings_, probe);
     for (const std::string& text : planned.notes) say(text);
     if (!planned.banner.empty()) say(fmt::format("*** {} ***", planned.banner));
     return planned.jobs.front();
@@ -282,7 +282,7 @@ void require_soak_arguments(SoakSettings& settings) {
     bad_usage("--step: one step is repeated by itself, without --resume");
   settings.n_gen = {1};
   settings.n_depth = {0};
-  check_plan_settings(settings, settings);
+  check_plan_settings(settings);
 }
 
 int soak_command(const SoakSettings& settings, const Invocation& invocation) {

@@ -128,13 +128,10 @@ void require_timeline_arguments(ProfileSettings& settings) {
 
 int timeline_command(const ProfileSettings& settings, const Invocation& invocation) {
   remove_stale_snapshots();
-  const RunPlan plan =
-      plan_run(settings, probe_for_profile(settings, invocation), settings.in_process);
-  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
-  for (const std::string& note : plan.notes) fmt::print(stderr, "mkbench: {}\n", note);
-  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
+  const RunPlan plan = plan_run(settings, probe_for_profile(settings, invocation));
+  tell_plan(plan);
   const fs::path folder = fs::absolute(make_output_folder(settings.out));
-  nlohmann::json all = {{"meta", describe_run(settings, settings, invocation.argv, settings.out)},
+  nlohmann::json all = {{"meta", describe_run(settings, invocation.argv, settings.out)},
                         {"tool", "timeline"},
                         {"profiles", nlohmann::json::array()}};
   std::string text = "# Timelines\n\n";

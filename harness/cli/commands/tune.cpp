@@ -58,9 +58,7 @@ void print_times(std::string_view title, int TunedTime::*varied,
   }
 }
 
-struct TuneSettings : CommandSettings, CardSettings {};
-
-int tune_command(const TuneSettings& settings, const Invocation& invocation) {
+int tune_command(const CardSettings& settings, const Invocation& invocation) {
   Hosts hosts(invocation.start_host, settings.timeout_s);
   ProgressDisplay progress(settings.quiet, settings.verbose);
   const auto say = [&](const std::string& stage) { progress.show({.stage = stage, .engine = ""}); };
@@ -82,8 +80,8 @@ int tune_command(const TuneSettings& settings, const Invocation& invocation) {
 }  // namespace
 
 CommandRow tune_row() {
-  return command_row<TuneSettings>("tune", "sweep the ring megakernel's tuning on a card", "",
-                                   flags_of<TuneSettings>(card_flags(), in_process_flags()),
+  return command_row<CardSettings>("tune", "sweep the ring megakernel's tuning on a card", "",
+                                   flags_of<CardSettings>(card_flags(), in_process_flags()),
                                    nullptr, tune_command);
 }
 
