@@ -60,7 +60,7 @@ def build(folder: pathlib.Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     for patch in sorted(EXAMPLES.glob("*.patch")):
-        subprocess.run(["git", "apply", "--recount", str(patch)], cwd=tree, check=True,
+        subprocess.run(["git", "apply", str(patch)], cwd=tree, check=True,
                        env=os.environ | {"GIT_CEILING_DIRECTORIES": str(folder)})
     subprocess.run(["scripts/setup.sh", "mkbench"], cwd=tree, check=True)
     mkbench = tree / "build" / os.environ.get("MKBENCH_PRESET", "release") / "harness" / "mkbench"
