@@ -12,7 +12,7 @@ namespace mkbench::testing {
 
 // A reference with one strict and one near-tie prompt of `tiny`, cut to three steps each and made
 // consistent again.
-inline nlohmann::json small_reference() {
+inline nlohmann::json make_small_reference() {
   std::ifstream file(data_dir() / "tiny" / "reference.json");
   nlohmann::json document = nlohmann::json::parse(file);
   nlohmann::json& all = document["prompts"];
@@ -41,6 +41,12 @@ inline nlohmann::json small_reference() {
   document["summary"]["D"] = d;
   document["summary"]["steps"] = 6;
   return document;
+}
+
+// A copy of one that is read once.
+inline nlohmann::json small_reference() {
+  static const nlohmann::json reference = make_small_reference();
+  return reference;
 }
 
 }  // namespace mkbench::testing
