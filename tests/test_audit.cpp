@@ -14,6 +14,7 @@
 #include "tests/support/catch2.h"
 #include "tests/support/ncu_log.h"
 #include "tests/support/random_model.h"
+#include "tests/support/scripted_services.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;
@@ -158,9 +159,8 @@ struct Bench {
 
   EngineAudit run() {
     const ModelWeights& sound = model(name);
-    FlowServices services;
+    ScriptedServices services;
     services.random = sequence(seed);
-    services.stop = [] { return false; };
     services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
       const bool truth = request.name == "eager-fp32";
       ++(truth ? truths : opened);

@@ -48,6 +48,7 @@ struct CaseCollector::Taker {
   CaseCollector& c;
 
   void operator()(const StageProgress&) const {}
+  void operator()(const MemoryHeld&) const {}
   void operator()(const MemoryStated& m) const {
     c.report_.bytes_needed = m.bytes_needed;
     c.report_.bytes_free = m.bytes_free;

@@ -38,8 +38,8 @@ class Outlook {
 
   // "about 85 s, 1,180 MB of memory (22,144 MB are free)".
   std::string text() const;
-  // Notes how much memory is taken now.
-  void look(const CaseJob& job);
+  // Notes how much memory of the job's device is taken (CaseServices::held_bytes).
+  void note_held(const CaseJob& job, int64_t bytes);
   // "took 88 s, 85 s were predicted; at most 1,176 MB of memory, 1,180 MB were predicted".
   std::string result() const;
   // Both as numbers, for the report's meta; null where nothing was predicted.
@@ -56,7 +56,7 @@ class Outlook {
   std::vector<CaseOutlook> cases_;
   double predicted_at_ = 0, besides_s_ = 0;  // since begin_
   int64_t most_ = 0;                         // bytes taken at a time
-  int64_t card_free_ = 0;                    // at the prediction
+  int64_t card_held_ = 0;                    // at the prediction
 };
 
 // "0.8 s", "85 s", "12 min", "3.4 h".

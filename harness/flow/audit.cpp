@@ -29,7 +29,7 @@ struct Answer {
 
 class TileAudit {
  public:
-  TileAudit(const AuditPlan& plan, const CaseEngine& engine, const FlowServices& services,
+  TileAudit(const AuditPlan& plan, const CaseEngine& engine, const CaseServices& services,
             const ModelWeights& weights, const AuditProgress& progress, EngineAudit& audit)
       : plan_(plan),
         job_(plan.job),
@@ -212,7 +212,7 @@ class TileAudit {
   const AuditPlan& plan_;
   const CaseJob& job_;
   const CaseEngine& engine_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const ModelConfig& config_;
   const AuditProgress& progress_;
@@ -246,7 +246,7 @@ bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const Mo
 }  // namespace
 
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
-                         const FlowServices& services, const ModelWeights& weights,
+                         const CaseServices& services, const ModelWeights& weights,
                          const AuditProgress& progress) {
   EngineAudit audit{.engine = engine.asked};
   Contestant contestant(engine);
@@ -263,7 +263,7 @@ EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
   return audit;
 }
 
-void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const FlowServices& services,
+void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,
                          const ModelWeights& weights) {
   const TimedTruth truth = find_timed_truth(job, weights);
   const std::unique_ptr<Engine> made = services.make_engine(

@@ -60,11 +60,11 @@ using AuditProgress = std::function<void(const std::string& engine, int done, in
 // read, or bytes are missing. INCONCLUSIVE: equal weights give different answers, or no tile says
 // anything.
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
-                         const FlowServices& services, const ModelWeights& weights,
+                         const CaseServices& services, const ModelWeights& weights,
                          const AuditProgress& progress);
 
 // Decodes once as the counted decode does: a prefill of depth + 1 ids, then n_gen tokens.
-void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const FlowServices& services,
+void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,
                          const ModelWeights& weights);
 
 }  // namespace mkbench

@@ -49,9 +49,9 @@ class BlockRunner {
         watch_(watch),
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
-        late_ids_(truth_->late_ids, services.random),
+        late_ids_(truth_->late_ids, draws_of(services)),
         untimed_ids_(late_ids_.split()),
-        schedule_(job, engines_, services.now) {}
+        schedule_(job, engines_, clock_of(services)) {}
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
@@ -148,7 +148,7 @@ class BlockRunner {
       });
       return {call.ms, c.engine->last_times().sm_ghz};
     };
-    WarmUp result = warm_up(prefills ? 1 : tokens_, run, services_.now);
+    WarmUp result = warm_up(prefills ? 1 : tokens_, run, clock_of(services_));
     result.process = schedule_.process();
     sink_.send(WarmedUp{c.name, result});
   }

@@ -165,6 +165,7 @@ class CaseFlow {
     if (c.ceiling) ceiling_pattern_ = facts.settings;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
+    sink_.send(MemoryHeld{services_.held_bytes()});
   }
 
   // Judges every engine, the judge itself first: where the judge fails, no other engine is judged.

@@ -29,6 +29,11 @@ struct MemoryStated {
   int64_t bytes_needed = 0, bytes_free = 0;
 };
 
+// Memory of the job's device that is taken now: CaseServices::held_bytes().
+struct MemoryHeld {
+  int64_t bytes = 0;
+};
+
 struct ModelLoaded {
   std::string model_id, weights_sha256, lagset, head;
   ModelConfig config;
@@ -128,10 +133,11 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
-                               TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged,
-                               StepFailed, AblationsTaken, SampleTaken, SampleScored, BlockDropped,
-                               ClocksCompared, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent =
+    std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded, ReferencesFound,
+                 TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed,
+                 AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
+                 LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
 // Hands events to a function. send() may be called from several threads; the function is called by
 // one at a time.

@@ -214,9 +214,9 @@ double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& p
 
 }  // namespace
 
-void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool whole) {
+void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool whole) {
   if (models_.contains(job.model)) return;
-  const Now& now = services.now;
+  const Now now = clock_of(services);
   Model model;
   ModelWeights weights;
   model.load_s =

@@ -45,7 +45,7 @@ class Forecaster {
   // fails stays unknown. Without `whole`, engines that are files are left out, and nothing is measured
   // for a run so short that measuring would take a good part of it. Throws what loading the model and
   // its references throws, and Interrupted.
-  void measure(const CaseJob& job, const FlowServices& services, bool whole);
+  void measure(const CaseJob& job, const CaseServices& services, bool whole);
   // may_take_over() of the measured model.
   bool takes_over(const std::string& model) const;
   // How long the case will take, by what measure() found for its model; a measurement for another

@@ -35,7 +35,7 @@ std::string reference_name(const CaseJob& job, const ModelShape& shape) {
 }
 
 // The references of a case before its weights are known; nothing where they have a defect.
-std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowServices& services,
+std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseServices& services,
                                                  const ModelShape& shape) {
   CaseReferences references;
   try {
@@ -79,7 +79,7 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowS
 
 }  // namespace
 
-CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights) {
   const ModelRow* row = find_model(job.model);
   const std::string name = reference_name(job, weights.config.shape);
@@ -124,13 +124,13 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
   return static_cast<int>(most);
 }
 
-int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape) {
   const auto references = planned_references(job, services, shape);
   return references ? parity_positions(*references, job, shape) : 0;
 }
 
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed) {
   std::set<int> lengths, prefills;
   const auto add = [&](int rows, int steps) {
@@ -225,7 +225,7 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
                                    .model = reference_name(job_, weights_.config.shape),
                                    .lagset = weights_.lagset,
                                    .reference_sha256 = reference.sha256};
-  if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
+  options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 
 // That of the reference whose prompts are repeated.
@@ -237,6 +237,7 @@ void Gate::set_first_ratchet(const Engine& engine, ParityOptions& options) const
 
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
   sink_.send(ParityJudged{engine, report});
+  sink_.send(MemoryHeld{services_.held_bytes()});
 }
 
 std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
@@ -323,7 +324,7 @@ void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
     services_.take_turn(*contestant.engine);
     ParityReport report;
-    TimeBudget budget(job_.time_budget_s, services_.now);
+    TimeBudget budget(job_.time_budget_s, clock_of(services_));
     Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
     judge_within(budget, trials, contestant, report);
     const JudgedText text = judged_text(references_.all, report.rows);

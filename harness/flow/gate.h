@@ -27,7 +27,7 @@ struct CaseReferences {
 // Throws Error(kInvalidReference) where a model whose references are committed has none, where
 // --require-reference finds none (naming the command that makes one), for a reference made from
 // other weights, and for one that contradicts the closed form.
-CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights);
 
 // The number of positions that an engine needs to be judged by `references`.
@@ -35,7 +35,7 @@ int parity_positions(const CaseReferences& references, const CaseJob& job, const
 
 // What the engines of the case compute while they are judged and, with `timed`, until the case ends;
 // as far as it is known before the weights are loaded.
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed = true);
 
 // Number of steps after each prompt of a live reference.
@@ -91,7 +91,7 @@ class Gate {
 
 // parity_positions() before the weights are loaded. A reference that cannot be read is ignored
 // here; find_case_references() refuses it later.
-int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape);
 
 // The model whose weights and references judge `model`: the analytic checkpoint is judged on the

@@ -16,7 +16,7 @@ namespace mkbench {
 // which another number of kernels and graphs was recorded, fails with INTEGRITY; copies and memsets
 // around its launch are allowed. Closes the engines. `open` makes those that are not open: the job
 // holds one at a time. Throws Interrupted.
-void trace_launches(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+void trace_launches(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                     const std::vector<Contestant*>& engines,
                     const std::function<void(Contestant&)>& open, ProgressWatch& watch,
                     EventSink& sink);

@@ -128,7 +128,7 @@ void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references) {
   references = std::move(kept);
 }
 
-void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+void run_only(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
               const std::vector<GreedyReference>& references, int max_context,
               std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
               ProgressWatch& watch, EventSink& sink) {

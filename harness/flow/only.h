@@ -43,7 +43,7 @@ void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references);
 
 // Repeats the step on every candidate, beside the truth and the judge; sends what each said and a
 // verdict. `make` makes the engine of a contestant.
-void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+void run_only(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
               const std::vector<GreedyReference>& references, int max_context,
               std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
               ProgressWatch& watch, EventSink& sink);

@@ -26,7 +26,7 @@ class Recorder {
         plan_(plan),
         weights_(services.load(job.model, first_depth(job))),
         truth_(find_timed_truth(job, weights_)),
-        late_ids_(truth_.late_ids, services.random) {}
+        late_ids_(truth_.late_ids, draws_of(services)) {}
 
   std::map<std::string, std::vector<double>> run() {
     open();

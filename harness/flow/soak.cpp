@@ -33,7 +33,7 @@ struct StepResult {
 class SoakedStep {
  public:
   // `stressed`: the engine has the hook for counters and delays.
-  SoakedStep(Engine& engine, bool stressed, const FlowServices& services, int vocab,
+  SoakedStep(Engine& engine, bool stressed, const CaseServices& services, int vocab,
              const SoakTruth& truth, SoakStep step, StepResult& result)
       : engine_(engine),
         stressed_(stressed),
@@ -132,7 +132,7 @@ class SoakedStep {
 
   Engine& engine_;
   const bool stressed_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const EngineCapabilities can_;
   const int vocab_;
   SoakStep step_;
@@ -142,7 +142,7 @@ class SoakedStep {
 
 class Soak {
  public:
-  Soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+  Soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
        const SoakTruth& truth, SoakReport& report,
        const std::function<void(const SoakReport&)>& keep)
       : plan_(plan),
@@ -262,7 +262,7 @@ class Soak {
   }
 
   const SoakPlan& plan_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const SoakTruth& truth_;
   SoakReport& report_;
@@ -337,7 +337,7 @@ SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyRefere
   return truth;
 }
 
-void run_soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+void run_soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
               const SoakTruth& truth, SoakReport& report,
               const std::function<void(const SoakReport&)>& keep) {
   Soak(plan, services, weights, truth, report, keep).run();

@@ -37,7 +37,7 @@ SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyRefere
 // Goes on from the state in `report`, step by step, until the numbers that it asks for are reached, its minutes
 // are over, the engine fails too often or does not come back, or services.stop(). `keep` is called now and then
 // with the state as it is, and at the end. The report is concluded; what opening the engine throws passes through.
-void run_soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+void run_soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
               const SoakTruth& truth, SoakReport& report,
               const std::function<void(const SoakReport&)>& keep);
 

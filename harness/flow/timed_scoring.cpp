@@ -15,7 +15,7 @@ namespace {
 
 class Scoring {
  public:
-  Scoring(const TimedTruth& truth, const FlowServices& services, const ModelWeights& weights,
+  Scoring(const TimedTruth& truth, const CaseServices& services, const ModelWeights& weights,
           int max_context, ProgressWatch& watch)
       : truth_(truth),
         services_(services),
@@ -101,7 +101,7 @@ class Scoring {
   }
 
   const TimedTruth& truth_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
@@ -135,7 +135,7 @@ bool settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& s
 
 std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                                  const std::vector<GreedyReference>& references,
-                                 const FlowServices& services, const ModelWeights& weights,
+                                 const CaseServices& services, const ModelWeights& weights,
                                  int max_context, std::vector<Contestant>& contestants,
                                  ProgressWatch& watch, EventSink& sink) {
   std::vector<WrongRun> wrongs;

@@ -18,7 +18,7 @@ namespace mkbench {
 // wrong run of each engine.
 std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                                  const std::vector<GreedyReference>& references,
-                                 const FlowServices& services, const ModelWeights& weights,
+                                 const CaseServices& services, const ModelWeights& weights,
                                  int max_context, std::vector<Contestant>& contestants,
                                  ProgressWatch& watch, EventSink& sink);
 

@@ -267,7 +267,7 @@ const SweepTruth& Trials::live_truth(int longest) {
   const WatchEnd end(watch_);
   watch_.begin("truth of the cache lengths", kTruthName, truth.get());
   const ModelShape& shape = weights_.config.shape;
-  const TimeBudget bound(budget_.seconds(), services_.now);
+  const TimeBudget bound(budget_.seconds(), clock_of(services_));
   budget_.outside([&] {
     live_truth_ = live_sweep(*truth, *head, shape.vocab, {timed_prompt(job_, shape).front()},
                              kNeededLengths, longest, [&] {

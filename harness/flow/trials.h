@@ -15,7 +15,7 @@ namespace mkbench {
 
 class Trials {
  public:
-  Trials(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+  Trials(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
          int max_context, ProgressWatch& watch, TimeBudget& budget,
          std::optional<SweepTruth>& live_truth)
       : job_(job),
@@ -54,7 +54,7 @@ class Trials {
                       ParityReport& report);
 
   const CaseJob& job_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;

@@ -38,7 +38,7 @@ std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, cons
 
 // Sends a failed step for each run. Where memory allows, the run is repeated beside the truth and
 // the baseline, in new engines: `make` makes that of a contestant.
-void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TruthOf& truth_of,
+void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const TruthOf& truth_of,
                      const ModelWeights& weights, const std::vector<GreedyReference>& references,
                      int max_context, const std::vector<WrongRun>& wrong,
                      std::vector<Contestant>& contestants,

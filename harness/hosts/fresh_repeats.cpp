@@ -26,7 +26,7 @@ void repeat_in_fresh_processes(const CaseJob& job,
     try {
       const std::unique_ptr<Hosts> fresh = start();
       EventSink silent([](const CaseEvent&) {});
-      answers.push_back(hash_case_repeats(again, make_services(again, *fresh), silent));
+      answers.push_back(hash_case_repeats(again, HostServices(again, *fresh), silent));
     } catch (const Error& error) {
       problem = error.what();
       answers.emplace_back();

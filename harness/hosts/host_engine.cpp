@@ -14,8 +14,6 @@ namespace {
 
 // To open an engine, and one that may compile its code first.
 constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
-// Limit of a call that neither prefills nor decodes.
-constexpr double kSmallCallS = 60;
 // A call may take ten times what its pace predicts, and at least 20 s.
 constexpr double kPaceFactor = 10, kLeastLimitS = 20;
 
@@ -65,13 +63,6 @@ HostEngine::~HostEngine() {
   } catch (...) {
     // The link is dead now, and whoever asks it next is told why.
   }
-}
-
-template <typename Answer>
-Answer HostEngine::ask_host(const ToHost& call, const CallLimit& limit) {
-  Answer answer = ask<Answer>(*link_, call, limit);
-  if constexpr (requires { answer.state; }) state_ = answer.state;
-  return answer;
 }
 
 void HostEngine::plain(Verb verb) {

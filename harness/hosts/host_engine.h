@@ -66,11 +66,17 @@ class HostEngine final : public Engine {
     void learn(const HostInterval& interval, int units);
   };
 
+  static constexpr double kSmallCallS = 60;  // limit of a call that neither prefills nor decodes
+
   void plain(Verb verb);
   std::vector<int32_t> decode(DecodeCall call, const int32_t* forced, float* logits_out);
   std::optional<std::vector<float>> floats(int layer, std::optional<int> position);
   template <typename Answer>
-  Answer ask_host(const ToHost& call, const CallLimit& limit);
+  Answer ask_host(const ToHost& call, const CallLimit& limit) {
+    Answer answer = ask<Answer>(*link_, call, limit);
+    if constexpr (requires { answer.state; }) state_ = answer.state;
+    return answer;
+  }
 
   std::shared_ptr<HostLink> link_;
   const std::string name_;

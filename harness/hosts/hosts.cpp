@@ -52,12 +52,12 @@ std::string find_program(const std::string& name) {
   return found.empty() ? name : found;
 }
 
+}  // namespace
+
 HostEngine& proxy(Engine& engine) {
   if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
 }
-
-}  // namespace
 
 HostKind host_kind(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));

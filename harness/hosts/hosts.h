@@ -7,7 +7,6 @@
 #include <string>
 
 #include "harness/engines/registry.h"
-#include "harness/flow/services.h"
 #include "harness/hosts/host_engine.h"
 #include "harness/hosts/host_process.h"
 #include "harness/wire/host_link.h"
@@ -17,6 +16,8 @@ namespace mkbench {
 // Starts a host of a kind; `holds` is what messages call it.
 using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
 
+// The proxy behind an engine that Hosts::open() has made. Throws Error for any other engine.
+HostEngine& proxy(Engine& engine);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
 // The program of a host: one that lies beside this one, or `python` as start_processes() takes it.

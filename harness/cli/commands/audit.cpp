@@ -136,7 +136,7 @@ std::function<uint64_t(uint64_t bound)> seeded(uint64_t seed) {
 // What ncu counts. Its answer is not looked at: tiles and parity are for that.
 int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
   for (const CaseJob& job : jobs) {
-    const FlowServices services = make_services(job, hosts);
+    const HostServices services(job, hosts);
     const ModelWeights weights = services.load(job.model, job.depth);
     for (const CaseEngine& engine : job.engines) {
       if (engine.candidate) decode_for_counters(job, engine, services, weights);
@@ -152,15 +152,14 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
   plan.l2_bytes = l2_bytes;
   // In one process with the engines, a profiler may count this run already.
   if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
-  FlowServices services = make_services(job, hosts);
-  const ModelWeights weights = services.load(job.model, job.depth);
+  const ModelWeights weights = hosts.load(job.model, job.depth);
   parts_with(tile_parts(weights.config, {0}),
              settings.tensors);  // refuses names that no tensor has
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {
     if (!engine.candidate) continue;
-    services.random = seeded(settings.prompt_seed);
+    const HostServices services(job, hosts, seeded(settings.prompt_seed));
     audited.engines.push_back(audit_engine(
         plan, engine, services, weights, [&](const std::string& name, int done, int total) {
           progress.show({.stage = "tiles", .engine = name, .done = done, .total = total});

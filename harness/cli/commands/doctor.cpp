@@ -56,7 +56,7 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
                   .asked = kMegakernel,
                   .candidate = true}};
   try {
-    return case_memory(job, make_services(job, hosts), model_config(kModel)).needed;
+    return case_memory(job, HostServices(job, hosts), model_config(kModel)).needed;
   } catch (const Error&) {
     return 0;  // a finding of its own says what is wrong with the host
   }

@@ -114,7 +114,7 @@ void run_under_tool(const ProfileSettings& settings, const CaseEngine& engine, P
       settings.timeout_s);
   std::optional<Error> failure;
   try {
-    const FlowServices services = make_services(one.job, hosts);
+    const HostServices services(one.job, hosts);
     one.told = run_watched_blocks(one.job, engine, services, settings.token_ranges);
   } catch (const Error& error) {
     failure = error;

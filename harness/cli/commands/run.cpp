@@ -74,10 +74,9 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (resumption_ != nullptr) {
-      resumption_->check_same(report_.environment, plan.jobs,
-                              [this](const CaseJob& job, int depth) {
-                                return make_services(job, hosts_).load(job.model, depth).sha256;
-                              });
+      resumption_->check_same(
+          report_.environment, plan.jobs,
+          [this](const CaseJob& job, int depth) { return hosts_.load(job.model, depth).sha256; });
     }
     if (plan.cuda && probe_.pin_gb_per_s > 0)
       report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
@@ -257,13 +256,9 @@ class Run {
                         megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
                         job.device));
       }
-      const bool stands = std::holds_alternative<EngineMade>(event) ||
-                          std::holds_alternative<VerdictGiven>(event) ||
-                          std::holds_alternative<ParityJudged>(event) ||
-                          std::holds_alternative<SampleScored>(event);
-      if (stands && !outlook_.cases().empty()) outlook_.look(job);
+      if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
     });
-    run_case(job, make_services(job, hosts_), sink);
+    run_case(job, HostServices(job, hosts_), sink);
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
@@ -279,7 +274,7 @@ class Run {
 
   void choose_residency(CaseJob& job) {
     try {
-      const FlowServices services = make_services(job, hosts_);
+      const HostServices services(job, hosts_);
       const std::string why = mkbench::choose_residency(job, services, services.config(job.model));
       if (!why.empty()) say(case_name(job) + ": " + why);
     } catch (const std::exception&) {

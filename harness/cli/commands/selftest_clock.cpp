@@ -123,7 +123,7 @@ class ClockLane {
     Hosts hosts(cases_.invocation().start_host, planned.timeout_s);
     RecordPlan plan = plan_of();
     plan.seed += rounds_.size();
-    const auto times = record_blocks(job, make_services(job, hosts), plan);
+    const auto times = record_blocks(job, HostServices(job, hosts), plan);
     RecordedRound round;
     for (const size_t i : taken) round[libraries_[i]] = times.at(paths_[i]);
     rounds_.push_back(std::move(round));

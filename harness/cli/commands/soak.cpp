@@ -107,7 +107,7 @@ class SoakRun {
   int execute() {
     remove_stale_snapshots();
     const CaseJob job = plan();
-    const FlowServices services = make_services(job, hosts_);
+    const HostServices services(job, hosts_);
     // Plain `synthetic` gets the lag set of short prompts.
     const ModelWeights weights = services.load(job.model, synthetic_min_depth("short"));
     SoakReport report = report_for(job, weights);
