@@ -5,7 +5,7 @@
 
 namespace mkbench::plain {
 
-// The kernel for this layer shape; null where none is compiled. Its only argument is a LaunchParams with
+// The kernel for this layer shape; null if none is compiled. Its only argument is a LaunchParams with
 // `timeline` set.
 const void* recorded_kernel_for(const ModelShape& shape);
 // Bytes of dynamic shared memory that a block of that kernel takes.

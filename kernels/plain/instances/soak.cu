@@ -53,7 +53,7 @@ __device__ __forceinline__ bool reached<SoakedSmall>(unsigned seen, unsigned exp
   return static_cast<int>(seen - expected) >= 0;
 }
 
-// With the fault one block does not wait before down in the last layer.
+// PlantedFault::kRowsLate: one block does not wait before down in the last layer.
 template <>
 __device__ __forceinline__ bool GridExchange::block_wait<SoakedSmall>(Shared<SoakedSmall>& s,
                                                                       Phase phase, int layer,

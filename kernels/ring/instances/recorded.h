@@ -3,7 +3,7 @@
 
 namespace mkbench::ring {
 
-// The kernel of kHeldRow: only the phases of held shapes note what they do. Its only argument is a
+// The kernel of kHeldRow: only the phases of held shapes record a timeline. Its only argument is a
 // LaunchParams with `timeline` set.
 const void* recorded_kernel();
 

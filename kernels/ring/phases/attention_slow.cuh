@@ -11,7 +11,7 @@
 
 namespace mkbench::ring {
 
-// A maximum below every score: that of a block without rows.
+// A maximum below every score, for a block without rows.
 inline constexpr float kNoMaximum = -1e30f;
 
 __device__ __forceinline__ float2 warp_maximum16(float2 m) {
