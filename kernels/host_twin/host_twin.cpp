@@ -155,7 +155,7 @@ class HostTwin final : public Engine {
   }
 
   void reset() override {
-    constexpr int kRowsKept = 8;  // kResetKeepsRows: as if a reset freed whole pages only
+    constexpr int kRowsKept = 8;  // kResetKeepsRows: as if a reset kept a page of 8 rows
     const bool keeps = options_.fault == PlantedFault::kResetKeepsRows;
     position_ = keeps ? std::min(position_, kRowsKept) : 0;
     pending_ = -1;
