@@ -15,7 +15,7 @@ struct PackageKey {
   ModelShape shape;
   double eps = 0;  // of the norms
   bool cuda = false;
-  int gpu = 0;               // the card that compiles; another of its architecture may load
+  int gpu = 0;               // compiled on this card; any card of its architecture may load it
   std::string architecture;  // "sm_90"; on a CPU cpu_architecture()
   std::string torch_version, torch_cuda_version;  // of the libtorch that loads the package
 };

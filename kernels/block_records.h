@@ -6,7 +6,7 @@ namespace mkbench {
 
 inline constexpr int kMostRecords = 1024;  // blocks from this number on write no record
 
-// Plain ints, so that device and host code agree on the layout without a header of either.
+// Plain ints: host and device code agree on their layout, and no CUDA header is needed.
 struct BlockRecord {
   int gave_up;  // 1: the fields below are complete
   int position;

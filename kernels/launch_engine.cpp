@@ -314,7 +314,7 @@ void LaunchEngine::start_kernel(void** arguments) const {
   }
 }
 
-// The planted fault: words are zeroed once the launch has come to its second step.
+// PlantedFault::kWordsReset: zeroes words of the exchange once the launch has reached its second step.
 void LaunchEngine::reset_words_within() {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const volatile KernelStatus* status = status_.host();

@@ -152,8 +152,8 @@ class LaunchEngine : public Engine {
     return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
   }
 
-  // Launches another kernel from now on, and ends a timeline. The caller has checked that its grid
-  // fits.
+  // From now on launches another kernel, and records no timelines. The caller has checked that the
+  // kernel's grid fits.
   void set_launch(const LaunchConfig& launch) {
     recorder_.reset();
     launch_ = launch;

@@ -4,8 +4,8 @@
 // A layer runs the phases of held/ if the weights of a phase fit into the consumers' registers
 // (Qwen3-0.6B), else the phases of streamed/ (layer_plan.h decides); phases/ holds what both use. The
 // timelines of one block, roles across, are in held/layer.cuh and streamed/layer.cuh. Their signs:
-//   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, the one at the head
-//                waits; kConsumers is a barrier among the consumers
+//   -- kName ->  named barrier (enum Barrier): the role at the arrow's tail arrives, the role at its
+//                head waits; kConsumers is a barrier among the consumers
 //   ==>          slots of the ring (weight_ring.cuh), with their number: the consumers wait for
 //                `full` and arrive at `empty`; the loader waits for `empty` before it fills a slot
 //   ~name        words in global memory, exchanged with other blocks (exchange.cuh)
@@ -54,7 +54,7 @@ __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& 
     }
   }
   c.enter(SpanKind::kExchange, Phase::kEmbed, -1);
-  ptx::named_sync<kOneMore>(kTokenDone);  // for the last step's token no phase_qkv() waits
+  ptx::named_sync<kOneMore>(kTokenDone);  // no phase_qkv() waits for the last step's token
   c.ring.track.end(number);
 }
 

@@ -1,7 +1,7 @@
 // The ring megakernel as an engine. Weights stream through a ring in shared memory and results
 // carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
-// or later, layers of a shape that rows.h lists and an even number of them, at most 64. The kernel
-// is in kernel.cuh.
+// or later, and an even number of layers, at most 64, of a shape that rows.h lists. The kernel is in
+// kernel.cuh.
 #pragma once
 
 #include <memory>

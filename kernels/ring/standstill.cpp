@@ -102,7 +102,7 @@ Standstill standstill(const StoodLaunch& launch) {
   s.wanted = in_layer ? newest - launch.shape.layers + f.layer + (before ? 0 : 1) : most;
   const bool behind = std::any_of(s.blocks.begin(), s.blocks.end(),
                                   [&](const BlockPlace& b) { return b.epoch < s.wanted; });
-  if (!behind) s.wanted = most;  // then the blocks behind the newest epoch are those that stand
+  if (!behind) s.wanted = most;  // then the blocks behind the newest epoch stand still
   if (!raised) return s;
   BlockPlace& waiter = s.blocks[static_cast<size_t>(f.block) % kBlocks];
   waiter.waiting = true;

@@ -6,8 +6,8 @@
 // arrivals: each warp arrives for the share of the slot that it has read. Loader and consumers each
 // keep a slot number and a parity.
 //
-// The number of copies in flight is bounded and copies are paced: more in flight lengthens the L2
-// latency that every exchange waits for, fewer starves single blocks (figures: tuning.cpp,
+// The number of copies in flight is bounded and copies are paced: more copies in flight lengthen the
+// L2 latency that every exchange waits for, fewer starve single blocks (figures: tuning.cpp,
 // reports/perf.md).
 #pragma once
 
@@ -121,8 +121,8 @@ struct RingReader {
 // The loader's side of the ring, one thread. The loader is on the critical path: it has 900 cycles
 // a slot, shares a scheduler with four consumer warps, and 40 extra cycles a slot cost 13 us a
 // token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
-// ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
-// before it.
+// ends, and the copies in flight are not counted: each copy waits for the copy `copies_in_flight`
+// slots before it.
 template <typename L, bool kRecords>
 struct RingWriter {
   const LaunchParams& p;

@@ -1,4 +1,4 @@
-// plain's kernel as it records its timeline.
+// plain's kernel that records its timeline.
 #pragma once
 
 #include "references/model_shape.h"

@@ -1,4 +1,4 @@
-// A device translation unit of its own: plain's kernel as a soak runs it, as PTX for any card of sm_80 and later.
+// A device translation unit of its own: plain's kernel for soaks, as PTX for any card of sm_80 and later.
 // The exchange counter begins at LaunchParams::first_count, and thread 0 waits before some arrivals. No shipped
 // kernel holds code from this file.
 #include "kernels/plain/instances/soak.h"

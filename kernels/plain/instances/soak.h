@@ -1,4 +1,4 @@
-// plain for a soak: counters that begin where the launch says, and delays before arrivals.
+// plain's kernel for soaks: the launch sets where the exchange counter begins, and delays before arrivals.
 #pragma once
 
 #include "references/fault_kind.h"

@@ -1,4 +1,4 @@
-// ring's kernel as it records its timeline.
+// ring's kernel that records its timeline.
 #pragma once
 
 namespace mkbench::ring {
