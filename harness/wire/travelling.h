@@ -109,7 +109,7 @@ void describe_fields(V& v, Tag<DeviceCheck>) {
               &C::error);
 }
 
-// The snapshot folder from which a host reads the weights, and what the parent knows of it.
+// The snapshot folder from which a host reads the weights, and what the parent has found in it.
 struct WeightsPlace {
   std::string folder, name, lagset, sha256;
   std::string stamp;  // sizes and times of the files that the parent judged (shared_snapshot.h)
