@@ -1,5 +1,5 @@
-// The first screen of a run: which engines are right, how fast they are, and what to do next. All else is in
-// report.md.
+// The first screen of a run: which engines are right, how fast they are, and what to do next. All
+// else is in report.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace mkbench {
 namespace {
 
-constexpr double kNearCeiling = 0.9;  // below it, where the time goes is worth a look
+constexpr double kNearCeiling = 0.9;  // with a lower share a profile is suggested
 
 // "timed tokens: 256 of 256 are right; tokens that the reference is sure of: 736 of 736 equal"
 std::string tokens_line(const Report& report) {
