@@ -35,7 +35,7 @@ RatioIntervals paired_intervals(const EngineReport& base, const EngineReport& he
   return found;
 }
 
-// The name of HEAD's engine to compare with `engine` of BASE; empty if BASE has no such engine.
+// The name of HEAD's engine to compare with `engine`; empty if `engine` is not one of BASE's.
 std::string partner_of(const std::string& engine, const std::string& base,
                        const std::string& head) {
   if (is_file_engine(base)) return engine == base ? head : "";

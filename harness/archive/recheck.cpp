@@ -60,7 +60,7 @@ void recheck_sample(const CaseReport& c, const EngineReport& e, const Sample& s,
           prefill ? "a time over 0 and within host_ms" : "0: not a prefill test");
 }
 
-// Checks `dropped_for`: empty in a sample that counts, else what the card's state shows.
+// Checks `dropped_for`: empty in a sample that counts, else the card's state or kOtherEngine.
 void recheck_dropped(const Sample& s, bool dropped, const std::string& path, Differences& d) {
   const std::string at = path + ".dropped_for";
   if (!dropped) {
@@ -81,7 +81,7 @@ void recheck_ceiling_sample(const CaseReport& c, const Sample& s, const std::str
                             Differences& d) {
   d.holds(s.engine == c.ceiling.resolved_name, path + ".engine", s.engine,
           c.ceiling.resolved_name + ", the engine that holds the sample");
-  d.holds(s.valid && s.invalid_reason.empty(), path + ".valid", s.valid, "true: it is not judged");
+  d.holds(s.valid && s.invalid_reason.empty(), path + ".valid", s.valid, "true: never judged");
   d.holds(c.n_gen > 0 && s.tokens > 0 && s.tokens % c.n_gen == 0, path + ".tokens", s.tokens,
           fmt::format("a multiple of the {} steps of the case", c.n_gen));
   d.holds(s.receipts_checked == 0 && s.receipts_wrong == 0, path + ".receipts_checked",

@@ -373,7 +373,7 @@ void recompute(const Report& found, const json& as_written, Differences& differe
 }
 
 void recheck_seal(const json& as_written, Differences& differences) {
-  if (!as_written.contains("seal")) return;  // read_report() refuses a version that must have one
+  if (!as_written.contains("seal")) return;  // read_report() requires it since 1.6
   const json& found = as_written.at("seal");
   const json seal = seal_of(as_written);
   for (const auto& [part, hash] : seal.items()) {

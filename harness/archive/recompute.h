@@ -54,8 +54,8 @@ class Differences {
 // Error(kBadInput) naming the option.
 CaseSettings recorded_settings(const nlohmann::json& meta);
 
-// Sets c.memory, the bytes that a token must read and their bound, from the device and calibration
-// of `report`; does nothing without `shape` (weights not loaded).
+// Sets c.memory, the bytes that a token must read and the least time for them, from device and
+// calibration of `report`; does nothing without `shape` (weights not loaded).
 void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c);
 
 // "path.list[i]".

@@ -205,7 +205,7 @@ FromHost Server::take(const TraceCall& call) {
   HeldEngine& held = engine(call.engine);
   LaunchTrace trace;
   if (!program_.trace) {
-    trace.problem = fmt::format("{} records nothing", program_.name);
+    trace.problem = fmt::format("{} has no launch recorder", program_.name);
   } else {
     // The recorder waits for the card itself, so that the wait does not count as the engine's.
     trace = program_.trace([&] { held.engine->decode(call.n); });

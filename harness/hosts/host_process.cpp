@@ -354,7 +354,7 @@ bool HostProcess::gone() const {
 // Ends every process of the group `group`, also those that the host started and that outlive it. A
 // process stuck in the operating system is left behind, or mkbench would hang with it.
 void HostProcess::kill_group(pid_t group) {
-  if (group <= 0) return;  // kill() would signal other groups
+  if (group <= 0) return;  // kill() would signal other processes
   kill(-group, SIGKILL);
   if (pid_ <= 0) return;
   reap(kLongestDeathSeconds);

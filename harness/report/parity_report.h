@@ -53,8 +53,8 @@ struct ParityReport {
   int decided_steps = 0;
   int exact = 0, ties = 0, drifts = 0, wrong = 0;
   int flips = 0;  // steps whose token differs from the truth's, teacher-forced
-  // Most flips that pass (harness/judge/flips.h): 0 if every step is decided, and in token-only
-  // references, which have no cap.
+  // Most flips that pass, by the near ties and the baseline's errors there (harness/judge/flips.h);
+  // 0 if every step is decided, and in token-only references, which have no cap.
   int flips_allowed = 0;
   // Emitted tokens that are not the lowest-index argmax of the engine's own logits.
   int self_inconsistent = 0;

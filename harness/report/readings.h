@@ -15,8 +15,8 @@ bool is_lossy(const EngineReport& e);
 // Whether every sample's last input id was drawn after the engine had prefilled.
 bool takes_late_ids(const EngineReport& e);
 
-// The ratio that an engine's row shows: to the fastest timed baseline; without one, to the first
-// baseline, and says why it has no value. Null for baselines, and if nothing is compared.
+// The ratio that an engine's row shows: to the fastest timed baseline; without one, the first
+// ratio, which says why it has no value. Null for baselines, and if nothing is compared.
 const ComparisonReport* headline_ratio(const CaseReport& c, const EngineReport& e);
 
 }  // namespace mkbench

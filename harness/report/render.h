@@ -42,8 +42,8 @@ std::string interval_text(const std::optional<Interval>& ci);
 using CaseGroup = std::vector<const CaseReport*>;
 // True for a case of `mkbench parity`, which times nothing.
 bool is_parity_case(const CaseReport& c);
-// Times, speed-up, share and verdict of each engine; for prefill tests the times alone, for parity
-// cases the counts of checks. Engines of class lossy have their own table below the others'.
+// Times, speed-up, share and verdict of each engine; in prefill tests the times of the prefill, in
+// parity cases the counts of checks. Engines of class lossy have their own table below the others'.
 std::string engine_table(const CaseGroup& group);
 // The first screen of a run that took `seconds`: machine, a row an engine, what failed, and what to
 // do next. `page`: the file that has everything else.

@@ -299,7 +299,7 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
         "ratios say\n> nothing about a GPU, and no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
-                               : "Why is said above.");
+                               : "The reason is printed above.");
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<CaseGroup> groups;

@@ -128,7 +128,7 @@ bool has_enough(const SoakReport& report);
 nlohmann::json soak_json(const SoakReport& report);
 SoakReport soak_of_json(const nlohmann::json& j, const std::string& path);
 
-// Why a soak with `wanted` cannot go on from a state with `found`: "its seed is 3, wanted 4"; else "".
+// Why a soak with `wanted` cannot go on from a state with `found`: "its seed is 3, wanted 4".
 std::string identity_difference(const SoakIdentity& found, const SoakIdentity& wanted);
 
 // What is printed at the end, and soak.md.

@@ -18,7 +18,7 @@ struct CallLimit {
   double longest_s = 300;   // ends it even while it shows progress
 };
 
-// For a question that loads nothing. A driver that hangs does so at the first call.
+// Limits of a question that loads nothing: 60 s, also for a driver that hangs at its first call.
 inline constexpr CallLimit kQuestion{60, 60};
 
 class HostLink {

@@ -79,7 +79,7 @@ int fleet_command(const FleetSettings& settings, const Invocation&) {
 
 CommandRow fleet_row() {
   return command_row<FleetSettings>(
-      "fleet", "run the cells of a plan on many cards, and tell card faults from kernel faults",
+      "fleet", "run the cells of a plan on many cards, and tell a slow card from a slow kernel",
       "PLAN.toml|merge DIR", fleet_flags(), require_fleet_arguments, fleet_command);
 }
 
