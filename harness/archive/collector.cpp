@@ -148,7 +148,7 @@ struct CaseCollector::Taker {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->verdict = m.verdict;
-    // The last verdict is what was proven; the reason of an earlier failure stands behind it.
+    // The last verdict counts, and its reason comes before those of earlier failures.
     if (!m.reason.empty()) e->reasons.insert(e->reasons.begin(), m.reason);
   }
   void operator()(const CaseInterrupted&) const { c.interrupted_ = true; }

@@ -21,7 +21,7 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
-// Numeric checks: their limit is that of the precision class, and a value above it has failed.
+// Numeric checks: the precision class gives the limit, and a value above it has failed.
 void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
                     Differences& d) {
   std::optional<RatioLimits> limits;

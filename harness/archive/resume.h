@@ -47,7 +47,7 @@ class Resumption {
 
   // The report's folder, or --out.
   std::filesystem::path output_folder() const;
-  // What meta.resumed says of this resumption.
+  // meta.resumed with an entry for this resumption.
   nlohmann::json describe(int taken_over) const;
   // Keeps the interrupted report under a new name, beside the one that replaces it; with --out,
   // copies the files that its reasons name (tracebacks, hangs). Throws Error(kRuntime).

@@ -44,7 +44,7 @@ void open_standard_streams() {
   }
 }
 
-// Flushes standard output; the exit code tells if that fails.
+// Flushes standard output; if that fails, exit code 0 becomes RUNTIME_ERROR's.
 int after_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   if (status != 0) return status;  // the command has reported a failure

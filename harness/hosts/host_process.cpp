@@ -290,7 +290,7 @@ ProgressTold HostProcess::progress() {
   return progress_;
 }
 
-// ", position 12, layer 3, phase o_proj", as far as the host has told it.
+// ", position 12, layer 3, phase o_proj", as far as the host has reported it.
 std::string HostProcess::where() const {
   const std::lock_guard lock(progress_mutex_);
   std::string text;

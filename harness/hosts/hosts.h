@@ -31,7 +31,7 @@ StartHost start_processes(const std::string& python = {});
 // closed while anything is timed.
 class Hosts {
  public:
-  // `on_hang` is told of every call that stood still.
+  // `on_hang` is called for every call that stood still.
   Hosts(
       StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
       : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
@@ -51,12 +51,12 @@ class Hosts {
   // From now on at most one process holds engines: a host that holds none is ended before another
   // one opens an engine, and the judge and its two other runs share a host.
   void hold_one(bool one) { one_ = one; }
-  // Ends the hosts that hold no engine, except that of `but`.
+  // Ends the hosts that hold no engine, except the one of `but`.
   void end_idle(const std::string& but);
   // Ends the host of an engine that is closed, and with it all that it may have left on the card.
   void end_process(const std::string& engine);
-  // Bytes of memory that the process of an engine held when it was first asked for, which is before
-  // it opened one; and what this process and all hosts hold now. Pages that they share count once.
+  // idle_bytes(): memory of an engine's process before it opened an engine. resident_bytes():
+  // memory of this process and all hosts now; pages that they share count once.
   int64_t idle_bytes(const std::string& engine);
   int64_t resident_bytes();
   // Card memory of the context and the flush buffer of an engine's process, measured by a first
@@ -118,7 +118,7 @@ class Hosts {
   // By what a host holds, looks in a row that found the card busy: after its turns, and between its
   // turn and the next one.
   std::map<std::string, int> doubts_after_, doubts_between_;
-  std::string last_turn_;  // what the host holds whose turn was last
+  std::string last_turn_;  // what the host of the last turn holds
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet

@@ -1,4 +1,4 @@
-// What reports say of the card during an engine's samples.
+// The part of a report on the card during an engine's samples.
 #pragma once
 
 #include <optional>

@@ -81,7 +81,7 @@ struct ParityReport {
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
-  std::optional<FailedStep> failed_step;  // that place, to be repeated; absent where there is none
+  std::optional<FailedStep> failed_step;  // the step where it begins, to be repeated; may be absent
   // A judged prompt and what the engine put after it; empty where the reference has no texts.
   std::string text_prompt, text;
   std::vector<ParityRow> rows;

@@ -180,7 +180,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.generated_text.empty()) {
     notes.push_back("text: " + quoted_text(c.generated_text, 160));
   }
-  for (const EngineReport& e : c.engines) {  // where the case is no pass, its reasons say this
+  for (const EngineReport& e : c.engines) {  // in a case that fails, its reasons name them
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
       notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
   }

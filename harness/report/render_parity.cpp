@@ -78,7 +78,7 @@ std::string best_text(const std::vector<ScoredId>& best) {
 // A short table has this many exact rows from the start, and this many that are not exact.
 constexpr size_t kFirstRows = 4, kOtherRows = 6;
 
-// A token's text in quotes, so that a space is seen; nothing where the text is not known.
+// A token's text in quotes, so that spaces show; empty if the text is not known.
 std::string quoted(const std::string& text) { return text.empty() ? "" : quoted_text(text, 24); }
 
 std::string mark_of(StepVerdict v, const RenderStyle& style) {

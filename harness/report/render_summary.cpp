@@ -36,7 +36,7 @@ std::string tokens_line(const Report& report) {
   return text;
 }
 
-// The one thing that a reader of the times must know; empty where there is none.
+// The most important caveat on the times; empty if there is none.
 std::string caution_line(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});

@@ -273,7 +273,7 @@ struct CaseReport {
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
-  std::vector<int32_t> generated_ids;  // of which generated_text is made; not in report.json
+  std::vector<int32_t> generated_ids;  // the ids of generated_text; not in report.json
   std::vector<TokenText> token_texts;  // by id; empty where the model has no tokenizer.json
   int64_t bytes_needed = 0, bytes_free = 0;
   std::string resident;  // "all" or "one"

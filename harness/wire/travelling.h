@@ -146,7 +146,7 @@ struct TuneSweep {
   }
 };
 
-// What a proxy must know of its engine after each call.
+// The state of an engine after each call, which its proxy keeps.
 struct EngineState {
   int position = 0;
   int64_t launches = 0;
@@ -155,7 +155,7 @@ struct EngineState {
   }
 };
 
-// An interval of CLOCK_MONOTONIC, which all processes of a machine read alike.
+// An interval of CLOCK_MONOTONIC, which is the same for all processes of a machine.
 struct HostInterval {
   int64_t begin = 0, end = 0;
   double ms() const { return static_cast<double>(end - begin) / 1e6; }

@@ -161,8 +161,8 @@ class ClockLane {
   static bool is_least(const SlowLibrary& slow) { return &slow == &kSlowLibraries[0]; }
   bool sees(const SlowLibrary& slow) const { return processes_that_see(result_, slow.share) > 0; }
 
-  // The largest A/A half-width at which the short form must tell the slow-down; the long form must
-  // tell all of them. To see the least one, the half-width must be within a third of it; for an
+  // The largest A/A half-width at which the short form must show the slow-down; the long form must
+  // show all of them. To see the least one, the half-width must be within a third of it; for an
   // interval beyond the margin, 2 half-widths and the margin must fit into the slow-down.
   static double most_half_width(const SlowLibrary& slow) {
     if (is_least(slow)) return slow.share / 3;
