@@ -24,7 +24,7 @@ class FaultyEngine final : public WrappedEngine {
     }
     return ids;
   }
-  // Where something else answers, the kernel's own counter stands still.
+  // kBypassed: something other than the kernel answers, so its launch counter stands still.
   int64_t launch_count() const override {
     return fault_ == PlantedFault::kBypassed ? 0 : WrappedEngine::launch_count();
   }

@@ -21,7 +21,7 @@ void repeat_in_fresh_processes(const CaseJob& job,
            });
   });
   std::vector<RepeatHashes> answers;
-  std::string problem;  // of a process without any answer
+  std::string problem;  // why a process gave no answer
   for (int i = 0; i < kFreshProcesses && !stop(); ++i) {
     try {
       const std::unique_ptr<Hosts> fresh = start();

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kTilesShown = 8;
 
-// This run's own program, which holds all engines, as ncu is to run it.
+// The command that ncu runs: mkbench-all, which holds all engines, decodes once.
 std::vector<std::string> one_decode(const CaseJob& job, const std::string& engine,
                                     const AuditSettings& settings) {
   const fs::path all = program_folder() / "mkbench-all";
@@ -128,12 +128,12 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
   }
 }
 
-// Draws that a seed repeats.
+// Random draws, the same for the same seed.
 std::function<uint64_t(uint64_t bound)> seeded(uint64_t seed) {
   return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
 }
 
-// What ncu counts. Its answer is not looked at: tiles and parity are for that.
+// The decode whose bytes ncu counts. Its tokens are not checked: tiles and parity do that.
 int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
   for (const CaseJob& job : jobs) {
     const HostServices services(job, hosts);
