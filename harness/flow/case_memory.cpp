@@ -23,7 +23,7 @@ std::string megabytes(int64_t bytes) {
   return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-// What of a case is left, and the largest depth at which that fits.
+// The largest depth at which a reduced case fits, and the memory that it takes there.
 struct Fitting {
   int depth = 0;
   CaseMemory memory;
@@ -47,7 +47,7 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   if (!job.judged)
     positions = std::max(positions, planned_parity_positions(job, services, config.shape));
   const int context = context_for(positions, config.max_positions);
-  // The processes of the case start side by side; each is asked below.
+  // The processes of the case start side by side; each is queried below.
   std::vector<std::string> names;
   for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
   if (!job.judged) names.emplace_back(kHeadFp32Name);
@@ -63,8 +63,8 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   CaseMemory memory;
   if (!job.judged) {
     const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
-    // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
-    // memory beside the judge alone; its process stays while the other engines open.
+    // The judge's run with an fp32 head (and the truth, if no reference is committed) needs memory
+    // only beside the judge; its process stays while the other engines open.
     const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
     int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
     if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
@@ -92,8 +92,8 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
     if (job.one_at_a_time) ceiling = 0;
     memory.with_ceiling = timed;
   }
-  // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
-  // tie the run with an fp32 head takes its place for a while.
+  // Without a closed form, the truth opens after the engines have closed (their processes stay); at
+  // a near tie the run with an fp32 head replaces the truth for a while.
   if (!has_closed_form(job, config.shape)) {
     const int64_t scoring = services.process_bytes(kHeadFp32Name, shapes) +
                             std::max(bytes(kTruthName), bytes(kHeadFp32Name));
@@ -149,8 +149,8 @@ std::string changes(const CaseJob& asked, const CaseJob& job, int depth) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The job without the engines of `left_out`, bits by place; nothing where no engine is then timed, or
-// the judge would be gone.
+// The job without the engines in `left_out` (bit i: engine i); nullopt if that removes the judge,
+// or every engine that is to be timed.
 std::optional<CaseJob> without(const CaseJob& job, uint32_t left_out) {
   CaseJob rest = job;
   rest.engines.clear();
@@ -166,7 +166,7 @@ std::optional<CaseJob> without(const CaseJob& job, uint32_t left_out) {
   return rest;
 }
 
-// The sets of engines that may be left out, the smallest first; a long list is cut to sets of one.
+// Sets of engines to leave out, the smallest first; with more than kMost engines only sets of one.
 std::vector<uint32_t> sets_of_engines(const CaseJob& job) {
   constexpr size_t kMost = 6;
   std::vector<uint32_t> sets = {0};
@@ -178,7 +178,7 @@ std::vector<uint32_t> sets_of_engines(const CaseJob& job) {
   return sets;
 }
 
-// The largest row of the shape table whose analytic model fits, or that there is none.
+// Names the largest row of the shape table whose analytic model fits, or says that none does.
 std::string largest_row(const CaseJob& job, const CaseServices& services, int64_t free) {
   const ShapeRow* best = nullptr;
   Fitting found;
@@ -217,7 +217,7 @@ std::string choose_residency(CaseJob& job, const CaseServices& services,
                              const ModelConfig& config) {
   if (!job.may_open_one || job.one_at_a_time) return {};
   const CaseMemory all = case_memory(job, services, config);
-  // Ablations that were asked for need all engines open, a share does not come before them.
+  // Ablations need all engines open, and come before the share of the ceiling.
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
   CaseJob one = job;
   one.one_at_a_time = true;

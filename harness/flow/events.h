@@ -1,5 +1,5 @@
-// What happens in a case, told while it happens: one struct an event. The flow of a case sends
-// events to an EventSink; the parent's collector makes the report of them.
+// Events of a case, sent as they happen: one struct for each kind. The flow of a case sends them to
+// an EventSink; the parent's collector makes the report from them.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +41,13 @@ struct ModelLoaded {
   std::vector<std::string> not_covered;
 };
 
-// Whether a report's `reference` says that this run made one.
+// True if a report's `reference` names one that its run has computed.
 inline bool is_live_reference(std::string_view name) { return name.starts_with("live"); }
 
 // The references that judge the case, as the report names them.
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
-  std::string live_check;  // live_check_text(); empty where none was made yet, or none was needed
+  std::string live_check;  // live_check_text(); empty if none was made yet or needed
 
   bool is_live() const { return is_live_reference(reference); }
 };
@@ -103,7 +103,7 @@ struct BlockDropped {
   std::string engine, reason;
 };
 
-// How far an engine's clocks lie apart, by decodes of one token.
+// How far an engine's clocks lie apart, measured by decodes of one token.
 struct ClocksCompared {
   std::string engine;
   ClockOverhead overhead;
@@ -115,7 +115,7 @@ struct LaunchesTraced {
   LaunchTrace trace;
 };
 
-// A sample that was sent before, with what the truth says of its ids.
+// A sample that was sent before, now with its ids scored by the truth.
 struct SampleScored {
   Sample sample;
 };
@@ -139,8 +139,8 @@ using CaseEvent =
                  AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
                  LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
-// Hands events to a function. send() may be called from several threads; the function is called by
-// one at a time.
+// Passes events to a function. send() may be called from several threads; the function runs in one
+// of them at a time.
 class EventSink {
  public:
   explicit EventSink(std::function<void(const CaseEvent&)> take) : take_(std::move(take)) {}

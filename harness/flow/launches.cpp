@@ -20,7 +20,7 @@ LaunchTrace trace_engine(const CaseJob& job, const CaseServices& services, const
                         job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTokens));
 }
 
-// A trace that did not take place tells nothing of the claim.
+// A trace that failed says nothing about the claim.
 void check_claim(const Engine& engine, const LaunchTrace& trace) {
   if (!engine.capabilities().one_launch || !trace.problem.empty() || trace.launches() == 1) return;
   throw Error(ErrorKind::kIntegrity,

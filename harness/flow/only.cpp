@@ -47,7 +47,7 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   return report;
 }
 
-// Says which steps there are.
+// Throws Error(kBadInput), which lists the known prompts and positions.
 [[noreturn]] void refuse_only(const CaseJob& job, const std::string& asked,
                               const std::vector<GreedyReference>& references) {
   std::vector<std::string> known;

@@ -19,7 +19,7 @@ class RepeatedDecode {
   Engine& engine() { return *engine_; }
   // Goes back to the KV rows before the timed tokens, which the first call prefills. Throws Interrupted.
   void begin();
-  // Decodes them; call begin() before.
+  // Decodes the timed tokens; call begin() before.
   void decode();
 
  private:

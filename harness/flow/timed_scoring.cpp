@@ -26,7 +26,7 @@ class Scoring {
     open_truth();
   }
 
-  // What confirm_path() says of the run; equal runs are scored once. D of the references was
+  // Result of confirm_path() for the run; equal runs are scored once. D of the references was
   // measured on other text: before an id is called wrong, D is measured on the run's own steps.
   const WrongId& wrong(const TimedRun& run, double d) {
     const bool rounds = rounds_logits(run.sample.engine);
@@ -49,9 +49,9 @@ class Scoring {
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
 
-  // By step of the path, the largest error of a difference of two of the truth's top logits, made
-  // by the baseline with an fp32 head. The truth is closed meanwhile: few runs have a near tie, and
-  // all would have to have room for both.
+  // For each step of the path, the fp32-head baseline's largest error of a difference of two of the
+  // truth's top logits. The truth is closed meanwhile: few runs have a near tie, but all would need
+  // memory for both engines.
   std::vector<double> measure_d(const TimedRun& run) {
     std::vector<std::vector<std::pair<float, int32_t>>> tops;
     set_out(run);
@@ -111,7 +111,7 @@ class Scoring {
   std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, WrongId> scored_;
 };
 
-// Whether the engine fails by this run.
+// Records the score of a run; true if the engine fails by it.
 bool settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& sink) {
   Sample& sample = run.sample;
   if (!run.dropped) {
