@@ -2,9 +2,14 @@
 
 import pathlib
 import re
+import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+for folder in ("scripts", "dev"):
+    sys.path.insert(0, str(ROOT / folder))
+
+import check_includes  # noqa: E402
 
 
 class MainJob(unittest.TestCase):
@@ -45,6 +50,10 @@ class WhereIsWhat(unittest.TestCase):
 
 
 class Contributing(unittest.TestCase):
+    def test_its_rooms_are_those_that_are_checked(self):
+        rows = re.findall(r"^\| `(\w+)/` \| [^|]* \| ([a-z, ]*)\|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+        self.assertEqual({room: set(re.findall(r"\w+", may)) for room, may in rows}, check_includes.ROOMS)
+
     def test_it_reads_in_ten_minutes(self):
         self.assertLessEqual(len((ROOT / "CONTRIBUTING.md").read_text().split()), 2000)
 
