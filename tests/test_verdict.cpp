@@ -8,10 +8,10 @@
 using mkbench::Verdict;
 
 TEST_CASE("every verdict has one row, one name and the exit code of its class") {
-  const auto& table = mkbench::verdict_table();
-  REQUIRE(table.size() == static_cast<size_t>(Verdict::kInterrupted) + 1);
+  const auto& table = mkbench::kVerdicts;
+  REQUIRE(std::size(table) == static_cast<size_t>(Verdict::kInterrupted) + 1);
   std::set<std::string> names;
-  for (size_t i = 0; i < table.size(); ++i) {
+  for (size_t i = 0; i < std::size(table); ++i) {
     CHECK(static_cast<size_t>(table[i].verdict) == i);
     CHECK(names.insert(std::string(table[i].name)).second);
     CHECK(mkbench::enum_from_text(mkbench::Tag<Verdict>(), table[i].name) == table[i].verdict);
@@ -66,7 +66,7 @@ TEST_CASE("of several verdicts the gravest exit code wins, in either order") {
 }
 
 TEST_CASE("times are shown for the two passes only") {
-  for (const auto& row : mkbench::verdict_table()) {
+  for (const auto& row : mkbench::kVerdicts) {
     const bool pass = row.verdict == Verdict::kPass || row.verdict == Verdict::kPassLive;
     CHECK(mkbench::times_allowed(row.verdict) == pass);
   }

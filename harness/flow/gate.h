@@ -79,7 +79,7 @@ class Gate {
   std::unique_ptr<Engine> make(const std::string& name);
 
   const CaseJob& job_;
-  const CaseServices& services_;
+  const FlowServices& services_;
   const ModelWeights& weights_;
   CaseReferences& references_;
   const int max_context_;

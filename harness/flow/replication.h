@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/flow/contestant.h"
@@ -33,9 +34,9 @@ int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
 // like the last one (with a single process, blocks), up to job.max_blocks.
 class BlockSchedule {
  public:
-  // Job, engines and clock outlive the schedule.
-  BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines, const Now& now)
-      : job_(job), engines_(engines), now_(now) {}
+  // Job and engines outlive the schedule.
+  BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines, Now now)
+      : job_(job), engines_(engines), now_(std::move(now)) {}
   // Goes on to the next process, or block of the process; false where there are enough.
   bool begin_process();
   bool begin_block();
@@ -65,7 +66,7 @@ class BlockSchedule {
 
   const CaseJob& job_;
   const std::vector<Contestant*>& engines_;
-  const Now& now_;
+  const Now now_;
   int process_ = -1, block_ = -1, block_of_process_ = -1;
   int blocks_of_first_ = 0;                   // blocks that the first process has
   std::optional<double> begin_s_;             // when the first block of the process began
