@@ -176,7 +176,8 @@ class Engine {
   }
 };
 
-// Hands every call on to another engine; what derives from it changes some of them.
+// Hands calls on to another engine, decode_late() as its two parts and decode_vectors() not at all. What derives
+// from it changes some of them.
 class WrappedEngine : public Engine {
  public:
   explicit WrappedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}

@@ -16,6 +16,29 @@ using testing::holds;
 using testing::kSteps;
 using testing::reason_of;
 
+TEST_CASE(
+    "the memory that is held is told when engines are made, are judged, and have a run scored") {
+  Bench bench;
+  int64_t asked = 0;
+  bench.services.held_bytes = [&] { return ++asked; };
+  bench.run();
+  std::vector<CaseEvent> events;
+  for (const CaseEvent& m : bench.messages) {
+    if (!std::holds_alternative<StageProgress>(m)) events.push_back(m);
+  }
+  int64_t told = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const auto* held = std::get_if<MemoryHeld>(&events[i]);
+    if (held != nullptr) CHECK(held->bytes == ++told);
+    if (std::holds_alternative<EngineMade>(events[i]) ||
+        std::holds_alternative<ParityJudged>(events[i]))
+      CHECK(std::holds_alternative<MemoryHeld>(events.at(i + 1)));
+    if (std::holds_alternative<SampleScored>(events[i]))
+      CHECK(std::holds_alternative<MemoryHeld>(events.at(i - 1)));
+  }
+  CHECK(told == 2 + 2 + 6);  // two engines are made and judged, and six runs are scored
+}
+
 TEST_CASE("a baseline that is not timed still judges") {
   Bench bench;
   bench.job.engines[0].yardstick = false;

@@ -153,6 +153,7 @@ std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& 
       return one.name == run.sample.engine;
     });
     const WrongId& wrong = scoring.wrong(run, d);
+    sink.send(MemoryHeld{services.held_bytes()});
     if (!settle(run, wrong.text, *c, sink)) continue;
     wrongs.push_back(
         {.engine = c->name,

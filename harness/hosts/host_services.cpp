@@ -120,7 +120,7 @@ class HostServices::CardWatch {
  private:
   static TimedCall time_call_of(Engine& engine, const std::function<void()>& call) {
     const TimedCall here = time_call(steady_seconds, call);
-    return time_in_host(here, proxy(engine).last_interval());
+    return time_in_host(here, host_engine(engine).last_interval());
   }
 
   void start() {
@@ -170,7 +170,7 @@ void HostServices::expect(const std::vector<std::string>& names) const {
 }
 
 EngineFacts HostServices::facts(Engine& engine) const {
-  const HostEngine& held = proxy(engine);
+  const HostEngine& held = host_engine(engine);
   const EngineCapabilities capabilities = held.capabilities();
   EngineFacts facts{.resolved_name = capabilities.name,
                     .device = capabilities.device,
@@ -189,12 +189,9 @@ int64_t HostServices::bytes(const EngineRequest& request, const ModelConfig& con
 }
 
 int64_t HostServices::process_bytes(const std::string& name, const CaseShapes& shapes) const {
-  const auto free_of_card = [this]() -> int64_t {
-    const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
-    return card ? card->free_bytes : 0;
-  };
   try {
-    return flush_.cuda ? hosts_.context_bytes(name, flush_, free_of_card) + library_bytes(name)
+    return flush_.cuda ? hosts_.context_bytes(name, flush_, [this] { return free_of_card(); }) +
+                             library_bytes(name)
                        : hosts_.idle_bytes(name) + compiled_bytes(name, shapes);
   } catch (const Error&) {
     return 0;  // a process that does not start is the verdict of its engine
@@ -209,13 +206,15 @@ int64_t HostServices::shared_bytes(const ModelConfig& config) const {
   return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
 }
 
-int64_t HostServices::free_bytes() const {
-  if (!job_.cuda()) {
-    const int64_t free = host_free_bytes();
-    return free > 0 ? free + hosts_.resident_bytes() : 0;
-  }
+int64_t HostServices::free_of_card() const {
   const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
-  return card && card->free_bytes > 0 ? card->free_bytes + hosts_.held_context_bytes() : 0;
+  return card ? card->free_bytes : 0;
+}
+
+int64_t HostServices::free_bytes() const {
+  const int64_t free = job_.cuda() ? free_of_card() : host_free_bytes();
+  if (free <= 0) return 0;
+  return free + (job_.cuda() ? hosts_.held_context_bytes() : hosts_.resident_bytes());
 }
 
 int64_t HostServices::held_bytes() const {
@@ -237,7 +236,7 @@ void HostServices::watch_card(bool on) const { watch_->watch(on); }
 RangeGuard HostServices::range(const char* name) const { return std::make_shared<NvtxRange>(name); }
 
 void HostServices::label_next(Engine& engine, const RangeLabel& label) const {
-  if (job_.nvtx != NvtxMode::kOff) proxy(engine).label_next(label, job_.watched);
+  if (job_.nvtx != NvtxMode::kOff) host_engine(engine).label_next(label, job_.watched);
 }
 
 }  // namespace mkbench

@@ -44,7 +44,7 @@ class HostServices final : public FlowServices {
   void end_process(const std::string& name) const override { hosts_.end_process(name); }
   EngineFacts facts(Engine& engine) const override;
   std::string ablate(Engine& engine, Ablation ablation) const override {
-    return proxy(engine).ablate(ablation);
+    return host_engine(engine).ablate(ablation);
   }
   LaunchTrace trace(Engine& engine, int n) const override { return hosts_.trace(engine, n); }
   int64_t bytes(const EngineRequest& request, const ModelConfig& config) const override;
@@ -65,6 +65,7 @@ class HostServices final : public FlowServices {
   class CardWatch;
 
   EngineRequest on_device(EngineRequest request) const;
+  int64_t free_of_card() const;
 
   const CaseJob job_;
   Hosts& hosts_;

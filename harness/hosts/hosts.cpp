@@ -54,8 +54,8 @@ std::string find_program(const std::string& name) {
 
 }  // namespace
 
-HostEngine& proxy(Engine& engine) {
-  if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
+HostEngine& host_engine(Engine& engine) {
+  if (auto* held = dynamic_cast<HostEngine*>(&engine)) return *held;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
 }
 
@@ -205,19 +205,19 @@ HostLink& Hosts::about_card() { return link(kCard, HostKind::kCuda); }
 void Hosts::end_judges_runs() { links_.erase(kJudgesRuns); }
 
 void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
-  HostLink& own = proxy(engine).link();
+  HostLink& own = host_engine(engine).link();
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
   // Once the work that prepared this turn is over, work on the card is not this engine's.
   ask<Answered>(own, FinishCall{}, kQuestion);
-  if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
-  last_turn_ = holder_of(proxy(engine).name());
+  if (last_turn_ != holder_of(host_engine(engine).name())) need_quiet_card(flush);
+  last_turn_ = holder_of(host_engine(engine).name());
   ask<Flushed>(own, flush, kQuestion);
 }
 
 LaunchTrace Hosts::trace(Engine& engine, int n) {
-  HostEngine& traced = proxy(engine);
+  HostEngine& traced = host_engine(engine);
   links_.erase(holder_of(traced.name()));
   try {
     return traced.trace(n);
@@ -303,7 +303,8 @@ void Hosts::need_quiet_card(const FlushCall& flush) {
 }
 
 std::string Hosts::end_turn(Engine& engine, const FlushCall& flush) {
-  const std::string holds = holder_of(proxy(engine).name()), name = engine.capabilities().name;
+  const std::string holds = holder_of(host_engine(engine).name()),
+                    name = engine.capabilities().name;
   const auto blame = [&](const std::string& found) {
     const std::string why = end_for_work(holds, name, found);
     wait_for_quiet_card(name, flush);
@@ -311,7 +312,7 @@ std::string Hosts::end_turn(Engine& engine, const FlushCall& flush) {
   };
   const auto begin = std::chrono::steady_clock::now();
   try {
-    ask<Answered>(proxy(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
+    ask<Answered>(host_engine(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kHang && error.kind() != ErrorKind::kTimeout) throw;
     blame(fmt::format("it was busy {:g} s after the call had returned", kLeftBehindLimitS));

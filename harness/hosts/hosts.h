@@ -17,7 +17,7 @@ namespace mkbench {
 using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
 
 // The proxy behind an engine that Hosts::open() has made. Throws Error for any other engine.
-HostEngine& proxy(Engine& engine);
+HostEngine& host_engine(Engine& engine);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
 // The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
