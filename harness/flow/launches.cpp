@@ -9,15 +9,15 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostTokens = 64;
+constexpr int kMostTracedTokens = 64;
 
 LaunchTrace trace_engine(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                          Contestant& c, ProgressWatch& watch) {
   const WatchEnd end(watch);
   watch.begin("launches", c.name, c.engine.get());
   start_afresh(*c.engine, truth.prompt);
-  return services.trace(*c.engine,
-                        job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTokens));
+  return services.trace(
+      *c.engine, job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTracedTokens));
 }
 
 // A trace that failed says nothing about the claim.

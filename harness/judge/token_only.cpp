@@ -94,7 +94,7 @@ void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
   }
 }
 
-void conclude(ParityReport& report, Findings& findings) {
+void conclude_ids(ParityReport& report, Findings& findings) {
   tally_rows(report);
   findings.ran(Check::kDecided);
   for (const Check check : {Check::kFinite, Check::kRms, Check::kStep, Check::kInf, Check::kKl,
@@ -117,7 +117,7 @@ void judge_token_only(Engine& engine, const GreedyReference& reference,
                       const ParityOptions& options, ParityReport& report, Findings& findings) {
   const std::vector<Alternatives> groups = group_by_ids(reference);
   conclude_however_it_ends([&] { judge_groups(engine, groups, options, report, findings); },
-                           [&] { conclude(report, findings); });
+                           [&] { conclude_ids(report, findings); });
 }
 
 GreedyReference merge_token_only(const std::vector<GreedyReference>& references) {

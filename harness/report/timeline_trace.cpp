@@ -13,7 +13,7 @@ namespace {
 // Process 0 holds the tokens, block b is process b + 1.
 constexpr int kTokens = 0, kFirstBlock = 1;
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string json_text(const std::string& text) { return nlohmann::json(text).dump(); }
 
 class TraceWriter {
  public:
@@ -21,7 +21,7 @@ class TraceWriter {
 
   void name(const char* what, int pid, int tid, const std::string& name) {
     put(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what, pid,
-                    tid, quoted(name)));
+                    tid, json_text(name)));
   }
   void order(int pid, int place) {
     put(fmt::format(
@@ -32,7 +32,7 @@ class TraceWriter {
             std::string_view category, const std::string& args) {
     put(fmt::format(
         R"({{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{{}}}}})",
-        pid, tid, ts_us, dur_us, quoted(name), category, args));
+        pid, tid, ts_us, dur_us, json_text(name), category, args));
   }
 
  private:
@@ -86,9 +86,9 @@ int first_traced_step(const Timeline& timeline, int steps, int64_t most) {
 
 void write_trace(std::ostream& out, const Timeline& timeline, const TraceHead& head,
                  int first_step) {
-  out << R"({"displayTimeUnit":"ns","otherData":{"title":)" << quoted(head.title) << R"(,"clock":)"
-      << quoted(timeline.clock) << fmt::format(R"(,"lost_events":{})", timeline.lost)
-      << "},\n\"traceEvents\":[\n";
+  out << R"({"displayTimeUnit":"ns","otherData":{"title":)" << json_text(head.title)
+      << R"(,"clock":)" << json_text(timeline.clock)
+      << fmt::format(R"(,"lost_events":{})", timeline.lost) << "},\n\"traceEvents\":[\n";
   TraceWriter trace(out);
   write_frames(trace, head, first_step);
   std::set<std::pair<int, int>> named;

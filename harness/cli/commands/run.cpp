@@ -44,7 +44,7 @@ namespace fs = std::filesystem;
 
 constexpr double kPlotS = 3;  // for plots and page, each in a newly started Python
 
-double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+double in_megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 class Run {
  public:
@@ -174,7 +174,7 @@ class Run {
     for (const CaseOutlook& one : outlook_.cases()) {
       const Forecast& cast = one.forecast;
       fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
-                 megabytes(one.memory.taken()), megabytes(one.memory.free));
+                 in_megabytes(one.memory.taken()), in_megabytes(one.memory.free));
       if (cast.seconds() > 0) {
         fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
                    duration_text(cast.judging_s), duration_text(cast.timing_s),
@@ -253,7 +253,7 @@ class Run {
       const auto* memory = std::get_if<MemoryStated>(&event);
       if (memory != nullptr && !settings_.quiet && settings_.verbose) {
         say(fmt::format("{}: {:.1f} MB needed, {:.1f} MB free ({})", case_name(job),
-                        megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
+                        in_megabytes(memory->bytes_needed), in_megabytes(memory->bytes_free),
                         job.device));
       }
       if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
