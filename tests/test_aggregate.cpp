@@ -128,6 +128,15 @@ TEST_CASE("a wrong receipt, an invalid sample or a missing receipt takes the tim
   CHECK(c.engines[0].verdict == Verdict::kIntegrity);
   check_withheld(c.engines[0]);
 
+  for (const double ms : {0.0, -1.0}) {
+    c = testing::example_case(0);
+    c.engines[1].samples[6].times.host_ms = ms;
+    c = aggregated(c);
+    CHECK(c.engines[1].verdict == Verdict::kIntegrity);
+    CHECK_THAT(c.engines[1].reasons.at(0), ContainsText("sample of block 6 has no time"));
+    check_withheld(c.engines[1]);
+  }
+
   c = testing::example_case(0);
   c.engines[1].samples[0].receipts_checked = 15;
   c = aggregated(c);

@@ -77,6 +77,12 @@ void check_samples(EngineReport& e, bool is_prefill) {
                        s.invalid_reason.empty() ? "no reason recorded" : s.invalid_reason));
       return;
     }
+    if (!(s.ms_per_token() > 0)) {
+      fail(e, Verdict::kIntegrity,
+           fmt::format("sample of block {} has no time: {} ms for {} tokens", s.block,
+                       s.times.host_ms, s.tokens));
+      return;
+    }
     const int wanted = is_prefill ? 1 : std::max(1, s.tokens);
     if (s.receipts_checked < wanted) {
       fail(e, Verdict::kIntegrity,

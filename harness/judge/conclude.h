@@ -12,9 +12,9 @@ namespace mkbench {
 // Fills every aggregate of a case from its samples and verdicts: summaries, tok/s, percentiles,
 // shares of the ceiling, ratios of every two timed engines and their verdicts by `margin`. Withholds
 // all times of an engine unless times_allowed(verdict) and every sample is valid. Sharpens a passing
-// verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for an invalid sample or missing receipts,
-// IMPOSSIBLE under the least time that the memory's pins allow. May be called again when samples were
-// added.
+// verdict: FAIL_TOKEN for a wrong receipt, INTEGRITY for an invalid sample, one without a time, or
+// missing receipts, IMPOSSIBLE under the least time that the memory's pins allow. May be called
+// again when samples were added.
 void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_order,
                const SpeedMargin& margin = {});
 
