@@ -1,0 +1,5 @@
+# tests of house
+mkbench_python_test(test_house_checks)
+mkbench_python_test(test_house_report)
+mkbench_python_test(test_ratio_limits)
+mkbench_python_test(test_containers)
