@@ -89,10 +89,8 @@ class IncludeArrows(unittest.TestCase):
 
     def test_allowed_includes(self):
         for path, include in [
-            ("kernels/plain/a.cu", '"references/engine.h"'),
-            ("baselines/a.cpp", "<torch/torch.h>"),
-            ("harness/a.cpp", '"baselines/eager.h"'),
-            ("tests/a.cpp", '"harness/cli/command_line.h"'),
+            ("kernels/plain/a.cu", '"references/engine.h"'), ("baselines/a.cpp", "<torch/torch.h>"),
+            ("harness/a.cpp", '"baselines/eager.h"'), ("tests/a.cpp", '"harness/cli/command_line.h"'),
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
@@ -132,6 +130,10 @@ class Tree(unittest.TestCase):
         self.assertEqual(check_tree.check_text("harness/a.cpp", "x\n" * 450), [])
         self.assertIn("451 lines", check_tree.check_text("harness/a.cpp", "x\n" * 451)[0])
         self.assertEqual(check_tree.check_text("references/data/a.json", "x\n" * 451), [])
+
+    def test_folders_of_tests(self):
+        for path, count in [("cli/a.py", 0), ("fuzz/a/b", 0), ("CMakeLists.txt", 0), ("a.py", 1), ("shed/a.cpp", 1)]:
+            self.assertEqual(len(check_tree.check_text(f"tests/{path}", "")), count)
 
     def test_public_addresses_and_relative_paths_pass(self):
         text = "https://github.com/a/b and docs.nvidia.com, build/work/x, $HOME/root/y\n"
